@@ -1,0 +1,68 @@
+# Everything runs from .venv, which `install` makes and keeps up to date. `make help` lists the targets.
+
+PYTHON ?= python3
+SEEDS ?= 20000
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test cover check format bench soak clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## make .venv with the pinned dependencies
+
+# Hatchling comes first and builds without isolation: the builder is pinned like the rest, and
+# installing again after an edit of pyproject.toml needs no network.
+$(STAMP): pyproject.toml constraints.txt
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	    $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	        echo "Outrider needs Python 3.11 or newer, and '$(PYTHON)' is not. Name one that is: make PYTHON=python3.12" >&2; \
+	        exit 1; \
+	    }; \
+	    echo "Making $(VENV)…"; \
+	    $(PYTHON) -m venv --clear $(VENV); \
+	}
+	@echo "Installing Outrider and its tools into $(VENV)…"
+	@$(PIP_INSTALL) hatchling
+	@$(PIP_INSTALL) --no-build-isolation -e '.[all,dev]'
+	@touch $@
+
+demo: install ## crawl a simulated web, in virtual time
+	@$(BIN)/outrider demo
+
+# What is in PYTEST_ADDOPTS comes later than our own option, so it wins.
+test: install ## run the tests on all cores (PYTEST_ADDOPTS is honoured)
+	@PYTEST_ADDOPTS="-n auto $$PYTEST_ADDOPTS" $(BIN)/pytest
+
+cover: install ## run the tests with coverage: all of the core's branches, a report of the rest
+	@PYTEST_ADDOPTS="-n auto $$PYTEST_ADDOPTS" $(BIN)/pytest -q --cov --cov-report=
+	@$(BIN)/coverage report
+	@$(BIN)/coverage report --include='src/outrider/core/*' --fail-under=100
+
+check: install ## check format, lint, types and import contracts
+	@failed=''; \
+	for step in 'ruff format --check .' 'ruff check .' 'mypy' 'lint-imports --no-logo'; do \
+	    echo "── $$step"; \
+	    $(BIN)/$$step || failed="$$failed, $${step%% -*}"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "check failed: $${failed#, }" >&2; exit 1; fi
+
+format: install ## format the code and mend what the linter can mend safely
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+bench: install ## measure the speed and memory of the stores
+	@$(BIN)/outrider bench
+
+soak: install ## simulate many seeds with faults (SEEDS=20000)
+	@$(BIN)/outrider simulate --seeds $(SEEDS)
+
+clean: ## remove .venv, caches and everything built
+	@rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache \
+	    .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,40 @@
+"""Time for stores and for waiting: whole milliseconds, never stepping back (H7)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from math import ceil
+from typing import Protocol
+
+
+def to_ms(seconds: float) -> int:
+    """A wait in whole milliseconds, rounded up; float noise below a nanosecond is not a wait."""
+    return ceil(seconds * 1000 - 1e-6)
+
+
+class Clock(Protocol):
+    """What a store reads and the shell waits on."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch; a clock stepping back counts as no time."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once that much time has passed on this clock."""
+        ...
+
+
+class SystemClock:
+    """The wall clock at the start, monotonic from then on."""
+
+    def __init__(self) -> None:
+        self._offset = time.time_ns() - time.monotonic_ns()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, as this process counts them."""
+        return (self._offset + time.monotonic_ns()) // 1_000_000
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait in real time."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,258 @@
+"""Text or Link → Task or refusal: URL, link, scope, trap, depth, key, cost and score (A, B4, E4, F8).
+
+One bad link never spoils the others: every link gets an answer, in order, and nothing raises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from outrider.core.policy.cost import Cost, checked_cost
+from outrider.core.policy.keying import Keying, checked_key, host_key
+from outrider.core.policy.lanes import Lanes
+from outrider.core.policy.score import Breakdown, Score, Scorer, explicit
+from outrider.core.policy.scope import Admits
+from outrider.core.policy.traps import Traps, trap
+from outrider.core.task import PRIORITIES, Added, Lease, Link, Task
+from outrider.core.url import Refusal, Url, UrlRules, fingerprint, parse_url
+
+BAD_LINK: Final = "bad-link"
+META_LIMIT: Final = 16 * 1024
+LONGEST_DELAY: Final = 10 * 365 * 86_400.0
+DEFAULT_ORIGIN: Final = "opportunistic"
+REDIRECT: Final = "redirect"
+
+_TEXT_LIMITS: Final = {"via": 8192, "origin": 255, "tag": 255, "identity": 65_536}
+_KNOWN_RULES: Final = ("keep", "raise", "revisit")
+_PLAIN: Final = Link("")
+_encode = msgspec.json.Encoder().encode
+
+Asked: TypeAlias = str | Url | Link
+
+
+class Admission(msgspec.Struct):
+    """Everything that is asked of a link before a store hears of it."""
+
+    crawl: str
+    key: Keying
+    cost: Cost
+    scorer: Scorer
+    lanes: Lanes
+    url_rules: UrlRules
+    traps: Traps
+    max_depth: int
+    admits: Admits | None = None  # None: everything is in scope
+    root: Callable[[Url], str] | None = None
+    roots: set[str] = msgspec.field(default_factory=set)
+    bypass: Callable[[Link], bool] | None = None
+    bypassed: int = 0
+    cost_of: Callable[[str], Cost] | None = None  # when keys override the cost policy
+    roll: Callable[[], int] | None = None  # when the tie is shuffled
+
+    def admit(
+        self, asked: Sequence[Asked], *, are_seeds: bool = True, found_on: Lease | None = None
+    ) -> list[Task | Added]:
+        """A task to store or the reason why not, per link, in order."""
+        from_seed = found_on is not None and not found_on.depth and found_on.via is None
+        screened = [self._screen(one, are_seeds, from_seed) for one in asked]
+        passed = [one for one in screened if type(one) is _Passed]
+        scores = iter(self._scores(passed))
+        return [
+            self._task(one, next(scores), found_on) if type(one) is _Passed else one
+            for one in screened
+        ]
+
+    def score_again(self, lease: Lease, kind: str) -> Score:
+        """The score of a task that comes back as this type (G3)."""
+        link = Link(lease.url, type=kind, depth=lease.depth)
+        (score,) = self.scorer.score([(link, Url(lease.url, lease.url, lease.key))])
+        return score
+
+    def _screen(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added:
+        kind = type(asked)
+        if kind is str:
+            link, given = _PLAIN, asked
+        elif kind is Link:
+            link, given = asked, asked.url  # type: ignore[union-attr]
+            fault = fault_of(link)
+            if fault is not None:
+                return _refused(given, BAD_LINK, fault)
+        else:
+            link, given = _PLAIN, asked
+        url = given if type(given) is Url else parse_url(given, self.url_rules)
+        if type(url) is Refusal:
+            return _refused(given, url.reason, url.detail)
+        is_root = (are_seeds and link.depth == 0 and link.via is None) or (
+            from_seed and link.origin == REDIRECT  # A5: a seed's redirect target joins the scope
+        )
+        try:
+            return self._police(link, url, is_root)  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001 - scope, key, cost and bypass may be a user's
+            return _refused(url, BAD_LINK, f"a policy raised {type(error).__name__}: {error}"[:200])
+
+    def _police(self, link: Link, url: Url, is_root: bool) -> _Passed | Added:
+        """B4: scope → trap → depth; then key and cost."""
+        if self.admits is not None:
+            if is_root and self.root is not None:
+                self.roots.add(self.root(url))
+            if not self.admits(url, self.roots):
+                return Added(url.text, False, "off-scope")
+        reason = trap(url, self.traps)
+        if reason is not None:
+            return Added(url.text, False, reason)
+        if link.depth > self.max_depth and not self._is_bypassed(link):
+            return Added(url.text, False, "max-depth")
+        return self._price(link, url)
+
+    def _is_bypassed(self, link: Link) -> bool:
+        if self.bypass is None or not self.bypass(link):
+            return False
+        self.bypassed += 1
+        return True
+
+    def _price(self, link: Link, url: Url) -> _Passed | Added:
+        if link.key is not None:
+            key = link.key
+        elif self.key is host_key:
+            key = url.host
+        else:
+            checked = checked_key(self.key(url))
+            if checked is None:
+                return _refused(url, BAD_LINK, "queue.key gave no usable key: text, 1 to 255 long")
+            key = checked
+        cost = checked_cost((self.cost_of(key) if self.cost_of else self.cost)(url, link.via))
+        if cost is None:
+            return _refused(url, BAD_LINK, "budget.cost gave no whole number from 0 to 65535")
+        return _Passed(link, url, key, cost)
+
+    def _scores(self, passed: Sequence[_Passed]) -> Sequence[Score | None]:
+        """F8: an explicit priority replaces the score and never reaches the scorer."""
+        if all(one.link.priority is None for one in passed):
+            return self.scorer.score([(one.link, one.url) for one in passed]) if passed else ()
+        asked = [(one.link, one.url) for one in passed if one.link.priority is None]
+        scores = iter(self.scorer.score(asked) if asked else ())
+        return [
+            next(scores) if one.link.priority is None else explicit(_number(one.link.priority))
+            for one in passed
+        ]
+
+    def _task(self, one: _Passed, score: Score | None, found_on: Lease | None) -> Task | Added:
+        link, url = one.link, one.url
+        if score is None or not math.isfinite(score.priority):
+            return _refused(url, BAD_LINK, "its score is not a finite number")
+        via, tag = link.via, link.tag
+        if found_on is not None:  # B1: a found link inherits its page as via, and its tag
+            via, tag = via or found_on.url, tag or found_on.tag
+        return Task(
+            self.crawl,
+            fingerprint(link.identity or url.identity),
+            url.text,
+            one.key,
+            link.type,
+            self.lanes.lane_of(link.type),
+            link.depth,
+            0 if link.forced else one.cost or 1,
+            score.priority + 0.0,
+            one.cost,
+            link.delay,
+            link.known,
+            self.roll() if self.roll else 0,
+            link.origin or DEFAULT_ORIGIN,
+            via,
+            tag,
+            _encode(link.meta) if link.meta else b"",
+            Breakdown("forced", score.breakdown.terms) if link.forced else score.breakdown,
+        )
+
+
+class _Passed(msgspec.Struct, gc=False):
+    """A link that was asked everything but its score."""
+
+    link: Link
+    url: Url
+    key: str
+    cost: int
+
+
+def _refused(given: object, reason: str, detail: str) -> Added:
+    text = given.text if isinstance(given, Url) else given
+    return Added(text if isinstance(text, str) else repr(text)[:200], False, reason, None, detail)
+
+
+def fault_of(link: Link) -> str | None:
+    """What is wrong with a link, or None; says the field and the fix."""
+    fault = _fault_of_numbers(link) or _fault_of_texts(link)
+    if fault is None and link.meta:
+        fault = _fault_of_meta(link.meta)
+    return fault
+
+
+def _fault_of_numbers(link: Link) -> str | None:
+    if type(link.depth) is not int or not 0 <= link.depth <= 1_000_000:
+        return f"depth = {_shown(link.depth)} must be a whole number from 0 to 1,000,000"
+    if link.priority is not None and not _is_finite(_number(link.priority)):
+        return f"priority = {_shown(link.priority)} must be finite, or one of {', '.join(PRIORITIES)}"
+    if link.base_priority is not None and not _is_finite(link.base_priority):
+        return f"base_priority = {_shown(link.base_priority)} must be finite"
+    if link.bias and not _is_finite(link.bias):
+        return f"bias = {_shown(link.bias)} must be finite"
+    if link.delay and not (_is_finite(link.delay) and 0 <= link.delay <= LONGEST_DELAY):
+        return f"delay = {_shown(link.delay)} must be seconds from 0 to ten years"
+    return None
+
+
+def _fault_of_texts(link: Link) -> str | None:
+    if not isinstance(link.type, str) or not 0 < len(link.type) <= 64 or not _is_text(link.type):
+        return f"type = {_shown(link.type)} must be text, 1 to 64 long"
+    if link.key is not None and checked_key(link.key) is None:
+        return f"key = {_shown(link.key)} must be printable text, 1 to 255 long"
+    if link.known not in _KNOWN_RULES:
+        return f"known = {_shown(link.known)} must be one of {', '.join(_KNOWN_RULES)}"
+    if link.via is None is link.origin is link.tag is link.identity:
+        return None
+    return next(filter(None, (_fault_of_text(link, name) for name in _TEXT_LIMITS)), None)
+
+
+def _fault_of_text(link: Link, name: str) -> str | None:
+    value, most = getattr(link, name), _TEXT_LIMITS[name]
+    if value is None or (isinstance(value, str) and len(value) <= most and _is_text(value)):
+        return None
+    return f"{name} = {_shown(value)} must be text, at most {most} long"
+
+
+def _fault_of_meta(meta: Mapping[str, Any]) -> str | None:
+    if not isinstance(meta, dict):
+        return f"meta must be a dict, not {type(meta).__name__}"
+    try:
+        size = len(_encode(meta))
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        return f"meta is not JSON: {str(error)[:120]}"
+    return None if size <= META_LIMIT else f"meta is {size} bytes of JSON; at most {META_LIMIT}"
+
+
+def _number(priority: object) -> float:
+    """A priority as given or by name; NaN for what is neither."""
+    if isinstance(priority, str):
+        return PRIORITIES.get(priority, math.nan)
+    try:
+        return float(priority) if isinstance(priority, int | float) else math.nan
+    except OverflowError:
+        return math.inf
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(_number(value))
+
+
+def _is_text(value: str) -> bool:
+    """Lone surrogates can be written nowhere."""
+    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:60] if not isinstance(value, int) or abs(value) < 10**60 else "a huge number"

@@ -1,0 +1,273 @@
+"""(lease, outcome, policy, roll) → Verdict: the one place that chooses what follows a visit.
+
+A verdict is plain numbers. Counts of the *task* are changes; counts of the *queue* are set from
+what the lease saw, so that N concurrent throttles count once (D3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, assert_never
+
+import msgspec
+
+from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.policy.lanes import Lanes
+from outrider.core.policy.politeness import (
+    BLOCKS_TO_SNOOZE,
+    CALM,
+    THROTTLES_TO_RETIRE,
+    UNREACHABLE_TO_RETIRE,
+    delay_after,
+    throttle_snooze,
+    unreachable_snooze,
+)
+from outrider.core.policy.retry import Backoff, Retry, gives_up, wait_after
+from outrider.core.policy.score import Score
+from outrider.core.states import TaskState
+from outrider.core.task import Lease
+from outrider.core.verdict import Answer, Revisit, Verdict
+
+FREE_THROTTLES: Final = 4  # D3: a task keeps its attempts this often, then each counts
+REFRESH: Final = "refresh"
+_LONGEST: Final = 10 * 365 * 86_400.0
+_REASON_LENGTH: Final = 1000
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What `decide` needs beyond the lease."""
+
+    retry: Retry
+    lanes: Lanes
+    score: Callable[[Lease, str], Score]  # the priority of a task that comes back as this type
+
+
+def decide(lease: Lease, outcome: Outcome, policy: Policy, roll: float) -> Verdict:
+    """What follows from what happened; `roll` in [0, 1) is the caller's dice."""
+    match outcome:
+        case Done():
+            return _done(lease, outcome, policy, roll)
+        case Failed():
+            return _failed(lease, outcome, policy, roll)
+        case Throttled():
+            return _throttled(lease, outcome, policy, roll)
+        case Blocked():
+            return _blocked(lease, outcome, policy, roll)
+        case Unreachable():
+            return _unreachable(lease, outcome)
+        case Dropped():
+            return _dropped(lease, outcome)
+        case _:
+            assert_never(outcome)
+
+
+def fault_of(outcome: object) -> str | None:
+    """What is wrong with an outcome somebody handed in, or None."""
+    if not isinstance(outcome, Outcome):
+        return f"an outcome is one of Done, Failed, Throttled, …, not {type(outcome).__name__}"
+    for name in outcome.__struct_fields__:
+        value = getattr(outcome, name)
+        if isinstance(value, float | int) and not 0 <= value <= _LONGEST and name in _DURATIONS:
+            return f"{type(outcome).__name__}.{name} = {value!r} must be finite and ≥ 0"
+    return _fault_of_kind(outcome)
+
+
+_DURATIONS: Final = frozenset(
+    {"seconds", "crawl_delay", "revisit_in", "throttled", "retry_in", "retry_after"}
+)
+
+
+def _fault_of_kind(outcome: Outcome) -> str | None:
+    if not isinstance(outcome, Done):
+        reason = getattr(outcome, "reason", "")
+        return None if isinstance(reason, str) else f"a reason is text, not {reason!r}"
+    if not isinstance(outcome.status, int) or not isinstance(outcome.bytes, int):
+        return f"Done.status and Done.bytes are whole numbers, not {outcome!r}"
+    if not 0 <= outcome.bytes < 2**53:
+        return f"Done.bytes = {outcome.bytes} must be between 0 and 2^53"
+    if outcome.reward is not None and not math.isfinite(outcome.reward):
+        return f"Done.reward = {outcome.reward!r} must be finite"
+    return None
+
+
+def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
+    if outcome.from_cache:
+        return _from_cache(lease, outcome, policy, roll)
+    # D3: the tenth Done in a row lowers the level, and its own delay is already the lower one.
+    level = lease.manners.level - (lease.manners.level > 0 and lease.manners.calm + 1 >= CALM)
+    crawl_delay = lease.manners.crawl_delay if outcome.crawl_delay is None else outcome.crawl_delay
+    manners = lease.rules.politeness
+    return Verdict(
+        lease.crawl,
+        lease.task,
+        lease.token,
+        "done",
+        TaskState.DONE if outcome.revisit_in is None else TaskState.PENDING,
+        delay=delay_after(manners, outcome.seconds, outcome.bytes, crawl_delay, level, roll),
+        throttles_in_row=0,
+        unreachable_in_row=0,
+        blocks_in_row=0,
+        calm=CALM,
+        crawl_delay=outcome.crawl_delay,
+        seconds=outcome.seconds,
+        answer=_answer(outcome),
+        revisit=None if outcome.revisit_in is None else _revisit(lease, outcome, policy),
+    )
+
+
+def _from_cache(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
+    """D5: the task is done, the visit refunded; the host is untouched unless it throttled."""
+    verdict = Verdict(
+        *_named(lease, outcome),
+        _state_after_done(outcome),
+        counts=False,
+        touched=False,
+        seconds=outcome.seconds,
+        answer=_answer(outcome),
+        revisit=_revisit(lease, outcome, policy),
+    )
+    if outcome.throttled is None:
+        return verdict
+    return _throttling(lease, verdict, outcome.throttled, outcome.seconds, roll)
+
+
+def _throttling(
+    lease: Lease, verdict: Verdict, retry_after: float, seconds: float, roll: float
+) -> Verdict:
+    """D3: the queue snoozes; its level and row are the lease's + 1, however many say so at once."""
+    level, in_row = lease.manners.level + 1, lease.manners.throttles_in_row + 1
+    return msgspec.structs.replace(
+        verdict,
+        touched=True,
+        delay=_delay(lease, seconds, level, roll),
+        snooze=throttle_snooze(level, retry_after, roll),
+        snooze_reason="throttled",
+        retire="throttled" if in_row >= THROTTLES_TO_RETIRE else None,
+        level=level,
+        throttles_in_row=in_row,
+        unreachable_in_row=0,
+        blocks_in_row=0,
+        calm=0,
+    )
+
+
+def _throttled(lease: Lease, outcome: Throttled, policy: Policy, roll: float) -> Verdict:
+    counts = lease.throttles >= FREE_THROTTLES
+    dead = counts and gives_up(lease.failures + 1, policy.retry.for_failed(lease.type))
+    verdict = Verdict(
+        *_named(lease, outcome),
+        TaskState.DEAD if dead else TaskState.PENDING,
+        counts=counts,
+        failed=int(counts),
+        throttled=1,
+        reason="throttled",
+        seconds=outcome.seconds,
+    )
+    return _throttling(lease, verdict, outcome.retry_after or 0.0, outcome.seconds, roll)
+
+
+def _failed(lease: Lease, outcome: Failed, policy: Policy, roll: float) -> Verdict:
+    backoff = policy.retry.for_failed(lease.type)
+    return Verdict(
+        *_named(lease, outcome),
+        _state_after_failure(lease, backoff),
+        failed=1,
+        retry_in=_retry_in(lease, outcome.retry_in, backoff, roll),
+        reason=outcome.reason[:_REASON_LENGTH],
+        penalty=lease.rules.budget.error_penalty,
+        delay=_delay(lease, outcome.seconds, lease.manners.level, roll),
+        unreachable_in_row=0,
+        blocks_in_row=0,
+        calm=0,
+        seconds=outcome.seconds,
+    )
+
+
+def _blocked(lease: Lease, outcome: Blocked, policy: Policy, roll: float) -> Verdict:
+    backoff, in_row = policy.retry.blocked, lease.manners.blocks_in_row + 1
+    held = in_row - BLOCKS_TO_SNOOZE + 1
+    return Verdict(
+        *_named(lease, outcome),
+        _state_after_failure(lease, backoff),
+        failed=1,
+        retry_in=_retry_in(lease, None, backoff, roll),
+        reason=outcome.reason[:_REASON_LENGTH],
+        penalty=lease.rules.budget.error_penalty,
+        delay=_delay(lease, outcome.seconds, lease.manners.level, roll),
+        snooze=wait_after(held, backoff, roll) if held > 0 else 0.0,
+        snooze_reason="blocked" if held > 0 else None,
+        unreachable_in_row=0,
+        blocks_in_row=in_row,
+        calm=0,
+        seconds=outcome.seconds,
+    )
+
+
+def _unreachable(lease: Lease, outcome: Unreachable) -> Verdict:
+    in_row = lease.manners.unreachable_in_row + 1
+    return Verdict(
+        *_named(lease, outcome),
+        TaskState.PENDING,
+        counts=False,
+        reason=outcome.reason[:_REASON_LENGTH],
+        delay=_delay(lease, 0.0, lease.manners.level, 0.0),
+        snooze=unreachable_snooze(in_row),
+        snooze_reason="unreachable",
+        retire="unreachable" if in_row >= UNREACHABLE_TO_RETIRE else None,
+        unreachable_in_row=in_row,
+        blocks_in_row=0,
+        calm=0,
+    )
+
+
+def _dropped(lease: Lease, outcome: Dropped) -> Verdict:
+    """D4: says nothing of the host, so no count of the queue moves; a delay is kept all the same."""
+    return Verdict(
+        *_named(lease, outcome),
+        TaskState.DROPPED,
+        counts=False,
+        reason=outcome.reason[:_REASON_LENGTH],
+        delay=_delay(lease, 0.0, lease.manners.level, 0.0),
+    )
+
+
+def _named(lease: Lease, outcome: Outcome) -> tuple[str, int, int, str]:
+    return lease.crawl, lease.task, lease.token, type(outcome).__name__.lower()
+
+
+def _delay(lease: Lease, seconds: float, level: int, roll: float) -> float:
+    return delay_after(lease.rules.politeness, seconds, 0, lease.manners.crawl_delay, level, roll)
+
+
+def _state_after_failure(lease: Lease, backoff: Backoff) -> TaskState:
+    return TaskState.DEAD if gives_up(lease.failures + 1, backoff) else TaskState.PENDING
+
+
+def _retry_in(lease: Lease, asked: float | None, backoff: Backoff, roll: float) -> float:
+    return wait_after(lease.failures + 1, backoff, roll) if asked is None else asked
+
+
+def _state_after_done(outcome: Done) -> TaskState:
+    return TaskState.DONE if outcome.revisit_in is None else TaskState.PENDING
+
+
+def _answer(outcome: Done) -> Answer:
+    return Answer(
+        outcome.status, outcome.bytes, outcome.digest, outcome.etag, outcome.last_modified
+    )
+
+
+def _revisit(lease: Lease, outcome: Done, policy: Policy) -> Revisit | None:
+    if outcome.revisit_in is None:
+        return None
+    score = policy.score(lease, REFRESH)
+    return Revisit(
+        outcome.revisit_in,
+        REFRESH,
+        policy.lanes.lane_of(REFRESH),
+        max(1, lease.about.cost),
+        score.priority,
+        score.breakdown,
+    )
+

@@ -1,0 +1,60 @@
+"""What happened on a visit: a closed union; every reader ends its match in `assert_never` (G0)."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The host answered: 2xx, 304, 3xx handed on, 401, 403, 404, 410, other 4xx."""
+
+    status: int
+    seconds: float = 0.0
+    bytes: int = 0
+    digest: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    crawl_delay: float | None = None
+    revisit_in: float | None = None
+    reward: float | None = None
+    from_cache: bool = False
+    throttled: float | None = None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The visit failed and may be tried again: 408, 425, 5xx, a time limit, a cut body."""
+
+    reason: str
+    seconds: float = 0.0
+    retry_in: float | None = None
+
+
+class Throttled(msgspec.Struct, frozen=True):
+    """The host asked for patience: 429, or 503 with Retry-After."""
+
+    retry_after: float | None = None
+    seconds: float = 0.0
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """The host refused us: a challenge or denial page."""
+
+    reason: str
+    seconds: float = 0.0
+
+
+class Unreachable(msgspec.Struct, frozen=True):
+    """Nobody answered: DNS, connect, TLS."""
+
+    reason: str
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """We chose not to: robots, an off-scope redirect, type, size."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Done | Failed | Throttled | Blocked | Unreachable | Dropped

@@ -1,0 +1,94 @@
+"""How long a host is left alone after a visit (D1, D3, D4)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+_DAY: Final = 86_400.0
+_Seconds = Annotated[float, Meta(ge=0, le=_DAY)]
+
+THROTTLE_FIRST: Final = 30.0
+THROTTLE_MOST: Final = 900.0
+THROTTLE_SPREAD: Final = 0.1
+CALM: Final = 10  # Done in a row that lower the throttle level by one
+THROTTLES_TO_RETIRE: Final = 10
+UNREACHABLE_FIRST: Final = 30.0
+UNREACHABLE_MOST: Final = 300.0
+UNREACHABLE_TO_RETIRE: Final = 5
+BLOCKS_TO_SNOOZE: Final = 3
+
+
+class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The manners kept towards one queue."""
+
+    factor: Annotated[
+        float, Meta(ge=0, le=1000, description="delay after a visit = factor × its duration")
+    ] = 5.0
+    min_delay: Annotated[_Seconds, Meta(description="least seconds between two visits")] = 1.0
+    max_delay: Annotated[_Seconds, Meta(description="most seconds of the clamp")] = 30.0
+    respect_crawl_delay: Annotated[
+        _Seconds, Meta(description="robots.txt Crawl-delay is obeyed up to this many seconds")
+    ] = 300.0
+    count_from: Annotated[
+        Literal["end", "start"], Meta(description="the delay counts from the visit's end or start")
+    ] = "end"
+    max_in_flight: Annotated[
+        int, Meta(ge=1, le=10_000, description="visits at one time, per queue")
+    ] = 1
+    delay: Annotated[
+        float, Meta(ge=-1, le=_DAY, description="≥ 0: fixed seconds, in place of the clamp")
+    ] = -1.0
+    delay_to: Annotated[
+        float,
+        Meta(ge=-1, le=_DAY, description="≥ 0: with `delay`, uniform between the two"),
+    ] = -1.0
+    visits_per_second: Annotated[
+        float, Meta(ge=0, le=1e6, description="at most this many visits a second; 0: no limit")
+    ] = 0.0
+    kb_per_second: Annotated[
+        float, Meta(ge=0, le=1e9, description="at most this many KB a second; 0: no limit")
+    ] = 0.0
+
+
+def least_delay(manners: Politeness, crawl_delay: float) -> float:
+    """What every two visits keep, whatever the last one took: min or fixed, raised to Crawl-delay."""
+    least = manners.delay if manners.delay >= 0 else manners.min_delay
+    return max(least, min(crawl_delay, manners.respect_crawl_delay))
+
+
+def delay_after(
+    manners: Politeness, seconds: float, size: int, crawl_delay: float, level: int, roll: float
+) -> float:
+    """The delay after a visit (D1), doubled once per throttle level (D3), a day at most."""
+    if not (level or crawl_delay or manners.visits_per_second or manners.kb_per_second):
+        return _chosen(manners, seconds, roll)
+    delay = max(
+        _chosen(manners, seconds, roll),
+        1.0 / manners.visits_per_second if manners.visits_per_second else 0.0,
+        size / 1024 / manners.kb_per_second if manners.kb_per_second else 0.0,
+        min(crawl_delay, manners.respect_crawl_delay),
+    )
+    return min(delay * 2.0 ** min(level, 64), max(delay, _DAY))
+
+
+def _chosen(manners: Politeness, seconds: float, roll: float) -> float:
+    if manners.delay < 0:
+        clamped = min(manners.factor * seconds, manners.max_delay)
+        return max(clamped, manners.min_delay)
+    if manners.delay_to > manners.delay:
+        return manners.delay + (manners.delay_to - manners.delay) * roll
+    return manners.delay
+
+
+def throttle_snooze(level: int, retry_after: float, roll: float) -> float:
+    """How long a throttled queue snoozes at its new level; Retry-After is never shortened (D3)."""
+    backoff = min(THROTTLE_FIRST * 2.0 ** min(level - 1, 64), THROTTLE_MOST)
+    return max(min(retry_after, _DAY), backoff) * (1 + THROTTLE_SPREAD * roll)
+
+
+def unreachable_snooze(in_row: int) -> float:
+    """How long an unreachable queue snoozes after so many in a row (D4)."""
+    return min(UNREACHABLE_FIRST * 2.0 ** min(in_row - 1, 64), UNREACHABLE_MOST)

@@ -1,0 +1,52 @@
+"""When a failed task comes back, and when it is given up (G1)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+_DAY = 86_400.0
+_Retries = Annotated[
+    int, Meta(ge=0, le=1000, description="failures a task survives; the next one makes it dead")
+]
+_Base = Annotated[float, Meta(ge=0, le=_DAY, description="seconds after the first failure")]
+_Cap = Annotated[float, Meta(ge=0, le=30 * _DAY, description="most seconds before jitter")]
+_Jitter = Annotated[float, Meta(ge=0, le=10, description="share of the wait added at random")]
+_Spread = Annotated[float, Meta(ge=0, le=_DAY, description="seconds added at random")]
+
+
+class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Waits that double: base·2ⁿ⁻¹ up to the cap, plus jitter."""
+
+    max_retries: _Retries = 3
+    base: _Base = 1.0
+    cap: _Cap = 300.0
+    jitter: _Jitter = 0.5
+    spread: _Spread = 0.0
+
+
+COOLDOWN = Backoff(base=900.0, cap=_DAY, jitter=0.0, spread=300.0)
+
+
+class Retry(Backoff, frozen=True, forbid_unknown_fields=True):
+    """The policy for failures, with the exceptions: blocked visits, and types of task."""
+
+    blocked: Backoff = COOLDOWN
+    types: dict[str, Backoff] = {}
+
+    def for_failed(self, kind: str) -> Backoff:
+        """The policy for a failed task of this type."""
+        return self.types.get(kind, self)
+
+
+def wait_after(failures: int, policy: Backoff, roll: float) -> float:
+    """Seconds until the task is due again after its n-th failure; `roll` is the caller's dice."""
+    wait = min(policy.base * 2.0 ** min(failures - 1, 64), policy.cap)
+    return wait * (1 + policy.jitter * roll) + policy.spread * roll
+
+
+def gives_up(failures: int, policy: Backoff) -> bool:
+    """Whether this failure is one more than the policy forgives."""
+    return failures > policy.max_retries

@@ -1,0 +1,125 @@
+"""What holds for one queue: settings layered by key (A4, E5).
+
+Runtime by key > runtime by longest suffix > exact key > longest suffix > crawl; field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from outrider.core.policy.keying import suffixes
+from outrider.core.policy.politeness import Politeness
+
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much attention one queue gets."""
+
+    hold_queues: Annotated[
+        bool, Meta(description="true: new queues start inactive (site-first)")
+    ] = False
+    balance: Annotated[
+        int, Meta(ge=0, le=2**53, description="cost a session may spend; 0 retires the queue")
+    ] = 3000
+    total_budget: Annotated[
+        int, Meta(ge=-1, le=2**53, description="cost a queue may ever spend; -1: no limit")
+    ] = -1
+    cost: Annotated[
+        str | Any,
+        Meta(description="zero | unit | wag | anti-calendar | module:function | a function"),
+    ] = "unit"
+    error_penalty: Annotated[
+        int, Meta(ge=0, le=65_535, description="extra cost of a failed or blocked visit")
+    ] = 0
+    max_done: Annotated[
+        _Count, Meta(description="visits done before the queue retires; 0: no limit")
+    ] = 0
+    max_bytes: Annotated[
+        _Count, Meta(description="bytes fetched before the queue retires; 0: no limit")
+    ] = 0
+
+
+class QueueRules(msgspec.Struct, frozen=True):
+    """All that holds for one queue."""
+
+    politeness: Politeness = Politeness()
+    budget: Budget = Budget()
+    precedence: int = 0
+    paused: bool = False
+    retired: bool = False
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a whole crawl pauses by itself (I4)."""
+
+    tasks: Annotated[_Count, Meta(description="known tasks; 0: no limit")] = 0
+    done: Annotated[_Count, Meta(description="visits done; 0: no limit")] = 0
+    bytes: Annotated[_Count, Meta(description="bytes fetched; 0: no limit")] = 0
+    seconds: Annotated[
+        float, Meta(ge=0, le=1e10, description="seconds since the first task; 0: no limit")
+    ] = 0.0
+
+
+Override: TypeAlias = Mapping[str, Any]  # field → value; a missing field follows the next layer
+
+POLITENESS_FIELDS: Final = frozenset(Politeness.__struct_fields__)
+BUDGET_FIELDS: Final = frozenset(Budget.__struct_fields__)
+STANDING_FIELDS: Final = frozenset({"precedence", "paused", "retired"})
+
+
+class CrawlRules(msgspec.Struct, frozen=True):
+    """What a store applies to one crawl: numbers, and the layers that give each queue its own."""
+
+    queue: QueueRules = QueueRules()
+    keys: Mapping[str, Override] = {}
+    runtime: Mapping[str, Override] = {}
+    order: Literal["priority", "round-robin"] = "priority"
+    tie: Literal["fifo", "lifo", "shuffle"] = "fifo"
+    breadth_discount: float = 0.0
+    max_pending: int = 0
+    max_pending_per_queue: int = 0
+    burst: int = 5
+    max_retries: int = 3
+    max_crashes: int = 3
+    pause_at_finish: bool = False
+    limits: Limits = Limits()
+
+    def of(self, key: str) -> QueueRules:
+        """What holds for this key (A4)."""
+        rules = self.queue
+        for layer in (self.keys, self.runtime):
+            if layer:
+                rules = _layered(rules, layer, key)
+        return rules
+
+    def ordered(self, target: str, changes: Override) -> CrawlRules:
+        """These rules with a runtime change for a key or suffix; None takes a field back."""
+        merged = {**self.runtime.get(target, {}), **changes}
+        kept = {name: value for name, value in merged.items() if value is not None}
+        return msgspec.structs.replace(self, runtime={**self.runtime, target: kept})
+
+
+def _layered(rules: QueueRules, layer: Mapping[str, Override], key: str) -> QueueRules:
+    for suffix in reversed(tuple(suffixes(key))):
+        if suffix in layer:
+            rules = overridden(rules, layer[suffix])
+    return overridden(rules, layer[key]) if key in layer else rules
+
+
+def overridden(rules: QueueRules, changes: Override) -> QueueRules:
+    """The rules with some fields replaced."""
+    manners = {name: changes[name] for name in changes.keys() & POLITENESS_FIELDS}
+    budget = {name: changes[name] for name in changes.keys() & BUDGET_FIELDS}
+    standing = {name: changes[name] for name in changes.keys() & STANDING_FIELDS}
+    replace = msgspec.structs.replace
+    return replace(
+        rules,
+        politeness=replace(rules.politeness, **manners) if manners else rules.politeness,
+        budget=replace(rules.budget, **budget) if budget else rules.budget,
+        **standing,
+    )

@@ -1,0 +1,128 @@
+"""Whether a URL belongs to the crawl: an exclusion always wins, and the default admits everything.
+
+A scope may be bound to its seeds. Each seed, and each redirect target of a seed, leaves a root; a
+URL is inside when it has one of these roots. Who is a seed is the caller's to say.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from outrider.core.policy.keying import registrable_domain, surt_key
+from outrider.core.url import Url
+
+Mode: TypeAlias = Literal["all", "host", "domain", "surt"]
+Admits: TypeAlias = Callable[[Url, AbstractSet[str]], bool]
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What a crawl takes in, as settings say it; `compile_scope` makes it work.
+
+    `surt` is the seed's authority and the directory it lies in, whatever the scheme: the seed
+    `https://example.org/blog/a` admits `http://example.org/blog/2025/b` but no other host.
+    """
+
+    mode: Mode = "all"  # what a URL must share with a seed
+    include: tuple[str, ...] = ()  # if any: one of these must be found in the URL's text
+    exclude: tuple[str, ...] = ()  # none of these may be found in it
+
+    def root(self, url: Url) -> str:
+        """Give what a seed contributes to the roots; in mode `all` nothing ever asks for it."""
+        return _ROOTS[self.mode](url)
+
+
+def compile_scope(scope: Scope, function: Callable[[Url], bool] | None = None) -> Admits | None:
+    """Make the answerer to (url, roots), or None if all are admitted and nobody need ask.
+
+    A user's `function` is asked last, of those that everything else admits; what it raises passes.
+    """
+    _check_mode(scope.mode)
+    questions = tuple(_questions(scope, function))
+    if not questions:
+        return None
+    if len(questions) == 1:
+        return questions[0]
+    return lambda url, roots: all(admits(url, roots) for admits in questions)
+
+
+def _questions(scope: Scope, function: Callable[[Url], bool] | None) -> Iterator[Admits]:
+    if scope.mode != "all":
+        yield _INSIDE[scope.mode]
+    if scope.exclude:
+        yield _without(_compiled("exclude", scope.exclude))
+    if scope.include:
+        yield _within(_compiled("include", scope.include))
+    if function is not None:
+        yield _asking(function)
+
+
+def _on_root_host(url: Url, roots: AbstractSet[str]) -> bool:
+    return url.host in roots
+
+
+def _on_root_domain(url: Url, roots: AbstractSet[str]) -> bool:
+    return registrable_domain(url.host) in roots
+
+
+def _below_root(url: Url, roots: AbstractSet[str]) -> bool:
+    # One look-up a directory, so a million seeds cost what one does.
+    return any(prefix in roots for prefix in _surt_directories(url))
+
+
+def _surt_directories(url: Url) -> Iterator[str]:
+    path = url.identity.split("/", 3)[3].partition("?")[0]
+    prefix = surt_key(url) + ")/"
+    yield prefix
+    for segment in path.split("/")[:-1]:
+        prefix += segment + "/"
+        yield prefix
+
+
+def _surt_root(url: Url) -> str:
+    *_, deepest = _surt_directories(url)
+    return deepest
+
+
+_ROOTS: Final[dict[str, Callable[[Url], str]]] = {
+    "all": lambda _: "",
+    "host": lambda url: url.host,
+    "domain": lambda url: registrable_domain(url.host),
+    "surt": _surt_root,
+}
+_INSIDE: Final[dict[str, Admits]] = {
+    "host": _on_root_host,
+    "domain": _on_root_domain,
+    "surt": _below_root,
+}
+
+
+def _within(patterns: Sequence[re.Pattern[str]]) -> Admits:
+    return lambda url, _: any(pattern.search(url.text) for pattern in patterns)
+
+
+def _without(patterns: Sequence[re.Pattern[str]]) -> Admits:
+    return lambda url, _: not any(pattern.search(url.text) for pattern in patterns)
+
+
+def _asking(function: Callable[[Url], bool]) -> Admits:
+    return lambda url, _: bool(function(url))
+
+
+# One by one and never joined: a joined pattern would mix up groups and inline flags.
+def _compiled(field: str, patterns: Sequence[str]) -> list[re.Pattern[str]]:
+    return [_pattern(field, pattern) for pattern in patterns]
+
+
+def _pattern(field: str, pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"scope {field} pattern {pattern!r}: {error}") from error
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in get_args(Mode):
+        raise ValueError(f"unknown scope {mode!r}: not one of {', '.join(get_args(Mode))}")

@@ -1,0 +1,68 @@
+"""Task moves and queue states as tables; diagrams, stores and tests read them (B2, C1, I1).
+
+An illegal move changes nothing and says so.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class TaskState(StrEnum):
+    """Where a task is in its life."""
+
+    PENDING = "pending"
+    LEASED = "leased"
+    DONE = "done"
+    DEAD = "dead"
+    DROPPED = "dropped"
+
+
+class QueueState(StrEnum):
+    """What a queue is doing; derived, the first that holds in this order."""
+
+    RETIRED = "retired"
+    PAUSED = "paused"
+    EMPTY = "empty"
+    BUSY = "busy"
+    SNOOZED = "snoozed"
+    READY = "ready"
+    INACTIVE = "inactive"
+
+
+class CrawlStatus(StrEnum):
+    """What a crawl is doing."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+
+
+MOVES: Final[dict[TaskState, frozenset[TaskState]]] = {
+    TaskState.PENDING: frozenset({TaskState.LEASED, TaskState.DROPPED}),
+    TaskState.LEASED: frozenset(
+        {TaskState.PENDING, TaskState.DONE, TaskState.DEAD, TaskState.DROPPED}
+    ),
+    TaskState.DONE: frozenset({TaskState.PENDING}),  # a revisit
+    TaskState.DEAD: frozenset({TaskState.PENDING, TaskState.DROPPED}),  # replay or revisit, purge
+    TaskState.DROPPED: frozenset({TaskState.PENDING}),  # a revisit
+}
+
+STATUS_MOVES: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
+    CrawlStatus.RUNNING: frozenset(
+        {CrawlStatus.PAUSED, CrawlStatus.FINISHED, CrawlStatus.CANCELLED}
+    ),
+    CrawlStatus.PAUSED: frozenset({CrawlStatus.RUNNING, CrawlStatus.CANCELLED}),
+    CrawlStatus.FINISHED: frozenset({CrawlStatus.RUNNING, CrawlStatus.CANCELLED}),
+    CrawlStatus.CANCELLED: frozenset(),
+}
+
+RETIRED_REASONS: Final = ("budget", "quota", "unreachable", "throttled", "operator")
+SNOOZED_REASONS: Final = ("delay", "throttled", "unreachable", "blocked", "waiting", "operator")
+
+
+def may_move(before: TaskState, after: TaskState) -> bool:
+    """Whether the table allows the move."""
+    return after in MOVES[before]

@@ -1,0 +1,221 @@
+"""The four faces of a URL: Link (asked for), Task (to be known), Lease (lent), Added (the answer).
+
+Values only. A Task is admitted, keyed, priced and scored: a store takes it as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from outrider.core.policy.rules import QueueRules
+    from outrider.core.policy.score import Breakdown
+    from outrider.core.url import Url
+
+DISCOVERY: Final = 0
+ACQUISITION: Final = 1
+LANES: Final = ("discovery", "acquisition")
+
+KnownRule: TypeAlias = Literal["keep", "raise", "revisit"]
+
+PRIORITIES: Final[dict[str, float]] = {  # F8, the names of seed 004
+    "critical": -1000.0,
+    "high": -100.0,
+    "normal": 0.0,
+    "low": 100.0,
+}
+
+
+class _Address(msgspec.Struct, frozen=True, gc=False):
+    url: str | Url
+
+
+class Link(_Address, frozen=True, gc=False, kw_only=True):
+    """A URL somebody asks for, with what they know of it. Lower priority is sooner."""
+
+    key: str | None = None
+    type: str = "page"
+    depth: int = 0
+    priority: float | str | None = None
+    base_priority: float | None = None
+    bias: float = 0.0
+    forced: bool = False
+    origin: str | None = None
+    via: str | None = None
+    tag: str | None = None
+    delay: float = 0.0
+    known: KnownRule = "keep"
+    identity: str | None = None
+    meta: Mapping[str, Any] = {}
+
+
+class Task(msgspec.Struct, frozen=True, gc=False):
+    """An admitted URL, in the plain numbers a store needs (B1)."""
+
+    crawl: str
+    fingerprint: bytes
+    url: str
+    key: str
+    type: str
+    lane: int
+    depth: int
+    precedence: int  # u16: 0 is forced, otherwise max(1, cost)
+    priority: float  # finite, lower is sooner
+    cost: int
+    delay: float = 0.0  # seconds until due
+    known: KnownRule = "keep"
+    roll: int = 0  # u48, the tie of a shuffled queue
+    origin: str = "opportunistic"
+    via: str | None = None
+    tag: str | None = None
+    meta: bytes = b""  # JSON, at most 16 KiB
+    breakdown: Breakdown | None = None
+
+
+class Added(msgspec.Struct, frozen=True, gc=False):
+    """The answer for one URL: added with its priority, or the reason why not."""
+
+    url: str
+    added: bool
+    reason: str | None = None
+    priority: float | None = None
+    detail: str | None = None
+
+
+class LeaseId(NamedTuple):
+    """Names one lease of one task: the token changes at claim, release and expiry (H1)."""
+
+    crawl: str
+    task: int
+    token: int
+
+
+class Holder(Protocol):
+    """Whoever a lease gives itself back to."""
+
+    async def release(self, leases: list[Lease]) -> set[Lease]:
+        """Give the leases back unpunished."""
+        ...
+
+
+class Manners(msgspec.Struct, frozen=True, gc=False):
+    """How a queue and its host got on so far: what `decide` needs to know of it (D1, D3, D4)."""
+
+    level: int = 0  # throttle level
+    calm: int = 0  # Done in a row
+    throttles_in_row: int = 0
+    unreachable_in_row: int = 0
+    blocks_in_row: int = 0
+    last_delay: float = -1.0  # -1: none yet
+    crawl_delay: float = 0.0
+
+
+class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """A task lent to a worker, with what `decide` needs of its queue, so a finish reads nothing."""
+
+    store: str  # which store lent it
+    task: int  # its number there
+    token: int
+    about: Task
+    attempt: int  # starts at 1
+    worker: str
+    lease_for: float
+    failures: int  # of the task
+    throttles: int  # of the task
+    rules: QueueRules
+    manners: Manners
+    holder: Holder | None = None
+
+    @property
+    def id(self) -> LeaseId:
+        """What the store knows this lease by."""
+        return LeaseId(self.about.crawl, self.task, self.token)
+
+    @property
+    def crawl(self) -> str:
+        """The crawl it belongs to."""
+        return self.about.crawl
+
+    @property
+    def url(self) -> str:
+        """What to visit."""
+        return self.about.url
+
+    @property
+    def key(self) -> str:
+        """Its queue's key."""
+        return self.about.key
+
+    @property
+    def type(self) -> str:
+        """What kind of page it is thought to be."""
+        return self.about.type
+
+    @property
+    def depth(self) -> int:
+        """Links from a seed."""
+        return self.about.depth
+
+    @property
+    def priority(self) -> float:
+        """Lower is sooner."""
+        return self.about.priority
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Its identity within the crawl."""
+        return self.about.fingerprint
+
+    @property
+    def lane(self) -> int:
+        """Discovery or acquisition."""
+        return self.about.lane
+
+    @property
+    def cost(self) -> int:
+        """What its visit was charged."""
+        return self.about.cost
+
+    @property
+    def tag(self) -> str | None:
+        """The source label its found links inherit."""
+        return self.about.tag
+
+    @property
+    def via(self) -> str | None:
+        """The page it was found on."""
+        return self.about.via
+
+    @property
+    def origin(self) -> str:
+        """How it was discovered."""
+        return self.about.origin
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The link's own data, a fresh copy at every reading."""
+        return msgspec.json.decode(self.about.meta) if self.about.meta else {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lease) and (self.store, self.id) == (other.store, other.id)
+
+    def __hash__(self) -> int:
+        return hash((self.store, self.about.crawl, self.task, self.token))
+
+    async def __aenter__(self) -> Lease:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release on exception or cancellation; a finished lease is past that and stays finished."""
+        if kind is not None and self.holder is not None:
+            await self.holder.release([self])

@@ -1,0 +1,71 @@
+"""What shall be after a visit, in plain numbers: decided by the core, applied by a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from outrider.core.policy.score import Breakdown
+from outrider.core.states import TaskState
+from outrider.core.task import Added, Task
+
+
+class Revisit(msgspec.Struct, frozen=True, gc=False):
+    """How a done task comes back: when, and as what (G3)."""
+
+    after: float
+    type: str
+    lane: int
+    precedence: int
+    priority: float
+    breakdown: Breakdown | None
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What a done task remembers of the host's answer."""
+
+    status: int
+    bytes: int
+    digest: str | None
+    etag: str | None
+    last_modified: str | None
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False):
+    """What shall be; a store applies it whole or not at all, with the tasks the page found (H6)."""
+
+    crawl: str
+    task: int
+    token: int
+    outcome: str  # the outcome's name, for counters and events
+    state: TaskState
+    counts: bool = True  # the attempt counts, and so its cost stays charged (E3)
+    failed: int = 0  # added to the task's failures
+    throttled: int = 0  # added to the task's throttles
+    retry_in: float = 0.0
+    reason: str | None = None
+    penalty: int = 0
+    touched: bool = True  # False: the host was not visited (from cache), its manners stay
+    delay: float = 0.0  # next-ready is at least the visit's end (or start) + this
+    snooze: float = 0.0  # and at least its end + this, for this reason:
+    snooze_reason: str | None = None
+    retire: str | None = None
+    level: int | None = None  # None: leave as it is; so for the counts below
+    throttles_in_row: int | None = None
+    unreachable_in_row: int | None = None
+    blocks_in_row: int | None = None
+    calm: int | None = None  # 0: the row of Done ends; n: one more, the n-th lowers the level
+    crawl_delay: float | None = None
+    seconds: float = 0.0
+    answer: Answer | None = None
+    revisit: Revisit | None = None
+    tasks: Sequence[Task] = ()
+
+
+class Finished(msgspec.Struct, frozen=True, gc=False):
+    """A store's answer to a verdict; not applied means the lease was lost, and nothing changed."""
+
+    applied: bool
+    state: TaskState | None = None  # None: repeated, or not applied
+    answers: Sequence[Added] = ()

@@ -1,0 +1,47 @@
+"""Every exception Outrider raises: each says whose fault it is and whether to try again.
+
+Expected answers (a refused URL, a lost lease, an empty claim) are values and never stand here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class OutriderError(Exception):
+    """The root: catch this to catch all of ours."""
+
+    retryable = False
+
+
+class InvalidInput(OutriderError, ValueError):
+    """The caller's fault: the message names the thing, the place and the fix; nothing changed."""
+
+
+class SettingsError(InvalidInput):
+    """A setting is unknown, of the wrong type, or absurd; the whole change was refused."""
+
+
+class ForeignLease(InvalidInput):
+    """A lease of another store or crawl was handed in; the rest of the batch went through.
+
+    `answers` holds what the call would have returned, with the foreign leases refused.
+    """
+
+    def __init__(self, message: str, answers: Any = None) -> None:
+        super().__init__(message)
+        self.answers = answers
+
+
+class Closed(OutriderError):
+    """The frontier is not open: use it inside `async with Frontier.open(...)`."""
+
+
+class StoreError(OutriderError):
+    """The store's fault."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer: unknown whether applied; every verb is safe to repeat."""
+
+    retryable = True

@@ -1,0 +1,97 @@
+"""What happened, in order, for those who listen: values, subscribers, JSONL (O3).
+
+Nobody listening costs nothing: callers ask `is_heard` before they make an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+import msgspec
+
+BACKLOG = 10_000  # events a slow reader may fall behind before the oldest are dropped
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened; `sequence` has no gaps within one frontier."""
+
+    name: str
+    crawl: str
+    at: float
+    sequence: int
+    data: Mapping[str, Any] = {}
+
+
+Listener: TypeAlias = Callable[[Event], None]
+
+
+class EventBus:
+    """Numbers events and hands them to listeners."""
+
+    def __init__(self, crawl: str) -> None:
+        self._crawl = crawl
+        self._sequence = 0
+        self._listeners: list[Listener] = []
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
+    def emit(self, name: str, at: float, **data: Any) -> None:
+        """Tell every listener; one that raises is let go, the others go on."""
+        self._sequence += 1
+        event = Event(name, self._crawl, at, self._sequence, data)
+        for listener in tuple(self._listeners):
+            self._tell(listener, event)
+
+    def _tell(self, listener: Listener, event: Event) -> None:
+        try:
+            listener(event)
+        except Exception:  # noqa: BLE001 - a listener is a user's code, the crawl is not its hostage
+            self.unsubscribe(listener)
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call this function with every event from now on."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Stop calling it; one who never subscribed is fine."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    async def stream(self) -> AsyncIterator[Event]:
+        """Events from now on, until the reader leaves."""
+        queue: asyncio.Queue[Event] = asyncio.Queue()
+
+        def put(event: Event) -> None:
+            if queue.qsize() >= BACKLOG:
+                queue.get_nowait()
+            queue.put_nowait(event)
+
+        self.subscribe(put)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self.unsubscribe(put)
+
+
+class JsonlSink:
+    """Appends every event as one line of JSON."""
+
+    def __init__(self, path: str) -> None:
+        self._file: IO[bytes] = Path(path).open("ab")  # noqa: SIM115 - held until `close`
+        self._encode = msgspec.json.Encoder().encode
+
+    def __call__(self, event: Event) -> None:
+        """Write one line; it is with the operating system when this returns."""
+        self._file.write(self._encode(event) + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()

@@ -1,0 +1,494 @@
+"""The object users hold: add, claim, finish, and everything to see and steer a crawl.
+
+It parses at the edge, asks the core to decide and the store to apply, and only waits itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import uuid
+from collections import Counter
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from outrider.clock import Clock, SystemClock
+from outrider.core.act import Set
+from outrider.core.decide import decide, fault_of
+from outrider.core.outcome import Outcome
+from outrider.core.states import CrawlStatus
+from outrider.core.task import Added, Lease, LeaseId, Link, Task
+from outrider.core.url import Url
+from outrider.core.verdict import Finished, Verdict
+from outrider.errors import Closed, ForeignLease, InvalidInput
+from outrider.events import Event, EventBus, JsonlSink, Listener
+from outrider.frontier import policies
+from outrider.frontier.batching import Batcher
+from outrider.frontier.operating import Operator
+from outrider.frontier.reading import Reader
+from outrider.frontier.reports import AddReport, Claim, ScoringReport
+from outrider.frontier.steering import QueueHandle
+from outrider.frontier.telling import Teller
+from outrider.settings import Settings, crawl_rules, merged, settings_of
+from outrider.store.opening import open_store
+from outrider.store.protocol import Claimed, ClaimRequest, FullStore
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+CHUNK: Final = 1000  # links admitted and stored at a time, so that no call holds the loop
+POLL: Final = 1.0  # seconds after which a waiting claim looks again: others may share the store
+_MAX_LIMIT: Final = 100_000
+
+Links: TypeAlias = Iterable["str | Url | Link"] | AsyncIterable["str | Url | Link"]
+Visit: TypeAlias = "tuple[Lease, Outcome] | tuple[Lease, Outcome, Iterable[str | Url | Link]]"
+T = TypeVar("T")
+
+
+class Frontier(Operator, Reader):
+    """Decides which URL is visited next; opened with `async with Frontier.open(...)`."""
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | FullStore,
+        *,
+        settings: Settings,
+        crawl: str,
+        clock: Clock,
+        worker: str,
+        dice: Callable[[], float],
+    ) -> None:
+        self.crawl = crawl
+        self.worker = worker
+        self._source = store
+        self._clock = clock
+        self._dice = dice
+        self._store: FullStore | None = None
+        self._events = EventBus(crawl)
+        self._teller = Teller(self._events, clock, crawl)
+        self._jsonl: JsonlSink | None = None
+        self._stirred = asyncio.Event()
+        self._streak = ClaimRequest(crawl, worker, 1).streak
+        self._refused: Counter[str] = Counter()
+        self._held: dict[LeaseId, int] = {}
+        self._use(settings)
+
+    @classmethod
+    def open(
+        cls,
+        store: str | os.PathLike[str] | FullStore = "memory://",
+        *,
+        settings: Settings | Mapping[str, Any] | None = None,
+        crawl: str = "default",
+        clock: Clock | None = None,
+        worker: str | None = None,
+        dice: Callable[[], float] = random.random,
+    ) -> Frontier:
+        """A frontier over a store: enter it with `async with`, or `await` it and `close` it.
+
+        `store` is a URL, or an open store that several frontiers share (one per crawl or worker).
+        """
+        if not isinstance(crawl, str) or not 0 < len(crawl) <= 255 or not crawl.isprintable():
+            raise InvalidInput(f"crawl = {crawl!r} must be printable text, 1 to 255 long")
+        return cls(
+            store,
+            settings=settings_of(settings),
+            crawl=crawl,
+            clock=clock or SystemClock(),
+            worker=worker or f"worker-{uuid.uuid4().hex[:12]}",
+            dice=dice,
+        )
+
+    def __repr__(self) -> str:
+        state = "open" if self._store else "closed"
+        return f"<Frontier crawl={self.crawl!r} worker={self.worker!r} {state}>"
+
+    # ---- opening and closing
+
+    async def __aenter__(self) -> Frontier:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, Frontier]:
+        """`frontier = await Frontier.open(...)`; then close it yourself."""
+        return self.__aenter__().__await__()
+
+    async def _open(self) -> None:
+        if self._store is not None:
+            return
+        source = self._source
+        is_name = isinstance(source, str | os.PathLike)
+        store = await open_store(os.fspath(source), self._clock) if is_name else source
+        self._store = self._teller.store = store
+        self._adds: Batcher[Task, Added] = Batcher(store.add)
+        self._finishes: Batcher[Verdict, Finished] = Batcher(store.finish)
+        if self.settings.events.jsonl:
+            self._jsonl = JsonlSink(self.settings.events.jsonl)
+            self._events.subscribe(self._jsonl)
+        await self._apply_rules()
+
+    async def close(self) -> None:
+        """Apply what was handed in, then let go of the store (if this frontier opened it)."""
+        if self._store is None:
+            return
+        await self._adds.drain()
+        await self._finishes.drain()
+        store, self._store = self._store, None
+        if isinstance(self._source, str | os.PathLike):
+            await store.close()
+        if self._jsonl is not None:
+            self._jsonl.close()
+            self._events.unsubscribe(self._jsonl)
+
+    @property
+    def store(self) -> FullStore:
+        """The store underneath, for those who read more than the frontier shows."""
+        if self._store is None:
+            raise Closed("this frontier is not open: use `async with Frontier.open(...)`")
+        return self._store
+
+    @property
+    def clock(self) -> Clock:
+        """What the frontier waits on."""
+        return self._clock
+
+    # ---- settings
+
+    @property
+    def settings(self) -> Settings:
+        """What holds now, all layers merged but those set by key at run time."""
+        return self._settings
+
+    def _use(self, settings: Settings) -> None:
+        scorer = policies.scorer_for(settings)
+        admission = policies.admission_for(settings, self.crawl, scorer, self._dice)
+        if hasattr(self, "_admission"):
+            admission.roots |= self._admission.roots
+        self._scorer, self._admission = scorer, admission
+        self._policy = policies.policy_for(settings, admission)
+        self._settings = settings
+
+    async def configure(self, changes: Mapping[str, Any]) -> Settings:
+        """Change settings of the running crawl: validated whole, acting at once (E5)."""
+        _ = self.store
+        self._use(merged(self._settings, changes))
+        await self._apply_rules()
+        self._teller.tell("config", changes=sorted(changes))
+        return self._settings
+
+    async def _apply_rules(self) -> None:
+        if await self.store.configure(self.crawl, crawl_rules(self._settings)):
+            await self.steer("", Set({}))
+
+    # ---- add
+
+    async def add(self, links: Links | str | Link, *, answers: bool = True) -> AddReport:
+        """Admit links in order; one bad link never spoils the others.
+
+        Lists are applied whole even if the caller is cancelled; other iterables chunk by chunk.
+        `answers=False` keeps only the counts, for millions.
+        """
+        _ = self.store
+        if isinstance(links, str | Link | Url):
+            links = [links]
+        if isinstance(links, list | tuple):
+            if len(links) <= CHUNK:
+                return self._summed([await self._add_chunk(links)], answers=answers)
+            return await asyncio.shield(self._add_all(links, answers=answers))
+        return await self._add_all(links, answers=answers)
+
+    async def _add_all(self, links: Links, *, answers: bool) -> AddReport:
+        reports = []
+        if isinstance(links, AsyncIterable):
+            async for chunk in _chunked_async(links):
+                reports.append(self._summed([await self._add_chunk(chunk)], answers=answers))
+        else:
+            for chunk in _chunked(links):
+                reports.append(self._summed([await self._add_chunk(chunk)], answers=answers))
+        return _merged(reports)
+
+    async def _add_chunk(self, links: Sequence[str | Url | Link]) -> list[Added]:
+        admitted = self._admission.admit(links)
+        tasks = [one for one in admitted if type(one) is Task]
+        stored = iter(await self._adds.submit(tasks) if tasks else ())
+        answers = [next(stored) if type(one) is Task else one for one in admitted]
+        self._stirred.set()
+        await self._teller.added(answers)
+        return answers
+
+    def _summed(self, chunks: list[list[Added]], *, answers: bool) -> AddReport:
+        every = [answer for chunk in chunks for answer in chunk]
+        refused = Counter(answer.reason for answer in every if not answer.added)
+        self._refused.update(refused)  # type: ignore[arg-type]
+        added = len(every) - sum(refused.values())
+        kept = tuple(every) if answers else ()
+        return AddReport(added, dict(refused), kept, self._scorer.take_report())  # type: ignore[arg-type]
+
+    # ---- claim
+
+    async def claim(
+        self, limit: int = 1, *, wait: float = 0.0, per_queue: int | None = None
+    ) -> Claim:
+        """Lease up to `limit` tasks, best first; with `wait`, ask again until something comes.
+
+        A cancelled claim gives back what it took.
+        """
+        request = self._request(limit, per_queue)
+        until = self._clock.now_ms() + wait * 1000
+        while True:
+            self._stirred.clear()
+            claim = await self._claim_once(request)
+            left = (until - self._clock.now_ms()) / 1000
+            if claim or left <= 0 or claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
+                return claim
+            await self._rest(min(left, POLL if claim.wake_in is None else claim.wake_in))
+
+    def _request(self, limit: int, per_queue: int | None) -> ClaimRequest:
+        if type(limit) is not int or not 0 <= limit <= _MAX_LIMIT:
+            raise InvalidInput(f"claim({limit!r}): the limit is a whole number, 0 to {_MAX_LIMIT}")
+        if per_queue is not None and (type(per_queue) is not int or per_queue < 1):
+            raise InvalidInput(f"claim(per_queue={per_queue!r}): a whole number ≥ 1, or None")
+        seconds = self._settings.lease.seconds
+        return ClaimRequest(self.crawl, self.worker, limit, seconds, per_queue or 0)
+
+    async def _claim_once(self, request: ClaimRequest) -> Claim:
+        request = msgspec.structs.replace(request, streak=self._streak)
+        call = asyncio.ensure_future(self.store.claim(request))
+        try:
+            claimed = await asyncio.shield(call)
+        except asyncio.CancelledError:
+            call.add_done_callback(self._give_back)
+            raise
+        self._streak = claimed.streak
+        for lease in claimed.leases:
+            msgspec.structs.force_setattr(lease, "holder", self)
+        await self._teller.claimed(claimed.leases)
+        return Claim(claimed.leases, claimed.wake_in, claimed.status)
+
+    def _give_back(self, call: asyncio.Future[Claimed]) -> None:
+        """A cancelled claim: whoever asked is gone, so its leases are released unseen."""
+        if call.cancelled() or call.exception() or not call.result().leases or not self._store:
+            return
+        leases = [lease.id for lease in call.result().leases]
+        self._background = asyncio.ensure_future(self._store.release(leases))
+
+    async def _rest(self, seconds: float) -> None:
+        """Until somebody here brought work, or the time is over."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        sleep = asyncio.ensure_future(self._clock.sleep(min(seconds, POLL)))
+        stir = asyncio.ensure_future(self._stirred.wait())
+        try:
+            await asyncio.wait({sleep, stir}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            stir.cancel()
+
+    async def leases(self, limit: int = 64) -> AsyncIterator[Lease]:
+        """Leases as they come, at most `limit` unfinished at a time; ends with the crawl."""
+        if type(limit) is not int or limit < 1:
+            raise InvalidInput(f"leases(limit={limit!r}): a whole number ≥ 1")
+        while True:
+            self._forget_overdue()
+            if len(self._held) >= limit:
+                await self._rest(POLL)
+                continue
+            claim = await self.claim(limit - len(self._held), wait=POLL)
+            if not claim and claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
+                return
+            until = self._clock.now_ms() + round(self._settings.lease.seconds * 1000)
+            self._held.update((lease.id, until) for lease in claim)
+            try:
+                while claim:
+                    yield claim.pop(0)
+            finally:
+                if claim:  # the reader left early: what it never saw goes back
+                    await self.release(claim)
+
+    def _forget_overdue(self) -> None:
+        """A lease nobody finished in time is lost, and must not hold a place for ever."""
+        now = self._clock.now_ms()
+        self._held = {lease: until for lease, until in self._held.items() if until > now}
+
+    def _let_go(self, leases: Iterable[Lease]) -> None:
+        for lease in leases:
+            self._held.pop(lease.id, None)
+        self._stirred.set()
+
+    # ---- finish, extend, release, expire
+
+    async def finish(
+        self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()
+    ) -> bool:
+        """Say what happened, with the links found, in one atomic step.
+
+        True, or False if the lease was lost: then nothing changed.
+        """
+        (answer,) = await self.finish_many([(lease, outcome, links)])
+        return answer
+
+    async def finish_many(self, visits: Iterable[Visit]) -> list[bool]:
+        """Several at once; an answer each, in order. A bad one is refused, the rest applied."""
+        every = list(visits)
+        faults = [self._fault(visit) for visit in every]
+        verdicts = [
+            self._verdict(*visit) for visit, fault in zip(every, faults, strict=True) if not fault
+        ]
+        finished = await self._finishes.submit(verdicts) if verdicts else []
+        good = [visit for visit, fault in zip(every, faults, strict=True) if not fault]
+        self._let_go(visit[0] for visit in good)
+        await self._teller.finished([visit[0] for visit in good], verdicts, finished)
+        rest = iter(finished)
+        answers = [not fault and next(rest).applied for fault in faults]
+        self._raise_first(faults, answers)
+        return answers
+
+    def _fault(self, visit: Visit) -> InvalidInput | None:
+        if len(visit) not in (2, 3):
+            return InvalidInput(f"a visit is (lease, outcome) or (lease, outcome, links): {visit!r}")
+        foreign = self._foreign(visit[0])
+        if foreign is not None:
+            return foreign
+        fault = fault_of(visit[1])
+        return InvalidInput(fault) if fault else None
+
+    def _raise_first(self, faults: Sequence[InvalidInput | None], answers: Any) -> None:
+        for fault in faults:
+            if isinstance(fault, ForeignLease):
+                fault.answers = answers
+            if fault is not None:
+                raise fault
+
+    def _foreign(self, lease: object) -> InvalidInput | None:
+        if not isinstance(lease, Lease):
+            return InvalidInput(f"a lease comes from claim(); {type(lease).__name__} is none")
+        if lease.store == self.store.id and lease.crawl == self.crawl:
+            return None
+        place = "another store" if lease.store != self.store.id else f"crawl {lease.crawl!r}"
+        return ForeignLease(
+            f"the lease of {lease.url} (token {lease.token}) is of {place}, this frontier serves "
+            f"crawl {self.crawl!r}; hand it to the frontier that claimed it"
+        )
+
+    def _verdict(
+        self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()
+    ) -> Verdict:
+        verdict = decide(lease, outcome, self._policy, self._dice())
+        found = list(links)
+        if not found:
+            return verdict
+        admitted = self._admission.admit(found, are_seeds=False, found_on=lease)
+        self._refused.update(one.reason or "" for one in admitted if type(one) is Added)
+        tasks = tuple(one for one in admitted if type(one) is Task)
+        return msgspec.structs.replace(verdict, tasks=tasks)
+
+    async def extend(self, leases: Iterable[Lease]) -> set[Lease]:
+        """Renew leases; those not in the answer were lost."""
+        return await self._with_own(leases, self._extend)
+
+    async def _extend(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        seconds = self._settings.lease.seconds
+        kept = await self.store.extend(leases, lease_for=seconds)
+        until = self._clock.now_ms() + round(seconds * 1000)
+        self._held.update((lease, until) for lease in kept if lease in self._held)
+        return kept
+
+    async def release(self, leases: Iterable[Lease]) -> set[Lease]:
+        """Give leases back unpunished; those not in the answer were lost or finished before."""
+        return await self._with_own(leases, self._release)
+
+    async def _release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        freed = await self.store.release(leases)
+        for lease in leases:
+            self._held.pop(lease, None)
+        self._stirred.set()
+        return freed
+
+    async def _with_own(
+        self, leases: Iterable[Lease], call: Callable[[Sequence[LeaseId]], Any]
+    ) -> set[Lease]:
+        every = [leases] if isinstance(leases, Lease) else list(leases)
+        faults = [self._foreign(lease) for lease in every]
+        own = [lease for lease, fault in zip(every, faults, strict=True) if not fault]
+        kept = await call([lease.id for lease in own]) if own else set()
+        answer = {lease for lease in own if lease.id in kept}
+        self._raise_first(faults, answer)
+        return answer
+
+    async def expire(self, *, limit: int = 1000) -> int:
+        """Take back overdue leases; claims do it too, so only sweepers need this."""
+        count = await self.store.expire(limit=limit)
+        if count:
+            self._stirred.set()
+        await self._teller.changed()
+        return count
+
+    # ---- steering and seeing: see Operator and Reader
+
+    def queue(self, key: str) -> QueueHandle:
+        """A queue by its key, or all queues of a suffix such as ".org"."""
+        return QueueHandle(self, key)
+
+    # ---- events
+
+    def events(self) -> AsyncIterator[Event]:
+        """Everything that happens from now on, as it happens."""
+        return self._events.stream()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call a function with every event; answers with the function that ends it."""
+        self._events.subscribe(listener)
+        return lambda: self._events.unsubscribe(listener)
+
+def _merged(reports: list[AddReport]) -> AddReport:
+    refused: Counter[str] = Counter()
+    for report in reports:
+        refused.update(report.refused)
+    return AddReport(
+        sum(report.added for report in reports),
+        dict(refused),
+        tuple(answer for report in reports for answer in report.answers),
+        ScoringReport(
+            sum(report.scoring.count for report in reports),
+            sum(report.scoring.seconds for report in reports),
+            reports[0].scoring.features if reports else (),
+        ),
+    )
+
+
+def _chunked(links: Iterable[T]) -> Iterable[list[T]]:
+    iterator = iter(links)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
+
+
+async def _chunked_async(links: AsyncIterable[T]) -> AsyncIterator[list[T]]:
+    chunk: list[T] = []
+    async for link in links:
+        chunk.append(link)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,149 @@
+"""What operators do through a frontier: steer queues, turn the crawl, drop, replay, purge."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+from outrider.core.act import Act
+from outrider.core.states import CrawlStatus
+from outrider.core.url import Url, fingerprint, parse_url
+from outrider.errors import InvalidInput
+from outrider.frontier.pages import stepped
+from outrider.frontier.telling import Teller
+from outrider.settings import Settings
+from outrider.store.protocol import FullStore, Which
+
+
+class Operator:
+    """The steering half of a frontier; every act is durable before it is answered."""
+
+    crawl: str
+    _settings: Settings
+    _stirred: asyncio.Event
+    _teller: Teller
+
+    @property
+    def store(self) -> FullStore:
+        """The store underneath."""
+        raise AssertionError
+
+    async def steer(self, target: str, act: Act) -> int:
+        """Apply an operator's act in bounded steps; answers how many queues it reached."""
+        count = 0
+        async for step in stepped(
+            lambda after: self.store.steer(self.crawl, target, act, after=after)
+        ):
+            count += step.count
+        self._stirred.set()
+        await self._teller.changed()
+        self._teller.tell(f"queue-{type(act).__name__.lower()}", target=target, queues=count)
+        return count
+
+    async def pause(self) -> CrawlStatus:
+        """Lend nothing until resumed; answers the status."""
+        return await self._turn(CrawlStatus.PAUSED)
+
+    async def resume(self) -> CrawlStatus:
+        """Go on; answers the status."""
+        return await self._turn(CrawlStatus.RUNNING)
+
+    async def cancel(self) -> CrawlStatus:
+        """End the crawl for good: what is pending or leased reads as dropped (I3)."""
+        return await self._turn(CrawlStatus.CANCELLED)
+
+    async def _turn(self, status: CrawlStatus) -> CrawlStatus:
+        now = await self.store.turn(self.crawl, status)
+        self._stirred.set()
+        await self._teller.changed()
+        return now
+
+    async def drop(
+        self,
+        *,
+        key: str | None = None,
+        pattern: str | None = None,
+        type: str | None = None,  # noqa: A002 - the word of the glossary
+        tag: str | None = None,
+        older_than: float | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Drop the pending tasks that match everything given; answers how many (C10)."""
+        which = Which(
+            key=key, pattern=_checked_pattern(pattern), type=type, tag=tag, older_than=older_than
+        )
+        if which == Which():
+            raise InvalidInput("drop() needs a filter; pattern='' drops everything pending")
+        return await self._each(self.store.drop, which, dry_run=dry_run)
+
+    async def replay(
+        self,
+        url: str | None = None,
+        *,
+        reason: str | None = None,
+        type: str | None = None,  # noqa: A002 - the word of the glossary
+        key: str | None = None,
+        all: bool = False,  # noqa: A002 - a stable name
+        dry_run: bool = False,
+    ) -> int:
+        """Dead tasks become pending again, attempts at 0; answers how many."""
+        which = self._which_dead("replay", url, reason, type, key, everything=all)
+        return await self._each(self.store.replay, which, dry_run=dry_run)
+
+    async def purge(
+        self,
+        url: str | None = None,
+        *,
+        reason: str | None = None,
+        type: str | None = None,  # noqa: A002 - the word of the glossary
+        key: str | None = None,
+        all: bool = False,  # noqa: A002 - a stable name
+        dry_run: bool = False,
+    ) -> int:
+        """Dead tasks become dropped; answers how many."""
+        which = self._which_dead("purge", url, reason, type, key, everything=all)
+        return await self._each(self.store.purge, which, dry_run=dry_run)
+
+    def _which_dead(
+        self,
+        verb: str,
+        url: str | None,
+        reason: str | None,
+        kind: str | None,
+        key: str | None,
+        *,
+        everything: bool,
+    ) -> Which:
+        which = Which(reason=reason, type=kind, key=key, fingerprint=self._fingerprint(url))
+        if (which == Which()) is not everything:
+            raise InvalidInput(f"{verb}() needs a URL or a filter, or all=True, and not both")
+        return which
+
+    def _fingerprint(self, url: str | None) -> bytes | None:
+        if url is None:
+            return None
+        parsed = parse_url(url, self._settings.url)
+        return fingerprint(parsed.identity if isinstance(parsed, Url) else url)
+
+    async def _each(self, call: Callable[..., Any], which: Which, *, dry_run: bool) -> int:
+        count = 0
+        async for step in stepped(
+            lambda after: call(self.crawl, which, dry_run=dry_run, after=after)
+        ):
+            count += step.count
+        self._stirred.set()
+        await self._teller.changed()
+        return count
+
+
+def checked_pattern(pattern: str | None) -> str | None:
+    """A regular expression that compiles, or a clear refusal."""
+    if pattern is None:
+        return None
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise InvalidInput(f"pattern = {pattern!r} is no regular expression: {error}") from error
+    return pattern

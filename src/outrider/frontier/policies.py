@@ -1,0 +1,80 @@
+"""Settings → policies: the composition root."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from outrider.core.admission import Admission
+from outrider.core.decide import Policy
+from outrider.core.policy.cost import Cost, costing
+from outrider.core.policy.keying import keying
+from outrider.core.policy.rules import CrawlRules
+from outrider.core.policy.scope import compile_scope
+from outrider.core.policy.score import Candidate, Score, Scorer, Scoring, scorer_of
+from outrider.frontier.reports import ScoringReport
+from outrider.settings import Settings, crawl_rules, resolve
+
+
+class TimedScorer:
+    """F9: counts and times what a scorer does."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+        self.features = scorer.features
+        self._count = 0
+        self._seconds = 0.0
+
+    def score(self, batch: Sequence[Candidate]) -> Sequence[Score]:
+        """The inner scorer's answer."""
+        before = time.perf_counter()
+        scores = self._scorer.score(batch)
+        self._seconds += time.perf_counter() - before
+        self._count += len(batch)
+        return scores
+
+    def take_report(self) -> ScoringReport:
+        """What was scored since the last report."""
+        report = ScoringReport(self._count, self._seconds, tuple(self.features))
+        self._count, self._seconds = 0, 0.0
+        return report
+
+
+def scorer_for(settings: Settings) -> TimedScorer:
+    """The scorer the settings name."""
+    scorer = resolve(settings.scoring.scorer, "scoring.scorer")
+    return TimedScorer(scorer_of(Scoring(scorer, settings.scoring.weights)))
+
+
+def admission_for(
+    settings: Settings, crawl: str, scorer: Scorer, dice: Callable[[], float]
+) -> Admission:
+    """Everything a link is asked, as the settings say."""
+    admits = compile_scope(settings.scope, resolve(settings.scope.function, "scope.function"))
+    return Admission(
+        crawl=crawl,
+        key=keying(resolve(settings.queue.key, "queue.key")),
+        cost=costing(resolve(settings.budget.cost, "budget.cost")),
+        scorer=scorer,
+        lanes=settings.lanes,
+        url_rules=settings.url,
+        traps=settings.traps,
+        max_depth=settings.queue.max_depth,
+        admits=admits,
+        root=None if settings.scope.mode == "all" else settings.scope.root,
+        bypass=resolve(settings.queue.bypass_depth, "queue.bypass_depth"),
+        cost_of=_cost_by_key(crawl_rules(settings)),
+        roll=(lambda: int(dice() * 2**48)) if settings.queue.tie == "shuffle" else None,
+    )
+
+
+def _cost_by_key(rules: CrawlRules) -> Callable[[str], Cost] | None:
+    """A4: a key may have a cost policy of its own; nobody pays for the question otherwise."""
+    if not any("cost" in override for override in rules.keys.values()):
+        return None
+    return lambda key: costing(resolve(rules.of(key).budget.cost, f"keys.{key}.cost"))
+
+
+def policy_for(settings: Settings, admission: Admission) -> Policy:
+    """What `decide` needs beyond the lease."""
+    return Policy(settings.retry, settings.lanes, admission.score_again)

@@ -1,0 +1,216 @@
+"""What a frontier shows: counters, queues, tasks, dead letters, and why (E8, G2, O2, O4, O5)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
+
+from outrider.clock import Clock
+from outrider.core.admission import Admission
+from outrider.core.states import QueueState, TaskState
+from outrider.core.task import Added
+from outrider.core.url import Url, fingerprint, parse_url
+from outrider.errors import InvalidInput
+from outrider.frontier.operating import checked_pattern
+from outrider.frontier.pages import paged
+from outrider.frontier.reports import (
+    DeadLetter,
+    Explanation,
+    Heatmap,
+    Reason,
+    Stats,
+    dead_letter,
+)
+from outrider.settings import Settings
+from outrider.store.protocol import FullStore, QueueView, TaskView, Which
+
+
+class Reader:
+    """The seeing half of a frontier: nothing here changes anything."""
+
+    crawl: str
+    _clock: Clock
+    _settings: Settings
+    _admission: Admission
+    _refused: Counter[str]
+
+    @property
+    def store(self) -> FullStore:
+        """The store underneath."""
+        raise AssertionError
+
+    async def stats(self) -> Stats:
+        """Counters by state, type and tag, queues by state, status and timeline."""
+        view = await self.store.crawl(self.crawl)
+        states: Counter[str] = Counter({state.value: 0 for state in QueueState})
+        async for state in paged(lambda after: self.store.census(self.crawl, after=after)):
+            states[state.value] += 1
+        fields = {name: getattr(view, name) for name in view.__struct_fields__}
+        return Stats(
+            **fields,
+            queues=dict(states),
+            refused=dict(self._refused),
+            bypassed=self._admission.bypassed,
+        )
+
+    async def why(self, limit: int = 20) -> list[Reason]:
+        """What keeps the crawl open; empty when nothing does (I2)."""
+        view = await self.store.crawl(self.crawl)
+        reasons = []
+        if view.leased:
+            reasons.append(Reason("leased", "", f"{view.leased} visits are in flight"))
+        async for queue in self.queues():
+            if queue.pending and queue.state is not QueueState.RETIRED:
+                reasons.append(_reason(queue))
+            if len(reasons) >= limit:
+                break
+        return reasons
+
+    async def heatmap(self) -> Heatmap:
+        """What is pending, by origin and group, and by depth (O2)."""
+        heat = await self.store.heatmap(self.crawl)
+        return Heatmap(heat.total, heat.cells, heat.depth, heat.updated_at)
+
+    async def queues(
+        self, *, state: str | None = None, sort: str | None = None, reverse: bool = False
+    ) -> AsyncIterator[QueueView]:
+        """Queue views (E8); sorted by key, pending, spent, wakes_in or errors if asked."""
+        wanted = None if state is None else _queue_state(state)
+        views = paged(lambda after: self.store.queues(self.crawl, after=after))
+        if sort is not None:
+            views = _sorted(views, _sort_key(sort), reverse=reverse)
+        async for view in views:
+            if wanted is None or view.state is wanted:
+                yield view
+
+    async def tasks(
+        self,
+        *,
+        key: str | None = None,
+        state: str | None = None,
+        type: str | None = None,  # noqa: A002 - the word of the glossary
+        tag: str | None = None,
+        pattern: str | None = None,
+    ) -> AsyncIterator[TaskView]:
+        """Tasks that match everything given, in order of their discovery."""
+        which = Which(
+            key=key,
+            state=None if state is None else _task_state(state),
+            type=type,
+            tag=tag,
+            pattern=checked_pattern(pattern),
+        )
+        async for view in paged(lambda after: self.store.tasks(self.crawl, which, after=after)):
+            yield view
+
+    async def dead(
+        self,
+        *,
+        reason: str | None = None,
+        type: str | None = None,  # noqa: A002 - the word of the glossary
+        key: str | None = None,
+    ) -> AsyncIterator[DeadLetter]:
+        """Dead letters, with every attempt (G2)."""
+        which = Which(state=TaskState.DEAD, reason=reason, type=type, key=key)
+        async for view in paged(lambda after: self.store.tasks(self.crawl, which, after=after)):
+            yield dead_letter(view)
+
+    async def dead_by_reason(self) -> dict[str, int]:
+        """How many dead letters of each reason."""
+        return dict(Counter([letter.reason async for letter in self.dead()]))
+
+    async def explain(self, url: str) -> Explanation:
+        """Why a URL is where it is, or why it would not be admitted (O4)."""
+        parsed = parse_url(url, self._settings.url)
+        if not isinstance(parsed, Url):
+            return Explanation(str(url)[:200], None, None, parsed.reason, parsed.detail)
+        known = await self.store.task(self.crawl, fingerprint(parsed.identity))
+        if known is None:
+            return await self._explain_unknown(parsed)
+        return await self._explain_known(parsed, known)
+
+    async def _explain_unknown(self, url: Url) -> Explanation:
+        (answer,) = self._admission.admit([url], are_seeds=False)
+        mark = fingerprint(url.identity).hex()
+        if isinstance(answer, Added):
+            reason = answer.reason or ""
+            return Explanation(url.text, url.identity, mark, reason, answer.detail)
+        queue = await self.store.queue(self.crawl, answer.key)
+        return Explanation(
+            url.text,
+            url.identity,
+            mark,
+            "admissible",
+            None,
+            breakdown=answer.breakdown,
+            queue=queue,
+        )
+
+    async def _explain_known(self, url: Url, task: TaskView) -> Explanation:
+        place = await self.store.place(self.crawl, task.number)
+        waiting = task.state is TaskState.PENDING
+        return Explanation(
+            url.text,
+            url.identity,
+            task.fingerprint.hex(),
+            "known",
+            task.reason,
+            task,
+            task.breakdown,
+            place.queue,
+            place.ahead if waiting else None,
+            self._expected_in(task, place.ahead, place.queue) if waiting else None,
+        )
+
+    def _expected_in(self, task: TaskView, ahead: int, queue: QueueView) -> float | None:
+        """At its queue's own pace, if nothing else competes: never an early promise kept late."""
+        if queue.state in (QueueState.RETIRED, QueueState.PAUSED):
+            return None
+        now = self._clock.now_ms() / 1000
+        pace = queue.delay / queue.max_in_flight
+        starts = max(queue.wakes_in or 0.0, (task.due_at or now) - now)
+        return max(0.0, starts) + ahead * pace
+
+
+def _reason(queue: QueueView) -> Reason:
+    when = f", {queue.wakes_in:.1f} s to go" if queue.wakes_in else ""
+    why = f" ({queue.reason})" if queue.reason else ""
+    return Reason(queue.state.value, queue.key, f"{queue.pending} pending{why}{when}")
+
+
+_SORTS: Final[dict[str, Callable[[QueueView], Any]]] = {
+    "key": lambda view: view.key,
+    "pending": lambda view: view.pending,
+    "spent": lambda view: view.spent,
+    "wakes_in": lambda view: (view.wakes_in is None, view.wakes_in or 0.0),
+    "errors": lambda view: view.errors_in_row,
+}
+
+
+def _sort_key(name: str) -> Callable[[QueueView], Any]:
+    if name not in _SORTS:
+        raise InvalidInput(f"queues(sort={name!r}): one of {', '.join(_SORTS)}")
+    return _SORTS[name]
+
+
+async def _sorted(
+    views: AsyncIterator[QueueView], key: Callable[[QueueView], Any], *, reverse: bool
+) -> AsyncIterator[QueueView]:
+    every: Sequence[QueueView] = sorted([view async for view in views], key=key, reverse=reverse)
+    for view in every:
+        yield view
+
+
+def _queue_state(name: str) -> QueueState:
+    try:
+        return QueueState(name)
+    except ValueError:
+        raise InvalidInput(f"state = {name!r}: one of {', '.join(QueueState)}") from None
+
+
+def _task_state(name: str) -> TaskState:
+    try:
+        return TaskState(name)
+    except ValueError:
+        raise InvalidInput(f"state = {name!r}: one of {', '.join(TaskState)}") from None

@@ -1,0 +1,134 @@
+"""What the frontier answers: values to read, print and compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from outrider.core.policy.score import Breakdown
+from outrider.core.states import CrawlStatus
+from outrider.core.task import Added, Lease
+from outrider.store.protocol import CrawlView, QueueView, TaskView
+
+
+class ScoringReport(msgspec.Struct, frozen=True):
+    """F9: what scoring a batch took."""
+
+    count: int = 0
+    seconds: float = 0.0
+    features: Sequence[str] = ()
+
+    @property
+    def mean(self) -> float:
+        """Seconds a link."""
+        return self.seconds / self.count if self.count else 0.0
+
+
+class AddReport(msgspec.Struct, frozen=True):
+    """What became of the links: how many added, how many refused and why."""
+
+    added: int
+    refused: Mapping[str, int]
+    answers: Sequence[Added]
+    scoring: ScoringReport
+
+
+class Claim(list[Lease]):
+    """The leases a claim brought, with when to ask again (None: time alone brings nothing)."""
+
+    __slots__ = ("status", "wake_in")
+
+    def __init__(
+        self, leases: Iterable[Lease], wake_in: float | None, status: CrawlStatus
+    ) -> None:
+        super().__init__(leases)
+        self.wake_in = wake_in
+        self.status = status
+
+
+class Stats(CrawlView, frozen=True, kw_only=True):
+    """A crawl in numbers: known = pending + leased + done + dead + dropped."""
+
+    queues: Mapping[str, int]  # by state
+    refused: Mapping[str, int]  # by reason, through this frontier
+    bypassed: int  # admitted over max_depth by the bypass hook, through this frontier
+
+
+class Heatmap(msgspec.Struct, frozen=True):
+    """O2: what is pending, by origin and group, and by depth."""
+
+    total: int
+    cells: Mapping[str, Mapping[str, int]]
+    depth: Mapping[str, int]
+    updated_at: float
+
+    def __getitem__(self, name: str) -> Any:
+        """A heatmap also reads as the mapping it is on the wire."""
+        if name not in self.__struct_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One visit that went wrong."""
+
+    at: float
+    worker: str
+    error: str
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A task given up on, with everything needed to judge it and to replay it (G2)."""
+
+    url: str
+    key: str
+    type: str
+    tag: str | None
+    meta: Mapping[str, Any]
+    reason: str
+    died_at: float
+    attempts: Sequence[Attempt]
+
+
+def dead_letter(view: TaskView) -> DeadLetter:
+    """The dead letter a dead task is."""
+    attempts = tuple(Attempt(*attempt) for attempt in view.history)
+    reason, died_at = view.reason or "", view.finished_at or 0.0
+    return DeadLetter(
+        view.url, view.key, view.type, view.tag, view.meta, reason, died_at, attempts
+    )
+
+
+class SuffixView(msgspec.Struct, frozen=True):
+    """Many queues at once, as their sums."""
+
+    key: str
+    queues: Mapping[str, int]  # by state
+    pending: int
+    in_flight: int
+    spent: int
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """O4: why a URL is where it is."""
+
+    url: str
+    identity: str | None
+    fingerprint: str | None
+    admission: str  # "known", "admissible", or the reason it would be refused for
+    detail: str | None
+    task: TaskView | None = None
+    breakdown: Breakdown | None = None
+    queue: QueueView | None = None
+    place: int | None = None  # how many of its queue and lane are before it
+    expected_in: float | None = None  # seconds, estimated; None: cannot be told
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One thing that keeps a crawl from finishing."""
+
+    what: str
+    key: str
+    detail: str

@@ -1,0 +1,87 @@
+"""A queue, or all queues of a suffix, in an operator's hand (E7)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from outrider.core import act as acts
+from outrider.errors import InvalidInput
+from outrider.frontier.reports import SuffixView
+from outrider.settings import override_of
+from outrider.store.protocol import FullStore, QueueView
+
+if TYPE_CHECKING:
+    from outrider.frontier import Frontier
+
+LONGEST_SNOOZE = 10 * 365 * 86_400.0
+
+
+class QueueHandle:
+    """Live and durable; every act answers with the new view."""
+
+    def __init__(self, frontier: Frontier, key: str) -> None:
+        if not isinstance(key, str) or not key.strip("."):
+            raise InvalidInput(f"a queue is named by its key or a suffix like '.org', not {key!r}")
+        self.key = key
+        self._frontier = frontier
+
+    async def set(self, **changes: Any) -> QueueView | SuffixView:
+        """Change balance, total_budget, delay, max_in_flight, precedence, …; acts at once (E5)."""
+        return await self._act(acts.Set(override_of(changes)))
+
+    async def pause(self) -> QueueView | SuffixView:
+        """Lend nothing of it until resumed."""
+        return await self._act(acts.Pause())
+
+    async def resume(self) -> QueueView | SuffixView:
+        """End a pause."""
+        return await self._act(acts.Resume())
+
+    async def retire(self) -> QueueView | SuffixView:
+        """Set it aside with its tasks; it no longer holds up the crawl."""
+        return await self._act(acts.Retire())
+
+    async def revive(self) -> QueueView | SuffixView:
+        """End a retirement, whatever its reason."""
+        return await self._act(acts.Revive())
+
+    async def snooze(self, seconds: float) -> QueueView | SuffixView:
+        """Leave it alone for so long."""
+        if not (isinstance(seconds, int | float) and math.isfinite(seconds)):
+            raise InvalidInput(f"snooze({seconds!r}): seconds must be a finite number")
+        if not 0 <= seconds <= LONGEST_SNOOZE:
+            raise InvalidInput(f"snooze({seconds!r}): seconds must be from 0 to ten years")
+        return await self._act(acts.Snooze(float(seconds)))
+
+    async def wake(self) -> QueueView | SuffixView:
+        """End a snooze; the delay after the last visit is still kept."""
+        return await self._act(acts.Wake())
+
+    async def view(self) -> QueueView | SuffixView:
+        """How it stands (E8); a suffix answers with sums."""
+        store, crawl = self._frontier.store, self._frontier.crawl
+        if self.key.startswith("."):
+            return await _sums(store, crawl, self.key)
+        return await store.queue(crawl, self.key)
+
+    async def _act(self, act: acts.Act) -> QueueView | SuffixView:
+        await self._frontier.steer(self.key, act)
+        return await self.view()
+
+
+async def _sums(store: FullStore, crawl: str, suffix: str) -> SuffixView:
+    states: Counter[str] = Counter()
+    pending = in_flight = spent = 0
+    after: int | None = 0
+    while after is not None:
+        page = await store.queues(crawl, after=after)
+        after = page.after
+        for view in page.items:
+            if view.key.endswith(suffix) or view.key == suffix[1:]:
+                states[view.state.value] += 1
+                pending += view.pending
+                in_flight += view.in_flight
+                spent += view.spent
+    return SuffixView(suffix, dict(states), pending, in_flight, spent)

@@ -1,0 +1,59 @@
+"""What is wrong with a setting, and where: inside this room a `Fault`, outside a SettingsError."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Final, TypeAlias
+
+from outrider.errors import SettingsError
+
+Path: TypeAlias = tuple[str, ...]
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_<>-]+").fullmatch
+_MOST_SHOWN: Final = 80
+
+
+class Fault(Exception):
+    """The path and the value as they were given, and the problem with its fix."""
+
+    def __init__(self, path: Path, value: object, problem: str) -> None:
+        super().__init__(path, value, problem)
+        self.path, self.value, self.problem = path, value, problem
+
+    def __str__(self) -> str:
+        return f"{dotted(self.path)} = {shown(self.value)}: {self.problem}"
+
+
+@contextmanager
+def explained(sentence: Callable[[Fault], str]) -> Iterator[None]:
+    """Let a fault out as the error that users see."""
+    try:
+        yield
+    except Fault as fault:
+        raise SettingsError(sentence(fault)) from None
+
+
+def stranger(path: Path, value: object, known: Iterable[str], homes: Mapping[str, str]) -> Fault:
+    """The fault of an unknown name; `homes` tells where a name known elsewhere belongs."""
+    close = [dotted((*path[:-1], near)) for near in get_close_matches(path[-1], known, 1)]
+    meant = " or ".join([*close, *filter(None, [homes.get(path[-1])])])
+    hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(known)}"
+    return Fault(path, value, f"no such setting; {hint}")
+
+
+def dotted(path: Path) -> str:
+    """The path as TOML would write it."""
+    return ".".join(part if _BARE(part) else json.dumps(part) for part in path) or "settings"
+
+
+def shown(value: object) -> str:
+    """The value, short enough for a message."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a stranger's repr may do anything, and a huge int has none
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"

@@ -1,0 +1,113 @@
+"""Settings that are a name or a function: which names are known, and how `module:function` is met.
+
+Reading only checks how a name is spelt; importing is left to `resolve`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from operator import attrgetter
+from typing import Any, Final, TypeGuard
+
+from outrider.core.policy.cost import costing
+from outrider.core.policy.keying import keying
+from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.rules import Budget
+from outrider.core.policy.scope import Scope, compile_scope
+from outrider.core.policy.score import SCORERS, Scoring
+from outrider.errors import SettingsError
+from outrider.settings.faults import shown
+from outrider.settings.tree import QueueSettings, ScopeSettings
+
+# `buckets` is the name of a keying, so no module of that name can be meant.
+_REFERENCE: Final = re.compile(
+    r"(?!buckets:)[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+).fullmatch
+_SCORER: Final = "an object (not a class) with a method `score`"
+
+
+def resolve(spec: object, what: str) -> Any:  # noqa: ANN401 - whatever the user's module holds
+    """The object that `module:function` names, imported; everything else comes back as it is.
+
+    Importing runs code: only for settings of the person who runs the crawl, never for data from
+    the network. `what` is the path of the setting.
+    """
+    if not _refers(spec):
+        return spec
+    found = _imported(spec, what)
+    fits, wanted = (_scores, _SCORER) if what.endswith("scorer") else (callable, "a function")
+    if not fits(found):
+        raise SettingsError(f"{what} = {spec!r}: that is {shown(found)}; name {wanted}")
+    return found
+
+
+def _refers(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and _REFERENCE(value) is not None
+
+
+def _imported(spec: str, what: str) -> object:
+    module, _, name = spec.partition(":")
+    try:
+        home = importlib.import_module(module)
+    except ImportError as error:
+        fix = f"is {module} installed, or its directory on the import path?"
+        raise SettingsError(f"{what} = {spec!r}: {error}; {fix}") from error
+    try:
+        return attrgetter(name)(home)
+    except AttributeError as error:
+        close = "".join(f"; did you mean {near}?" for near in get_close_matches(name, dir(home), 1))
+        raise SettingsError(f"{what} = {spec!r}: {error}{close}") from error
+
+
+def check(owner: type, name: str, value: object) -> None:
+    """Raise ValueError with the fix if a field refuses what its type alone would allow."""
+    question = _QUESTIONS.get((owner, name))
+    if question is not None:
+        question(value)
+
+
+def _named(find: Callable[[str], object]) -> Callable[[object], None]:
+    def question(value: object) -> None:
+        if callable(value) or _refers(value):
+            return
+        if not isinstance(value, str):
+            raise ValueError("give a name, module:function or a function")  # noqa: TRY004 - as all
+        find(value)
+
+    return question
+
+
+def _function(value: object) -> None:
+    if not (value is None or callable(value) or _refers(value)):
+        raise ValueError("give module:function or a function")
+
+
+def _scorer(value: object) -> None:
+    known = value in SCORERS if isinstance(value, str) else _scores(value)
+    if not (known or _refers(value)):
+        raise ValueError(f"give {', '.join(SCORERS)}, module:name or {_SCORER}")
+
+
+def _scores(value: object) -> bool:
+    return callable(getattr(value, "score", None)) and not isinstance(value, type)
+
+
+def _seconds_or_none(value: float) -> None:
+    if -1 < value < 0:
+        raise ValueError("give seconds from 0, or -1 for none")
+
+
+_QUESTIONS: Final[Mapping[tuple[type, str], Callable[[Any], object]]] = {
+    (QueueSettings, "key"): _named(keying),
+    (QueueSettings, "bypass_depth"): _function,
+    (Politeness, "delay"): _seconds_or_none,
+    (Politeness, "delay_to"): _seconds_or_none,
+    (Budget, "cost"): _named(costing),
+    (ScopeSettings, "include"): lambda patterns: compile_scope(Scope(include=patterns)),
+    (ScopeSettings, "exclude"): lambda patterns: compile_scope(Scope(exclude=patterns)),
+    (ScopeSettings, "function"): _function,
+    (Scoring, "scorer"): _scorer,
+}

@@ -1,0 +1,206 @@
+"""Mappings, structs made by hand and changes become a validated tree here.
+
+What is given is laid over what is current, so a whole tree is a change of the defaults. In tables
+with names of the user's own (`keys`, weights, types) None takes an entry back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import inspect
+from msgspec.structs import replace
+
+from outrider.core.policy.keying import checked_key
+from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.rules import Budget
+from outrider.settings.faults import Fault, Path, dotted, explained, shown, stranger
+from outrider.settings.kinds import Field, allowed, blank, fields_of, fits, struct_kind
+from outrider.settings.naming import check
+from outrider.settings.reference import homes
+from outrider.settings.tree import Settings, Standing
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+_Overrides: TypeAlias = dict[str, dict[str, Any]]
+
+_PARTS: Final[Mapping[str, type[msgspec.Struct]]] = {"politeness": Politeness, "budget": Budget}
+
+
+def settings_of(value: Settings | Mapping[str, Any] | None) -> Settings:
+    """The validated tree that a mapping, or a tree made by hand, stands for."""
+    with explained(str):
+        return read({} if value is None else value, Settings())
+
+
+def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The tree with some settings changed, validated whole.
+
+    `keys`, weights and types change entry by entry; None takes an entry, or an override, back.
+    """
+    with explained(str):
+        return read(changes, settings_of(settings))
+
+
+def override_of(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A runtime override for a key, flat and validated; None stays: it takes a field back."""
+    with explained(_as_argument):
+        return _override(changes, ())
+
+
+def _as_argument(fault: Fault) -> str:
+    return f"queue.set({dotted(fault.path)}={shown(fault.value)}): {fault.problem}"
+
+
+def read(value: object, current: Settings) -> Settings:
+    """The current tree with what is given over it; raises Fault."""
+    settings = _section(struct_kind(Settings), value, (), current)
+    _check_delays(settings.politeness)
+    return settings
+
+
+def _check_delays(manners: Politeness) -> None:
+    usual, path = Politeness(), ("politeness",)
+    if manners.delay_to >= 0 and not 0 <= manners.delay <= manners.delay_to:
+        fix = f"give politeness.delay (it is {manners.delay}) from 0 to delay_to"
+        raise Fault((*path, "delay_to"), manners.delay_to, fix)
+    # A bound left alone gives way to the one that was moved; two moved past each other are absurd.
+    moved = manners.min_delay != usual.min_delay and manners.max_delay != usual.max_delay
+    if moved and manners.min_delay > manners.max_delay:
+        fix = f"politeness.max_delay is less, {manners.max_delay}; raise it or lower this"
+        raise Fault((*path, "min_delay"), manners.min_delay, fix)
+
+
+def _section(kind: inspect.StructType, value: object, path: Path, current: _S) -> _S:
+    fields = fields_of(kind)
+    given = {}
+    for name, entry in _table(value, path).items():
+        if name not in fields:
+            raise stranger((*path, name), entry, fields, homes())
+        given[name] = _setting(fields[name], entry, (*path, name), getattr(current, name))
+    return replace(current, **given)
+
+
+def _table(value: object, path: Path) -> dict[str, object]:
+    if isinstance(value, msgspec.Struct):
+        return {name: getattr(value, name) for name in value.__struct_fields__}
+    if not isinstance(value, Mapping):
+        raise Fault(path, value, "give a table of settings")
+    for name, entry in value.items():
+        if not isinstance(name, str) or not name:
+            raise Fault((*path, shown(name)), entry, "a name here is text, and not empty")
+    return dict(value)
+
+
+def _setting(field: Field, value: object, path: Path, current: Any) -> object:  # noqa: ANN401
+    if (field.owner, field.name) == (Settings, "keys"):
+        return _keys(value, path, current)
+    result = _value(field.kind, value, path, current)
+    try:
+        check(field.owner, field.name, result)
+    except ValueError as error:
+        raise Fault(path, value, str(error)) from None
+    return result
+
+
+def _value(kind: inspect.Type, value: object, path: Path, current: Any) -> object:  # noqa: ANN401
+    match kind:
+        case inspect.Metadata():
+            return _value(kind.type, value, path, current)
+        case inspect.StructType():
+            return _section(kind, value, path, current)
+        case inspect.DictType():
+            return _entries(kind.value_type, value, path, current)
+        case inspect.VarTupleType():
+            return _items(kind, value, path)
+        case inspect.UnionType():
+            return value  # a name or an object: `check` knows which
+        case _:
+            return _leaf(kind, value, path)
+
+
+def _entries(
+    kind: inspect.Type, value: object, path: Path, current: Mapping[str, object]
+) -> dict[str, object]:
+    entries = dict(current)
+    for name, entry in _table(value, path).items():
+        before = entries.pop(name, blank(kind))
+        if entry is not None:
+            entries[name] = _value(kind, entry, (*path, name), before)
+    return entries
+
+
+def _items(kind: inspect.VarTupleType, value: object, path: Path) -> tuple[object, ...]:
+    if not isinstance(value, list | tuple):
+        raise Fault(path, value, f"give {allowed(kind)}")
+    return tuple(_leaf(kind.item_type, item, (*path, str(n))) for n, item in enumerate(value))
+
+
+def _leaf(kind: inspect.Type, value: Any, path: Path) -> object:  # noqa: ANN401 - the edge
+    if not fits(kind, value):
+        raise Fault(path, value, f"give {allowed(kind)}")
+    return float(value) if isinstance(kind, inspect.FloatType) else value
+
+
+def _keys(value: object, path: Path, current: _Overrides) -> _Overrides:
+    changes: dict[str, dict[str, Any] | None] = {}
+    for name, entry in _table(value, path).items():
+        key = _key(name, entry, path)
+        if key in changes:
+            raise Fault((*path, name), entry, "given twice, for letter case makes no difference")
+        changes[key] = None if entry is None else _override(entry, (*path, name))
+    return _layered(current, changes)
+
+
+def _key(name: str, entry: object, path: Path) -> str:
+    if checked_key(name) is None or name.startswith("*.") or name == ".":
+        fix = 'give a queue key, or a suffix such as ".example.org" for a domain and all below it'
+        raise Fault((*path, name), entry, fix)
+    return name.lower()
+
+
+def _layered(current: _Overrides, changes: Mapping[str, dict[str, Any] | None]) -> _Overrides:
+    layered = dict(current)
+    for key, change in changes.items():
+        before = layered.pop(key, {})
+        if change is not None:
+            after = {**before, **change}
+            layered[key] = {name: entry for name, entry in after.items() if entry is not None}
+    return layered
+
+
+def _override(value: object, path: Path) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for where, entry in _flattened(value, path):
+        name = where[-1]
+        if name in changes:
+            raise Fault(where, entry, "given twice; keep one")
+        changes[name] = None if entry is None else _setting(_adjustable()[name], entry, where, None)
+    return changes
+
+
+def _flattened(value: object, path: Path) -> Iterator[tuple[Path, object]]:
+    for name, entry in _table(value, path).items():
+        where = (*path, name)
+        if name in _PARTS:
+            yield from _part(_PARTS[name], entry, where)
+        elif name in _adjustable():
+            yield where, entry
+        else:
+            raise stranger(where, entry, (*_adjustable(), *_PARTS), {})
+
+
+def _part(part: type[msgspec.Struct], value: object, path: Path) -> Iterator[tuple[Path, object]]:
+    for name, entry in _table(value, path).items():
+        if name not in part.__struct_fields__:
+            raise stranger((*path, name), entry, part.__struct_fields__, {})
+        yield (*path, name), entry
+
+
+@cache
+def _adjustable() -> Mapping[str, Field]:
+    """Every field that an override may have; no two parts share a name."""
+    parts = [fields_of(struct_kind(part)) for part in (*_PARTS.values(), Standing)]
+    return {name: field for part in parts for name, field in part.items()}

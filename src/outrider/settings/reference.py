@@ -1,0 +1,87 @@
+"""Every setting as a row, and the reference page made of the rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Final, TypeAlias, cast
+
+from msgspec import inspect
+
+from outrider.settings.faults import Path, dotted
+from outrider.settings.kinds import allowed, blank, struct_kind
+from outrider.settings.tree import Settings, Standing
+
+_Row: TypeAlias = tuple[str, str, str, str]
+
+_PREFACE: Final = """\
+# Settings
+
+<!-- Written by outrider.settings.render_reference(); a test compares the two. -->
+
+`settings=` takes a mapping of this shape, and a TOML file has it too: a heading here is a table
+there. An unknown name, a wrong type or an absurd value is refused with its path, and nothing
+changes. Durations are seconds; of priorities and precedences, lower is sooner; `null` means that
+nothing is given.
+"""
+_TABLE: Final = "| setting | allowed | default | meaning |\n|---|---|---|---|"
+
+
+def documented() -> list[tuple[str, str, str, str]]:
+    """Every setting as (path, what is allowed, default, description)."""
+    return [*_rows(struct_kind(Settings), Settings(), ()), *_override_rows()]
+
+
+def render_reference() -> str:
+    """The text of docs/reference/settings.md."""
+    rows = documented()
+    return "\n".join([_PREFACE, *(_chapter(field, rows) for field in struct_kind(Settings).fields)])
+
+
+@cache
+def homes() -> Mapping[str, str]:
+    """Where each name is at home, for those who put it into another section."""
+    paths = [path for path, *_ in documented() if "<" not in path]
+    return {path.rpartition(".")[2]: path for path in reversed(paths)}
+
+
+def _rows(kind: inspect.StructType, current: object, path: Path) -> Iterator[_Row]:
+    for field in kind.fields:
+        where = (*path, field.name)
+        if where != ("keys",):
+            yield from _field_rows(field.type, getattr(current, field.name), where, "")
+
+
+def _field_rows(kind: inspect.Type, default: object, path: Path, about: str) -> Iterator[_Row]:
+    match kind:
+        case inspect.Metadata():
+            yield from _field_rows(kind.type, default, path, _description(kind))
+        case inspect.StructType():
+            yield from _rows(kind, default, path)
+        case inspect.DictType():
+            entry = kind.value_type
+            yield from _field_rows(entry, blank(entry), (*path, "<type>"), about)
+        case _:
+            yield dotted(path), allowed(kind), json.dumps(default), about
+
+
+def _override_rows() -> Iterator[_Row]:
+    about = "also in tables of their own: keys.<key>.politeness and keys.<key>.budget"
+    yield "keys.<key>.<setting>", "any of politeness and budget", "as without it", about
+    yield from _rows(struct_kind(Standing), Standing(), ("keys", "<key>"))
+
+
+def _description(kind: inspect.Type) -> str:
+    return str((cast("inspect.Metadata", kind).extra_json_schema or {})["description"])
+
+
+def _chapter(field: inspect.Field, rows: Sequence[_Row]) -> str:
+    about = _description(field.type)
+    lines = [_line(row) for row in rows if row[0].startswith(field.name + ".")]
+    return "\n".join([f"## {field.name}\n\n{about[0].upper()}{about[1:]}.\n", _TABLE, *lines, ""])
+
+
+def _line(row: _Row) -> str:
+    path, values, default, about = (cell.replace("|", r"\|") for cell in row)
+    return f"| `{path}` | {values} | `{default}` | {about} |"

@@ -1,0 +1,253 @@
+"""A synthetic web: hosts of every temper, whose pages are a function of the seed and the URL.
+
+No page is stored: what a URL answers depends on nothing but (seed, URL, instant), and what a page
+links to on nothing but (seed, URL), so a web of any size costs what its hosts cost.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from hashlib import blake2b
+from math import exp
+from struct import unpack
+from typing import Final, NamedTuple
+
+import msgspec
+
+from outrider.core.outcome import Blocked, Done, Failed, Outcome, Throttled, Unreachable
+
+
+class Temper(StrEnum):
+    """How a host treats its visitors."""
+
+    STEADY = "steady"  # answers
+    SLOW = "slow"  # answers late
+    FLAKY = "flaky"  # fails now and then: 5xx, cut bodies
+    BUSY = "busy"  # throttles: 429, with and without Retry-After
+    GONE = "gone"  # unreachable for ever
+    ASLEEP = "asleep"  # unreachable for a while
+    GUARDED = "guarded"  # blocks now and then
+    MOVED = "moved"  # redirects to other hosts
+    ENDLESS = "endless"  # a trap: every page links to one more
+    STRICT = "strict"  # asks for a Crawl-delay
+
+
+SHARES: Final[Mapping[Temper, float]] = {
+    Temper.STEADY: 30,
+    Temper.SLOW: 10,
+    Temper.FLAKY: 14,
+    Temper.BUSY: 12,
+    Temper.GONE: 4,
+    Temper.ASLEEP: 8,
+    Temper.GUARDED: 6,
+    Temper.MOVED: 5,
+    Temper.ENDLESS: 5,
+    Temper.STRICT: 6,
+}
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """How large and how ill-tempered a web is."""
+
+    hosts: int = 10
+    pages: int = 60  # articles in all, shared among the hosts by Zipf's law
+    skew: float = 1.0  # Zipf's exponent
+    shares: Mapping[Temper, float] = msgspec.field(default_factory=lambda: SHARES)
+    calm_at: float = 1e12  # seconds after which nobody throttles, blocks or sleeps any more
+
+
+class Host(msgspec.Struct, frozen=True):
+    """One site: how large, how fast, how patient."""
+
+    name: str
+    temper: Temper
+    size: int  # articles
+    latency: float  # seconds, typically
+    down_from: float = 0.0
+    down_until: float = 0.0
+    crawl_delay: float | None = None
+
+    def is_down(self, at: float) -> bool:
+        """Whether nobody answers at this instant."""
+        return self.down_from <= at < self.down_until
+
+
+class Found(NamedTuple):
+    """A link on a page."""
+
+    url: str
+    type: str
+
+
+class Response(NamedTuple):
+    """How a visit goes if nothing cuts it short."""
+
+    outcome: Outcome
+    seconds: float
+    found: tuple[Found, ...] = ()
+
+
+SECTION: Final = 8  # articles a hub lists
+_FOREVER: Final = 1e15
+_MOODS: Final = ("quiet", "brisk", "amber", "plain", "early", "mossy", "candid", "lofty")
+_NOUNS: Final = ("harbour", "otter", "ledger", "meadow", "lantern", "parish", "gazette", "quarry")
+_SHIRES: Final = ("north", "south", "east", "west")
+_WAITS: Final = (None, 0.0, 5.0, 45.0, 200.0)  # what Retry-After says
+_OFTEN: Final = 0.3  # a host of bad temper shows it this often
+_HALF: Final = 0.5
+_ABROAD: Final = 0.2  # articles that link to another host
+
+
+class Web:
+    """All hosts of one seed. Instants are seconds since the web began."""
+
+    def __init__(self, seed: int, shape: Shape | None = None) -> None:
+        self.seed = seed
+        self.shape = shape or Shape()
+        self.hosts = _hosts(random.Random(seed), self.shape)
+        self._by_name = {host.name: host for host in self.hosts}
+
+    def host(self, name: str) -> Host:
+        """The host of that name."""
+        return self._by_name[name]
+
+    def seeds(self) -> list[Found]:
+        """The home page of every host."""
+        return [_home(host) for host in self.hosts]
+
+    def visit(self, url: str, at: float) -> Response:
+        """What happens to a request sent at this instant."""
+        name, path = split(url)
+        host = self._by_name[name]
+        rolls = self._rolls(f"{url} {at:.3f}")
+        seconds = _latency(host, rolls)
+        trouble = self._trouble(host, at, rolls)
+        if trouble is not None:
+            return _troubled(trouble, seconds)
+        outcome = Done(
+            status=301 if host.temper is Temper.MOVED and path.startswith("a/") else 200,
+            seconds=seconds,
+            bytes=500 + int(rolls[3] * 40_000),
+            crawl_delay=host.crawl_delay,
+        )
+        return Response(outcome, seconds, tuple(self._found(host, url, path)))
+
+    def _trouble(self, host: Host, at: float, rolls: tuple[float, ...]) -> Outcome | None:
+        """What this host does instead of answering, if anything."""
+        _, chance, choice, _ = rolls
+        if host.temper is Temper.GONE or (host.is_down(at) and at < self.shape.calm_at):
+            return Unreachable("connection refused" if choice < _HALF else "no such host")
+        if host.temper is Temper.FLAKY and chance < _OFTEN:
+            return Failed("HTTP 502" if choice < _HALF else "cut body")
+        if at >= self.shape.calm_at or chance >= _OFTEN:
+            return None
+        if host.temper is Temper.BUSY:
+            return Throttled(_WAITS[int(choice * len(_WAITS))])
+        return Blocked("challenge") if host.temper is Temper.GUARDED else None
+
+    def _found(self, host: Host, url: str, path: str) -> Iterator[Found]:
+        """The links of a page: the same at every visit."""
+        kind, _, number = path.partition("/")
+        if kind == "":
+            yield from _hubs(host)
+        elif kind == "hub":
+            yield from _section(host, int(number))
+        elif kind == "a" and host.temper is Temper.MOVED:
+            yield Found(self._elsewhere(url), "page")
+        elif kind == "a":
+            yield from self._related(host, url, int(number))
+        else:
+            yield Found(f"https://{host.name}/more/{int(number) + 1}", "page")
+
+    def _related(self, host: Host, url: str, number: int) -> Iterator[Found]:
+        """An article's neighbours, at times another host, and in a trap one page more."""
+        near, far, which, _ = self._rolls(url)
+        yield Found(f"https://{host.name}/a/{int(near * host.size)}", "article")
+        if far < _ABROAD:
+            yield _home(self.hosts[int(which * len(self.hosts))])
+        if host.temper is Temper.ENDLESS:
+            yield Found(f"https://{host.name}/more/{number * 1000}", "page")
+
+    def _elsewhere(self, url: str) -> str:
+        """Where a moved article now lives."""
+        which, number, _, _ = self._rolls(url)
+        host = self.hosts[int(which * len(self.hosts))]
+        return f"https://{host.name}/a/{int(number * host.size)}"
+
+    def _rolls(self, about: str) -> tuple[float, ...]:
+        """Four dice in [0, 1) that always fall the same way for the same seed and text."""
+        digest = blake2b(f"{self.seed} {about}".encode(), digest_size=16).digest()
+        return tuple(value / 2**32 for value in unpack(">4I", digest))
+
+
+def split(url: str) -> tuple[str, str]:
+    """Host and path of one of our URLs."""
+    host, _, path = url.removeprefix("https://").partition("/")
+    return host, path
+
+
+def _home(host: Host) -> Found:
+    return Found(f"https://{host.name}/", "hub-seed")
+
+
+def _hubs(host: Host) -> Iterator[Found]:
+    for number in range(-(-host.size // SECTION)):
+        yield Found(f"https://{host.name}/hub/{number}", "nav")
+
+
+def _section(host: Host, number: int) -> Iterator[Found]:
+    for article in range(number * SECTION, min(host.size, (number + 1) * SECTION)):
+        yield Found(f"https://{host.name}/a/{article}", "article")
+
+
+def _latency(host: Host, rolls: tuple[float, ...]) -> float:
+    """Mostly near what is typical, at times five times as long; whole milliseconds."""
+    return round(host.latency * exp(1.6 * rolls[0] * rolls[0]), 3)
+
+
+def _troubled(trouble: Outcome, seconds: float) -> Response:
+    if isinstance(trouble, Unreachable):
+        return Response(trouble, seconds)
+    return Response(msgspec.structs.replace(trouble, seconds=seconds), seconds)
+
+
+def _hosts(dice: random.Random, shape: Shape) -> list[Host]:
+    tempers, weights = list(shape.shares), list(shape.shares.values())
+    drawn = dice.choices(tempers, weights, k=shape.hosts)
+    return [
+        _host(dice, name, temper, size)
+        for name, temper, size in zip(_names(dice, shape), drawn, _sizes(shape), strict=True)
+    ]
+
+
+def _sizes(shape: Shape) -> list[int]:
+    """Zipf: the largest first."""
+    parts = [rank**-shape.skew for rank in range(1, shape.hosts + 1)]
+    return [max(1, round(shape.pages * part / sum(parts))) for part in parts]
+
+
+def _names(dice: random.Random, shape: Shape) -> list[str]:
+    every = len(_MOODS) * len(_NOUNS)
+    places = dice.sample(range(every), min(every, shape.hosts))
+    return [_name(places[n % len(places)], n // len(places), dice) for n in range(shape.hosts)]
+
+
+def _name(place: int, more: int, dice: random.Random) -> str:
+    mood, noun = _MOODS[place % len(_MOODS)], _NOUNS[place // len(_MOODS)]
+    return f"{mood}-{noun}{more or ''}.{dice.choice(_SHIRES)}.example"
+
+
+def _host(dice: random.Random, name: str, temper: Temper, size: int) -> Host:
+    latency = dice.uniform(2.0, 6.0) if temper is Temper.SLOW else dice.uniform(0.05, 0.8)
+    down_from = dice.uniform(-300.0, 600.0) if temper is Temper.ASLEEP else _FOREVER
+    return Host(
+        name,
+        temper,
+        size,
+        round(latency, 3),
+        down_from=down_from,
+        down_until=down_from + dice.uniform(60.0, 1200.0),
+        crawl_delay=dice.choice((2.0, 10.0, 400.0)) if temper is Temper.STRICT else None,
+    )

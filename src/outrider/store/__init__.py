@@ -1,0 +1,1 @@
+"""REMEMBERS: applies verdicts atomically, never decides."""

@@ -1,0 +1,178 @@
+"""What operators do to a crawl in memory: acts on queues, and filters over tasks, in bounded steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, assert_never
+
+import msgspec
+
+from outrider.clock import to_ms
+from outrider.core import act as acts
+from outrider.core.policy.rules import QueueRules
+from outrider.core.states import CrawlStatus, TaskState
+from outrider.store.memory.crawl import Crawl
+from outrider.store.memory.records import CHUNK_BITS, NEITHER, Queue, Record
+from outrider.store.protocol import Step, Which
+
+Matcher: TypeAlias = Callable[[Record], bool]
+
+
+def steer(
+    crawl: Crawl, target: str, act: acts.Act, now: int, *, after: int, limit: int
+) -> Step:
+    """E7: recorded for queues to come, applied to those that match."""
+    changes = _standing_order(act)
+    if after == 0 and target and changes:
+        crawl.obey(crawl.rules.ordered(target, changes))
+    if target and not target.startswith("."):
+        queue = crawl.queue(target)
+        if queue is not None:
+            _apply(crawl, queue, act, now, everywhere=False)
+        return Step(int(queue is not None), None)
+    return _steer_many(crawl, target, act, now, after, limit)
+
+
+def _steer_many(
+    crawl: Crawl, target: str, act: acts.Act, now: int, after: int, limit: int
+) -> Step:
+    matching = (q for q in queues_after(crawl, after) if matches_target(target, q.key))
+    count = 0
+    last = after
+    for queue in matching:
+        if count == limit:
+            return Step(count, last)
+        _apply(crawl, queue, act, now, everywhere=not target)
+        count, last = count + 1, queue.number
+    return Step(count, None)
+
+
+def queues_after(crawl: Crawl, after: int) -> Iterator[Queue]:
+    """The queues in order of their numbers."""
+    for number in range(after + 1, crawl.queue_count + 1):
+        yield crawl.queues[number >> CHUNK_BITS][number]
+
+
+def matches_target(target: str, key: str) -> bool:
+    """A4: a key, a suffix (".org" also matches "org"), or everything."""
+    if not target.startswith("."):
+        return target in ("", key)
+    return key.endswith(target) or key == target[1:]
+
+
+def _standing_order(act: acts.Act) -> dict[str, Any]:
+    match act:
+        case acts.Set(changes):
+            return dict(changes)
+        case acts.Pause() | acts.Resume():
+            return {"paused": isinstance(act, acts.Pause)}
+        case acts.Retire() | acts.Revive():
+            return {"retired": isinstance(act, acts.Retire)}
+        case acts.Snooze() | acts.Wake():
+            return {}
+        case _:
+            assert_never(act)
+
+
+def _apply(crawl: Crawl, queue: Queue, act: acts.Act, now: int, *, everywhere: bool) -> None:
+    match act:
+        case acts.Set():
+            rules = crawl.rules.of(queue.key)
+            if not everywhere or queue.rules != rules:
+                _set(crawl, queue, rules, now)
+        case acts.Pause() | acts.Resume():
+            queue.paused = isinstance(act, acts.Pause)
+            crawl.touch(queue, now)
+        case acts.Retire():
+            crawl.retire(queue, "operator", now)
+        case acts.Revive():
+            _revive(crawl, queue, now)
+        case acts.Snooze(seconds):
+            queue.postpone(now + to_ms(seconds), "operator")
+            crawl.settle(queue, now)
+        case acts.Wake():
+            queue.next_ready, queue.why = min(queue.next_ready, queue.earliest()), "delay"
+            crawl.settle(queue, now)
+        case _:
+            assert_never(act)
+
+
+def _set(crawl: Crawl, queue: Queue, rules: QueueRules, now: int) -> None:
+    """E5: `set` acts at once: retires, returns, or judges anew what stands."""
+    if rules.paused != queue.rules.paused:
+        queue.paused = rules.paused
+    queue.obey(rules)
+    if queue.over_budget():
+        crawl.retire(queue, "budget", now)
+    elif queue.retired == "budget":
+        crawl.bring_back(queue, now)
+    crawl.settle(queue, now)
+    if queue.standing != NEITHER:
+        crawl.judge_anew(queue, now)
+
+
+def _revive(crawl: Crawl, queue: Queue, now: int) -> None:
+    queue.manners = msgspec.structs.replace(
+        queue.manners, throttles_in_row=0, unreachable_in_row=0, blocks_in_row=0
+    )
+    if queue.retired is not None:
+        crawl.bring_back(queue, now)
+
+
+def each(
+    crawl: Crawl,
+    which: Which,
+    state: TaskState,
+    act: Callable[[Record], None] | None,
+    now: int,
+    *,
+    after: int,
+    limit: int,
+) -> Step:
+    """A bounded step over tasks by number; a cancelled crawl's tasks read as dropped (I3)."""
+    numbers, more = _span(crawl, which, after, limit)
+    count = 0
+    if crawl.status is not CrawlStatus.CANCELLED:
+        fits = matcher(which, now)
+        for number in numbers:
+            record = crawl.tasks[number >> CHUNK_BITS][number]
+            if record.state is state and fits(record):
+                count += 1
+                if act is not None:
+                    act(record)
+    return Step(count, more)
+
+
+def _span(crawl: Crawl, which: Which, after: int, limit: int) -> tuple[range, int | None]:
+    """The task numbers of one step; one named task is found without a search."""
+    if which.fingerprint is not None:
+        record = crawl.find(which.fingerprint)
+        first = record.number if record else 1
+        return range(first, first + (record is not None)), None
+    upto = min(after + limit, crawl.count)
+    return range(after + 1, upto + 1), upto if upto < crawl.count else None
+
+
+def matcher(which: Which, now: int) -> Matcher:
+    """C10: all that match every field given."""
+    tests = list(_tests(which, now))
+    return lambda record: all(test(record) for test in tests)
+
+
+def _tests(which: Which, now: int) -> Iterator[Matcher]:
+    if which.key is not None:
+        key = which.key
+        yield lambda record: matches_target(key, record.task.key)
+    for name in ("fingerprint", "url", "type", "tag"):
+        wanted = getattr(which, name)
+        if wanted is not None:
+            yield lambda record, name=name, wanted=wanted: getattr(record.task, name) == wanted  # type: ignore[misc]
+    if which.reason is not None:
+        yield lambda record: record.reason == which.reason
+    if which.pattern is not None:
+        search = re.compile(which.pattern).search
+        yield lambda record: search(record.task.url) is not None
+    if which.older_than is not None:
+        oldest = now - which.older_than * 1000
+        yield lambda record: record.discovered < oldest

@@ -1,0 +1,305 @@
+"""The seam: six hot verbs, Admin for operators, Inspect for readers; no driver type crosses it.
+
+Every verb may be repeated without harm: a lost connection leaves the answer unknown. Durations
+cross the seam, instants stay with the store, dice arrive as numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from outrider.core.act import Act
+from outrider.core.pick import Streak
+from outrider.core.policy.rules import CrawlRules
+from outrider.core.policy.score import Breakdown
+from outrider.core.states import CrawlStatus, QueueState, TaskState
+from outrider.core.task import Added, Lease, LeaseId, Task
+from outrider.core.verdict import Answer, Finished, Verdict
+
+
+class ClaimRequest(msgspec.Struct, frozen=True):
+    """Who asks for how much, and how the lanes stand with them."""
+
+    crawl: str
+    worker: str
+    limit: int
+    lease_for: float = 60.0
+    per_queue: int = 0  # 0: no cap but the queue's free slots (C5)
+    streak: Streak = Streak()
+
+
+class Claimed(msgspec.Struct):
+    """What a claim brought, and when to ask again (C6)."""
+
+    leases: list[Lease]
+    wake_in: float | None
+    status: CrawlStatus
+    streak: Streak
+
+
+class Store(Protocol):
+    """The hot path; a seventh verb needs an ADR."""
+
+    async def add(self, tasks: Sequence[Task]) -> list[Added]:
+        """Admit what is not known (B3, B4), in order; an answer per task."""
+        ...
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        """Lend the next tasks; only a claim wakes queues and closes a run."""
+        ...
+
+    async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
+        """Renew the leases still held; the others were lost before this call."""
+        ...
+
+    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        """Apply each verdict with the tasks its page found, in one atomic step (H3, H6)."""
+        ...
+
+    async def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        """Take back unpunished those still held (H5)."""
+        ...
+
+    async def expire(self, *, limit: int) -> int:
+        """Take back overdue leases, each a crash, in (deadline, arrival) order (H4)."""
+        ...
+
+
+class Which(msgspec.Struct, frozen=True):
+    """Which tasks: all that match every field given (C10, G2)."""
+
+    key: str | None = None
+    state: TaskState | None = None
+    url: str | None = None
+    pattern: str | None = None  # a regular expression searched in the URL
+    type: str | None = None
+    tag: str | None = None
+    reason: str | None = None
+    older_than: float | None = None  # seconds since it was discovered
+    fingerprint: bytes | None = None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One bounded step of a long work: how many it touched, and where to go on (None: done)."""
+
+    count: int
+    after: int | None
+
+
+class Admin(Protocol):
+    """Operators: live and durable. Long works come in bounded steps with a cursor."""
+
+    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
+        """Open the crawl under these rules, keeping what was set at run time by key.
+
+        True: they differ from those before, so `steer(crawl, "", Set({}))` has queues to tell.
+        """
+        ...
+
+    async def steer(
+        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """Apply an act to a key, a suffix (".org") or, as "", to every queue."""
+        ...
+
+    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+        """Pause, resume or cancel a crawl; an illegal move changes nothing. Answers the status."""
+        ...
+
+    async def drop(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """Pending tasks become dropped (`operator`)."""
+        ...
+
+    async def replay(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """Dead tasks become pending with attempts at 0."""
+        ...
+
+    async def purge(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """Dead tasks become dropped (`purged`)."""
+        ...
+
+
+class CrawlView(msgspec.Struct, frozen=True):
+    """A crawl as its counters tell: known = pending + leased + done + dead + dropped (O5)."""
+
+    crawl: str
+    status: CrawlStatus
+    reason: str | None
+    known: int
+    pending: int
+    leased: int
+    done: int
+    dead: int
+    dropped: int
+    held: int  # pending in retired queues
+    visits: int
+    bytes: int
+    outcomes: Mapping[str, int]
+    types: Mapping[str, Mapping[str, int]]
+    tags: Mapping[str, Mapping[str, int]]
+    runs: int
+    created_at: float
+    finished_at: float | None
+    timeline: Sequence[tuple[float, str, str]]  # at, status, reason
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    """One queue as an operator sees it (E8)."""
+
+    key: str
+    state: QueueState
+    reason: str | None
+    pending: int
+    delayed: int
+    in_flight: int
+    precedence: int
+    balance: int  # left in the open session
+    grant: int  # the setting
+    spent: int
+    total_budget: int
+    last_cost: int
+    average_cost: float
+    done: int
+    dead: int
+    dropped: int
+    bytes: int
+    errors_in_row: int
+    level: int
+    delay: float  # the last one, or the least if none
+    max_in_flight: int
+    last_visit_at: float | None
+    wakes_in: float | None
+    next_url: str | None
+
+
+class TaskView(msgspec.Struct, frozen=True):
+    """One task as the store knows it (B1)."""
+
+    number: int
+    url: str
+    key: str
+    fingerprint: bytes
+    state: TaskState
+    type: str
+    lane: str
+    depth: int
+    precedence: int
+    priority: float
+    breakdown: Breakdown | None
+    cost: int
+    origin: str
+    via: str | None
+    tag: str | None
+    meta: Mapping[str, Any]
+    attempts: int
+    failures: int
+    crashes: int
+    reason: str | None
+    worker: str | None
+    discovered_at: float
+    due_at: float | None
+    claimed_at: float | None
+    finished_at: float | None
+    answer: Answer | None
+    history: Sequence[tuple[float, str, str]]  # at, worker, error: every attempt that went wrong
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a pending task stands within its queue and lane: how many are before it."""
+
+    ahead: int
+    queue: QueueView
+
+
+class Heat(msgspec.Struct, frozen=True):
+    """Pending tasks by origin and group, and by depth (O2)."""
+
+    total: int
+    cells: Mapping[str, Mapping[str, int]]
+    depth: Mapping[str, int]
+    updated_at: float
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Something rare a store did of itself: an expiry, a queue's retirement, a crawl's end."""
+
+    sequence: int
+    at: float
+    name: str
+    subject: str
+    detail: str
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page of views, and the cursor of the next one (None: the last)."""
+
+    items: Sequence[Any]
+    after: int | None
+
+
+class Inspect(Protocol):
+    """Readers: nothing here changes anything; long lists come in pages."""
+
+    async def crawls(self) -> list[str]:
+        """The names of all crawls, in order of their creation."""
+        ...
+
+    async def crawl(self, crawl: str) -> CrawlView:
+        """Status and counters, without scanning tasks or queues."""
+        ...
+
+    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """The states of a page of queues."""
+        ...
+
+    async def queue(self, crawl: str, key: str) -> QueueView:
+        """One queue; a key nobody added to is an empty queue."""
+        ...
+
+    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """Queue views in order of their numbers."""
+        ...
+
+    async def tasks(
+        self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000
+    ) -> Page:
+        """Task views in order of their numbers; `limit` bounds the tasks looked at."""
+        ...
+
+    async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
+        """One task, by its identity."""
+        ...
+
+    async def place(self, crawl: str, number: int) -> Place:
+        """Where a task stands."""
+        ...
+
+    async def heatmap(self, crawl: str) -> Heat:
+        """What is pending, without scanning tasks."""
+        ...
+
+    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+        """What the store did of itself since a sequence number; old ones are forgotten."""
+        ...
+
+
+class FullStore(Store, Admin, Inspect, Protocol):
+    """What `open_store` gives: all three protocols over one memory."""
+
+    @property
+    def id(self) -> str:
+        """Tells this store from every other, for as long as it exists."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of every resource; nothing acknowledged is lost."""
+        ...

@@ -1,0 +1,122 @@
+"""Reports are true (O5): counters, queues, tasks, heat and changes tell the same story."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from outrider.core.states import QueueState, TaskState
+from outrider.store.protocol import (
+    Change,
+    CrawlView,
+    FullStore,
+    Heat,
+    Page,
+    QueueView,
+    TaskView,
+    Which,
+)
+from outrider.testing.ledger import require
+
+PAGE: Final = 500
+
+
+async def everything(read: Callable[[int], Coroutine[Any, Any, Page]]) -> list[Any]:
+    """All items of a paged view."""
+    items: list[Any] = []
+    after: int | None = 0
+    while after is not None:
+        page = await read(after)
+        items += page.items
+        after = page.after
+    return items
+
+
+async def check(store: FullStore, crawl: str) -> None:
+    """Complain unless every view of the crawl agrees with every other."""
+    view = await store.crawl(crawl)
+    queues: list[QueueView] = await everything(
+        lambda after: store.queues(crawl, after=after, limit=PAGE)
+    )
+    tasks: list[TaskView] = await everything(
+        lambda after: store.tasks(crawl, Which(), after=after, limit=PAGE)
+    )
+    _counters_add_up(view)
+    _tasks_are_counted(view, tasks)
+    _queues_are_counted(view, queues, tasks)
+    for queue in queues:
+        _queue_is_sound(queue)
+    states = await everything(lambda after: store.census(crawl, after=after, limit=PAGE))
+    same = Counter(states) == Counter(queue.state for queue in queues)
+    require(same, "C1", f"the census of {crawl} tells other states than its queues")
+    _heat_adds_up(view, await store.heatmap(crawl))
+    _runs_are_numbered(view, await store.changes(crawl, limit=10_000))
+
+
+def _counters_add_up(view: CrawlView) -> None:
+    total = view.pending + view.leased + view.done + view.dead + view.dropped
+    require(view.known == total, "O5", f"known = {view.known}, and the states sum to {total}")
+    require(0 <= view.held <= view.pending, "E5", f"{view.held} of {view.pending} are held")
+    visits = sum(view.outcomes.values())
+    require(view.visits == visits, "O1", f"{view.visits} visits, and {visits} outcomes")
+    for state in TaskState:
+        typed = sum(counts.get(state.value, 0) for counts in view.types.values())
+        count = getattr(view, state.value)
+        require(typed == count, "I1", f"{count} {state.value}, and {typed} by type")
+
+
+def _tasks_are_counted(view: CrawlView, tasks: list[TaskView]) -> None:
+    require(len(tasks) == view.known, "O5", f"{len(tasks)} tasks, and known = {view.known}")
+    numbers = [task.number for task in tasks]
+    require(numbers == sorted(set(numbers)), "Inspect", "tasks are not in order of their numbers")
+    require(len({task.fingerprint for task in tasks}) == len(tasks), "B3", "a task is known twice")
+    counts = Counter(task.state for task in tasks)
+    for state in TaskState:
+        told = getattr(view, state.value)
+        require(counts[state] == told, "O5", f"{counts[state]} tasks are {state}, told: {told}")
+
+
+def _queues_are_counted(view: CrawlView, queues: list[QueueView], tasks: list[TaskView]) -> None:
+    counts = Counter((task.key, task.state) for task in tasks)
+    names = ("pending", "in_flight", "done", "dead", "dropped")
+    for queue in queues:
+        for name, state in zip(names, TaskState, strict=True):
+            told, count = getattr(queue, name), counts[queue.key, state]
+            require(told == count, "E8", f"{queue.key} has {count} {state}, told: {told}")
+    require({task.key for task in tasks} <= {q.key for q in queues}, "E8", "a queue is missing")
+    held = sum(q.pending for q in queues if q.state is QueueState.RETIRED)
+    require(held == view.held, "E5", f"{held} are held, told: {view.held}")
+
+
+def _queue_is_sound(queue: QueueView) -> None:
+    served_now = queue.state in (QueueState.READY, QueueState.INACTIVE)
+    is_empty = not (queue.pending or queue.in_flight)
+    facts = {
+        "C1 empty": queue.state is not QueueState.EMPTY or is_empty,
+        "C1 ready": not served_now or (queue.wakes_in == 0 and queue.pending > queue.delayed),
+        "C1 snoozed": queue.state is not QueueState.SNOOZED or (queue.wakes_in or 0) > 0,
+        "E1 slot": not served_now or queue.in_flight < queue.max_in_flight,
+        "E8 next": (queue.next_url is None) == (queue.pending == 0),
+        "E8 delayed": 0 <= queue.delayed <= queue.pending,
+        "E2 balance": 0 <= queue.balance <= queue.grant,
+        "E3 spent": queue.spent >= 0,
+    }
+    for fact, holds in facts.items():
+        require(holds, fact, f"{queue}")
+
+
+def _heat_adds_up(view: CrawlView, heat: Heat) -> None:
+    cells = sum(sum(row.values()) for row in heat.cells.values())
+    sums = {heat.total, cells, sum(heat.depth.values()), view.pending}
+    require(len(sums) == 1, "O2", f"{view.pending} pending, and the heatmap is {heat}")
+
+
+def _runs_are_numbered(view: CrawlView, changes: list[Change]) -> None:
+    sequences = [change.sequence for change in changes]
+    require(sequences == sorted(set(sequences)), "O3", "changes are not in order")
+    ends = [int(c.detail.split()[1]) for c in changes if c.name == "crawl-finished"]
+    is_whole = not changes or changes[0].sequence == 1  # old ones may be forgotten
+    first = 1 if is_whole else view.runs - len(ends) + 1
+    told = list(range(first, view.runs + 1))
+    require(ends == told, "I2", f"{view.runs} runs, and their ends are {ends}")

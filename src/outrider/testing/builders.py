@@ -1,0 +1,214 @@
+"""Builders of the values that cross the seam: short to write, real inside.
+
+Nothing here decides: fingerprints come from `core.url`, verdicts from `core.decide`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypedDict, Unpack
+from urllib.parse import urlsplit
+
+import msgspec
+
+from outrider.core.decide import Policy, decide
+from outrider.core.outcome import (
+    Blocked,
+    Done,
+    Dropped,
+    Failed,
+    Outcome,
+    Throttled,
+    Unreachable,
+)
+from outrider.core.policy.lanes import Lanes
+from outrider.core.policy.retry import Retry
+from outrider.core.policy.rules import (
+    BUDGET_FIELDS,
+    POLITENESS_FIELDS,
+    STANDING_FIELDS,
+    CrawlRules,
+    Limits,
+    QueueRules,
+    overridden,
+)
+from outrider.core.policy.score import TYPE_WEIGHTS, Breakdown, Score, explicit
+from outrider.core.task import DISCOVERY, KnownRule, Lease, Task
+from outrider.core.url import fingerprint
+from outrider.core.verdict import Verdict
+
+URL: Final = "https://a.example/1"
+
+
+class TaskFields(TypedDict, total=False):
+    """What `task` may be told besides the URL."""
+
+    crawl: str
+    key: str
+    fingerprint: bytes
+    type: str
+    lane: int
+    depth: int
+    precedence: int
+    priority: float
+    cost: int
+    delay: float
+    known: KnownRule
+    roll: int
+    origin: str
+    via: str | None
+    tag: str | None
+    meta: bytes
+    breakdown: Breakdown | None
+
+
+_PLAIN: Final[TaskFields] = {
+    "crawl": "default",
+    "type": "page",
+    "lane": DISCOVERY,
+    "depth": 0,
+    "precedence": 1,
+    "priority": 0.0,
+    "cost": 1,
+}
+
+
+def task(url: str = URL, **fields: Unpack[TaskFields]) -> Task:
+    """An admitted task: keyed by its host, known by its URL, of unit cost, unless told else."""
+    given: dict[str, Any] = {
+        **_PLAIN,
+        "key": urlsplit(url).hostname or "",
+        "fingerprint": fingerprint(url),
+        **fields,
+    }
+    return Task(url=url, **given)
+
+
+class RuleFields(TypedDict, total=False):
+    """The flat names of `rules`: of politeness, budget and standing, then of the crawl itself."""
+
+    factor: float
+    min_delay: float
+    max_delay: float
+    respect_crawl_delay: float
+    count_from: str
+    max_in_flight: int
+    delay: float
+    delay_to: float
+    visits_per_second: float
+    kb_per_second: float
+    hold_queues: bool
+    balance: int
+    total_budget: int
+    error_penalty: int
+    max_done: int
+    max_bytes: int
+    precedence: int
+    paused: bool
+    retired: bool
+    keys: Mapping[str, Mapping[str, object]]
+    order: str
+    tie: str
+    breadth_discount: float
+    max_pending: int
+    max_pending_per_queue: int
+    burst: int
+    max_retries: int
+    max_crashes: int
+    pause_at_finish: bool
+    limits: Mapping[str, float]
+
+
+_OF_A_QUEUE: Final = POLITENESS_FIELDS | BUDGET_FIELDS | STANDING_FIELDS
+
+
+def rules(**fields: Unpack[RuleFields]) -> CrawlRules:
+    """Crawl rules from flat names; what is not named has its default."""
+    given: dict[str, Any] = dict(fields)
+    limits = Limits(**given.pop("limits", {}))
+    of_a_queue = {name: given.pop(name) for name in _OF_A_QUEUE & given.keys()}
+    return CrawlRules(queue=overridden(QueueRules(), of_a_queue), limits=limits, **given)
+
+
+def _by_type(lease: Lease, kind: str) -> Score:
+    return explicit(TYPE_WEIGHTS.get(kind, TYPE_WEIGHTS["default"]) + lease.depth)
+
+
+POLICY: Final = Policy(Retry(), Lanes(), _by_type)
+
+
+def policy(*, max_retries: int) -> Policy:
+    """The default policy, but for how many failures a task survives."""
+    return Policy(Retry(max_retries=max_retries), Lanes(), _by_type)
+
+
+class Circumstances(TypedDict, total=False):
+    """What a verdict depends on besides lease and outcome."""
+
+    roll: float
+    policy: Policy
+    links: Sequence[Task]
+
+
+def verdict(lease: Lease, outcome: Outcome, **around: Unpack[Circumstances]) -> Verdict:
+    """What `decide` makes of an outcome; the dice show 0 and no links were found unless told."""
+    decided = decide(lease, outcome, around.get("policy", POLICY), around.get("roll", 0.0))
+    return msgspec.structs.replace(decided, tasks=tuple(around.get("links", ())))
+
+
+class DoneFields(TypedDict, total=False):
+    """What `done` may be told of the answer."""
+
+    status: int
+    seconds: float
+    bytes: int
+    digest: str
+    etag: str
+    crawl_delay: float
+    revisit_in: float
+    from_cache: bool
+    throttled: float
+
+
+def done(lease: Lease, *, links: Sequence[Task] = (), **fields: Unpack[DoneFields]) -> Verdict:
+    """The verdict of a visit that was answered."""
+    answer: DoneFields = {"status": 200, **fields}
+    return verdict(lease, Done(**answer), links=links)
+
+
+def failed(
+    lease: Lease, reason: str = "HTTP 500", *, seconds: float = 0.0, retry_in: float | None = None
+) -> Verdict:
+    """The verdict of a visit that failed."""
+    return verdict(lease, Failed(reason, seconds, retry_in))
+
+
+def throttled(lease: Lease, retry_after: float | None = None) -> Verdict:
+    """The verdict of a visit that the host answered with 429."""
+    return verdict(lease, Throttled(retry_after))
+
+
+def blocked(lease: Lease, reason: str = "challenge") -> Verdict:
+    """The verdict of a visit that met a denial."""
+    return verdict(lease, Blocked(reason))
+
+
+def unreachable(lease: Lease, reason: str = "DNS") -> Verdict:
+    """The verdict of a visit that nobody answered."""
+    return verdict(lease, Unreachable(reason))
+
+
+def dropped(lease: Lease, reason: str = "robots") -> Verdict:
+    """The verdict of a visit we chose not to make."""
+    return verdict(lease, Dropped(reason))
+
+
+OUTCOMES: Final[Mapping[str, Outcome]] = {
+    "done": Done(status=200),
+    "failed": Failed("HTTP 500"),
+    "throttled": Throttled(),
+    "blocked": Blocked("challenge"),
+    "unreachable": Unreachable("DNS"),
+    "dropped": Dropped("robots"),
+    "cached": Done(status=200, from_cache=True),
+}  # one of each kind

@@ -1,0 +1,66 @@
+"""One suite for every store: each class holds the tests of one topic of the seam.
+
+A store of your own is finished when it passes them unchanged. In one test file, with pytest and
+pytest-asyncio (`asyncio_mode = "auto"`):
+
+    from outrider.testing.clock import FakeClock
+    from outrider.testing.conformance import *        # AddConformance, ClaimConformance, …
+    from outrider.testing.invariants import Witness
+
+    @pytest.fixture
+    def clock(): return FakeClock()
+
+    @pytest.fixture
+    async def store(clock):                           # empty, and obeying this clock
+        store = Witness(MyStore(clock), clock)        # the witness also checks the invariants
+        yield store
+        await store.close()
+
+    class TestAdd(AddConformance): ...                # and so on, one class for each
+"""
+
+# ruff: noqa: E402 - pytest can explain only what it rewrites before it is imported
+
+from pkgutil import iter_modules
+
+import pytest
+
+pytest.register_assert_rewrite(*(f"{__name__}.{found.name}" for found in iter_modules(__path__)))
+
+from outrider.testing.conformance.add import AddConformance
+from outrider.testing.conformance.admin import AdminConformance
+from outrider.testing.conformance.budget import BudgetConformance
+from outrider.testing.conformance.claim import ClaimConformance
+from outrider.testing.conformance.crawl import CrawlConformance
+from outrider.testing.conformance.filters import FiltersConformance
+from outrider.testing.conformance.finish import FinishConformance
+from outrider.testing.conformance.hosts import HostsConformance
+from outrider.testing.conformance.inspect import InspectConformance
+from outrider.testing.conformance.lanes import LanesConformance
+from outrider.testing.conformance.lease import LeaseConformance
+from outrider.testing.conformance.order import OrderConformance
+from outrider.testing.conformance.politeness import PolitenessConformance
+from outrider.testing.conformance.sessions import SessionsConformance
+from outrider.testing.conformance.setting import SettingConformance
+from outrider.testing.conformance.stops import StopsConformance
+from outrider.testing.conformance.waiting import WaitingConformance
+
+__all__ = [
+    "AddConformance",
+    "AdminConformance",
+    "BudgetConformance",
+    "ClaimConformance",
+    "CrawlConformance",
+    "FiltersConformance",
+    "FinishConformance",
+    "HostsConformance",
+    "InspectConformance",
+    "LanesConformance",
+    "LeaseConformance",
+    "OrderConformance",
+    "PolitenessConformance",
+    "SessionsConformance",
+    "SettingConformance",
+    "StopsConformance",
+    "WaitingConformance",
+]

@@ -1,0 +1,397 @@
+"""A history of leases and what must hold of it, kept apart from every store's own books.
+
+A ledger is told what was asked and answered, and raises `InvariantBroken` at the first answer that
+cannot be true. Where it cannot be sure (overlapping calls, answers lost, rules changed under way)
+it believes the store: it may miss a fault, and never invents one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import ceil
+from typing import Final
+
+from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.rules import QueueRules
+from outrider.core.task import Added, Lease, LeaseId, Task
+from outrider.core.verdict import Finished, Verdict
+
+SURELY_TAKEN_BACK: Final = 100  # overdue leases that any claim can be expected to take back
+
+
+class InvariantBroken(AssertionError):
+    """A promise of ARCHITECTURE.md was broken: which one, and by what."""
+
+    def __init__(self, rule: str, detail: str) -> None:
+        super().__init__(f"{rule}: {detail}")
+        self.rule = rule
+        self.detail = detail
+
+
+def require(holds: object, rule: str, detail: str) -> None:
+    """Complain unless it holds."""
+    if not holds:
+        raise InvariantBroken(rule, detail)
+
+
+def _ms(seconds: float) -> int:
+    return ceil(seconds * 1000 - 1e-6)
+
+
+@dataclass(slots=True, eq=False)
+class Visit:
+    """One lease, from claim to end."""
+
+    id: LeaseId
+    key: str
+    cost: int
+    started: int
+    deadline: int
+    fate: str = "held"  # held, closing, applied, released, lost, unsure
+
+    def is_valid(self, now: int) -> bool:
+        """Whether nobody else may have its task."""
+        return self.fate == "held" and self.deadline > now
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A task as its history tells; `version` outdates what stands of it in a line."""
+
+    url: str
+    key: str
+    lane: int
+    place: tuple[int, float]
+    arrival: int
+    due: int
+    is_pending: bool = True
+    is_sure: bool = True  # that it is pending, and where
+    version: int = 0
+    visit: Visit | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """A queue as its history tells."""
+
+    rules: QueueRules | None = None  # as of the last lease; None: changed since, or none yet
+    not_before: int = 0
+    last_start: int = 0
+    last_end: int | None = None
+    last_delay: float = -1.0
+    crawl_delay: float = 0.0
+    charged: int = 0  # costs less refunds
+    penalties: int = 0
+    was_parallel: bool = False
+    is_loose: bool = False  # its budget was changed without being applied
+    ripe: dict[int, list[tuple[tuple[int, float], int, int, Entry]]] = field(default_factory=dict)
+    unripe: dict[int, list[tuple[int, int, int, Entry]]] = field(default_factory=dict)
+
+    def postpone(self, until: int) -> None:
+        """D1: it never moves back."""
+        self.not_before = max(self.not_before, until)
+
+    def ended(self, start: int, now: int, delay: float) -> None:
+        """D1: end (or start) + delay; the earlier of the two if the rules are not known."""
+        from_end = self.rules is not None and self.rules.politeness.count_from == "end"
+        self.postpone((now if from_end else start) + _ms(delay))
+        self.last_end = now
+
+    def usual_delay(self) -> float:
+        """D7: the last delay, or the least if none."""
+        if self.last_delay >= 0:
+            return self.last_delay
+        return least_delay(self.rules.politeness, self.crawl_delay) if self.rules else 0.0
+
+    def wake(self) -> None:
+        """D1: back to the last visit's end (or start) + delay."""
+        if self.rules is None:
+            self.not_before = 0
+            return
+        manners, floor = self.rules.politeness, 0
+        if self.last_end is not None:
+            from_end = manners.count_from == "end"
+            floor = (self.last_end if from_end else self.last_start) + _ms(self.usual_delay())
+        self.not_before = min(self.not_before, floor)
+
+
+@dataclass(slots=True, eq=False)
+class Book:
+    """A crawl as its history tells."""
+
+    entries: dict[bytes, Entry] = field(default_factory=dict)
+    numbers: dict[int, Entry] = field(default_factory=dict)
+    lines: dict[str, Line] = field(default_factory=dict)
+    visits: dict[LeaseId, Visit] = field(default_factory=dict)
+    ties: str = "fifo"
+    arrivals: int = 0
+    applied: int = 0
+    is_whole: bool = True  # everything known was added through us
+    is_finished: bool = False
+
+    def line(self, key: str) -> Line:
+        """The queue of that key."""
+        return self.lines.setdefault(key, Line())
+
+    def held(self, now: int) -> Iterator[Visit]:
+        """The leases nobody else may have."""
+        return (visit for visit in self.visits.values() if visit.is_valid(now))
+
+    def overdue(self, now: int) -> list[Visit]:
+        """The leases that may be taken back."""
+        fates = ("held", "unsure")
+        return [v for v in self.visits.values() if v.fate in fates and v.deadline <= now]
+
+
+class Ledger:
+    """What must hold of every lease, whoever asks for it, in whatever order."""
+
+    def __init__(self) -> None:
+        self.books: dict[str, Book] = {}
+
+    def book(self, crawl: str) -> Book:
+        """The crawl of that name."""
+        return self.books.setdefault(crawl, Book())
+
+    # ---- add
+
+    def added(self, crawl: str, pairs: Iterable[tuple[Task, Added]], now: int) -> None:
+        """Nothing known is added twice; what is a duplicate is known."""
+        book = self.book(crawl)
+        for task, answer in pairs:
+            entry = book.entries.get(task.fingerprint)
+            if not answer.added:
+                self._refused(book, task, answer, entry)
+            elif entry is None or not entry.arrival:
+                self._inserted(book, task, entry, now)
+            else:
+                self._revisited(book, task, entry, now)
+
+    def _refused(self, book: Book, task: Task, answer: Added, entry: Entry | None) -> None:
+        if answer.reason == "duplicate":
+            known = entry is not None or not book.is_whole
+            require(known, "B3", f"{task.url} is called a duplicate and was never added")
+        if entry is not None and task.known == "raise":
+            place = (task.precedence, task.priority + 0.0)
+            if entry.is_pending and place < entry.place:
+                entry.place = place
+                self._stand(book, entry)
+
+    def _inserted(self, book: Book, task: Task, entry: Entry | None, now: int) -> None:
+        """A new task; one that was lent before its add was answered is leased already."""
+        book.arrivals += 1
+        if entry is not None:
+            entry.arrival = book.arrivals
+            return
+        place = (task.precedence, task.priority + 0.0)
+        due = now + _ms(task.delay)
+        entry = Entry(task.url, task.key, task.lane, place, book.arrivals, due)
+        book.entries[task.fingerprint] = entry
+        self._stand(book, entry)
+
+    def _revisited(self, book: Book, task: Task, entry: Entry, now: int) -> None:
+        require(task.known == "revisit", "B3", f"{task.url} is known and was added again")
+        in_flight = entry.visit is not None and entry.visit.is_valid(now)
+        require(not in_flight, "B3", f"{task.url} is leased and was added again")
+        book.arrivals += 1
+        entry.key, entry.lane, entry.arrival = task.key, task.lane, book.arrivals
+        entry.place, entry.due = (task.precedence, task.priority + 0.0), now + _ms(task.delay)
+        entry.is_pending = entry.is_sure = True
+        self._stand(book, entry)
+
+    def _stand(self, book: Book, entry: Entry) -> None:
+        """Put it in its line anew."""
+        entry.version += 1
+        line = book.line(entry.key)
+        waiting = line.unripe.setdefault(entry.lane, [])
+        heappush(waiting, (entry.due, entry.arrival, entry.version, entry))
+
+    # ---- claim
+
+    def lent(self, lease: Lease, now: int, *, alone: bool) -> None:
+        """One valid lease a task, concurrency, spacing, budget, order."""
+        book, line = self.book(lease.crawl), self.book(lease.crawl).line(lease.key)
+        entry = self._entry_of(book, lease)
+        self._check_single(entry, lease, now)
+        self._check_concurrency(book, lease, now)
+        self._check_budget(line, lease)
+        if alone:
+            self._check_spacing(line, lease, now)
+            self._check_order(book, line, entry, now)
+        self._lend(book, line, entry, lease, now)
+
+    def _entry_of(self, book: Book, lease: Lease) -> Entry:
+        entry = book.entries.get(lease.about.fingerprint)
+        if entry is None:
+            book.is_whole = False
+            entry = Entry(lease.url, lease.key, lease.about.lane, (0, lease.priority), 0, 0)
+            book.entries[lease.about.fingerprint] = entry
+        return book.numbers.setdefault(lease.task, entry)
+
+    def _check_single(self, entry: Entry, lease: Lease, now: int) -> None:
+        other = entry.visit
+        valid = other is not None and other.is_valid(now)
+        require(not valid, "H1", f"{lease.url} is leased twice: {lease.id} while {other}")
+        require(other is None or other.id != lease.id, "H1", f"the token of {lease.id} is not new")
+
+    def _check_concurrency(self, book: Book, lease: Lease, now: int) -> None:
+        count = 1 + sum(visit.key == lease.key for visit in book.held(now))
+        most = lease.rules.politeness.max_in_flight
+        require(count <= most, "D2", f"{lease.key} has {count} visits in flight, of {most}")
+
+    def _check_budget(self, line: Line, lease: Lease) -> None:
+        """E1, E3: judged after every lease, so it is exceeded by the last task's cost at most.
+
+        Penalties of visits in flight may come on top where there are several slots.
+        """
+        total = lease.rules.budget.total_budget
+        line.was_parallel |= lease.rules.politeness.max_in_flight > 1
+        spent = line.charged + (0 if line.was_parallel else line.penalties)
+        fine = total < 0 or spent < total or line.is_loose
+        require(fine, "E1", f"{lease.key} spent {spent} of {total} and is leased: {lease.url}")
+
+    def _check_spacing(self, line: Line, lease: Lease, now: int) -> None:
+        early = line.not_before - now
+        require(early <= 0, "D1", f"{lease.url} is leased {early} ms before {lease.key} is ready")
+
+    def _check_order(self, book: Book, line: Line, entry: Entry, now: int) -> None:
+        """C2: nothing due, pending and better stays behind."""
+        first = self._first(line, entry.lane, now)
+        if first is None or first is entry or not entry.arrival or not entry.is_sure:
+            return
+        fair = entry.place < first.place
+        if entry.place == first.place:
+            fair = book.ties != "fifo" or entry.arrival < first.arrival
+        require(fair, "C2", f"{entry.url} {entry.place} is leased before {first.url} {first.place}")
+
+    def _first(self, line: Line, lane: int, now: int) -> Entry | None:
+        """The first in line; what is outdated or not sure falls out on the way."""
+        waiting, ripe = line.unripe.setdefault(lane, []), line.ripe.setdefault(lane, [])
+        while waiting and waiting[0][0] <= now:
+            _, arrival, version, entry = heappop(waiting)
+            heappush(ripe, (entry.place, arrival, version, entry))
+        while ripe and not (
+            ripe[0][2] == ripe[0][3].version and ripe[0][3].is_pending and ripe[0][3].is_sure
+        ):
+            heappop(ripe)
+        return ripe[0][3] if ripe else None
+
+    def _lend(self, book: Book, line: Line, entry: Entry, lease: Lease, now: int) -> None:
+        visit = Visit(lease.id, lease.key, lease.about.cost, now, now + _ms(lease.lease_for))
+        if entry.visit is not None and entry.visit.fate in ("held", "unsure"):
+            entry.visit.fate = "lost"
+        entry.visit, entry.is_pending = visit, False
+        book.visits[lease.id] = visit
+        line.charged += lease.about.cost
+        line.rules, line.crawl_delay, line.last_start = lease.rules, lease.manners.crawl_delay, now
+        manners = lease.rules.politeness
+        if manners.count_from == "start" or manners.max_in_flight > 1:
+            line.postpone(now + _ms(least_delay(manners, lease.manners.crawl_delay)))
+
+    # ---- the ends of a visit
+
+    def closing(self, leases: Iterable[LeaseId]) -> None:
+        """An end was asked for; until it is answered nobody knows."""
+        for lease in leases:
+            visit = self.book(lease.crawl).visits.get(lease)
+            if visit is not None and visit.fate == "held":
+                visit.fate = "closing"
+
+    def finished(self, verdict: Verdict, answer: Finished, now: int, *, alone: bool) -> None:
+        """H3: applied once, to the lease that holds, and to no other."""
+        book = self.book(verdict.crawl)
+        id_ = LeaseId(verdict.crawl, verdict.task, verdict.token)
+        visit = book.visits.get(id_)
+        if visit is None:
+            require(not (answer.applied and book.is_whole), "H3", f"{id_} was never given")
+        elif not answer.applied:
+            self._was_refused(visit, now, alone=alone)
+        elif answer.state is None:
+            again = visit.fate in ("applied", "unsure")
+            require(again, "H3", f"{id_} is called finished before, and was {visit.fate}")
+        else:
+            fits = visit.fate in ("closing", "unsure")
+            require(fits, "H3", f"{id_} is finished, and was {visit.fate}")
+            self._apply(book, visit, verdict, now)
+
+    def _was_refused(self, visit: Visit, now: int, *, alone: bool) -> None:
+        held = visit.fate == "closing" and visit.deadline > now and alone
+        require(not held, "H3", f"{visit.id} was held until {visit.deadline}, and was refused")
+        visit.fate = "unsure" if visit.fate == "closing" else visit.fate
+
+    def _apply(self, book: Book, visit: Visit, verdict: Verdict, now: int) -> None:
+        visit.fate = "applied"
+        book.applied += 1
+        line = book.line(visit.key)
+        line.charged -= 0 if verdict.counts else visit.cost
+        line.penalties += verdict.penalty
+        if verdict.touched:
+            line.last_delay = verdict.delay
+            if verdict.crawl_delay is not None:
+                line.crawl_delay = verdict.crawl_delay
+            line.ended(visit.started, now, verdict.delay)
+            line.postpone(now + _ms(verdict.snooze))
+        entry = book.numbers[visit.id.task]
+        if entry.visit is visit:
+            self._come_back(book, entry, verdict, now)
+
+    def _come_back(self, book: Book, entry: Entry, verdict: Verdict, now: int) -> None:
+        entry.is_pending = verdict.state == "pending"
+        if not entry.is_pending:
+            return
+        entry.due = now + _ms(verdict.retry_in)
+        revisit = verdict.revisit
+        if revisit is not None:
+            book.arrivals += 1
+            entry.arrival, entry.lane = book.arrivals, revisit.lane
+            entry.place = (revisit.precedence, revisit.priority + 0.0)
+            entry.due = now + _ms(revisit.after)
+        self._stand(book, entry)
+
+    def extended(self, lease: LeaseId, lease_for: float, now: int) -> None:
+        """H2: only what is held can be renewed."""
+        visit = self.book(lease.crawl).visits.get(lease)
+        if visit is None:
+            return
+        holds = visit.fate in ("held", "closing", "unsure")
+        require(holds, "H2", f"{lease} is renewed, and was {visit.fate}")
+        visit.fate, visit.deadline = "held", now + _ms(lease_for)
+
+    def released(self, lease: LeaseId, now: int) -> None:
+        """H5: only what is held can be given back; the visit's end is now (D7)."""
+        book = self.book(lease.crawl)
+        visit = book.visits.get(lease)
+        if visit is None:
+            return
+        fits = visit.fate in ("closing", "unsure")
+        require(fits, "H5", f"{lease} is released, and was {visit.fate}")
+        visit.fate = "released"
+        line = book.line(visit.key)
+        line.charged -= visit.cost
+        line.ended(visit.started, now, line.usual_delay())
+        entry = book.numbers[lease.task]
+        if entry.visit is visit:
+            entry.is_pending, entry.due = True, now
+            self._stand(book, entry)
+
+    def taken_back(self, crawl: str, now: int, *, certain: bool) -> None:
+        """H4, D7: overdue leases are lost, their visits end now; whether they live is not ours."""
+        book = self.book(crawl)
+        for visit in book.overdue(now):
+            was_unsure, visit.fate = visit.fate == "unsure", "lost" if certain else "unsure"
+            if was_unsure:
+                continue  # its visit may have ended before
+            line = book.line(visit.key)
+            line.ended(visit.started, now, line.usual_delay())
+            entry = book.numbers[visit.id.task]
+            if entry.visit is visit:
+                entry.is_pending = entry.is_sure = False
+
+    def closes_run(self, crawl: str, now: int) -> None:
+        """I2: nothing is leased anywhere when a run is closed."""
+        book = self.book(crawl)
+        held = next(book.held(now), None)
+        require(held is None, "I2", f"{crawl} finished while {held} holds")
+        book.is_finished = True

@@ -1,0 +1,246 @@
+"""The Inspect half of the naive model: what its lists look like to a reader."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from outrider.core.states import CrawlStatus, QueueState, TaskState
+from outrider.core.task import LANES
+from outrider.store.protocol import (
+    Change,
+    CrawlView,
+    Heat,
+    Page,
+    Place,
+    QueueView,
+    TaskView,
+    Which,
+)
+
+if TYPE_CHECKING:
+    from outrider.clock import Clock
+    from outrider.testing.model import C, Q, T
+
+HUBS = ("hub", "hub-seed", "nav")
+
+
+class ModelViews:
+    """Readers of a model's crawls."""
+
+    clock: Clock
+    all: dict[str, C]
+
+    def crawl_of(self, name: str) -> C:
+        """The crawl of that name."""
+        raise AssertionError
+
+    def matches(self, t: T, which: Which) -> bool:
+        """Whether a task matches every field given."""
+        raise AssertionError
+
+    async def crawls(self) -> list[str]:
+        """I1."""
+        return list(self.all)
+
+    def reads_as(self, c: C, t: T) -> tuple[TaskState, str | None]:
+        """I3: a cancelled crawl's pending and leased tasks read as dropped."""
+        if c.status is CrawlStatus.CANCELLED and t.state in (TaskState.PENDING, TaskState.LEASED):
+            return TaskState.DROPPED, "cancelled"
+        return t.state, t.reason
+
+    async def crawl(self, crawl: str) -> CrawlView:
+        """O5: known = pending + leased + done + dead + dropped."""
+        c = self.crawl_of(crawl)
+        states = Counter(self.reads_as(c, t)[0].value for t in c.tasks)
+        types: dict[str, Counter[str]] = {}
+        tags: dict[str, Counter[str]] = {}
+        for t in c.tasks:
+            state = self.reads_as(c, t)[0].value
+            types.setdefault(t.task.type, Counter())[state] += 1
+            if t.task.tag is not None:
+                tags.setdefault(t.task.tag, Counter())[state] += 1
+        held = sum(len(q.of(TaskState.PENDING)) for q in c.queues.values() if q.retired)
+        return CrawlView(
+            crawl=crawl,
+            status=c.status,
+            reason=c.reason,
+            known=len(c.tasks),
+            **{state.value: states[state.value] for state in TaskState},
+            held=0 if c.status is CrawlStatus.CANCELLED else held,
+            visits=c.visits,
+            bytes=c.bytes,
+            outcomes=dict(c.outcomes),
+            types={name: dict(counts) for name, counts in types.items()},
+            tags={name: dict(counts) for name, counts in tags.items()},
+            runs=c.runs,
+            created_at=c.created / 1000,
+            finished_at=None if c.finished is None else c.finished / 1000,
+            timeline=tuple(c.timeline),
+        )
+
+    def state_of(self, c: C, q: Q) -> tuple[QueueState, str | None]:
+        """C1: the first that holds."""
+        now, cancelled = self.clock.now_ms(), c.status is CrawlStatus.CANCELLED
+        pending, leased = q.of(TaskState.PENDING), q.of(TaskState.LEASED)
+        if q.retired:
+            return QueueState.RETIRED, q.retired
+        if q.paused:
+            return QueueState.PAUSED, "operator"
+        if cancelled or not (pending or leased):
+            return QueueState.EMPTY, None
+        if not q.has_slot() or not pending:
+            return QueueState.BUSY, None
+        if q.first_due() > max(now, q.next_ready):
+            return QueueState.SNOOZED, "waiting"
+        if q.next_ready > now:
+            return QueueState.SNOOZED, q.why
+        return QueueState.INACTIVE if q.standing == "inactive" else QueueState.READY, None
+
+    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """The states of a page of queues."""
+        c = self.crawl_of(crawl)
+        queues = list(c.queues.values())[after : after + limit]
+        states = [self.state_of(c, q)[0] for q in queues]
+        return Page(states, after + limit if after + limit < len(c.queues) else None)
+
+    async def queue(self, crawl: str, key: str) -> QueueView:
+        """E8."""
+        c = self.crawl_of(crawl)
+        if key in c.queues:
+            return self.view(c, c.queues[key])
+        from outrider.testing.model import Q  # the views are the model's lower half
+
+        rules = c.rules.of(key)
+        return self.view(c, Q(key, 0, rules, 0, rules.paused, "operator" if rules.retired else None))
+
+    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """E8, in order of their numbers."""
+        c = self.crawl_of(crawl)
+        queues = list(c.queues.values())[after : after + limit]
+        more = after + limit if after + limit < len(c.queues) else None
+        return Page([self.view(c, q) for q in queues], more)
+
+    def view(self, c: C, q: Q) -> QueueView:
+        """E8."""
+        now, cancelled = self.clock.now_ms(), c.status is CrawlStatus.CANCELLED
+        state, reason = self.state_of(c, q)
+        pending = [] if cancelled else q.of(TaskState.PENDING)
+        wakes: float | None = None
+        if state in (QueueState.READY, QueueState.INACTIVE):
+            wakes = 0.0
+        elif state is QueueState.SNOOZED:
+            wakes = (max(q.next_ready, q.first_due()) - now) / 1000
+        line = sorted(pending, key=lambda t: (t.due > now, t.due if t.due > now else 0, t.key()))
+        budget = q.rules.budget
+        return QueueView(
+            key=q.key,
+            state=state,
+            reason=reason,
+            pending=len(pending),
+            delayed=sum(t.due > now for t in pending),
+            in_flight=0 if cancelled else len(q.of(TaskState.LEASED)),
+            precedence=q.rules.precedence,
+            balance=0 if q.session is None else max(0, budget.balance - q.session),
+            grant=budget.balance,
+            spent=q.spent,
+            total_budget=budget.total_budget,
+            last_cost=q.costs[-1] if q.costs else 0,
+            average_cost=sum(q.costs) / len(q.costs) if q.costs else 0.0,
+            done=len(q.of(TaskState.DONE)),
+            dead=len(q.of(TaskState.DEAD)),
+            dropped=sum(self.reads_as(c, t)[0] is TaskState.DROPPED for t in q.tasks),
+            bytes=q.bytes,
+            errors_in_row=q.errors,
+            level=q.manners.level,
+            delay=q.delay_ms() / 1000,
+            max_in_flight=q.rules.politeness.max_in_flight,
+            last_visit_at=None if q.last_end is None else q.last_end / 1000,
+            wakes_in=wakes,
+            next_url=line[0].task.url if line else None,
+        )
+
+    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """B1, in order of their numbers."""
+        c = self.crawl_of(crawl)
+        chosen = [
+            self.task_view(c, t)
+            for t in c.tasks[after : after + limit]
+            if which.state in (None, self.reads_as(c, t)[0]) and self.matches(t, which)
+        ]
+        return Page(chosen, after + limit if after + limit < len(c.tasks) else None)
+
+    async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
+        """B3: every URL ever seen has an answer."""
+        c = self.crawl_of(crawl)
+        t = c.known.get(fingerprint)
+        return t and self.task_view(c, t)
+
+    def task_view(self, c: C, t: T) -> TaskView:
+        """B1."""
+        state, reason = self.reads_as(c, t)
+        waiting = state in (TaskState.PENDING, TaskState.LEASED)
+        shared: dict[str, Any] = {
+            name: getattr(t.task, name)
+            for name in (
+                "url",
+                "key",
+                "fingerprint",
+                "type",
+                "depth",
+                "precedence",
+                "priority",
+                "breakdown",
+                "cost",
+                "origin",
+                "via",
+                "tag",
+            )
+        }
+        return TaskView(
+            number=t.number,
+            state=state,
+            lane=LANES[t.task.lane],
+            meta=msgspec.json.decode(t.task.meta) if t.task.meta else {},
+            attempts=t.attempts,
+            failures=t.failures,
+            crashes=t.crashes,
+            reason=reason,
+            worker=t.worker if state is TaskState.LEASED else None,
+            discovered_at=t.discovered / 1000,
+            due_at=t.due / 1000 if waiting else None,
+            claimed_at=None if t.claimed is None else t.claimed / 1000,
+            finished_at=None if t.finished is None else t.finished / 1000,
+            answer=t.answer,
+            history=tuple(t.history),
+            **shared,
+        )
+
+    async def place(self, crawl: str, number: int) -> Place:
+        """O4: exact within its queue and lane."""
+        c = self.crawl_of(crawl)
+        t = c.tasks[number - 1]
+        line = [o for o in t.queue.of(TaskState.PENDING) if o.task.lane == t.task.lane]
+        ahead = sum(o.key() < t.key() for o in line) if t.state is TaskState.PENDING else 0
+        return Place(ahead, self.view(c, t.queue))
+
+    async def heatmap(self, crawl: str) -> Heat:
+        """O2: pending only; total = sum of cells = sum of depths."""
+        c = self.crawl_of(crawl)
+        cells: dict[str, dict[str, int]] = {}
+        depth = {"0": 0, "1": 0, "2": 0, "3+": 0, "unknown": 0}
+        pending = [t for t in c.tasks if self.reads_as(c, t)[0] is TaskState.PENDING]
+        for t in pending:
+            kind = t.task.type
+            group = "article" if kind == "article" else "hub" if kind in HUBS else "other"
+            row = cells.setdefault(t.task.origin, {"article": 0, "hub": 0, "other": 0})
+            row[group] += 1
+            depth[str(t.task.depth) if t.task.depth < 3 else "3+"] += 1
+        return Heat(len(pending), cells, depth, self.clock.now_ms() / 1000)
+
+    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+        """O3: what the store did of itself."""
+        log = self.crawl_of(crawl).log[after : after + limit]
+        return [Change(after + i, at / 1000, *rest) for i, (at, *rest) in enumerate(log, 1)]

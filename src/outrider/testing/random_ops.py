@@ -1,0 +1,377 @@
+"""Random crawls from a seed: few URLs, small budgets, much trouble, to reach deep states.
+
+Every scene leaves some kinds of op out and does others often (swarm testing): what a mixture of all
+would never do ten times in a row, some scene does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final, TypeAlias
+
+from outrider.core.act import Act, Pause, Resume, Retire, Revive, Set, Snooze, Wake
+from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.states import CrawlStatus
+from outrider.core.task import KnownRule
+from outrider.store.protocol import Which
+from outrider.testing.ops import (
+    CRAWLS,
+    HOSTS,
+    Add,
+    Claim,
+    Configure,
+    Expire,
+    Extend,
+    Filter,
+    Finish,
+    Op,
+    Page,
+    Pass,
+    Release,
+    Stale,
+    Steer,
+    Turn,
+    Wait,
+)
+
+WORKERS: Final = 3
+PAGES: Final = 9  # of a host
+TARGETS: Final = (*HOSTS, *HOSTS, ".example", ".b.example", "", "z.example")
+
+KNOWN: Final[tuple[KnownRule, ...]] = ("keep", "keep", "keep", "raise", "revisit")
+
+
+def random_ops(seed: int, length: int = 80) -> list[Op]:
+    """A whole case: rules for two crawls, then so many ops."""
+    return Scene(Random(seed)).ops(length)
+
+
+class Scene:
+    """The dice of one case, and what it likes to do."""
+
+    def __init__(self, dice: Random) -> None:
+        self.dice = dice
+        self.hosts = dice.sample(HOSTS, dice.choice((1, 2, 3, 3, 4)))
+        self.kinds = self._liking(KINDS)
+        self.outcomes = self._liking(OUTCOMES)
+        self.acts = self._liking(ACTS)
+        self.crawls = CRAWLS if dice.random() < 0.3 else CRAWLS[:1]
+        self.lease_for = dice.choice((5.0, 30.0, 60.0))
+
+    def _liking(self, names: Mapping[str, float]) -> dict[str, float]:
+        """Swarm: leave some out, love others."""
+        weights = {
+            name: weight * self.dice.choice((0.0, 0.3, 1.0, 1.0, 4.0))
+            for name, weight in names.items()
+        }
+        return weights if any(weights.values()) else dict(names)
+
+    def pick(self, weights: Mapping[str, float]) -> str:
+        """One of the names, by weight."""
+        return self.dice.choices(list(weights), list(weights.values()))[0]
+
+    def ops(self, length: int) -> list[Op]:
+        """Open the crawls, fill them, and go on."""
+        found: list[Op] = []
+        for crawl in self.crawls:
+            found += [Configure(crawl, self.rules(), is_swept=True), self.add(crawl, 8)]
+        while len(found) < length:
+            made = MAKERS[self.pick(self.kinds)](self)
+            found += made if isinstance(made, list) else [made]
+        return found
+
+    # ---- what is added
+
+    def page(self) -> Page:
+        """One of few pages; half of them plain."""
+        dice = self.dice
+        page = Page(dice.choice(self.hosts), dice.randrange(PAGES), roll=dice.getrandbits(48))
+        if dice.random() < 0.5:
+            return page
+        cost = dice.choice((0, 1, 1, 2, 3))
+        kind = dice.choice(("page", "page", "article", "nav", "hub-seed"))
+        return Page(
+            page.host,
+            page.number,
+            lane=int(kind == "article" or dice.random() < 0.2),
+            priority=dice.choice((-1.0, -0.0, 0.0, 1.0, 2.5)),
+            precedence=dice.choice((0, max(1, cost), max(1, cost), 2)),
+            cost=cost,
+            delay=dice.choice((0.0, 0.0, 0.0, 0.5, 3.0, 40.0)),
+            known=dice.choice(KNOWN),
+            roll=page.roll,
+            depth=dice.randrange(5),
+            type=kind,
+            tag=dice.choice((None, None, "t", "u")),
+            origin=dice.choice(("opportunistic", "sitemap")),
+            key=dice.choice((None,) * 15 + (HOSTS[0],)),
+        )
+
+    def add(self, crawl: str | None = None, most: int = 5) -> Op:
+        """A batch."""
+        count = self.dice.randint(1, most)
+        pages = tuple(self.page() for _ in range(count))
+        return Add(crawl or self.crawl(), pages)
+
+    def crawl(self) -> str:
+        """One of the crawls."""
+        return self.dice.choice(self.crawls)
+
+    # ---- visits
+
+    def claim(self, limit: int | None = None) -> Op:
+        """By one of few workers."""
+        dice = self.dice
+        return Claim(
+            self.crawl(),
+            dice.randrange(WORKERS),
+            limit or dice.choice((1, 1, 2, 3, 5, 20)),
+            per_queue=dice.choice((0, 0, 0, 1, 2)),
+            lease_for=self.lease_for if dice.random() < 0.8 else dice.choice((1.0, 90.0)),
+        )
+
+    def finish(self, index: int | None = None) -> Op:
+        """Any outcome; now and then with links, now and then twice."""
+        dice = self.dice
+        links = tuple(self.page() for _ in range(dice.choice((0, 0, 0, 1, 3))))
+        return Finish(
+            dice.randrange(8) if index is None else index,
+            self.outcome(),
+            roll=dice.choice((0.0, 0.0, 0.25, 0.999)),
+            links=links,
+            times=dice.choice((1,) * 9 + (2,)),
+        )
+
+    def outcome(self) -> Outcome:
+        """By this scene's liking."""
+        return _OUTCOMES[self.pick(self.outcomes)](self.dice)
+
+    def work(self) -> list[Op]:
+        """Claim, finish and wait, many times over."""
+        found: list[Op] = []
+        for _ in range(self.dice.choice((2, 4, 12))):
+            found += [self.claim(1), self.finish(-1), Wait()]
+        return found
+
+    def storm(self) -> list[Op]:
+        """The same outcome, again and again, on one crawl: what rows of ten are made of."""
+        outcome = _OUTCOMES[self.dice.choice(tuple(OUTCOMES))](self.dice)
+        claim = Claim(self.crawl(), 0, 1)
+        return [claim, Finish(-1, outcome), Wait()] * self.dice.choice((3, 5, 11, 22))
+
+    def crash(self) -> list[Op]:
+        """Claim, and let the lease go."""
+        crawl = self.crawl()
+        limit = self.dice.choice((1, 3))
+        return [Claim(crawl, 0, limit, lease_for=2.0), Pass(2.0)] * self.dice.randint(1, 4)
+
+    def extend(self) -> Op:
+        """Renew one."""
+        return Extend(self.dice.randrange(8), self.dice.choice((1.0, 30.0, 200.0)))
+
+    def release(self) -> Op:
+        """Give some back."""
+        return Release(self.dice.randrange(8), self.dice.choice((1, 1, 3)))
+
+    def stale(self) -> Op:
+        """Try a lease that is no more."""
+        return Stale(self.dice.randrange(20), self.dice.choice(("finish", "extend", "release")))
+
+    def expire(self) -> Op:
+        """Take back some."""
+        return Expire(self.dice.choice((0, 1, 2, 100)))
+
+    # ---- operators
+
+    def steer(self) -> Op:
+        """One of the acts, on a key, a suffix or all."""
+        act = _ACTS[self.pick(self.acts)](self.dice)
+        return Steer(self.crawl(), self.dice.choice(TARGETS), act, self.dice.choice((1, 2, 1000)))
+
+    def configure(self) -> Op:
+        """New rules under way."""
+        return Configure(self.crawl(), self.rules(), is_swept=self.dice.random() < 0.7)
+
+    def rules(self) -> dict[str, Any]:
+        """Small numbers, so that limits are met; each named now and then only."""
+        named = {name: self.dice.choice(values) for name, values in RULES.items()}
+        return {name: value for name, value in named.items() if self.dice.random() < 0.6}
+
+    def turn(self) -> Op:
+        """Mostly pause and resume: a cancelled crawl is no fun."""
+        ways = (CrawlStatus.PAUSED,) * 6 + (CrawlStatus.RUNNING,) * 12 + (CrawlStatus.CANCELLED,)
+        return Turn(self.crawl(), self.dice.choice(ways))
+
+    def filter(self) -> Op:
+        """Drop, replay or purge some."""
+        dice = self.dice
+        return Filter(
+            self.crawl(),
+            dice.choice(("drop", "replay", "replay", "purge")),
+            self.which(),
+            dry_run=dice.random() < 0.2,
+            limit=dice.choice((3, 1000)),
+        )
+
+    def which(self) -> Which:
+        """All, or those of one field or another."""
+        dice = self.dice
+        host, number = dice.choice(HOSTS), dice.randrange(PAGES)
+        return dice.choice(
+            (
+                Which(),
+                Which(key=dice.choice(TARGETS)),
+                Which(url=f"https://{host}/{number}"),
+                Which(pattern=rf"/[{number}-9]$"),
+                Which(type="article"),
+                Which(tag="t"),
+                Which(reason=dice.choice(("HTTP 500", "lease expired", "throttled"))),
+                Which(older_than=dice.choice((1.0, 60.0))),
+                Which(fingerprint=Page(host, number).task("x").fingerprint),
+                Which(key=host, tag="t"),
+            )
+        )
+
+    # ---- time
+
+    def wait(self) -> Op:
+        """As long as the claim said, or as it comes."""
+        return Wait() if self.dice.random() < 0.5 else Pass(self.dice.choice(STEPS))
+
+
+STEPS: Final = (0.001, 0.3, 1.0, 1.0, 5.0, 31.0, 61.0, 900.0)
+
+Maker: TypeAlias = Callable[[Scene], Op | list[Op]]
+
+MAKERS: Final[Mapping[str, Maker]] = {
+    "add": Scene.add,
+    "claim": Scene.claim,
+    "finish": Scene.finish,
+    "work": Scene.work,
+    "storm": Scene.storm,
+    "crash": Scene.crash,
+    "extend": Scene.extend,
+    "release": Scene.release,
+    "stale": Scene.stale,
+    "expire": Scene.expire,
+    "steer": Scene.steer,
+    "configure": Scene.configure,
+    "turn": Scene.turn,
+    "filter": Scene.filter,
+    "wait": Scene.wait,
+}
+
+KINDS: Final[Mapping[str, float]] = {
+    "add": 12,
+    "claim": 20,
+    "finish": 18,
+    "work": 2,
+    "storm": 1.5,
+    "crash": 1.5,
+    "extend": 2,
+    "release": 6,
+    "stale": 3,
+    "expire": 2,
+    "steer": 9,
+    "configure": 2,
+    "turn": 1,
+    "filter": 4,
+    "wait": 14,
+}
+
+OUTCOMES: Final[Mapping[str, float]] = {
+    "done": 8,
+    "failed": 4,
+    "throttled": 2,
+    "blocked": 2,
+    "unreachable": 2,
+    "dropped": 2,
+    "cached": 1,
+    "revisit": 2,
+}
+
+_OUTCOMES: Final[Mapping[str, Callable[[Random], Outcome]]] = {
+    "done": lambda dice: Done(
+        status=200,
+        seconds=dice.choice((0.0, 0.2, 2.0)),
+        bytes=dice.choice((0, 700)),
+        crawl_delay=dice.choice((None, None, 0.0, 4.0)),
+    ),
+    "failed": lambda dice: Failed("HTTP 500", retry_in=dice.choice((None, 0.0, 0.0, 20.0))),
+    "throttled": lambda dice: Throttled(retry_after=dice.choice((None, 0.0, 100.0))),
+    "blocked": lambda _: Blocked("challenge"),
+    "unreachable": lambda _: Unreachable("DNS"),
+    "dropped": lambda _: Dropped("robots"),
+    "cached": lambda dice: Done(
+        status=200, bytes=10, from_cache=True, throttled=dice.choice((None, None, 0.0, 50.0))
+    ),
+    "revisit": lambda dice: Done(status=200, revisit_in=dice.choice((0.0, 5.0, 100.0))),
+}
+
+ACTS: Final[Mapping[str, float]] = {
+    "set": 8,
+    "pause": 2,
+    "resume": 3,
+    "retire": 2,
+    "revive": 4,
+    "snooze": 2,
+    "wake": 3,
+}
+
+_ACTS: Final[Mapping[str, Callable[[Random], Act]]] = {
+    "set": lambda dice: Set(_changes(dice)),
+    "pause": lambda _: Pause(),
+    "resume": lambda _: Resume(),
+    "retire": lambda _: Retire(),
+    "revive": lambda _: Revive(),
+    "snooze": lambda dice: Snooze(dice.choice((0.5, 3.0, 50.0))),
+    "wake": lambda _: Wake(),
+}
+
+RULES: Final[Mapping[str, tuple[Any, ...]]] = {
+    "delay": (0.0, 0.0, 0.0, 1.0, -1.0),
+    "min_delay": (0.0, 0.5, 2.0),
+    "max_in_flight": (1, 1, 2, 3),
+    "count_from": ("end", "end", "start"),
+    "balance": (1, 1, 2, 3, 3, 3000),
+    "total_budget": (-1, -1, -1, 0, 2, 4, 8),
+    "hold_queues": (False, False, True),
+    "error_penalty": (0, 0, 1, 3),
+    "max_done": (0, 0, 0, 3),
+    "max_bytes": (0, 0, 2000),
+    "order": ("priority", "priority", "round-robin"),
+    "tie": ("fifo", "fifo", "lifo", "shuffle"),
+    "breadth_discount": (0.0, 0.0, 0.75, 2.0),
+    "burst": (1, 2, 5),
+    "max_pending": (0, 0, 0, 7),
+    "max_pending_per_queue": (0, 0, 0, 3),
+    "max_crashes": (1, 2, 3, 3),
+    "max_retries": (0, 1, 3),
+    "pause_at_finish": (False, False, True),
+    "limits": ({}, {}, {}, {"done": 9}, {"tasks": 12}, {"bytes": 3000}, {"seconds": 500.0}),
+    "keys": ({}, {}, {".example": {"balance": 2}}, {HOSTS[1]: {"delay": 2.0, "precedence": 1}}),
+}
+
+_SETTABLE: Final = (
+    "balance",
+    "total_budget",
+    "hold_queues",
+    "max_in_flight",
+    "delay",
+    "min_delay",
+    "max_done",
+    "error_penalty",
+    "count_from",
+)
+
+
+def _changes(dice: Random) -> dict[str, Any]:
+    """One or two settings; None takes one back."""
+    found: dict[str, Any] = {}
+    for name in dice.sample(
+        (*_SETTABLE, "precedence", "precedence", "paused"), dice.choice((1, 2))
+    ):
+        values = {"precedence": (-1, 0, 1), "paused": (True, False)}.get(name) or RULES[name]
+        found[name] = None if dice.random() < 0.1 else dice.choice(values)
+    return found

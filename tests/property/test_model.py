@@ -1,0 +1,103 @@
+"""Every store answers as the naive model does, step by step, whatever is done to it (M1).
+
+OUTRIDER_EXAMPLES says how many crawls are tried; OUTRIDER_SEED=N repeats one.
+"""
+
+import os
+import random
+from collections import Counter
+
+import pytest
+
+from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS, CrawlStatus, QueueState
+from outrider.testing.clock import FakeClock
+from outrider.testing.duel import Disagreement, Duel, shrink
+from outrider.testing.invariants import Witness
+from outrider.testing.model import Model
+from outrider.testing.random_ops import random_ops
+
+EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", "800"))  # noqa: TID251 - the runner's choice
+SEED = os.environ.get("OUTRIDER_SEED")  # noqa: TID251 - the runner's choice
+BATCHES = 8  # so that several cores share the work
+
+REPEAT = "OUTRIDER_SEED={seed} .venv/bin/pytest -p no:randomly tests/property/test_model.py"
+
+
+async def failure_of(ops, make_store):
+    """What goes wrong in this case, or None."""
+    clock = FakeClock()
+    model = Witness(Model(clock), clock)
+    try:
+        await Duel([model, make_store(clock)], clock).run(ops)
+        for crawl in await model.crawls():
+            await model.check(crawl)
+    except Exception as error:  # noqa: BLE001 - a store may fail in any way; all are to be told
+        return error
+    return None
+
+
+async def explained(seed, error, make_store):
+    """The least case that fails alike, as it can be pasted into a test."""
+
+    async def fails(ops):
+        return type(await failure_of(ops, make_store)) is type(error)
+
+    least = await shrink(random_ops(seed), fails)
+    lines = "\n".join(f"    {op}," for op in least)
+    reason = await failure_of(least, make_store)
+    repeat = REPEAT.format(seed=seed)
+    return f"{type(reason).__name__}: {reason}\n\nops = [\n{lines}\n]\nrepeat: {repeat}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(BATCHES))
+async def test_a_store_answers_as_the_model_does(make_store, batch):
+    """M1: same adds, leases, waits, verdicts, acts and views; and the invariants hold meanwhile."""
+    seeds = [random.getrandbits(48) for _ in range(max(1, EXAMPLES // BATCHES))]
+    for seed in [int(SEED)] if SEED else seeds:
+        error = await failure_of(random_ops(seed), make_store)
+        if error is not None:
+            pytest.fail(await explained(seed, error, make_store), pytrace=False)
+
+
+@pytest.mark.slow
+async def test_the_random_crawls_reach_deep_states():
+    """What is never reached is not tested: every state, reason and end turns up in 150 crawls."""
+    seen = Counter()
+    for seed in range(150):
+        clock = FakeClock()
+        model = Model(clock)
+        duel = Duel([model], clock)
+        for op in random_ops(seed):
+            await duel.do(op)
+            for crawl in await model.crawls():
+                seen.update([(await model.crawl(crawl)).status])
+                for queue in (await model.queues(crawl)).items:
+                    seen.update([queue.state, (queue.state, queue.reason)])
+        for crawl in await model.crawls():
+            seen.update({("runs", (await model.crawl(crawl)).runs): 1})
+            seen.update((change.name, change.detail) for change in await model.changes(crawl))
+
+    wanted = {*QueueState, *CrawlStatus, ("runs", 2)}
+    wanted |= {(QueueState.RETIRED, reason) for reason in RETIRED_REASONS}
+    wanted |= {(QueueState.SNOOZED, reason) for reason in SNOOZED_REASONS}
+    wanted |= {("queue-returned", "budget"), ("crawl-paused", "finish"), ("died", "w0")}
+    assert wanted - seen.keys() == set()
+
+
+async def test_a_disagreement_is_explained():
+    """A failing case is shrunk, and says how to repeat it."""
+
+    async def release(self, leases):
+        freed = await Model.release(self, leases)
+        return set(list(freed)[1:])
+
+    forgetful = type("Forgetful", (Model,), {"release": release})
+    seed = 0
+    while not isinstance(await failure_of(random_ops(seed), forgetful), Disagreement):
+        seed += 1
+    text = await explained(seed, Disagreement(), forgetful)
+
+    assert f"OUTRIDER_SEED={seed} " in text
+    assert text.count("\n    ") <= 5
+    assert "Release(" in text

@@ -1,0 +1,364 @@
+"""Every invariant bites: a store that lies in one way is caught under the rule it breaks."""
+
+import msgspec
+import pytest
+
+from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.task import Added
+from outrider.core.verdict import Finished
+from outrider.store.protocol import ClaimRequest
+from outrider.testing.builders import done, failed, rules, task
+from outrider.testing.clock import FakeClock
+from outrider.testing.invariants import InvariantBroken, Witness, check
+from outrider.testing.model import Model
+
+replace = msgspec.structs.replace
+
+
+class Watched:
+    """A store that lies in some methods, under a witness, and a few words to drive it."""
+
+    def __init__(self, lies):
+        self.clock = FakeClock()
+        self.store = Witness(type("Liar", (Model,), lies)(self.clock), self.clock)
+
+    async def add(self, *urls, **fields):
+        """Add pages of one host."""
+        return await self.store.add([task(f"https://a.example/{url}", **fields) for url in urls])
+
+    async def claim(self, limit=1, lease_for=60.0):
+        """The leases of a claim."""
+        return (await self.store.claim(ClaimRequest("default", "w", limit, lease_for))).leases
+
+    async def configure(self, **fields):
+        """Open the crawl under these rules."""
+        await self.store.configure("default", rules(**fields))
+
+
+async def broken_by(lies, story):
+    """The rule that the witness sees broken."""
+    with pytest.raises(InvariantBroken) as caught:
+        await story(Watched(lies))
+    return caught.value.rule
+
+
+def _lends_twice(self, c, q, t, request):
+    lease = Model.lease(self, c, q, t, request)
+    t.state = TaskState.PENDING
+    return lease
+
+
+async def test_a_task_lent_twice_is_seen():
+    """A task has at most one valid lease."""
+
+    async def story(it):
+        await it.configure(delay=0.0, max_in_flight=9)
+        await it.add("1")
+        await it.claim()
+        await it.claim()
+
+    assert await broken_by({"lease": _lends_twice}, story) == "H1"
+
+
+def _old_tokens(self):
+    return 7
+
+
+async def test_a_token_used_again_is_seen():
+    """The token changes at every claim."""
+
+    async def story(it):
+        await it.configure(delay=0.0)
+        await it.add("1")
+        (lease,) = await it.claim()
+        await it.store.finish([failed(lease, retry_in=0.0)])
+        await it.claim()
+
+    assert await broken_by({"token": _old_tokens}, story) == "H1"
+
+
+def _crowded(self, q):
+    return bool(q.due(self.clock.now_ms()))
+
+
+async def test_too_many_visits_are_seen():
+    """No queue exceeds its concurrency."""
+
+    async def story(it):
+        await it.add("1", "2")
+        await it.claim(2)
+
+    assert await broken_by({"servable": _crowded}, story) == "D2"
+
+
+def _hasty(self, q, t, delay):
+    q.last_end = self.clock.now_ms()
+
+
+@pytest.mark.parametrize("way", ["finish", "release", "expire", "crash"])
+async def test_a_visit_too_early_is_seen(way):
+    """Nothing is leased before its queue's next-ready, however the last visit ended."""
+
+    async def story(it):
+        await it.add("1", "2")
+        (lease,) = await it.claim()
+        if way == "finish":
+            await it.store.finish([done(lease)])
+        if way == "release":
+            await it.store.release([lease.id])
+        if way in ("expire", "crash"):
+            it.clock.advance(60)
+        if way == "expire":
+            await it.store.expire(limit=9)
+        await it.claim()
+
+    assert await broken_by({"visit_ended": _hasty}, story) == "D1"
+
+
+def _unspaced(self, q, until, why):
+    pass
+
+
+async def test_slots_taken_at_once_are_seen():
+    """With several slots every lease postpones the next."""
+
+    async def story(it):
+        await it.configure(min_delay=5.0, max_in_flight=2)
+        await it.add("1", "2")
+        await it.claim(2)
+
+    assert await broken_by({"postpone": _unspaced}, story) == "D1"
+
+
+def _unfair(self, c, q, t, request):
+    last = q.due(self.clock.now_ms(), t.task.lane)[-1]
+    return Model.lease(self, c, q, last, request)
+
+
+@pytest.mark.parametrize("priority", [0.0, 1.0])
+async def test_an_unfair_order_is_seen(priority):
+    """Order within queue and lane follows the order key; among equals, arrival."""
+
+    async def story(it):
+        await it.add("1")
+        await it.add("2", priority=priority)
+        await it.claim()
+
+    assert await broken_by({"lease": _unfair}, story) == "C2"
+
+
+def _spendthrift(self, c, q, reason):
+    q.session, q.standing = 0, "ready"
+
+
+async def test_a_spent_budget_is_seen():
+    """No queue exceeds its total budget by more than one task's cost and penalty."""
+
+    async def story(it):
+        await it.configure(delay=0.0, total_budget=2)
+        await it.add("1", "2", "3")
+        for _ in range(3):
+            await it.store.finish([done(lease) for lease in await it.claim()])
+
+    assert await broken_by({"retire": _spendthrift}, story) == "E1"
+
+
+def _applies_again(self, v):
+    for t in self.all[v.crawl].tasks:
+        t.state = TaskState.LEASED
+    return Model.finish_one(self, v)
+
+
+async def test_a_verdict_applied_twice_is_seen():
+    """An applied verdict is applied once."""
+
+    async def story(it):
+        await it.add("1")
+        (lease,) = await it.claim()
+        await it.store.finish([done(lease), done(lease)])
+
+    assert await broken_by({"finish_one": _applies_again}, story) == "H3"
+
+
+def _gullible(self, lease):
+    t = self.all[lease.crawl].tasks[lease.task - 1]
+    t.state = TaskState.LEASED
+    return t
+
+
+@pytest.mark.parametrize(("verb", "rule"), [("finish", "H3"), ("extend", "H2"), ("release", "H5")])
+async def test_a_lease_that_was_given_back_is_seen(verb, rule):
+    """A lost lease can do nothing."""
+
+    async def story(it):
+        await it.add("1")
+        (lease,) = await it.claim()
+        await it.store.release([lease.id])
+        if verb == "finish":
+            await it.store.finish([done(lease)])
+        if verb == "extend":
+            await it.store.extend([lease.id], lease_for=9.0)
+        if verb == "release":
+            await it.store.release([lease.id])
+
+    assert await broken_by({"held": _gullible}, story) == rule
+
+
+def _refuses(self, v):
+    return Finished(applied=False)
+
+
+async def test_a_valid_lease_refused_is_seen():
+    """A lease that holds can be finished."""
+
+    async def story(it):
+        await it.add("1")
+        await it.store.finish([done(lease) for lease in await it.claim()])
+
+    assert await broken_by({"finish_one": _refuses}, story) == "H3"
+
+
+def _impatient(self, c, limit):
+    for t in c.all(TaskState.LEASED):
+        t.deadline = 0
+    return Model.take_back(self, c, limit)
+
+
+async def test_a_lease_taken_back_too_soon_is_seen():
+    """Only overdue leases expire."""
+
+    async def story(it):
+        await it.add("1")
+        await it.claim()
+        await it.store.expire(limit=9)
+
+    assert await broken_by({"take_back": _impatient}, story) == "H4"
+
+
+def _forgets(self, c, task):
+    return Added(task.url, added=True, priority=task.priority)
+
+
+async def test_a_lost_task_is_seen():
+    """Nothing added is lost."""
+
+    async def story(it):
+        await it.add("1")
+        await it.store.check("default")
+
+    assert await broken_by({"add_one": _forgets}, story) == "B3"
+
+
+def _amnesiac(self, c, task):
+    c.known.clear()
+    return Model.add_one(self, c, task)
+
+
+async def test_a_task_known_twice_is_seen():
+    """Nothing known is added twice."""
+
+    async def story(it):
+        await it.add("1")
+        await it.add("1")
+
+    assert await broken_by({"add_one": _amnesiac}, story) == "B3"
+
+
+def _suspicious(self, c, task):
+    return Added(task.url, added=False, reason="duplicate")
+
+
+async def test_a_stranger_called_a_duplicate_is_seen():
+    """Only what was added is known."""
+    assert await broken_by({"add_one": _suspicious}, lambda it: it.add("1")) == "B3"
+
+
+def _ends_early(self, c):
+    self.move(c, CrawlStatus.FINISHED, "run 1")
+
+
+@pytest.mark.parametrize("is_leased", [True, False])
+async def test_a_run_closed_too_early_is_seen(is_leased):
+    """A run finishes only when nothing unretired is left."""
+
+    async def story(it):
+        await it.add("1", delay=0.0 if is_leased else 9.0)
+        await it.claim()
+
+    assert await broken_by({"close_run": _ends_early}, story) == "I2"
+
+
+def _ends_twice(self, c, status, reason):
+    Model.move(self, c, status, reason)
+    Model.move(self, c, status, reason)
+
+
+async def test_a_run_closed_twice_is_seen():
+    """Each run finishes exactly once."""
+
+    async def story(it):
+        await it.add("1")
+        await it.store.finish([done(lease) for lease in await it.claim()])
+        await it.claim()
+        await it.store.check("default")
+
+    assert await broken_by({"move": _ends_twice}, story) == "I2"
+
+
+@pytest.mark.parametrize(
+    ("field", "rule"),
+    [("known", "O5"), ("done", "O5"), ("held", "E5"), ("visits", "O1"), ("runs", "I2")],
+)
+async def test_a_false_counter_is_seen(field, rule):
+    """Known = pending + leased + done + dead + dropped, and so on."""
+
+    async def miscounted(self, crawl):
+        view = await Model.crawl(self, crawl)
+        return replace(view, **{field: getattr(view, field) + 1})
+
+    store = type("Liar", (Model,), {"crawl": miscounted})(FakeClock())
+    with pytest.raises(InvariantBroken) as caught:
+        await check(store, "default")
+
+    assert caught.value.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("lie", "rule"),
+    [
+        ({"pending": 5}, "E8"),
+        ({"state": "empty"}, "C1"),
+        ({"wakes_in": 9.0}, "C1 ready"),
+        ({"balance": 99_999}, "E2 balance"),
+        ({"spent": -1}, "E3 spent"),
+        ({"next_url": None}, "E8 next"),
+        ({"delayed": 1}, "C1 ready"),
+        ({"in_flight": 1}, "E8"),
+    ],
+)
+async def test_a_false_view_is_seen(lie, rule):
+    """What a queue tells of itself agrees with its tasks, and with itself."""
+
+    def misreported(self, c, q):
+        return replace(Model.view(self, c, q), **lie)
+
+    store = type("Liar", (Model,), {"view": misreported})(FakeClock())
+    await store.add([task()])
+    with pytest.raises(InvariantBroken) as caught:
+        await check(store, "default")
+
+    assert caught.value.rule.startswith(rule)
+
+
+async def test_an_honest_store_is_believed():
+    """The model itself breaks nothing, and what a witness did not see it does not judge."""
+    clock = FakeClock()
+    model = Model(clock)
+    await model.add([task()])
+    witness = Witness(model, clock)
+
+    (lease,) = (await witness.claim(ClaimRequest("default", "w", 1))).leases
+    await witness.add([task()])
+    await witness.finish([done(lease)])
+
+    await witness.check("default")
