@@ -6,16 +6,20 @@ from outrider.testing.conformance import (
     BudgetConformance,
     ClaimConformance,
     CrawlConformance,
+    ExpiryConformance,
     FiltersConformance,
     FinishConformance,
     HostsConformance,
     InspectConformance,
+    KnownConformance,
     LanesConformance,
     LeaseConformance,
     OrderConformance,
     PolitenessConformance,
+    RetryingConformance,
     SessionsConformance,
     SettingConformance,
+    SnoozingConformance,
     StopsConformance,
     WaitingConformance,
 )
@@ -36,6 +40,9 @@ class TestClaim(ClaimConformance): ...
 class TestCrawl(CrawlConformance): ...
 
 
+class TestExpiry(ExpiryConformance): ...
+
+
 class TestFilters(FiltersConformance): ...
 
 
@@ -46,6 +53,9 @@ class TestHosts(HostsConformance): ...
 
 
 class TestInspect(InspectConformance): ...
+
+
+class TestKnown(KnownConformance): ...
 
 
 class TestLanes(LanesConformance): ...
@@ -60,10 +70,16 @@ class TestOrder(OrderConformance): ...
 class TestPoliteness(PolitenessConformance): ...
 
 
+class TestRetrying(RetryingConformance): ...
+
+
 class TestSessions(SessionsConformance): ...
 
 
 class TestSetting(SettingConformance): ...
+
+
+class TestSnoozing(SnoozingConformance): ...
 
 
 class TestStops(StopsConformance): ...

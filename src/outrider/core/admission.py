@@ -5,17 +5,16 @@ One bad link never spoils the others: every link gets an answer, in order, and n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from math import inf, isfinite, nan
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from outrider.core.policy.cost import Cost, checked_cost
+from outrider.core.policy.cost import Cost, checked_cost, unit_cost
 from outrider.core.policy.keying import Keying, checked_key, host_key
-from outrider.core.policy.lanes import Lanes
-from outrider.core.policy.score import Breakdown, Score, Scorer, explicit
+from outrider.core.policy.score import TYPE_WEIGHTS, Score, Scorer
 from outrider.core.policy.scope import Admits
 from outrider.core.policy.traps import Traps, trap
 from outrider.core.task import PRIORITIES, Added, Lease, Link, Task
@@ -27,12 +26,15 @@ LONGEST_DELAY: Final = 10 * 365 * 86_400.0
 DEFAULT_ORIGIN: Final = "opportunistic"
 REDIRECT: Final = "redirect"
 
+_DEEPEST: Final = 1_000_000
+_COMMON_TYPES: Final = frozenset({"page", "hub", *TYPE_WEIGHTS})
 _TEXT_LIMITS: Final = {"via": 8192, "origin": 255, "tag": 255, "identity": 65_536}
 _KNOWN_RULES: Final = ("keep", "raise", "revisit")
 _PLAIN: Final = Link("")
 _encode = msgspec.json.Encoder().encode
 
 Asked: TypeAlias = str | Url | Link
+_Passed: TypeAlias = tuple[Link, Url, str, int]  # asked everything but its score: key, cost
 
 
 class Admission(msgspec.Struct):
@@ -42,7 +44,6 @@ class Admission(msgspec.Struct):
     key: Keying
     cost: Cost
     scorer: Scorer
-    lanes: Lanes
     url_rules: UrlRules
     traps: Traps
     max_depth: int
@@ -52,6 +53,7 @@ class Admission(msgspec.Struct):
     bypass: Callable[[Link], bool] | None = None
     bypassed: int = 0
     cost_of: Callable[[str], Cost] | None = None  # when keys override the cost policy
+    acquisition: AbstractSet[str] = frozenset()  # the task types of that lane
     roll: Callable[[], int] | None = None  # when the tie is shuffled
 
     def admit(
@@ -59,12 +61,11 @@ class Admission(msgspec.Struct):
     ) -> list[Task | Added]:
         """A task to store or the reason why not, per link, in order."""
         from_seed = found_on is not None and not found_on.depth and found_on.via is None
-        screened = [self._screen(one, are_seeds, from_seed) for one in asked]
-        passed = [one for one in screened if type(one) is _Passed]
-        scores = iter(self._scores(passed))
+        answers: list[_Passed | Added] = [self._screen(one, are_seeds, from_seed) for one in asked]
+        scores = iter(self._scores([one for one in answers if type(one) is tuple]))
         return [
-            self._task(one, next(scores), found_on) if type(one) is _Passed else one
-            for one in screened
+            self._task(one, next(scores), found_on) if type(one) is tuple else one
+            for one in answers
         ]
 
     def score_again(self, lease: Lease, kind: str) -> Score:
@@ -74,16 +75,11 @@ class Admission(msgspec.Struct):
         return score
 
     def _screen(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added:
-        kind = type(asked)
-        if kind is str:
-            link, given = _PLAIN, asked
-        elif kind is Link:
-            link, given = asked, asked.url  # type: ignore[union-attr]
+        link, given = (asked, asked.url) if type(asked) is Link else (_PLAIN, asked)
+        if link is not _PLAIN and not _is_ordinary(link):
             fault = fault_of(link)
             if fault is not None:
                 return _refused(given, BAD_LINK, fault)
-        else:
-            link, given = _PLAIN, asked
         url = given if type(given) is Url else parse_url(given, self.url_rules)
         if type(url) is Refusal:
             return _refused(given, url.reason, url.detail)
@@ -107,6 +103,8 @@ class Admission(msgspec.Struct):
             return Added(url.text, False, reason)
         if link.depth > self.max_depth and not self._is_bypassed(link):
             return Added(url.text, False, "max-depth")
+        if self.key is host_key and link.key is None and self.cost is unit_cost is not self.cost_of:
+            return link, url, url.host, 1
         return self._price(link, url)
 
     def _is_bypassed(self, link: Link) -> bool:
@@ -116,35 +114,31 @@ class Admission(msgspec.Struct):
         return True
 
     def _price(self, link: Link, url: Url) -> _Passed | Added:
-        if link.key is not None:
-            key = link.key
-        elif self.key is host_key:
-            key = url.host
-        else:
-            checked = checked_key(self.key(url))
-            if checked is None:
-                return _refused(url, BAD_LINK, "queue.key gave no usable key: text, 1 to 255 long")
-            key = checked
+        key = checked_key(self.key(url) if link.key is None else link.key)
+        if key is None:
+            return _refused(url, BAD_LINK, "queue.key gave no usable key: text, 1 to 255 long")
         cost = checked_cost((self.cost_of(key) if self.cost_of else self.cost)(url, link.via))
         if cost is None:
             return _refused(url, BAD_LINK, "budget.cost gave no whole number from 0 to 65535")
-        return _Passed(link, url, key, cost)
+        return link, url, key, cost
 
     def _scores(self, passed: Sequence[_Passed]) -> Sequence[Score | None]:
         """F8: an explicit priority replaces the score and never reaches the scorer."""
-        if all(one.link.priority is None for one in passed):
-            return self.scorer.score([(one.link, one.url) for one in passed]) if passed else ()
-        asked = [(one.link, one.url) for one in passed if one.link.priority is None]
-        scores = iter(self.scorer.score(asked) if asked else ())
-        return [
-            next(scores) if one.link.priority is None else explicit(_number(one.link.priority))
-            for one in passed
-        ]
+        asked = [(link, url) for link, url, _, _ in passed if link.priority is None]
+        scores = self.scorer.score(asked) if asked else ()
+        if len(asked) == len(passed):
+            return scores
+        rest = iter(scores)
+        return [next(rest) if link.priority is None else None for link, _, _, _ in passed]
 
     def _task(self, one: _Passed, score: Score | None, found_on: Lease | None) -> Task | Added:
-        link, url = one.link, one.url
-        if score is None or not math.isfinite(score.priority):
-            return _refused(url, BAD_LINK, "its score is not a finite number")
+        link, url, key, cost = one
+        if score is None:  # given with the link, and asked about before
+            priority = link.priority if type(link.priority) is float else number_of(link.priority)
+        else:
+            priority = score.priority
+            if not isfinite(priority):
+                return _refused(url, BAD_LINK, "its score is not a finite number")
         via, tag = link.via, link.tag
         if found_on is not None:  # B1: a found link inherits its page as via, and its tag
             via, tag = via or found_on.url, tag or found_on.tag
@@ -152,13 +146,13 @@ class Admission(msgspec.Struct):
             self.crawl,
             fingerprint(link.identity or url.identity),
             url.text,
-            one.key,
+            key,
             link.type,
-            self.lanes.lane_of(link.type),
+            1 if link.type in self.acquisition else 0,
             link.depth,
-            0 if link.forced else one.cost or 1,
-            score.priority + 0.0,
-            one.cost,
+            0 if link.forced else cost or 1,
+            priority + 0.0,
+            cost,
             link.delay,
             link.known,
             self.roll() if self.roll else 0,
@@ -166,17 +160,24 @@ class Admission(msgspec.Struct):
             via,
             tag,
             _encode(link.meta) if link.meta else b"",
-            Breakdown("forced", score.breakdown.terms) if link.forced else score.breakdown,
+            score and score.breakdown,
         )
 
 
-class _Passed(msgspec.Struct, gc=False):
-    """A link that was asked everything but its score."""
-
-    link: Link
-    url: Url
-    key: str
-    cost: int
+def _is_ordinary(link: Link) -> bool:
+    """Whether nothing about a link can be wrong: one question for almost all of them."""
+    return (
+        type(link.depth) is int
+        and 0 <= link.depth < _DEEPEST
+        and (link.priority is None or (type(link.priority) is float and isfinite(link.priority)))
+        and link.type in _COMMON_TYPES
+        and link.known == "keep"
+        and not link.meta
+        and not link.bias
+        and not link.delay
+        and link.base_priority is None
+        and link.key is link.via is link.origin is link.tag is link.identity is None
+    )
 
 
 def _refused(given: object, reason: str, detail: str) -> Added:
@@ -193,10 +194,12 @@ def fault_of(link: Link) -> str | None:
 
 
 def _fault_of_numbers(link: Link) -> str | None:
-    if type(link.depth) is not int or not 0 <= link.depth <= 1_000_000:
+    if type(link.depth) is not int or not 0 <= link.depth < _DEEPEST:
         return f"depth = {_shown(link.depth)} must be a whole number from 0 to 1,000,000"
-    if link.priority is not None and not _is_finite(_number(link.priority)):
-        return f"priority = {_shown(link.priority)} must be finite, or one of {', '.join(PRIORITIES)}"
+    if link.priority is not None and not _is_finite(number_of(link.priority)):
+        return (
+            f"priority = {_shown(link.priority)} must be finite, or one of {', '.join(PRIORITIES)}"
+        )
     if link.base_priority is not None and not _is_finite(link.base_priority):
         return f"base_priority = {_shown(link.base_priority)} must be finite"
     if link.bias and not _is_finite(link.bias):
@@ -235,18 +238,18 @@ def _fault_of_meta(meta: Mapping[str, Any]) -> str | None:
     return None if size <= META_LIMIT else f"meta is {size} bytes of JSON; at most {META_LIMIT}"
 
 
-def _number(priority: object) -> float:
+def number_of(priority: object) -> float:
     """A priority as given or by name; NaN for what is neither."""
     if isinstance(priority, str):
-        return PRIORITIES.get(priority, math.nan)
+        return PRIORITIES.get(priority, nan)
     try:
-        return float(priority) if isinstance(priority, int | float) else math.nan
+        return float(priority) if isinstance(priority, int | float) else nan
     except OverflowError:
-        return math.inf
+        return inf
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(_number(value))
+    return isinstance(value, int | float) and isfinite(number_of(value))
 
 
 def _is_text(value: str) -> bool:
@@ -255,4 +258,6 @@ def _is_text(value: str) -> bool:
 
 
 def _shown(value: object) -> str:
-    return repr(value)[:60] if not isinstance(value, int) or abs(value) < 10**60 else "a huge number"
+    return (
+        repr(value)[:60] if not isinstance(value, int) or abs(value) < 10**60 else "a huge number"
+    )

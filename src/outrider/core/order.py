@@ -21,11 +21,10 @@ NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 TURN_BITS: Final = 53  # Lua numbers are exact up to here
 PRECEDENCE_LIMIT: Final = 1 << 31  # of a queue, either side of 0
 
-_PRIORITY_SHIFT: Final = TIE_BITS + NUMBER_BITS
-_PRECEDENCE_SHIFT: Final = 64 + _PRIORITY_SHIFT
-_TURN_SHIFT: Final = NUMBER_BITS
-_RANK_SHIFT: Final = TURN_BITS + NUMBER_BITS
-_QUEUE_PRECEDENCE_SHIFT: Final = 80 + _RANK_SHIFT
+TASK_RANK_SHIFT: Final = TIE_BITS + NUMBER_BITS
+_PRECEDENCE_SHIFT: Final = 64 + TASK_RANK_SHIFT
+QUEUE_RANK_SHIFT: Final = TURN_BITS + NUMBER_BITS
+QUEUE_PRECEDENCE_SHIFT: Final = 80 + QUEUE_RANK_SHIFT
 
 
 def ordered(priority: float) -> int:
@@ -38,9 +37,7 @@ def task_key(precedence: int, priority: float, tie: int, number: int) -> int:
     """The place of a task within its queue and lane (C2)."""
     (bits,) = _UNPACK(_PACK(priority + 0.0))
     bits = bits ^ _ALL if bits & _SIGN else bits | _SIGN
-    return (
-        precedence << _PRECEDENCE_SHIFT | bits << _PRIORITY_SHIFT | tie << NUMBER_BITS | number
-    )
+    return precedence << _PRECEDENCE_SHIFT | bits << TASK_RANK_SHIFT | tie << NUMBER_BITS | number
 
 
 def task_number(key: int) -> int:
@@ -50,7 +47,7 @@ def task_number(key: int) -> int:
 
 def rank(key: int) -> int:
     """Precedence and priority of a task key, without tie and number: what compares queues (C3)."""
-    return key >> _PRIORITY_SHIFT
+    return key >> TASK_RANK_SHIFT
 
 
 def discounted(precedence: int, priority: float) -> int:
@@ -61,16 +58,16 @@ def discounted(precedence: int, priority: float) -> int:
 def queue_key(precedence: int, rank_: int, turn: int, number: int) -> int:
     """The place of a queue among the ready ones: precedence, top task's rank, turn (C3)."""
     return (
-        (precedence + PRECEDENCE_LIMIT) << _QUEUE_PRECEDENCE_SHIFT
-        | rank_ << _RANK_SHIFT
-        | turn << _TURN_SHIFT
+        (precedence + PRECEDENCE_LIMIT) << QUEUE_PRECEDENCE_SHIFT
+        | rank_ << QUEUE_RANK_SHIFT
+        | turn << NUMBER_BITS
         | number
     )
 
 
 def queue_precedence(key: int) -> int:
     """The queue precedence inside a queue key."""
-    return (key >> _QUEUE_PRECEDENCE_SHIFT) - PRECEDENCE_LIMIT
+    return (key >> QUEUE_PRECEDENCE_SHIFT) - PRECEDENCE_LIMIT
 
 
 def queue_number(key: int) -> int:

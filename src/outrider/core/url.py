@@ -5,10 +5,10 @@ Reading goes in this order, and the first complaint is the answer: not text (`ba
 parser may lengthen), `credentials`, an impossible host (`bad-url`), `private-address`.
 """
 
-import hashlib
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from hashlib import blake2b
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from string import ascii_letters, digits, hexdigits
 from typing import Final
@@ -99,7 +99,11 @@ def parse_url(text: object, rules: UrlRules = DEFAULT, base: Url | None = None) 
 
 def fingerprint(identity: str) -> bytes:
     """Give the 128 bits by which a store knows an identity; any text at all has them."""
-    return hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    try:
+        data = identity.encode()
+    except UnicodeEncodeError:
+        data = identity.encode("utf-8", "surrogatepass")
+    return blake2b(data, digest_size=16).digest()
 
 
 def is_private_address(host: str) -> bool:

@@ -40,6 +40,15 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     token: int
     outcome: str  # the outcome's name, for counters and events
     state: TaskState
+    delay: float = 0.0  # next-ready is at least the visit's end (or start) + this
+    answer: Answer | None = None
+    throttles_in_row: int | None = None  # None: leave the queue's count as it is
+    unreachable_in_row: int | None = None
+    blocks_in_row: int | None = None
+    calm: int | None = None  # 0: the row of Done ends; n: one more, the n-th lowers the level
+    crawl_delay: float | None = None
+    revisit: Revisit | None = None
+    level: int | None = None
     counts: bool = True  # the attempt counts, and so its cost stays charged (E3)
     failed: int = 0  # added to the task's failures
     throttled: int = 0  # added to the task's throttles
@@ -47,19 +56,9 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     reason: str | None = None
     penalty: int = 0
     touched: bool = True  # False: the host was not visited (from cache), its manners stay
-    delay: float = 0.0  # next-ready is at least the visit's end (or start) + this
-    snooze: float = 0.0  # and at least its end + this, for this reason:
+    snooze: float = 0.0  # next-ready is also at least the visit's end + this, for this reason:
     snooze_reason: str | None = None
     retire: str | None = None
-    level: int | None = None  # None: leave as it is; so for the counts below
-    throttles_in_row: int | None = None
-    unreachable_in_row: int | None = None
-    blocks_in_row: int | None = None
-    calm: int | None = None  # 0: the row of Done ends; n: one more, the n-th lowers the level
-    crawl_delay: float | None = None
-    seconds: float = 0.0
-    answer: Answer | None = None
-    revisit: Revisit | None = None
     tasks: Sequence[Task] = ()
 
 

@@ -6,8 +6,10 @@ A waiter that is cancelled changes nothing: what it handed in is applied whole w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeVar
+
+from outrider.errors import StoreError
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -16,8 +18,11 @@ Answer = TypeVar("Answer")
 class Batcher(Generic[Item, Answer]):
     """Gathers items until the loop turns, calls once, hands the answers back."""
 
-    def __init__(self, call: Callable[[list[Item]], Awaitable[list[Answer]]]) -> None:
+    def __init__(
+        self, call: Callable[[list[Item]], Coroutine[Any, Any, list[Answer]]], *, is_inline: bool
+    ) -> None:
         self._call = call
+        self._is_inline = is_inline
         self._waiting: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]] = []
         self._running: set[asyncio.Task[None]] = set()
 
@@ -39,6 +44,9 @@ class Batcher(Generic[Item, Answer]):
     def _start(self) -> None:
         if self._waiting:
             batch, self._waiting = self._waiting, []
+            if self._is_inline:
+                _finish_now(self._flush(batch))
+                return
             task = asyncio.get_running_loop().create_task(self._flush(batch))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
@@ -58,7 +66,19 @@ class Batcher(Generic[Item, Answer]):
             start += len(items)
 
 
-def _fail(batch: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]], error: BaseException) -> None:
+def _finish_now(work: Coroutine[Any, Any, None]) -> None:
+    """Run what never suspends without a task of its own: a third of a small call's price."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    work.close()
+    raise StoreError("a store that says is_inline suspended inside a verb")
+
+
+def _fail(
+    batch: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]], error: BaseException
+) -> None:
     for _, future in batch:
         if not future.done():
             future.set_exception(error)

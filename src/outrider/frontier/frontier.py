@@ -140,8 +140,10 @@ class Frontier(Operator, Reader):
         is_name = isinstance(source, str | os.PathLike)
         store = await open_store(os.fspath(source), self._clock) if is_name else source
         self._store = self._teller.store = store
-        self._adds: Batcher[Task, Added] = Batcher(store.add)
-        self._finishes: Batcher[Verdict, Finished] = Batcher(store.finish)
+        self._adds: Batcher[Task, Added] = Batcher(store.add, is_inline=store.is_inline)
+        self._finishes: Batcher[Verdict, Finished] = Batcher(
+            store.finish, is_inline=store.is_inline
+        )
         if self.settings.events.jsonl:
             self._jsonl = JsonlSink(self.settings.events.jsonl)
             self._events.subscribe(self._jsonl)
@@ -273,17 +275,21 @@ class Frontier(Operator, Reader):
 
     async def _claim_once(self, request: ClaimRequest) -> Claim:
         request = msgspec.structs.replace(request, streak=self._streak)
-        call = asyncio.ensure_future(self.store.claim(request))
-        try:
-            claimed = await asyncio.shield(call)
-        except asyncio.CancelledError:
-            call.add_done_callback(self._give_back)
-            raise
+        store = self.store
+        claimed = await (store.claim(request) if store.is_inline else self._shielded(request))
         self._streak = claimed.streak
         for lease in claimed.leases:
             msgspec.structs.force_setattr(lease, "holder", self)
         await self._teller.claimed(claimed.leases)
         return Claim(claimed.leases, claimed.wake_in, claimed.status)
+
+    async def _shielded(self, request: ClaimRequest) -> Claimed:
+        call = asyncio.ensure_future(self.store.claim(request))
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            call.add_done_callback(self._give_back)
+            raise
 
     def _give_back(self, call: asyncio.Future[Claimed]) -> None:
         """A cancelled claim: whoever asked is gone, so its leases are released unseen."""
@@ -332,8 +338,9 @@ class Frontier(Operator, Reader):
         self._held = {lease: until for lease, until in self._held.items() if until > now}
 
     def _let_go(self, leases: Iterable[Lease]) -> None:
-        for lease in leases:
-            self._held.pop(lease.id, None)
+        if self._held:
+            for lease in leases:
+                self._held.pop(lease.id, None)
         self._stirred.set()
 
     # ---- finish, extend, release, expire
@@ -345,33 +352,44 @@ class Frontier(Operator, Reader):
 
         True, or False if the lease was lost: then nothing changed.
         """
-        (answer,) = await self.finish_many([(lease, outcome, links)])
-        return answer
+        fault = self._fault((lease, outcome))
+        if fault is not None:
+            raise fault
+        verdict = self._verdict(lease, outcome, links)
+        finished = await self._finishes.submit([verdict])
+        self._let_go((lease,))
+        await self._teller.finished((lease,), (verdict,), finished)
+        return finished[0].applied
 
     async def finish_many(self, visits: Iterable[Visit]) -> list[bool]:
         """Several at once; an answer each, in order. A bad one is refused, the rest applied."""
-        every = list(visits)
-        faults = [self._fault(visit) for visit in every]
-        verdicts = [
-            self._verdict(*visit) for visit, fault in zip(every, faults, strict=True) if not fault
-        ]
+        faults: list[InvalidInput | None] = []
+        leases: list[Lease] = []
+        verdicts: list[Verdict] = []
+        for visit in visits:
+            fault = self._fault(visit)
+            faults.append(fault)
+            if fault is None:
+                leases.append(visit[0])
+                verdicts.append(self._verdict(*visit))
         finished = await self._finishes.submit(verdicts) if verdicts else []
-        good = [visit for visit, fault in zip(every, faults, strict=True) if not fault]
-        self._let_go(visit[0] for visit in good)
-        await self._teller.finished([visit[0] for visit in good], verdicts, finished)
+        self._let_go(leases)
+        await self._teller.finished(leases, verdicts, finished)
         rest = iter(finished)
-        answers = [not fault and next(rest).applied for fault in faults]
+        answers = [fault is None and next(rest).applied for fault in faults]
         self._raise_first(faults, answers)
         return answers
 
     def _fault(self, visit: Visit) -> InvalidInput | None:
-        if len(visit) not in (2, 3):
-            return InvalidInput(f"a visit is (lease, outcome) or (lease, outcome, links): {visit!r}")
+        if not isinstance(visit, tuple | list) or len(visit) not in (2, 3):
+            return InvalidInput(
+                f"a visit is (lease, outcome) or (lease, outcome, links): {visit!r}"
+            )
         foreign = self._foreign(visit[0])
         if foreign is not None:
             return foreign
         fault = fault_of(visit[1])
-        return InvalidInput(fault) if fault else None
+        return None if fault is None else InvalidInput(fault)
 
     def _raise_first(self, faults: Sequence[InvalidInput | None], answers: Any) -> None:
         for fault in faults:
@@ -383,7 +401,7 @@ class Frontier(Operator, Reader):
     def _foreign(self, lease: object) -> InvalidInput | None:
         if not isinstance(lease, Lease):
             return InvalidInput(f"a lease comes from claim(); {type(lease).__name__} is none")
-        if lease.store == self.store.id and lease.crawl == self.crawl:
+        if lease.store == self.store.id and lease.about.crawl == self.crawl:
             return None
         place = "another store" if lease.store != self.store.id else f"crawl {lease.crawl!r}"
         return ForeignLease(
@@ -395,7 +413,7 @@ class Frontier(Operator, Reader):
         self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()
     ) -> Verdict:
         verdict = decide(lease, outcome, self._policy, self._dice())
-        found = list(links)
+        found = list(links) if links else ()
         if not found:
             return verdict
         admitted = self._admission.admit(found, are_seeds=False, found_on=lease)
@@ -460,6 +478,7 @@ class Frontier(Operator, Reader):
         """Call a function with every event; answers with the function that ends it."""
         self._events.subscribe(listener)
         return lambda: self._events.unsubscribe(listener)
+
 
 def _merged(reports: list[AddReport]) -> AddReport:
     refused: Counter[str] = Counter()

@@ -56,7 +56,7 @@ def admission_for(
         key=keying(resolve(settings.queue.key, "queue.key")),
         cost=costing(resolve(settings.budget.cost, "budget.cost")),
         scorer=scorer,
-        lanes=settings.lanes,
+        acquisition=frozenset(settings.lanes.acquisition),
         url_rules=settings.url,
         traps=settings.traps,
         max_depth=settings.queue.max_depth,

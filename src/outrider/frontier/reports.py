@@ -40,9 +40,7 @@ class Claim(list[Lease]):
 
     __slots__ = ("status", "wake_in")
 
-    def __init__(
-        self, leases: Iterable[Lease], wake_in: float | None, status: CrawlStatus
-    ) -> None:
+    def __init__(self, leases: Iterable[Lease], wake_in: float | None, status: CrawlStatus) -> None:
         super().__init__(leases)
         self.wake_in = wake_in
         self.status = status
@@ -96,9 +94,7 @@ def dead_letter(view: TaskView) -> DeadLetter:
     """The dead letter a dead task is."""
     attempts = tuple(Attempt(*attempt) for attempt in view.history)
     reason, died_at = view.reason or "", view.finished_at or 0.0
-    return DeadLetter(
-        view.url, view.key, view.type, view.tag, view.meta, reason, died_at, attempts
-    )
+    return DeadLetter(view.url, view.key, view.type, view.tag, view.meta, reason, died_at, attempts)
 
 
 class SuffixView(msgspec.Struct, frozen=True):

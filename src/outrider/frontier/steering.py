@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from outrider.core import act as acts
+from outrider.core.policy.rules import covers
 from outrider.errors import InvalidInput
 from outrider.frontier.reports import SuffixView
 from outrider.settings import override_of
@@ -79,7 +80,7 @@ async def _sums(store: FullStore, crawl: str, suffix: str) -> SuffixView:
         page = await store.queues(crawl, after=after)
         after = page.after
         for view in page.items:
-            if view.key.endswith(suffix) or view.key == suffix[1:]:
+            if covers(suffix, view.key):
                 states[view.state.value] += 1
                 pending += view.pending
                 in_flight += view.in_flight

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.act import Snooze, Wake
 from outrider.core.outcome import Done, Outcome, Throttled, Unreachable
 from outrider.core.policy.politeness import Politeness
 from outrider.core.task import Lease
-from outrider.simulation.umpire import Umpire, matches
-from outrider.testing.ledger import InvariantBroken, require
+from outrider.simulation.books import Lent
+from outrider.simulation.umpire import Umpire
+from outrider.testing.ledger import require
+
+SHORTEST_SNOOZE: Final = 30.0  # seconds
 
 
 class Request(msgspec.Struct, eq=False):
@@ -30,9 +33,9 @@ class Request(msgspec.Struct, eq=False):
 
 
 class Promise(msgspec.Struct, eq=False):
-    """No claim after `made` may bring a request before `until`; after a wake, before `least`."""
+    """No call after this may bring a request before `until`; after a wake, before `least`."""
 
-    made: int
+    call: int
     until: int
     least: int
     why: str
@@ -60,17 +63,6 @@ class Record:
             _judge_spacing(key, requests, umpire)
 
 
-def too_soon(requests: Iterable[Request], umpire: Umpire) -> int:
-    """How many requests broke a promise: the closing line of a demo says so."""
-    record, count = Record(), 0
-    record.requests = list(requests)
-    try:
-        record.judge(umpire)
-    except InvariantBroken:
-        count += 1
-    return count
-
-
 def _judge_concurrency(key: str, requests: list[Request]) -> None:
     """D2: by the most generous of the rules their leases carry."""
     open_: list[Request] = []
@@ -83,47 +75,65 @@ def _judge_concurrency(key: str, requests: list[Request]) -> None:
 
 def _judge_spacing(key: str, requests: list[Request], umpire: Umpire) -> None:
     """D1, D3, D4, E7."""
-    promises = [*_snoozes(key, umpire), *filter(None, (_promise(r, umpire) for r in requests))]
-    wakes = [at for at, target, act in umpire.steered if isinstance(act, Wake) and matches(target, key)]
+    promises = [*_snoozes(key, umpire), *_promises(requests, umpire)]
+    wakes = [call for woken, call in umpire.wakes if woken == key]
     for request in requests:
-        claimed = umpire.lent[request.lease.id].at
+        lent = umpire.lent[request.lease.id]
+        counted = _counted(request, lent)
         for promise in promises:
-            if promise.made <= claimed:
-                woken = any(promise.made <= wake <= claimed for wake in wakes)
-                until = promise.least if woken else promise.until
-                early = until - _counted(request, claimed)
-                require(early <= 0, "D1", f"{request.lease.url} came {early} ms early: {promise.why}")
+            if promise.until > counted and promise.call < lent.call:
+                woken = any(promise.call < wake < lent.call for wake in wakes)
+                early = (promise.least if woken else promise.until) - counted
+                told = f"{request.lease.url} came {early} ms early: {promise.why}"
+                require(early <= 0, "D1", told)
 
 
-def _counted(request: Request, claimed: int) -> int:
+def _counted(request: Request, lent: Lent) -> int:
     """From the start it is promised between claims, from the end by the server's own record."""
-    from_start = request.lease.rules.politeness.count_from == "start"
-    return claimed if from_start else request.started
+    return lent.at if _from_start(request) else request.started
+
+
+def _from_start(request: Request) -> bool:
+    return request.lease.rules.politeness.count_from == "start"
 
 
 def _snoozes(key: str, umpire: Umpire) -> Iterable[Promise]:
-    for at, target, act in umpire.steered:
-        if isinstance(act, Snooze) and matches(target, key):
-            yield Promise(at, at + to_ms(act.seconds), 0, "the operator snoozed it")
+    for snoozed, call, until in umpire.snoozes:
+        if snoozed == key:
+            yield Promise(call, until, 0, "the operator snoozed it")
 
 
-def _promise(request: Request, umpire: Umpire) -> Promise | None:
-    """What a finished visit promises its host; a lost one promises nothing to be sure of."""
-    lent = umpire.lent[request.lease.id]
-    if lent.finished_at is None or request.outcome is None:
-        return None
-    manners = request.lease.rules.politeness
-    start = lent.at if manners.count_from == "start" else request.ended
-    least = start + to_ms(_delay(manners, request))
-    until = max(least, request.ended + to_ms(_patience(request.outcome)))
+def _promises(requests: list[Request], umpire: Umpire) -> Iterable[Promise]:
+    single = all(r.lease.rules.politeness.max_in_flight == 1 for r in requests)
+    floor = min(_least(request.lease.rules.politeness) for request in requests)
+    for request in requests:
+        lent = umpire.lent[request.lease.id]
+        if lent.finished_by is not None and request.outcome is not None:
+            yield _promise(request, request.outcome, lent, single=single)
+        elif single and not _from_start(request):  # D7: its end counts, with an earlier delay
+            until = request.ended + to_ms(floor)
+            yield Promise(lent.call, until, until, f"after {request.lease.url}, lost")
+
+
+def _promise(request: Request, outcome: Outcome, lent: Lent, *, single: bool) -> Promise:
+    """What a finished visit promises its host."""
+    start = lent.at if _from_start(request) else request.ended
+    least = start + to_ms(least_delay(request))
+    until = max(least, request.ended + to_ms(patience(outcome)))
     # With several slots a wake may go by another visit's end, so nothing is left to promise.
-    after_wake = least if manners.max_in_flight == 1 else 0
-    return Promise(lent.finished_at, until, after_wake, f"after {request.lease.url}")
+    after_wake = least if single else 0
+    return Promise(lent.finished_by or 0, until, after_wake, f"after {request.lease.url}")
 
 
-def _delay(manners: Politeness, request: Request) -> float:
+def _least(manners: Politeness) -> float:
+    return manners.delay if manners.delay >= 0 else manners.min_delay
+
+
+def least_delay(request: Request) -> float:
     """D1, at least: the clamp of what the host itself measured, and its Crawl-delay."""
-    took = (request.ended - request.started) / 1000
+    manners = request.lease.rules.politeness
+    known = not isinstance(request.outcome, Unreachable)  # how long nobody answered is not told
+    took = (request.ended - request.started) / 1000 if known else 0.0
     chosen = max(min(manners.factor * took, manners.max_delay), manners.min_delay)
     chosen = manners.delay if manners.delay >= 0 else chosen
     pace = 1 / manners.visits_per_second if manners.visits_per_second else 0.0
@@ -131,8 +141,8 @@ def _delay(manners: Politeness, request: Request) -> float:
     return max(chosen, pace, min(asked or 0.0, manners.respect_crawl_delay))
 
 
-def _patience(outcome: Outcome) -> float:
+def patience(outcome: Outcome) -> float:
     """D3, D4, at least: what the host asked for, or 30 s."""
     if isinstance(outcome, Throttled):
-        return max(outcome.retry_after or 0.0, 30.0)
-    return 30.0 if isinstance(outcome, Unreachable) else 0.0
+        return max(outcome.retry_after or 0.0, SHORTEST_SNOOZE)
+    return SHORTEST_SNOOZE if isinstance(outcome, Unreachable) else 0.0

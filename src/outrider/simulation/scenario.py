@@ -29,6 +29,7 @@ class Habits(msgspec.Struct, frozen=True):
     linger: float = 0.0  # pauses after a visit: a zombie, if past its lease
     release: float = 0.0  # gives a lease back unvisited
     repeat: float = 0.0  # says twice what happened
+    renew: float = 0.0  # renews all it holds before a visit
     extend: float = 0.5  # renews rather than cuts a visit that takes long
 
 
@@ -65,20 +66,20 @@ class Scenario(msgspec.Struct, frozen=True):
 def scenario_of(seed: int) -> Scenario:
     """The scenario of a seed."""
     dice = random.Random(seed)
-    heal_at = dice.uniform(60.0, 900.0)
-    rough = dice.choice((0.0, 0.3, 1.0, 1.0, 2.0))  # how much goes wrong
+    heal_at = dice.uniform(60.0, 400.0)
+    rough = dice.choice((0.0, 0.5, 1.0, 1.0, 2.0))  # how much goes wrong
     return Scenario(
         seed=seed,
         web=Web(seed, _shape(dice, heal_at)),
         settings=_settings(dice),
         faults=_shares(dice, rough),
         habits=_habits(dice, rough),
-        workers=dice.randint(1, 5),
+        workers=dice.choice((1, 2, 2, 3, 4)),
         limit=dice.choice((1, 1, 2, 4)),
         batch=dice.choice((1, 1, 2, 3)),
         per_queue=dice.choice((0, 0, 0, 1, 2)),
         waves=dice.randint(1, 3),
-        act_every=dice.choice((0.0, 10.0, 30.0, 90.0)),
+        act_every=dice.choice((0.0, 6.0, 20.0, 60.0)),
         heal_at=heal_at,
     )
 
@@ -86,7 +87,7 @@ def scenario_of(seed: int) -> Scenario:
 def _shape(dice: random.Random, calm_at: float) -> Shape:
     return Shape(
         hosts=dice.randint(2, 9),
-        pages=dice.randint(8, 40),
+        pages=dice.randint(8, 50),
         skew=dice.choice((0.5, 1.0, 1.6)),
         calm_at=calm_at,
     )
@@ -102,9 +103,10 @@ def _shares(dice: random.Random, rough: float) -> Shares:
 
 def _habits(dice: random.Random, rough: float) -> Habits:
     def some() -> float:
-        return rough * dice.choice((0.0, 0.02, 0.06))
+        return rough * dice.choice((0.0, 0.03, 0.1))
 
-    return Habits(some(), some(), some(), some(), some(), extend=dice.choice((0.0, 0.5, 1.0)))
+    renew, extend = dice.choice((0.0, 0.3)), dice.choice((0.0, 0.5, 1.0))
+    return Habits(some(), some(), some(), some(), some(), renew, extend)
 
 
 def _settings(dice: random.Random) -> Settings:

@@ -11,83 +11,32 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
-
-from outrider.clock import Clock
+from outrider.clock import Clock, to_ms
 from outrider.core.act import Act, Revive, Snooze, Wake
-from outrider.core.policy.politeness import (
-    CALM,
-    THROTTLES_TO_RETIRE,
-    UNREACHABLE_TO_RETIRE,
-)
+from outrider.core.policy.politeness import THROTTLES_TO_RETIRE, UNREACHABLE_TO_RETIRE
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Manners, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.store.protocol import Claimed, ClaimRequest, FullStore, QueueView, Step, Which
+from outrider.simulation.books import Lent, Row, Tale
+from outrider.simulation.trace import Trace
+from outrider.store.protocol import (
+    Change,
+    Claimed,
+    ClaimRequest,
+    FullStore,
+    QueueView,
+    Step,
+    Which,
+)
 from outrider.testing.invariants import Witness
 from outrider.testing.ledger import Entry, require
 
-LOOKS: Final = 0.12  # share of claims after which every queue is looked at
+# Shares of claims after which every queue is looked at: of those that chose one task, of others.
+CLOSE_LOOKS: Final = 0.25
+LOOKS: Final = 0.05
 _SERVABLE: Final = (QueueState.READY, QueueState.INACTIVE)
 _ROWS: Final = ("level", "calm", "throttles_in_row", "unreachable_in_row", "blocks_in_row")
-
-
-class Row(msgspec.Struct):
-    """What a queue's visits add up to (D3, D4), by the rules and not by the store."""
-
-    level: int = 0
-    calm: int = 0
-    throttles_in_row: int = 0
-    unreachable_in_row: int = 0
-    blocks_in_row: int = 0
-
-    def after(self, outcome: str, seen: Manners) -> None:
-        """One visit more; counts go on from what its lease saw."""
-        if outcome == "done":
-            self._done()
-        elif outcome == "throttled":
-            self.level, self.throttles_in_row = seen.level + 1, seen.throttles_in_row + 1
-        if outcome != "dropped":
-            unreachable, blocked = outcome == "unreachable", outcome == "blocked"
-            self.unreachable_in_row = seen.unreachable_in_row + 1 if unreachable else 0
-            self.blocks_in_row = seen.blocks_in_row + 1 if blocked else 0
-            self.calm = self.calm if outcome == "done" else 0
-
-    def _done(self) -> None:
-        self.throttles_in_row, self.calm = 0, self.calm + 1
-        if self.calm >= CALM:
-            self.level, self.calm = max(0, self.level - 1), 0
-
-    def revived(self) -> None:
-        """`revive` clears what is counted in a row."""
-        self.throttles_in_row = self.unreachable_in_row = self.blocks_in_row = 0
-
-
-class Tale(msgspec.Struct):
-    """What became of one task so far."""
-
-    open: LeaseId | None = None  # lent, and its end not seen
-    state: TaskState = TaskState.PENDING
-    attempts: int = 0
-    crashes: int = 0
-    done: int = 0  # visits that ended as done
-    causes: int = 1  # reasons to visit it: its discovery, and every revisit
-    may_restart: bool = False  # a replay may have chosen it
-
-    def restart(self) -> None:
-        """B2: a revisit or replay starts at 0."""
-        self.attempts = self.crashes = 0
-        self.state, self.may_restart = TaskState.PENDING, False
-
-
-class Lent(msgspec.Struct):
-    """A lease, when it began, and how it ended if it was finished."""
-
-    lease: Lease
-    at: int
-    finished_at: int | None = None
-    verdict: Verdict | None = None
 
 
 class Umpire(Witness):
@@ -104,20 +53,26 @@ class Umpire(Witness):
         self.tales: dict[bytes, Tale] = {}
         self.spent: Counter[str] = Counter()
         self.lent: dict[LeaseId, Lent] = {}
-        self.steered: list[tuple[int, str, Act]] = []
-        self.trace: list[str] | None = None
+        self.snoozes: list[tuple[str, int, int]] = []  # key, by which call, until when
+        self.wakes: list[tuple[str, int]] = []  # key, by which call
+        self.trace: Trace | None = None
 
-    def note(self, verb: str, *details: object) -> None:
-        """One line for whoever repeats this seed; nothing is formatted for nobody."""
+    @property
+    def is_inline(self) -> bool:
+        """The store's own."""
+        return self.store.is_inline
+
+    def _say(self, verb: str, *details: object) -> None:
         if self.trace is not None:
-            self.trace.append(f"{self.clock.now_ms()} {verb} " + " ".join(map(str, details)))
+            self.trace.say(verb, *details)
 
     # ---- add
 
     async def add(self, tasks: Sequence[Task]) -> list[Added]:
         """C3: a queue has a turn from its creation on."""
         answers = await super().add(tasks)
-        self.note("add", *(f"{a.url}:{a.reason or 'added'}" for a in answers))
+        if self.trace is not None:
+            self.trace.added(answers)
         self._see_added(tasks, answers)
         return answers
 
@@ -146,10 +101,12 @@ class Umpire(Witness):
     async def claim(self, request: ClaimRequest) -> Claimed:
         """C3, C6, D3, D4, H4."""
         claimed = await super().claim(request)
-        self.note("claim", request.worker, *(f"{lease.url}#{lease.token}" for lease in claimed.leases))
-        self.note("  →", claimed.status, claimed.wake_in, claimed.streak)
+        if self.trace is not None:
+            self.trace.claimed(request, claimed)
         self._check_patience(request, claimed)
-        if self._dice.random() < LOOKS:
+        self._check_streak(request, claimed)
+        chose_one = request.limit == 1 and claimed.leases
+        if self._dice.random() < (CLOSE_LOOKS if chose_one else LOOKS):
             await self._look(request, claimed)
         for lease in claimed.leases:
             self._see_lease(lease)
@@ -160,20 +117,30 @@ class Umpire(Witness):
         futile = not claimed.leases and request.limit and claimed.wake_in == 0
         require(not futile, "C6", "a claim brought nothing, and wake_in is 0")
 
+    def _check_streak(self, request: ClaimRequest, claimed: Claimed) -> None:
+        """C4: the count travels with the claimer and is what its leases add up to."""
+        lane, count = request.streak
+        for lease in claimed.leases:
+            goes_on = lease.about.lane == lane and count < self._rules.burst
+            lane, count = lease.about.lane, count + 1 if goes_on else 1
+        same = (lane, count) == tuple(claimed.streak)
+        require(same, "C4", f"the streak is {claimed.streak}, and should be {lane, count}")
+
     async def _look(self, request: ClaimRequest, claimed: Claimed) -> None:
         page = await self.store.queues(request.crawl)
         views: Sequence[QueueView] = page.items
-        self._check_spent(views, claimed)
+        self._check_spent(views, claimed.leases)
         if claimed.status is CrawlStatus.RUNNING:
             if len(claimed.leases) < request.limit:
                 self._check_wake_in(request, claimed, views)
             if request.limit == 1 and claimed.leases:
                 self._check_choice(claimed.leases[0], views)
+                self._check_lane(request, claimed.leases[0], views)
 
-    def _check_spent(self, views: Sequence[QueueView], claimed: Claimed) -> None:
+    def _check_spent(self, views: Sequence[QueueView], leases: Sequence[Lease]) -> None:
         """E3: what is charged stays exactly when the attempt counts."""
         new = Counter[str]()
-        for lease in claimed.leases:
+        for lease in leases:
             new[lease.key] += lease.about.cost
         for view in views:
             spent = self.spent[view.key] + new[view.key]
@@ -202,6 +169,16 @@ class Umpire(Witness):
                 other = self._rival(view, lease)
                 fair = other is None or chosen < other
                 require(fair, "C3", f"{view.key} {other} was passed over for {lease.key} {chosen}")
+
+    def _check_lane(self, request: ClaimRequest, lease: Lease, views: Sequence[QueueView]) -> None:
+        """C4: the lane whose turn it is gets it, if any queue stands ready there."""
+        (lane, count), taken = request.streak, lease.about.lane
+        lane = 1 - lane if count >= self._rules.burst else lane
+        for view in views:
+            if taken != lane and view.state is QueueState.READY and view.key != lease.key:
+                entry = self._entry(lease.crawl, view.next_url)
+                missed = entry is not None and entry.is_sure and entry.lane == lane
+                require(not missed, "C4", f"lane {lane} was passed over, {view.key} was ready")
 
     def _rival(self, view: QueueView, lease: Lease) -> tuple[float, ...] | None:
         """Where a ready queue stood in the lease's lane; None if that is not sure."""
@@ -234,7 +211,7 @@ class Umpire(Witness):
         tale.open, tale.state = lease.id, TaskState.LEASED
         self._take_turn(lease.key)
         self.spent[lease.key] += lease.about.cost
-        self.lent[lease.id] = Lent(lease, self.clock.now_ms())
+        self.lent[lease.id] = Lent(lease, self.clock.now_ms(), self._calls)
 
     def _check_manners(self, lease: Lease) -> None:
         """D3, D4: counts in a row and the level are what the visits add up to."""
@@ -263,17 +240,16 @@ class Umpire(Witness):
         """D3, D4, E3: what a visit adds to the books."""
         answers = await super().finish(verdicts)
         for verdict, answer in zip(verdicts, answers, strict=True):
-            self.note("finish", f"#{verdict.token}", verdict.outcome, answer.applied, answer.state)
+            if self.trace is not None:
+                self.trace.finished(verdict, answer)
             if answer.state is not None:
-                self.note("  +", *(f"{a.url}:{a.reason or 'added'}" for a in answer.answers))
                 self._see_added(verdict.tasks, answer.answers)
                 self._see_end(verdict)
         return answers
 
     def _see_end(self, verdict: Verdict) -> None:
         lent = self.lent[LeaseId(verdict.crawl, verdict.task, verdict.token)]
-        lease, now = lent.lease, self.clock.now_ms()
-        lent.finished_at, lent.verdict = now, verdict
+        lease, lent.finished_by = lent.lease, self._calls
         self.spent[lease.key] += verdict.penalty - (0 if verdict.counts else lease.about.cost)
         if verdict.touched:
             row = self._rows[lease.key]
@@ -293,7 +269,7 @@ class Umpire(Witness):
     async def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
         """E3: refunded."""
         freed = await super().release(leases)
-        self.note("release", leases, freed)
+        self._say("release", leases, freed)
         for lease in leases:
             if lease in freed:
                 self._see_release(self.lent[lease].lease)
@@ -307,13 +283,13 @@ class Umpire(Witness):
     async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
         """Only written down."""
         kept = await super().extend(leases, lease_for=lease_for)
-        self.note("extend", leases, kept)
+        self._say("extend", leases, kept)
         return kept
 
     async def expire(self, *, limit: int) -> int:
         """Only written down."""
         count = await super().expire(limit=limit)
-        self.note("expire", count)
+        self._say("expire", count)
         return count
 
     # ---- operators
@@ -321,7 +297,7 @@ class Umpire(Witness):
     async def configure(self, crawl: str, rules: CrawlRules) -> bool:
         """Rules are the operator's to change."""
         changed = await super().configure(crawl, rules)
-        self.note("configure", rules)
+        self._say("configure", rules)
         self._rules = rules
         return changed
 
@@ -330,18 +306,28 @@ class Umpire(Witness):
     ) -> Step:
         """D1: a wake ends a snooze; D4: a revival clears counts."""
         step = await super().steer(crawl, target, act, after=after, limit=limit)
-        self.note("steer", repr(target), act, step.count)
-        if isinstance(act, Wake | Snooze):
-            self.steered.append((self.clock.now_ms(), target, act))
-        if isinstance(act, Revive):
-            for row in (self._rows[key] for key in self._rows if matches(target, key)):
-                row.revived()
+        if self.trace is not None:
+            self.trace.steered(target, act, step.count)
+        for key in self._turns:
+            if matches(target, key):
+                self._see_act(key, act)
         return step
+
+    def _see_act(self, key: str, act: Act) -> None:
+        match act:
+            case Snooze(seconds):
+                self.snoozes.append((key, self._calls, self.clock.now_ms() + to_ms(seconds)))
+            case Wake():
+                self.wakes.append((key, self._calls))
+            case Revive():
+                self._rows.setdefault(key, Row()).revived()
+            case _:
+                pass  # says nothing about when and how its host is visited
 
     async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
         """Only written down."""
         answer = await super().turn(crawl, status, reason)
-        self.note("turn", status, answer)
+        self._say("turn", status, answer)
         return answer
 
     async def replay(
@@ -349,7 +335,7 @@ class Umpire(Witness):
     ) -> Step:
         """G2: who came back is not told, so any of the dead may have."""
         step = await super().replay(crawl, which, dry_run=dry_run, after=after, limit=limit)
-        self.note("replay", which, step.count)
+        self._say("replay", which, step.count)
         if step.count and not dry_run:
             for tale in self.tales.values():
                 tale.may_restart = True
@@ -360,7 +346,7 @@ class Umpire(Witness):
     ) -> Step:
         """Only written down."""
         step = await super().drop(crawl, which, dry_run=dry_run, after=after, limit=limit)
-        self.note("drop", which, step.count)
+        self._say("drop", which, step.count)
         return step
 
     # ---- at the end
@@ -369,8 +355,19 @@ class Umpire(Witness):
         """All that a witness checks; E3 to the last coin; and nothing was done without a cause."""
         await super().check(crawl)
         page = await self.store.queues(crawl)
-        self._check_spent(page.items, Claimed([], None, CrawlStatus.RUNNING, ClaimRequest("", "", 0).streak))
+        self._check_spent(page.items, ())
         self._check_causes(self.tales.items())
+        self._check_runs(await self.store.changes(crawl, limit=10_000))
+
+    def _check_runs(self, changes: Sequence[Change]) -> None:
+        """I2: each run ends once; only work begins another."""
+        is_running = True
+        for change in changes:
+            if change.name == "crawl-finished":
+                require(is_running, "I2", f"the end of {change.detail} was told twice")
+                is_running = False
+            elif change.name == "crawl-running":
+                is_running = True
 
     def _check_causes(self, tales: Iterable[tuple[bytes, Tale]]) -> None:
         for mark, tale in tales:

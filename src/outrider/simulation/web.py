@@ -27,7 +27,7 @@ class Temper(StrEnum):
     FLAKY = "flaky"  # fails now and then: 5xx, cut bodies
     BUSY = "busy"  # throttles: 429, with and without Retry-After
     GONE = "gone"  # unreachable for ever
-    ASLEEP = "asleep"  # unreachable for a while
+    DOZING = "dozing"  # unreachable for a while, again and again
     GUARDED = "guarded"  # blocks now and then
     MOVED = "moved"  # redirects to other hosts
     ENDLESS = "endless"  # a trap: every page links to one more
@@ -40,7 +40,7 @@ SHARES: Final[Mapping[Temper, float]] = {
     Temper.FLAKY: 14,
     Temper.BUSY: 12,
     Temper.GONE: 4,
-    Temper.ASLEEP: 8,
+    Temper.DOZING: 10,
     Temper.GUARDED: 6,
     Temper.MOVED: 5,
     Temper.ENDLESS: 5,
@@ -55,7 +55,8 @@ class Shape(msgspec.Struct, frozen=True):
     pages: int = 60  # articles in all, shared among the hosts by Zipf's law
     skew: float = 1.0  # Zipf's exponent
     shares: Mapping[Temper, float] = msgspec.field(default_factory=lambda: SHARES)
-    calm_at: float = 1e12  # seconds after which nobody throttles, blocks or sleeps any more
+    trouble: float = 0.3  # share of visits on which a host of bad temper shows it
+    calm_at: float = 1e12  # seconds after which nobody throttles, blocks or dozes any more
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -65,13 +66,13 @@ class Host(msgspec.Struct, frozen=True):
     temper: Temper
     size: int  # articles
     latency: float  # seconds, typically
-    down_from: float = 0.0
-    down_until: float = 0.0
+    dozes: float = 0.0  # seconds of every period; for so long nobody answers
+    period: float = 1.0
     crawl_delay: float | None = None
 
     def is_down(self, at: float) -> bool:
         """Whether nobody answers at this instant."""
-        return self.down_from <= at < self.down_until
+        return at % self.period < self.dozes
 
 
 class Found(NamedTuple):
@@ -90,12 +91,10 @@ class Response(NamedTuple):
 
 
 SECTION: Final = 8  # articles a hub lists
-_FOREVER: Final = 1e15
 _MOODS: Final = ("quiet", "brisk", "amber", "plain", "early", "mossy", "candid", "lofty")
 _NOUNS: Final = ("harbour", "otter", "ledger", "meadow", "lantern", "parish", "gazette", "quarry")
 _SHIRES: Final = ("north", "south", "east", "west")
 _WAITS: Final = (None, 0.0, 5.0, 45.0, 200.0)  # what Retry-After says
-_OFTEN: Final = 0.3  # a host of bad temper shows it this often
 _HALF: Final = 0.5
 _ABROAD: Final = 0.2  # articles that link to another host
 
@@ -139,9 +138,9 @@ class Web:
         _, chance, choice, _ = rolls
         if host.temper is Temper.GONE or (host.is_down(at) and at < self.shape.calm_at):
             return Unreachable("connection refused" if choice < _HALF else "no such host")
-        if host.temper is Temper.FLAKY and chance < _OFTEN:
+        if host.temper is Temper.FLAKY and chance < self.shape.trouble:
             return Failed("HTTP 502" if choice < _HALF else "cut body")
-        if at >= self.shape.calm_at or chance >= _OFTEN:
+        if at >= self.shape.calm_at or chance >= self.shape.trouble:
             return None
         if host.temper is Temper.BUSY:
             return Throttled(_WAITS[int(choice * len(_WAITS))])
@@ -241,13 +240,13 @@ def _name(place: int, more: int, dice: random.Random) -> str:
 
 def _host(dice: random.Random, name: str, temper: Temper, size: int) -> Host:
     latency = dice.uniform(2.0, 6.0) if temper is Temper.SLOW else dice.uniform(0.05, 0.8)
-    down_from = dice.uniform(-300.0, 600.0) if temper is Temper.ASLEEP else _FOREVER
+    period = dice.uniform(40.0, 300.0) if temper is Temper.DOZING else 1.0
     return Host(
         name,
         temper,
         size,
         round(latency, 3),
-        down_from=down_from,
-        down_until=down_from + dice.uniform(60.0, 1200.0),
+        dozes=period * dice.uniform(0.2, 0.7) if temper is Temper.DOZING else 0.0,
+        period=period,
         crawl_delay=dice.choice((2.0, 10.0, 400.0)) if temper is Temper.STRICT else None,
     )

@@ -194,7 +194,7 @@ class TaskView(msgspec.Struct, frozen=True):
     depth: int
     precedence: int
     priority: float
-    breakdown: Breakdown | None
+    breakdown: Breakdown
     cost: int
     origin: str
     via: str | None
@@ -269,9 +269,7 @@ class Inspect(Protocol):
         """Queue views in order of their numbers."""
         ...
 
-    async def tasks(
-        self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000
-    ) -> Page:
+    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
         """Task views in order of their numbers; `limit` bounds the tasks looked at."""
         ...
 
@@ -298,6 +296,11 @@ class FullStore(Store, Admin, Inspect, Protocol):
     @property
     def id(self) -> str:
         """Tells this store from every other, for as long as it exists."""
+        ...
+
+    @property
+    def is_inline(self) -> bool:
+        """True: no verb ever suspends, so none can be cancelled half-way or needs a task."""
         ...
 
     async def close(self) -> None:

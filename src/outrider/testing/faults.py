@@ -107,6 +107,11 @@ class FaultyStore:
         """The id of the store inside: leases must not tell the difference."""
         return self._store.id
 
+    @property
+    def is_inline(self) -> bool:
+        """Never: a line takes time."""
+        return False
+
     def heal(self) -> None:
         """From now on nothing goes wrong."""
         self._plan = calm

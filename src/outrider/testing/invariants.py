@@ -35,7 +35,6 @@ from outrider.testing.ledger import (
     SURELY_TAKEN_BACK,
     InvariantBroken,
     Ledger,
-    Line,
     require,
 )
 
@@ -50,12 +49,16 @@ class Witness:
         self.clock = clock
         self.ledger = Ledger()
         self._calls = self._open = 0
-        self._unswept: set[str] = set()  # crawls configured, and not yet applied to every queue
 
     @property
     def id(self) -> str:
         """The store's own."""
         return self.store.id
+
+    @property
+    def is_inline(self) -> bool:
+        """The store's own."""
+        return self.store.is_inline
 
     async def close(self) -> None:
         """Close the store."""
@@ -176,15 +179,13 @@ class Witness:
     # ---- Admin
 
     async def configure(self, crawl: str, rules: CrawlRules) -> None:
-        """Rules may change under way; what depended on them is believed until the next lease."""
+        """Hand on; from now on ties may mix."""
         await self._call(self.store.configure(crawl, rules))
         book = self.ledger.book(crawl)
         if book.arrivals and rules.tie != book.ties:
             book.ties = "unknown"
         elif book.ties != "unknown":
             book.ties = rules.tie
-        if book.arrivals:
-            self._unswept.add(crawl)
 
     async def steer(
         self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
@@ -195,19 +196,13 @@ class Witness:
         step: Step = answer
         for key, line in self.ledger.book(crawl).lines.items():
             if _matches(target, key):
-                self._change(crawl, line, act)
+                if isinstance(act, Set):
+                    line.rules = None
                 if isinstance(act, Snooze) and (after, step.after) == (0, None):
                     line.postpone(now + int(act.seconds * 1000))
-        if isinstance(act, Set) and not target and step.after is None:
-            self._unswept.discard(crawl)
+                if isinstance(act, Wake):
+                    line.wake()
         return step
-
-    def _change(self, crawl: str, line: Line, act: Act) -> None:
-        if isinstance(act, Set) or crawl in self._unswept:
-            line.rules = None
-            line.is_loose |= not isinstance(act, Set)
-        if isinstance(act, Wake):
-            line.wake()
 
     async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
         """Hand on; a cancelled crawl's leases are void."""

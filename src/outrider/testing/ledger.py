@@ -85,7 +85,6 @@ class Line:
     charged: int = 0  # costs less refunds
     penalties: int = 0
     was_parallel: bool = False
-    is_loose: bool = False  # its budget was changed without being applied
     ripe: dict[int, list[tuple[tuple[int, float], int, int, Entry]]] = field(default_factory=dict)
     unripe: dict[int, list[tuple[int, int, int, Entry]]] = field(default_factory=dict)
 
@@ -249,7 +248,7 @@ class Ledger:
         total = lease.rules.budget.total_budget
         line.was_parallel |= lease.rules.politeness.max_in_flight > 1
         spent = line.charged + (0 if line.was_parallel else line.penalties)
-        fine = total < 0 or spent < total or line.is_loose
+        fine = total < 0 or spent < total
         require(fine, "E1", f"{lease.key} spent {spent} of {total} and is leased: {lease.url}")
 
     def _check_spacing(self, line: Line, lease: Lease, now: int) -> None:

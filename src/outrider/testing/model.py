@@ -17,7 +17,7 @@ import msgspec
 from outrider.core import act as acts
 from outrider.core.pick import Streak
 from outrider.core.policy.politeness import least_delay
-from outrider.core.policy.rules import CrawlRules, QueueRules
+from outrider.core.policy.rules import CrawlRules, QueueRules, covers
 from outrider.core.states import STATUS_MOVES, CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Manners, Task
 from outrider.core.verdict import Answer, Finished, Verdict
@@ -166,6 +166,7 @@ class Model(ModelViews):
 
     def __init__(self, clock: Clock) -> None:
         self.id = f"model-{id(self)}"
+        self.is_inline = True
         self.clock = clock
         self.all: dict[str, C] = {}
         self.tokens = 0
@@ -679,7 +680,7 @@ class Model(ModelViews):
         changes = self.standing_order(act)
         if after == 0 and target and changes:
             c.rules = c.rules.ordered(target, changes)
-        matching = [q for q in c.queues.values() if q.number > after and _matches(target, q.key)]
+        matching = [q for q in c.queues.values() if q.number > after and covers(target, q.key)]
         for q in matching[:limit]:
             self.apply_act(c, q, act, everywhere=not target)
         more = len(matching) > limit
@@ -798,7 +799,7 @@ class Model(ModelViews):
         """C10: all that match every field given."""
         now = self.clock.now_ms()
         return (
-            (which.key is None or _matches(which.key, t.task.key))
+            (which.key is None or covers(which.key, t.task.key))
             and which.fingerprint in (None, t.task.fingerprint)
             and which.url in (None, t.task.url)
             and which.type in (None, t.task.type)
@@ -807,13 +808,6 @@ class Model(ModelViews):
             and (which.pattern is None or bool(re.search(which.pattern, t.task.url)))
             and (which.older_than is None or now - t.discovered > which.older_than * 1000)
         )
-
-
-def _matches(target: str, key: str) -> bool:
-    """A4: a key, a suffix (".org" also matches "org"), or everything."""
-    if not target.startswith("."):
-        return target in ("", key)
-    return key.endswith(target) or key == target[1:]
 
 
 __all__ = ["Model", "QueueState"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES
 from outrider.store.protocol import (
@@ -114,7 +115,9 @@ class ModelViews:
         from outrider.testing.model import Q  # the views are the model's lower half
 
         rules = c.rules.of(key)
-        return self.view(c, Q(key, 0, rules, 0, rules.paused, "operator" if rules.retired else None))
+        return self.view(
+            c, Q(key, 0, rules, 0, rules.paused, "operator" if rules.retired else None)
+        )
 
     async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """E8, in order of their numbers."""
@@ -192,7 +195,6 @@ class ModelViews:
                 "depth",
                 "precedence",
                 "priority",
-                "breakdown",
                 "cost",
                 "origin",
                 "via",
@@ -215,6 +217,7 @@ class ModelViews:
             finished_at=None if t.finished is None else t.finished / 1000,
             answer=t.answer,
             history=tuple(t.history),
+            breakdown=breakdown_of(t.task),
             **shared,
         )
 

@@ -5,7 +5,7 @@ Runtime by key > runtime by longest suffix > exact key > longest suffix > crawl;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -69,7 +69,8 @@ Override: TypeAlias = Mapping[str, Any]  # field → value; a missing field foll
 
 POLITENESS_FIELDS: Final = frozenset(Politeness.__struct_fields__)
 BUDGET_FIELDS: Final = frozenset(Budget.__struct_fields__)
-STANDING_FIELDS: Final = frozenset({"precedence", "paused", "retired"})
+ACTED_FIELDS: Final = frozenset({"paused", "retired"})  # said by acts, not by settings alone
+STANDING_FIELDS: Final = ACTED_FIELDS | {"precedence"}
 
 
 class CrawlRules(msgspec.Struct, frozen=True):
@@ -90,18 +91,38 @@ class CrawlRules(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
 
     def of(self, key: str) -> QueueRules:
-        """What holds for this key (A4)."""
+        """What holds for this key (A4); settings name keys in lower case, as hosts are."""
         rules = self.queue
         for layer in (self.keys, self.runtime):
             if layer:
-                rules = _layered(rules, layer, key)
+                rules = _layered(rules, layer, key.lower())
         return rules
 
     def ordered(self, target: str, changes: Override) -> CrawlRules:
-        """These rules with a runtime change for a key or suffix; None takes a field back."""
+        """These rules with a runtime change for a key or suffix; None takes a field back.
+
+        A pause or retirement is the last word: it also ends those said of narrower keys before.
+        """
+        target = target.lower()
         merged = {**self.runtime.get(target, {}), **changes}
         kept = {name: value for name, value in merged.items() if value is not None}
-        return msgspec.structs.replace(self, runtime={**self.runtime, target: kept})
+        ended = changes.keys() & ACTED_FIELDS
+        others = {
+            name: _without(entry, ended) if ended and covers(target, name) else entry
+            for name, entry in self.runtime.items()
+        }
+        return msgspec.structs.replace(self, runtime={**others, target: kept})
+
+
+def covers(target: str, key: str) -> bool:
+    """Whether an act on this target reaches that key: itself, a suffix of it, or everything."""
+    if not target.startswith("."):
+        return target in ("", key)
+    return key.endswith(target) or key == target[1:]
+
+
+def _without(entry: Override, names: Set[str]) -> Override:
+    return {name: value for name, value in entry.items() if name not in names}
 
 
 def _layered(rules: QueueRules, layer: Mapping[str, Override], key: str) -> QueueRules:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from outrider.core.task import Link
+from outrider.core.task import Link, Task
 from outrider.core.url import Url
 
 TYPE_WEIGHTS: Final[Mapping[str, float]] = {
@@ -55,6 +55,12 @@ class Score(msgspec.Struct, frozen=True, gc=False):
 
     priority: float
     breakdown: Breakdown
+
+
+def breakdown_of(task: Task) -> Breakdown:
+    """Where a task's priority came from; one given with the link needs no record (F8)."""
+    shown = task.breakdown or Breakdown("explicit", (("explicit", task.priority),))
+    return shown if task.precedence else Breakdown("forced", shown.terms)
 
 
 Candidate: TypeAlias = tuple[Link, Url]
@@ -123,7 +129,7 @@ def _total(source: str, terms: Sequence[tuple[str, float]]) -> Score:
 
 
 def explicit(priority: float) -> Score:
-    """A priority given with the link replaces the score (F8)."""
+    """The score a priority given with the link stands for (F8)."""
     return Score(priority, Breakdown("explicit", (("explicit", priority),)))
 
 

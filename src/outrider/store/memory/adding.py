@@ -29,7 +29,7 @@ class Adding(Standing):
             return [Added(task.url, False, "cancelled") for task in tasks]
         for task in tasks:
             fingerprint = task.fingerprint
-            shard = known[hash(fingerprint) & SHARD_MASK]
+            shard = known[fingerprint[0]]
             old = shard.get(fingerprint)
             if old is not None and not (task.known != "keep" and self._again(old, task, now)):
                 answer(Added(task.url, False, "duplicate"))
@@ -116,8 +116,8 @@ class Adding(Standing):
 
     def _readmit(self, record: Record, task: Task, queue: Queue, now: int) -> None:
         """B3: a done, dead or dropped task becomes pending again, as the new link describes it."""
-        self._count_in_queue(record.queue, record.state, -1)
-        self._count_in_queue(queue, record.state, 1)
+        self._count_settled(record.queue, record.state, -1)
+        self._count_settled(queue, record.state, 1)
         record.queue = queue
         self._describe(record, task)
         record.history, record.reason = (), None

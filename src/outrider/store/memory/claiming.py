@@ -11,7 +11,15 @@ from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Lease
 from outrider.store.memory.ending import Ending
-from outrider.store.memory.records import CHUNK_BITS, COLUMNS, INACTIVE, NEITHER, READY, Queue, Record
+from outrider.store.memory.records import (
+    CHUNK_BITS,
+    COLUMNS,
+    INACTIVE,
+    NEITHER,
+    READY,
+    Queue,
+    Record,
+)
 from outrider.store.memory.standing import parked_key
 from outrider.store.protocol import Claimed, ClaimRequest
 

@@ -94,7 +94,9 @@ class Ending(Adding):
     def _visit_ended(self, record: Record, delay: int, now: int) -> None:
         """D1: next-ready is at least end (or start) + delay."""
         queue = record.queue
-        queue.postpone((record.claimed if queue.from_start else now) + delay, "delay")
+        until = (record.claimed if queue.from_start else now) + delay
+        if until > queue.next_ready:
+            queue.next_ready, queue.why = until, "delay"
         queue.last_end = now
 
     def finish(self, verdict: Verdict, now: int) -> Finished:
@@ -127,7 +129,7 @@ class Ending(Adding):
             self.retire(queue, "quota", now)
         if queue.retired == "budget" and not queue.over_budget():  # E3: a refund may bring it back
             self.bring_back(queue, now)
-        self.touch(queue, now)
+        self._look_at(queue, now, True)
 
     def _charge(self, record: Record, queue: Queue, verdict: Verdict) -> None:
         """E3: the cost stays charged exactly when the attempt counts."""
@@ -144,28 +146,24 @@ class Ending(Adding):
     def _apply_to_task(self, record: Record, verdict: Verdict, now: int) -> None:
         """B2: the move; G3: a revisit comes back as another type, its attempts at 0."""
         record.reason = verdict.reason
-        if verdict.reason and verdict.counts:
+        if verdict.reason is not None and verdict.counts:
             record.remember(now, verdict.reason)
-        if verdict.answer:
-            self._answered(record, verdict)
-        if verdict.revisit:
+        answer = verdict.answer
+        if answer is not None:
+            record.answer = answer
+            self.dones += 1
+            self.bytes += answer.bytes
+            record.queue.dones += 1
+            record.queue.bytes += answer.bytes
+        if verdict.state is not PENDING:
+            record.finished = now
+            self._move(record, verdict.state)
+        elif verdict.revisit is not None:
             self._come_again(record, verdict.revisit, now)
-        elif verdict.state is PENDING:
+        else:
             record.finished = -1
             self._move(record, PENDING)
             self._line_up(record, now + to_ms(verdict.retry_in), now)
-        else:
-            record.finished = now
-            self._move(record, verdict.state)
-
-    def _answered(self, record: Record, verdict: Verdict) -> None:
-        answer, queue = verdict.answer, record.queue
-        assert answer is not None
-        record.answer = answer
-        self.dones += 1
-        queue.dones += 1
-        self.bytes += answer.bytes
-        queue.bytes += answer.bytes
 
     def _come_again(self, record: Record, revisit: Revisit, now: int) -> None:
         task = msgspec.structs.replace(

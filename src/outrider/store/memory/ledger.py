@@ -76,7 +76,7 @@ class Ledger:
 
     def find(self, fingerprint: bytes) -> Record | None:
         """The task of that identity."""
-        return self.known[hash(fingerprint) & SHARD_MASK].get(fingerprint)
+        return self.known[fingerprint[0]].get(fingerprint)
 
     def queue(self, key: str) -> Queue | None:
         """The queue of that key."""
@@ -84,7 +84,8 @@ class Ledger:
 
     def held_by(self, number: int, token: int) -> Record | None:
         """H3: the task whose current token this is; a cancelled crawl's leases are refused (I3)."""
-        record = self.task(number)
+        chunk = number >> CHUNK_BITS
+        record = self.tasks[chunk].get(number) if 0 <= chunk < len(self.tasks) else None
         if record is None or record.token != token or self.status is CrawlStatus.CANCELLED:
             return None
         return record
@@ -112,31 +113,26 @@ class Ledger:
 
     def _move(self, record: Record, state: TaskState) -> None:
         """B2, O5: the one place (but the hot loops) where a task changes state and is counted."""
-        before, queue = record.state, record.queue
-        if before is state:
-            return
+        before, queue, counts = record.state, record.queue, record.kind.counts
         record.state = state
-        counts = record.kind.counts
         counts[COLUMNS[before]] -= 1
         counts[COLUMNS[state]] += 1
-        self._count(before, -1)
-        self._count(state, 1)
-        self._count_in_queue(queue, before, -1)
-        self._count_in_queue(queue, state, 1)
+        self._count(queue, before, -1)
+        self._count(queue, state, 1)
 
-    def _count(self, state: TaskState, by: int) -> None:
-        if state is PENDING:
-            self.pending += by
-        elif state is LEASED:
+    def _count(self, queue: Queue, state: TaskState, by: int) -> None:
+        if state is LEASED:
             self.leased += by
-
-    def _count_in_queue(self, queue: Queue, state: TaskState, by: int) -> None:
-        if state is PENDING:
+            queue.in_flight += by
+        elif state is PENDING:
+            self.pending += by
             queue.pending += by
             self.held += by if queue.retired is not None else 0
-        elif state is LEASED:
-            queue.in_flight += by
-        elif state is DONE:
+        else:
+            self._count_settled(queue, state, by)
+
+    def _count_settled(self, queue: Queue, state: TaskState, by: int) -> None:
+        if state is DONE:
             queue.done += by
         elif state is DEAD:
             queue.dead += by

@@ -10,7 +10,7 @@ import msgspec
 
 from outrider.clock import to_ms
 from outrider.core import act as acts
-from outrider.core.policy.rules import QueueRules
+from outrider.core.policy.rules import QueueRules, covers
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.memory.crawl import Crawl
 from outrider.store.memory.records import CHUNK_BITS, NEITHER, Queue, Record
@@ -19,9 +19,7 @@ from outrider.store.protocol import Step, Which
 Matcher: TypeAlias = Callable[[Record], bool]
 
 
-def steer(
-    crawl: Crawl, target: str, act: acts.Act, now: int, *, after: int, limit: int
-) -> Step:
+def steer(crawl: Crawl, target: str, act: acts.Act, now: int, *, after: int, limit: int) -> Step:
     """E7: recorded for queues to come, applied to those that match."""
     changes = _standing_order(act)
     if after == 0 and target and changes:
@@ -34,10 +32,8 @@ def steer(
     return _steer_many(crawl, target, act, now, after, limit)
 
 
-def _steer_many(
-    crawl: Crawl, target: str, act: acts.Act, now: int, after: int, limit: int
-) -> Step:
-    matching = (q for q in queues_after(crawl, after) if matches_target(target, q.key))
+def _steer_many(crawl: Crawl, target: str, act: acts.Act, now: int, after: int, limit: int) -> Step:
+    matching = (q for q in queues_after(crawl, after) if covers(target, q.key))
     count = 0
     last = after
     for queue in matching:
@@ -52,13 +48,6 @@ def queues_after(crawl: Crawl, after: int) -> Iterator[Queue]:
     """The queues in order of their numbers."""
     for number in range(after + 1, crawl.queue_count + 1):
         yield crawl.queues[number >> CHUNK_BITS][number]
-
-
-def matches_target(target: str, key: str) -> bool:
-    """A4: a key, a suffix (".org" also matches "org"), or everything."""
-    if not target.startswith("."):
-        return target in ("", key)
-    return key.endswith(target) or key == target[1:]
 
 
 def _standing_order(act: acts.Act) -> dict[str, Any]:
@@ -163,7 +152,7 @@ def matcher(which: Which, now: int) -> Matcher:
 def _tests(which: Which, now: int) -> Iterator[Matcher]:
     if which.key is not None:
         key = which.key
-        yield lambda record: matches_target(key, record.task.key)
+        yield lambda record: covers(key, record.task.key)
     for name in ("fingerprint", "url", "type", "tag"):
         wanted = getattr(which, name)
         if wanted is not None:

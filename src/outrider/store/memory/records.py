@@ -24,7 +24,7 @@ READY: Final = 1
 INACTIVE: Final = 2
 
 CHUNK_BITS: Final = 12  # tasks and queues by number live in dicts of 4096: no growth is a pause
-SHARDS: Final = 256  # so do the known fingerprints and the queues by key
+SHARDS: Final = 256  # so do the known fingerprints, by their first byte, and the queues by key
 
 NO_KEYS: Final[list[int]] = []  # never pushed to
 
@@ -105,7 +105,9 @@ class Queue(msgspec.Struct, gc=False, eq=False):
     def measure_gap(self) -> None:
         """D1: a lease moves next-ready when counted from the start or with several slots."""
         spaced = self.from_start or self.slots > 1
-        self.gap = to_ms(least_delay(self.rules.politeness, self.manners.crawl_delay)) if spaced else -1
+        self.gap = (
+            to_ms(least_delay(self.rules.politeness, self.manners.crawl_delay)) if spaced else -1
+        )
 
     def lane(self, lane: int) -> list[int]:
         """The heap of a lane, to read."""

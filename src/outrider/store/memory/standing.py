@@ -13,10 +13,11 @@ from outrider.core.order import (
     NUMBER_BITS,
     NUMBER_MASK,
     PRECEDENCE_LIMIT,
+    QUEUE_PRECEDENCE_SHIFT,
+    QUEUE_RANK_SHIFT,
+    TASK_RANK_SHIFT,
     TURN_BITS,
     discounted,
-    queue_key,
-    rank,
 )
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import TaskState
@@ -42,13 +43,13 @@ class Standing(Ledger):
 
     def touch(self, queue: Queue, now: int) -> None:
         """E1: judged at once, if it could be served and stands nowhere."""
-        self._look_at(queue, now, judges=True)
+        self._look_at(queue, now, True)
 
     def settle(self, queue: Queue, now: int) -> None:
         """After a change that judges nobody: it may lose its place, and its alarm may move."""
-        self._look_at(queue, now, judges=False)
+        self._look_at(queue, now, False)
 
-    def _look_at(self, queue: Queue, now: int, *, judges: bool) -> None:
+    def _look_at(self, queue: Queue, now: int, judges: bool) -> None:
         """E1: one that stands keeps its place while it could be served; E2: empty ends a session."""
         if queue.delayed and queue.delayed[0] >> NUMBER_BITS <= now:
             self._ripen(queue, now)
@@ -117,10 +118,19 @@ class Standing(Ledger):
             queue.rank1 = 0
 
     def _queue_key(self, queue: Queue, top: int, discount: float) -> int:
+        """`order.queue_key` written out: every wake asks for it."""
         if self.by_turn:
-            return queue_key(queue.precedence, 0, queue.turn, queue.number)
-        standing = self._discounted(top, discount) if discount else rank(top)
-        return queue_key(queue.precedence, standing, queue.turn, queue.number)
+            standing = 0
+        elif discount:
+            standing = self._discounted(top, discount)
+        else:
+            standing = top >> TASK_RANK_SHIFT
+        return (
+            (queue.precedence + PRECEDENCE_LIMIT) << QUEUE_PRECEDENCE_SHIFT
+            | standing << QUEUE_RANK_SHIFT
+            | queue.turn << NUMBER_BITS
+            | queue.number
+        )
 
     def _discounted(self, key: int, discount: float) -> int:
         """C5: the r-th task taken of a queue competes at a priority that much worse."""

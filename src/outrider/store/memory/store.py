@@ -36,6 +36,7 @@ class MemoryStore:
 
     def __init__(self, clock: Clock) -> None:
         self.id = uuid.uuid4().hex
+        self.is_inline = True
         self._clock = clock
         self._last = 0
         self._crawls: dict[str, Crawl] = {}
@@ -60,10 +61,12 @@ class MemoryStore:
     async def add(self, tasks: Sequence[Task]) -> list[Added]:
         """See `protocol.Store`."""
         now = self._now()
-        names = dict.fromkeys(task.crawl for task in tasks)
-        if len(names) == 1:
+        if len({task.crawl for task in tasks}) == 1:
             return self._add_to(tasks[0].crawl, list(tasks), now)
-        by_crawl = {n: iter(self._add_to(n, [t for t in tasks if t.crawl == n], now)) for n in names}
+        names = dict.fromkeys(task.crawl for task in tasks)
+        by_crawl = {
+            n: iter(self._add_to(n, [t for t in tasks if t.crawl == n], now)) for n in names
+        }
         return [next(by_crawl[task.crawl]) for task in tasks]
 
     def _add_to(self, name: str, tasks: list[Task], now: int) -> list[Added]:

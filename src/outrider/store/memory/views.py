@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from outrider.core.order import NUMBER_BITS, NUMBER_MASK
+from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES
 from outrider.store.memory.crawl import Crawl
@@ -169,7 +170,7 @@ def task_view(crawl: Crawl, record: Record) -> TaskView:
         depth=task.depth,
         precedence=task.precedence,
         priority=task.priority,
-        breakdown=task.breakdown,
+        breakdown=breakdown_of(task),
         cost=task.cost,
         origin=task.origin,
         via=task.via,

@@ -32,16 +32,20 @@ from outrider.testing.conformance.admin import AdminConformance
 from outrider.testing.conformance.budget import BudgetConformance
 from outrider.testing.conformance.claim import ClaimConformance
 from outrider.testing.conformance.crawl import CrawlConformance
+from outrider.testing.conformance.expiry import ExpiryConformance
 from outrider.testing.conformance.filters import FiltersConformance
 from outrider.testing.conformance.finish import FinishConformance
 from outrider.testing.conformance.hosts import HostsConformance
 from outrider.testing.conformance.inspect import InspectConformance
+from outrider.testing.conformance.known import KnownConformance
 from outrider.testing.conformance.lanes import LanesConformance
 from outrider.testing.conformance.lease import LeaseConformance
 from outrider.testing.conformance.order import OrderConformance
 from outrider.testing.conformance.politeness import PolitenessConformance
+from outrider.testing.conformance.retrying import RetryingConformance
 from outrider.testing.conformance.sessions import SessionsConformance
 from outrider.testing.conformance.setting import SettingConformance
+from outrider.testing.conformance.snoozing import SnoozingConformance
 from outrider.testing.conformance.stops import StopsConformance
 from outrider.testing.conformance.waiting import WaitingConformance
 
@@ -51,16 +55,20 @@ __all__ = [
     "BudgetConformance",
     "ClaimConformance",
     "CrawlConformance",
+    "ExpiryConformance",
     "FiltersConformance",
     "FinishConformance",
     "HostsConformance",
     "InspectConformance",
+    "KnownConformance",
     "LanesConformance",
     "LeaseConformance",
     "OrderConformance",
     "PolitenessConformance",
+    "RetryingConformance",
     "SessionsConformance",
     "SettingConformance",
+    "SnoozingConformance",
     "StopsConformance",
     "WaitingConformance",
 ]

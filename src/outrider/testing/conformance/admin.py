@@ -12,6 +12,7 @@ from outrider.testing.builders import done, task
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
+    READY,
     add,
     claim,
     configure,
@@ -28,7 +29,6 @@ from outrider.testing.conformance.steps import (
 
 PAUSED = (QueueState.PAUSED, "operator")
 RETIRED = (QueueState.RETIRED, "operator")
-READY = (QueueState.READY, None)
 
 EVERY_ACT: list[Act] = [
     Set({"balance": 5, "delay": 2.0}),
@@ -173,6 +173,14 @@ class AdminConformance:
 
         states = [(await store.queue(CRAWL, host)).state for host in hosts]
         assert states == [QueueState.PAUSED] * 2 + [QueueState.READY] * 2
+
+    async def test_a_key_stands_for_itself_alone(self, store: FullStore) -> None:
+        """A4: not for what is below it."""
+        await store.add([task("https://example.org/"), task("https://www.example.org/")])
+
+        assert await steer(store, "example.org", Pause()) == 1
+
+        assert (await store.queue(CRAWL, "www.example.org")).state is QueueState.READY
 
     async def test_the_empty_target_is_every_queue(self, store: FullStore) -> None:
         """E7: all that exist; those to come are born as configured."""
@@ -356,3 +364,28 @@ class AdminConformance:
         await steer(store, ".example", Resume())
 
         assert (await state(store, "a"), await state(store, "b")) == (READY, READY)
+
+    @pytest.mark.parametrize("target", [key("a"), ".example", ""])
+    async def test_a_setting_undoes_no_act(self, store: FullStore, target: str) -> None:
+        """E7: paused by key and resumed by suffix, a queue stays resumed when a budget is set."""
+        await add(store, "a/1")
+        await steer(store, key("a"), Pause())
+        await steer(store, ".example", Resume())
+
+        await configure(store, balance=9)
+        await steer(store, target, Set({"balance": 5} if target else {}))
+
+        assert await state(store) == READY
+
+    async def test_an_act_applies_no_setting(self, store: FullStore) -> None:
+        """E5: what was configured reaches a queue by `set` alone, and is judged then."""
+        await configure(store, delay=0.0)
+        await add(store, "a/1", "a/2")
+        await visit(store)
+        await configure(store, delay=0.0, total_budget=1)
+        for act in (Pause(), Resume(), Snooze(0.0), Wake(), Revive()):
+            await steer(store, key("a"), act)
+
+        assert (await queue(store)).total_budget == -1
+        await steer(store, "", Set({}))
+        assert await state(store) == (QueueState.RETIRED, "budget")

@@ -12,7 +12,11 @@ from outrider.store.protocol import FullStore
 from outrider.testing.builders import OUTCOMES, failed, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
+    CRAWL,
+    INACTIVE,
     NO_MANNERS,
+    OVER_BUDGET,
+    READY,
     add,
     claim,
     configure,
@@ -29,10 +33,6 @@ from outrider.testing.conformance.steps import (
     steer,
     visit,
 )
-
-INACTIVE = (QueueState.INACTIVE, None)
-READY = (QueueState.READY, None)
-OVER_BUDGET = (QueueState.RETIRED, "budget")
 
 CHARGED = ("done", "failed", "blocked")
 REFUNDED = ("throttled", "unreachable", "dropped", "cached")
@@ -202,6 +202,7 @@ class BudgetConformance:
         await store.release([small.id])
 
         assert await state(store) == OVER_BUDGET
+        assert [change.name for change in await store.changes(CRAWL)] == ["queue-retired"]
 
     async def test_a_refund_brings_back_no_other_retirement(self, store: FullStore) -> None:
         """E5: other reasons return only by `revive`."""

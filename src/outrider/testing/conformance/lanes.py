@@ -100,6 +100,13 @@ class LanesConformance:
         assert first.streak == Streak(DISCOVERY, 1)
         assert lanes(second.leases) == "ddddaa"
 
+    async def test_a_lane_begins_at_one_when_the_other_is_passed(self, store: FullStore) -> None:
+        """C4: whatever was counted before it was passed."""
+        await configure(store, **NO_MANNERS)
+        await filled(store, discovery=0, acquisition=9)
+
+        assert (await ask(store, 2, streak=Streak(DISCOVERY, 3))).streak == Streak(ACQUISITION, 2)
+
     async def test_lane_and_count_stay_when_neither_has_work(self, store: FullStore) -> None:
         """C4: an empty claim forgets nothing."""
         await add(store, "a/1", delay=60.0)

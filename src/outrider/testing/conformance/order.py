@@ -67,6 +67,14 @@ class OrderConformance:
 
         assert await drained(store) == ["a/2", "a/1", "a/3"]
 
+    async def test_ties_of_two_rules_compare_as_numbers(self, store: FullStore) -> None:
+        """C2: 48 bits: arrival numbers are small, complements large, rolls anywhere between."""
+        for tie, name in (("lifo", "a/3"), ("shuffle", "a/2"), ("fifo", "a/1")):
+            await configure(store, tie=tie, **NO_MANNERS)
+            await add(store, name, roll=2**47)
+
+        assert await drained(store) == ["a/1", "a/2", "a/3"]
+
     async def test_lifo_does_not_overrule_priority(self, store: FullStore) -> None:
         """C2: the tie is looked at last."""
         await configure(store, tie="lifo", **NO_MANNERS)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from outrider.core.act import Pause, Resume, Set, Snooze, Wake
 from outrider.core.outcome import Failed
-from outrider.core.states import QueueState, TaskState
+from outrider.core.states import TaskState
+from outrider.core.task import ACQUISITION
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import OUTCOMES, done
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
+    INACTIVE,
     NO_MANNERS,
+    READY,
     add,
     ask,
     claim,
@@ -26,10 +29,6 @@ from outrider.testing.conformance.steps import (
     steer,
     visit,
 )
-
-INACTIVE = (QueueState.INACTIVE, None)
-READY = (QueueState.READY, None)
-OVER_BUDGET = (QueueState.RETIRED, "budget")
 
 
 class SessionsConformance:
@@ -217,6 +216,52 @@ class SessionsConformance:
         await store.add([page("b/2", delay=60.0), page("a/1"), page("b/1")])
 
         assert await drained(store) == ["a/1", "b/1"]
+
+    async def test_an_expiry_is_judged_at_once(self, store: FullStore, clock: FakeClock) -> None:
+        """E1: to the back of the line, before whatever is added later."""
+        await configure(store, hold_queues=True, balance=1, delay=0.0)
+        await add(store, "a/1")
+        await one(store)
+        clock.advance(60)
+        await store.expire(limit=9)
+        await add(store, "b/1")
+
+        assert await drained(store) == ["a/1", "b/1"]
+
+    async def test_a_release_is_judged_at_once(self, store: FullStore) -> None:
+        """E1: likewise; here its session, refund included, is over."""
+        await configure(store, hold_queues=True, balance=1, delay=0.0, max_in_flight=2)
+        await store.add([page("a/1"), page("a/2", cost=2), page("a/3")])
+        cheap, _ = await claim(store, 2)
+        await store.release([cheap.id])
+        await add(store, "b/1")
+
+        assert await state(store) == INACTIVE
+        assert names(await claim(store)) == ["a/1"]
+
+    async def test_a_death_may_end_a_session(self, store: FullStore, clock: FakeClock) -> None:
+        """E2, H4: nothing is left, so the next task opens a new one."""
+        await configure(store, balance=5, delay=0.0, max_crashes=1)
+        await add(store, "a/1")
+        await one(store)
+        clock.advance(60)
+        await store.expire(limit=9)
+        assert (await queue(store)).balance == 0
+        await add(store, "a/2")
+
+        assert (await queue(store)).balance == 5
+
+    async def test_an_activated_queue_may_wait_for_its_lane(self, store: FullStore) -> None:
+        """E2, C4: its session is open, though a worse one is served, of the other lane."""
+        await configure(store, hold_queues=True, balance=5, delay=0.0, max_in_flight=2)
+        await add(store, "a/1", "a/2", "a/3")
+        await steer(store, key("a"), Set({"precedence": 1}))
+        await one(store)
+        await add(store, "b/1", lane=ACQUISITION)
+
+        assert names(await claim(store)) == ["a/2"]
+        assert await state(store, "b") == READY
+        assert (await queue(store, "b")).balance == 5
 
     async def test_emptiness_ends_a_session(self, store: FullStore) -> None:
         """E2: nothing pending and nothing leased: the next task opens a new one."""

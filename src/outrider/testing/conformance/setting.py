@@ -7,6 +7,9 @@ from outrider.core.states import QueueState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done
 from outrider.testing.conformance.steps import (
+    INACTIVE,
+    OVER_BUDGET,
+    READY,
     add,
     claim,
     configure,
@@ -20,10 +23,6 @@ from outrider.testing.conformance.steps import (
     steer,
     visit,
 )
-
-INACTIVE = (QueueState.INACTIVE, None)
-READY = (QueueState.READY, None)
-OVER_BUDGET = (QueueState.RETIRED, "budget")
 
 
 class SettingConformance:
@@ -48,6 +47,26 @@ class SettingConformance:
         assert await state(store) == OVER_BUDGET
         assert (await finish(store, done(lease))).applied
         assert await claim(store) == []
+
+    async def test_fewer_slots_hold_at_once(self, store: FullStore) -> None:
+        """D2, E5: a ready queue with as many visits in flight as it may is ready no longer."""
+        await configure(store, delay=0.0, max_in_flight=2)
+        await add(store, "a/1", "a/2")
+        await one(store)
+
+        await steer(store, key("a"), Set({"max_in_flight": 1}))
+
+        assert await claim(store) == []
+
+    async def test_a_pause_may_be_set(self, store: FullStore) -> None:
+        """A4: an override like any other, either way."""
+        await add(store, "a/1")
+
+        await steer(store, key("a"), Set({"paused": True}))
+        assert await claim(store) == []
+        await steer(store, key("a"), Set({"paused": False}))
+
+        assert names(await claim(store)) == ["a/1"]
 
     async def test_a_larger_budget_brings_it_back(self, store: FullStore) -> None:
         """E5: a `budget`-retired queue no longer over it returns, and is judged at once."""

@@ -35,6 +35,10 @@ from outrider.testing.builders import (
 
 CRAWL: Final = "default"
 
+READY: Final = (QueueState.READY, None)
+INACTIVE: Final = (QueueState.INACTIVE, None)
+OVER_BUDGET: Final = (QueueState.RETIRED, "budget")
+
 
 class Manners(TypedDict):
     """The two settings that politeness is mostly made of."""
@@ -142,6 +146,11 @@ async def drained(store: Store) -> list[str]:
 async def queue(store: FullStore, host: str = "a") -> QueueView:
     """How the queue looks."""
     return await store.queue(CRAWL, key(host))
+
+
+async def wakes_in(store: FullStore, host: str = "a") -> float | None:
+    """Seconds until the queue may be visited; None if time alone brings nothing."""
+    return (await queue(store, host)).wakes_in
 
 
 async def state(store: FullStore, host: str = "a") -> tuple[QueueState, str | None]:

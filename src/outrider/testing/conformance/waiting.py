@@ -62,6 +62,12 @@ class WaitingConformance:
 
         assert (await ask(store)).wake_in == delay
 
+    async def test_wake_in_is_zero_at_the_limit(self, store: FullStore) -> None:
+        """C6: a claim that got all it asked for does not look further, though nothing is left."""
+        await add(store, "a/1")
+
+        assert (await ask(store, 1)).wake_in == 0.0
+
     async def test_wake_in_is_the_next_ready_time(self, store: FullStore, clock: FakeClock) -> None:
         """C6: of a queue with pending tasks and a free slot."""
         await add(store, "a/1", "a/2")

@@ -1,0 +1,22 @@
+"""STARTS: the `outrider` command, one file a command; needs the `cli` extra and says so."""
+
+from __future__ import annotations
+
+import sys
+
+_MISSING = """\
+The outrider command needs two more packages. Install them with:
+    pip install 'outrider[cli]'
+"""
+
+
+def main() -> None:
+    """Run the command line, and leave with its exit code."""
+    try:
+        from outrider.cli.app import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("rich", "typer", "click"):
+            raise
+        sys.stderr.write(_MISSING)
+        sys.exit(2)
+    sys.exit(run())

@@ -1,0 +1,156 @@
+"""The reference leaves nothing out: pages are compared with the code and with what it does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import outrider
+from outrider import (
+    Blocked,
+    Done,
+    Dropped,
+    Failed,
+    Frontier,
+    Link,
+    Throttled,
+    Unreachable,
+    blocking,
+    errors,
+)
+from outrider.core.task import Added, Lease
+from outrider.frontier import reports
+from outrider.frontier.steering import QueueHandle
+from outrider.store.protocol import QueueView, TaskView
+from outrider.testing import FakeClock
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+OUTCOMES = (Done, Failed, Throttled, Blocked, Unreachable, Dropped)
+ROW = re.compile(r"^\| `([a-z-]+)` \| ((?:`\w+` ?)+)\|", re.MULTILINE)
+
+
+def public(of):
+    """The names a user may write after a dot."""
+    inherited = dir(list) if issubclass(of, list) else ()
+    return {name for name in dir(of) if not name.startswith("_")} - set(inherited)
+
+
+def handle_names():
+    """What a queue handle has; `key` is set when it is made."""
+    return public(QueueHandle) | {"key"}
+
+
+SECTIONS = {
+    "Frontier": public(Frontier) | {"crawl", "worker"},
+    "Link": public(Link),
+    "AddReport": public(reports.AddReport) | public(reports.ScoringReport),
+    "Added": public(Added),
+    "Claim": public(reports.Claim),
+    "Lease": public(Lease),
+    "Outcomes": {outcome.__name__ for outcome in OUTCOMES}.union(*map(public, OUTCOMES)),
+    "Stats": public(reports.Stats),
+    "QueueHandle": handle_names(),
+    "QueueView": public(QueueView),
+    "SuffixView": public(reports.SuffixView),
+    "TaskView": public(TaskView),
+    "DeadLetter": public(reports.DeadLetter) | public(reports.Attempt),
+    "Explanation": public(reports.Explanation),
+    "Heatmap": public(reports.Heatmap),
+    "Reason": public(reports.Reason),
+    "Errors": {name for name in outrider.__all__ if hasattr(errors, name)},
+}
+
+
+def sections():
+    """The sections of the page, by heading."""
+    text = (REFERENCE / "frontier.md").read_text("utf-8")
+    return dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_every_public_name_has_its_line(heading):
+    """Whatever a user may write is on the page, under the thing it belongs to."""
+    told = set(re.findall(r"`(\w+)", sections()[heading]))
+
+    assert SECTIONS[heading] - told == set()
+
+
+def test_the_blocking_twin_has_the_same_names():
+    """R4: what is written with `await` can be written without; the page names the exceptions."""
+    assert public(Frontier) - public(blocking.Frontier) <= {"steer", "clock"}
+    assert public(QueueHandle) <= public(blocking.QueueHandle)
+
+
+def test_every_public_name_of_the_package_is_on_a_page():
+    """`from outrider import …` brings nothing that is not explained."""
+    text = "".join(page.read_text("utf-8") for page in REFERENCE.glob("*.md"))
+    names = set(outrider.__all__) - {"__version__", "Outcome"}
+
+    assert names - set(re.findall(r"\w+", text)) == set()
+
+
+def test_every_refusal_is_on_the_page():
+    """A reason that somebody counts can be looked up."""
+    told = set(re.findall(r"`([a-z-]+)`", sections()["Added"]))
+    reasons = {"bad-link", "off-scope", "max-depth", "duplicate", "queue-full", "cancelled"}
+    reasons |= outrider.core.url.REASONS
+    traps = outrider.core.policy.traps
+    reasons |= {traps.PATH_DEPTH, traps.REPEATED_SEGMENT, traps.MANY_PARAMETERS, traps.CALENDAR}
+
+    assert reasons - told == set()
+
+
+async def everything_that_happens():
+    """The events of a crawl in which everything happens at least once."""
+    clock, seen = FakeClock(), []
+    settings = {"politeness": {"delay": 0.0}, "retry": {"max_retries": 0, "jitter": 0.0}}
+    async with Frontier.open(settings=settings, clock=clock) as frontier:
+        frontier.subscribe(seen.append)
+        await ends_of_visits(frontier, clock)
+        await acts_of_operators(frontier)
+    return seen
+
+
+async def ends_of_visits(frontier, clock):
+    """A task for every way a visit can end."""
+    ends = {
+        "done": Done(status=200),
+        "cached": Done(status=200, from_cache=True),
+        "failed": Failed("cut"),
+        "unreachable": Unreachable("dns"),
+        "throttled": Throttled(),
+        "dropped": Dropped("robots"),
+        "lost": None,
+    }
+    await frontier.add([f"https://{name}.example/" for name in ends] + ["ftp://no.example/"])
+    for lease in await frontier.claim(10):
+        outcome = ends[lease.key.removesuffix(".example")]
+        if outcome is not None:
+            await frontier.finish(lease, outcome)
+    clock.advance(3600)
+    for lease in await frontier.claim(10):
+        await frontier.finish(lease, Done(status=200))
+    await frontier.claim(1)
+
+
+async def acts_of_operators(frontier):
+    """Whatever a person can do."""
+    await frontier.add(["https://one.example/"])
+    queue = frontier.queue("one.example")
+    for act in (queue.pause, queue.resume, queue.retire, queue.revive, queue.wake):
+        await act()
+    await queue.snooze(1.0)
+    await queue.set(precedence=1)
+    await frontier.configure({"lanes": {"burst": 3}})
+    await frontier.pause()
+    await frontier.resume()
+    await frontier.cancel()
+
+
+async def test_the_page_of_events_says_what_is_told():
+    """Each event of the page happens, with these data, and no other does."""
+    rows = ROW.findall((REFERENCE / "events.md").read_text("utf-8"))
+    page = {(name, frozenset(re.findall(r"\w+", data))) for name, data in rows}
+    seen = {(event.name, frozenset(event.data)) for event in await everything_that_happens()}
+
+    assert seen == page

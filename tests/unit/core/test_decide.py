@@ -1,0 +1,466 @@
+import math
+
+import pytest
+
+from outrider.core.decide import Policy, decide, fault_of
+from outrider.core.outcome import Blocked, Done, Dropped, Failed, Throttled, Unreachable
+from outrider.core.policy.lanes import Lanes
+from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.retry import Backoff, Retry
+from outrider.core.policy.rules import Budget, QueueRules
+from outrider.core.policy.score import explicit
+from outrider.core.states import TaskState
+from outrider.core.task import ACQUISITION, Lease, Manners, Task
+from outrider.core.verdict import Answer
+
+DAY = 86_400.0
+PENDING, DONE = TaskState.PENDING, TaskState.DONE
+DEAD, DROPPED = TaskState.DEAD, TaskState.DROPPED
+UNMOVED = {
+    "level": None,
+    "throttles_in_row": None,
+    "unreachable_in_row": None,
+    "blocks_in_row": None,
+    "calm": None,
+}
+
+
+def lease(*, manners=None, politeness=None, budget=None, failures=0, throttles=0, **about):
+    """A lease of https://a.example/1, with what the queue and the task went through."""
+    given = {"type": "page", "lane": 0, "depth": 0, "precedence": 1, "priority": 0.0, "cost": 1}
+    task = Task("c", b"f" * 16, "https://a.example/1", "a.example", **{**given, **about})
+    rules = QueueRules(Politeness(**politeness or {}), Budget(**budget or {}))
+    seen = Manners(**manners or {})
+    return Lease("s", 7, 99, task, 1, "w", 60.0, failures, throttles, rules, seen)
+
+
+def policy(**retry):
+    """The default policy, but for retries; a refresh is worth 25 and its depth."""
+    return Policy(Retry(**retry), Lanes(), lambda lent, _: explicit(25.0 + lent.depth))
+
+
+def fields(verdict, names):
+    """Only these fields of a verdict."""
+    return {name: getattr(verdict, name) for name in names}
+
+
+def check(lent, outcome, roll, expected, how=None):
+    """Compare what was decided with what the rules say, field by field."""
+    verdict = decide(lent, outcome, how or policy(), roll)
+
+    assert fields(verdict, expected) == pytest.approx(expected)
+
+
+def test_a_verdict_names_its_lease():
+    """H3: crawl, task and token are what the store compares."""
+    for outcome in (Done(200), Done(200, from_cache=True), Failed("x"), Throttled(), Blocked("x")):
+        verdict = decide(lease(), outcome, policy(), 0.0)
+
+        assert (verdict.crawl, verdict.task, verdict.token) == ("c", 7, 99)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "name"),
+    [
+        (Done(200), "done"),
+        (Done(200, from_cache=True), "done"),
+        (Failed("x"), "failed"),
+        (Throttled(), "throttled"),
+        (Blocked("x"), "blocked"),
+        (Unreachable("x"), "unreachable"),
+        (Dropped("x"), "dropped"),
+    ],
+)
+def test_a_verdict_names_its_outcome(outcome, name):
+    """O1: visits are counted by outcome."""
+    assert decide(lease(), outcome, policy(), 0.0).outcome == name
+
+
+# ---- Done
+
+
+@pytest.mark.parametrize(
+    ("politeness", "outcome", "roll", "delay"),
+    [
+        ({}, Done(200, seconds=0.3), 0.0, 1.5),
+        ({}, Done(200), 0.0, 1.0),
+        ({}, Done(200, seconds=10), 0.0, 30.0),
+        ({"factor": 2.0, "min_delay": 0.0}, Done(200, seconds=3), 0.0, 6.0),
+        ({"max_delay": 4.0}, Done(200, seconds=3), 0.0, 4.0),
+        ({"delay": 2.0}, Done(200, seconds=10), 0.9, 2.0),
+        ({"delay": 0.0}, Done(200, seconds=10), 0.0, 0.0),
+        ({"delay": 5.0, "delay_to": 15.0}, Done(200), 0.5, 10.0),
+        ({"visits_per_second": 0.5}, Done(200), 0.0, 2.0),
+        ({"kb_per_second": 10.0}, Done(200, bytes=51_200), 0.0, 5.0),
+        ({}, Done(200, crawl_delay=7.0), 0.0, 7.0),
+        ({}, Done(200, crawl_delay=0.1), 0.0, 1.0),
+        ({}, Done(200, crawl_delay=400.0), 0.0, 300.0),
+        ({"respect_crawl_delay": 5.0}, Done(200, crawl_delay=400.0), 0.0, 5.0),
+    ],
+)
+def test_the_delay_after_a_visit_is_the_politest_that_applies(politeness, outcome, roll, delay):
+    """D1: clamp(factor × duration, min, max) or its options, raised to Crawl-delay."""
+    check(lease(politeness=politeness), outcome, roll, {"delay": delay})
+
+
+def test_done_ends_every_row_of_troubles():
+    """D3, D4: and says nothing of the level but that one more was calm."""
+    manners = {"throttles_in_row": 3, "unreachable_in_row": 2, "blocks_in_row": 1}
+    expected = {"throttles_in_row": 0, "unreachable_in_row": 0, "blocks_in_row": 0}
+
+    check(lease(manners=manners), Done(200), 0.0, expected | {"calm": 10, "level": None})
+
+
+def test_done_counts_and_is_over():
+    """E3, B2: the attempt counts, the task is done, nothing is snoozed or retired."""
+    expected = {"state": DONE, "counts": True, "failed": 0, "snooze": 0.0, "retire": None}
+
+    check(lease(), Done(404), 0.0, expected | {"penalty": 0, "revisit": None, "reason": None})
+
+
+def test_done_remembers_the_answer():
+    """B1: status, size, digest and validators."""
+    outcome = Done(200, bytes=9, digest="d", etag="e", last_modified="m")
+
+    assert decide(lease(), outcome, policy(), 0.0).answer == Answer(200, 9, "d", "e", "m")
+
+
+@pytest.mark.parametrize(
+    ("level", "calm", "delay"), [(1, 0, 2.0), (2, 8, 4.0), (3, 0, 8.0), (0, 9, 1.0)]
+)
+def test_the_delay_doubles_with_each_throttle_level(level, calm, delay):
+    """D3: the delay is multiplied by 2^L meanwhile."""
+    check(lease(manners={"level": level, "calm": calm}), Done(200), 0.0, {"delay": delay})
+
+
+def test_even_a_high_level_delays_no_longer_than_a_day():
+    """D3: 2^L grows without bound; patience must not."""
+    check(lease(manners={"level": 60}), Done(200), 0.0, {"delay": DAY})
+
+
+def test_a_crawl_delay_of_before_is_kept():
+    """D1: what robots.txt said once holds until it says something else."""
+    check(lease(manners={"crawl_delay": 8.0}), Done(200), 0.0, {"delay": 8.0, "crawl_delay": None})
+    check(
+        lease(manners={"crawl_delay": 8.0}),
+        Done(200, crawl_delay=3.0),
+        0.0,
+        {"delay": 3.0, "crawl_delay": 3.0},
+    )
+
+
+def test_a_revisit_comes_back_as_refresh():
+    """G3: after its time, in the acquisition lane, scored anew, of its own cost."""
+    verdict = decide(lease(depth=2, cost=4), Done(200, revisit_in=100.0), policy(), 0.0)
+
+    revisit = verdict.revisit
+    assert verdict.state is PENDING
+    assert (revisit.after, revisit.type, revisit.lane) == (100.0, "refresh", ACQUISITION)
+    assert (revisit.precedence, revisit.priority) == (4, 27.0)
+    assert revisit.breakdown.total == 27.0
+
+
+def test_a_revisit_of_a_free_or_forced_task_is_not_forced():
+    """C2: precedence 0 is forced; a cost of 0 still has precedence 1."""
+    verdict = decide(lease(cost=0, precedence=0), Done(200, revisit_in=1.0), policy(), 0.0)
+
+    assert verdict.revisit.precedence == 1
+
+
+# ---- from the cache
+
+
+def test_a_visit_from_the_cache_leaves_the_host_alone():
+    """D5, E3: done and refunded; no delay, no count moves."""
+    expected = {"state": DONE, "counts": False, "touched": False, "delay": 0.0, "snooze": 0.0}
+
+    check(lease(), Done(200, from_cache=True), 0.0, expected | UNMOVED)
+
+
+def test_a_throttled_visit_answered_from_the_cache_still_throttles():
+    """D5: the task is done, the queue snoozes and its level rises."""
+    outcome = Done(200, from_cache=True, throttled=0.0)
+    expected = {"state": DONE, "counts": False, "touched": True, "snooze": 30.0, "level": 1}
+
+    check(lease(), outcome, 0.0, expected | {"snooze_reason": "throttled", "throttles_in_row": 1})
+
+
+def test_a_cached_visit_may_be_revisited_too():
+    """G3."""
+    verdict = decide(lease(), Done(200, from_cache=True, revisit_in=5.0), policy(), 0.0)
+
+    assert verdict.state is PENDING
+    assert verdict.revisit.after == 5.0
+
+
+# ---- Failed
+
+
+@pytest.mark.parametrize(
+    ("before", "roll", "wait"),
+    [(0, 0.0, 1.0), (1, 0.0, 2.0), (2, 0.0, 4.0), (0, 1.0, 1.5), (2, 0.5, 5.0)],
+)
+def test_a_failed_task_waits_twice_as_long_each_time(before, roll, wait):
+    """G1: min(base·2ⁿ⁻¹, cap) plus 0–50 % jitter."""
+    expected = {"state": PENDING, "retry_in": wait, "failed": 1, "counts": True, "reason": "x"}
+
+    check(lease(failures=before), Failed("x"), roll, expected)
+
+
+def test_the_wait_is_capped_before_the_jitter():
+    """G1: cap 5 min, plus its half."""
+    how = policy(max_retries=99)
+
+    check(lease(failures=9), Failed("x"), 0.0, {"retry_in": 300.0}, how)
+    check(lease(failures=80), Failed("x"), 1.0, {"retry_in": 450.0}, how)
+
+
+def test_one_failure_more_than_the_retries_is_death():
+    """G1: 3 retries, so the fourth failure."""
+    check(lease(failures=2), Failed("x"), 0.0, {"state": PENDING})
+    check(lease(failures=3), Failed("x"), 0.0, {"state": DEAD})
+
+
+def test_the_wait_that_was_asked_for_wins():
+    """G1: Retry-After wins."""
+    check(lease(failures=2), Failed("x", retry_in=77.0), 0.9, {"retry_in": 77.0})
+    check(lease(), Failed("x", retry_in=0.0), 0.9, {"retry_in": 0.0})
+
+
+def test_a_type_may_have_a_policy_of_its_own():
+    """G1: policy per type and outcome."""
+    how = policy(types={"article": Backoff(max_retries=0, base=9.0, jitter=0.0)})
+
+    check(lease(type="article"), Failed("x"), 0.9, {"state": DEAD, "retry_in": 9.0}, how)
+    check(lease(type="page"), Failed("x"), 0.0, {"state": PENDING, "retry_in": 1.0}, how)
+
+
+def test_a_failure_costs_its_penalty():
+    """E3."""
+    check(lease(budget={"error_penalty": 5}), Failed("x"), 0.0, {"penalty": 5})
+
+
+def test_a_failing_task_never_holds_its_queue():
+    """D4: the usual delay, no snooze; the host answered, so it is reachable."""
+    manners = {"unreachable_in_row": 3, "blocks_in_row": 2, "throttles_in_row": 4}
+    expected = {"delay": 10.0, "snooze": 0.0, "retire": None, "unreachable_in_row": 0}
+    expected |= {"throttles_in_row": None, "calm": 0, "level": None}
+
+    check(lease(manners=manners), Failed("x", seconds=2.0), 0.0, expected)
+
+
+def test_a_long_reason_is_cut():
+    """A dead letter is for people."""
+    for outcome in (Failed("x" * 5000), Blocked("x" * 5000), Unreachable("x" * 5000)):
+        assert decide(lease(), outcome, policy(), 0.0).reason == "x" * 1000
+
+
+# ---- Throttled
+
+
+@pytest.mark.parametrize(
+    ("level", "retry_after", "roll", "snooze"),
+    [
+        (0, None, 0.0, 30.0),
+        (1, None, 0.0, 60.0),
+        (2, None, 0.0, 120.0),
+        (4, None, 0.0, 480.0),
+        (5, None, 0.0, 900.0),
+        (70, None, 0.0, 900.0),
+        (0, 0, 0.0, 30.0),
+        (0, 120.0, 0.0, 120.0),
+        (0, 120.0, 0.5, 126.0),
+        (2, 100.0, 0.0, 120.0),
+        (0, 2 * DAY, 0.0, DAY),
+    ],
+)
+def test_a_throttled_queue_snoozes(level, retry_after, roll, snooze):
+    """D3: max(Retry-After, min(30·2^(L−1), 900)) × U(1, 1.1), L the new level."""
+    expected = {"snooze": snooze, "snooze_reason": "throttled", "level": level + 1}
+
+    check(lease(manners={"level": level}), Throttled(retry_after), roll, expected)
+
+
+def test_a_throttled_task_keeps_its_attempts_four_times():
+    """D3: then each counts; and as a failure it may be the last."""
+    free = {"counts": False, "failed": 0, "throttled": 1, "state": PENDING}
+
+    check(lease(throttles=0), Throttled(), 0.0, free)
+    check(lease(throttles=3), Throttled(), 0.0, free)
+    check(lease(throttles=4), Throttled(), 0.0, free | {"counts": True, "failed": 1})
+    check(lease(throttles=7, failures=3), Throttled(), 0.0, {"state": DEAD, "failed": 1})
+
+
+def test_ten_throttles_in_a_row_retire_the_queue():
+    """D3: counted from what the lease saw, so N at once count once."""
+    row = "throttles_in_row"
+
+    check(lease(manners={row: 8}), Throttled(), 0.0, {"retire": None, row: 9})
+    check(lease(manners={row: 9}), Throttled(), 0.0, {"retire": "throttled", row: 10})
+
+
+def test_a_throttle_is_an_answer():
+    """D4: it ends the row of unreachable visits, of blocks, and of Done."""
+    manners = {"unreachable_in_row": 3, "blocks_in_row": 2, "calm": 9}
+    expected = {"unreachable_in_row": 0, "blocks_in_row": 0, "calm": 0}
+
+    check(lease(manners=manners), Throttled(), 0.0, expected)
+
+
+# ---- Blocked
+
+
+@pytest.mark.parametrize(
+    ("before", "roll", "wait"),
+    [(0, 0.0, 900.0), (1, 0.0, 1800.0), (2, 0.0, 3600.0), (0, 0.5, 1050.0), (1, 1.0, 2100.0)],
+)
+def test_a_blocked_task_cools_down(before, roll, wait):
+    """G1: 15 min·2ⁿ⁻¹ + U(0, 5 min)."""
+    expected = {"state": PENDING, "retry_in": wait, "failed": 1, "counts": True, "reason": "x"}
+
+    check(lease(failures=before), Blocked("x"), roll, expected)
+
+
+def test_a_task_blocked_too_often_is_dead():
+    """G1: 3 retries."""
+    check(lease(failures=3), Blocked("x"), 0.0, {"state": DEAD})
+
+
+@pytest.mark.parametrize(("row", "snooze", "why"), [(0, 0.0, None), (1, 0.0, None)])
+def test_one_or_two_blocks_leave_the_queue_to_others(row, snooze, why):
+    """D4: only the third in a row is the host's, not the page's."""
+    expected = {"snooze": snooze, "snooze_reason": why, "blocks_in_row": row + 1}
+
+    check(lease(manners={"blocks_in_row": row}), Blocked("x"), 0.0, expected)
+
+
+def test_three_blocks_in_a_row_snooze_the_queue():
+    """D4: by the cooldown."""
+    expected = {"snooze": 1050.0, "snooze_reason": "blocked", "blocks_in_row": 3, "retire": None}
+
+    check(lease(manners={"blocks_in_row": 2}), Blocked("x"), 0.5, expected)
+
+
+def test_a_block_is_an_answer():
+    """D4: it ends the row of unreachable visits and of Done, and of throttles it says nothing."""
+    manners = {"unreachable_in_row": 3, "calm": 9, "throttles_in_row": 2}
+    expected = {"unreachable_in_row": 0, "calm": 0, "throttles_in_row": None}
+
+    check(lease(manners=manners), Blocked("x"), 0.0, expected)
+
+
+# ---- Unreachable
+
+
+@pytest.mark.parametrize(
+    ("row", "snooze", "retire"),
+    [
+        (0, 30.0, None),
+        (1, 60.0, None),
+        (2, 120.0, None),
+        (3, 240.0, None),
+        (4, 300.0, "unreachable"),
+        (90, 300.0, "unreachable"),
+    ],
+)
+def test_an_unreachable_queue_snoozes_then_retires(row, snooze, retire):
+    """D4: 30 s doubling to 5 min, the fifth retires; dice play no part."""
+    expected = {"snooze": snooze, "snooze_reason": "unreachable", "retire": retire}
+
+    check(
+        lease(manners={"unreachable_in_row": row}),
+        Unreachable("DNS"),
+        0.9,
+        expected | {"unreachable_in_row": row + 1},
+    )
+
+
+def test_an_unreachable_task_keeps_its_attempts():
+    """D4, E3: refunded and pending; throttles in a row are neither ended nor lengthened."""
+    expected = {"state": PENDING, "counts": False, "failed": 0, "reason": "DNS", "penalty": 0}
+
+    check(lease(), Unreachable("DNS"), 0.0, expected | {"throttles_in_row": None, "level": None})
+
+
+# ---- Dropped
+
+
+def test_a_dropped_visit_says_nothing_of_the_host():
+    """D4, E3: refunded; no count of the queue moves."""
+    expected = {"state": DROPPED, "counts": False, "reason": "robots", "snooze": 0.0}
+
+    check(lease(), Dropped("robots"), 0.0, expected | UNMOVED | {"retire": None, "penalty": 0})
+
+
+# ---- what somebody handed in
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Done(200),
+        Done(200, 0.3, 5120, "d", "e", "m", 1.0, 2.0, -3.5, from_cache=True, throttled=0.0),
+        Failed(""),
+        Failed("x", 0.0, 0.0),
+        Throttled(),
+        Throttled(DAY, 1),
+        Blocked("x"),
+        Unreachable("x"),
+        Dropped("x"),
+    ],
+)
+def test_a_proper_outcome_has_no_fault(outcome):
+    """Whatever the types allow and makes sense."""
+    assert fault_of(outcome) is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "named"),
+    [
+        (None, "NoneType"),
+        ("done", "str"),
+        (Done, "outcome"),
+        (Done(200, seconds=-1.0), "Done.seconds"),
+        (Done(200, seconds=math.nan), "Done.seconds"),
+        (Done(200, seconds=math.inf), "Done.seconds"),
+        (Done(200, crawl_delay=-0.1), "Done.crawl_delay"),
+        (Done(200, revisit_in=1e300), "Done.revisit_in"),
+        (Done(200, throttled=-1), "Done.throttled"),
+        (Done("200"), "status"),
+        (Done(200, bytes=1.5), "bytes"),
+        (Done(200, bytes=-1), "Done.bytes"),
+        (Done(200, bytes=2**53), "Done.bytes"),
+        (Done(200, reward=math.nan), "Done.reward"),
+        (Failed(None), "reason"),
+        (Failed("x", seconds=-1), "Failed.seconds"),
+        (Failed("x", retry_in=math.inf), "Failed.retry_in"),
+        (Throttled(-1), "Throttled.retry_after"),
+        (Throttled(seconds=math.nan), "Throttled.seconds"),
+        (Blocked(5), "reason"),
+        (Unreachable(b"x"), "reason"),
+        (Dropped(None), "reason"),
+    ],
+)
+def test_a_fault_names_the_field(outcome, named):
+    """Bad input is refused by name, before anything is decided."""
+    assert named in fault_of(outcome)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "named"),
+    [
+        (Done(200, seconds="0.3"), "seconds"),
+        (Done(200, seconds=None), "seconds"),
+        (Done(200, crawl_delay="5"), "crawl_delay"),
+        (Done(200, revisit_in="1 day"), "revisit_in"),
+        (Done(200, reward="much"), "reward"),
+        (Failed("x", seconds="2"), "seconds"),
+        (Failed("x", retry_in="2"), "retry_in"),
+        (Throttled("120"), "retry_after"),
+        (Throttled(seconds=None), "seconds"),
+        (Blocked("x", seconds="1"), "seconds"),
+    ],
+)
+def test_a_duration_that_is_no_number_is_a_fault(outcome, named):
+    """A header's text handed on unread is refused by name: deciding on it would raise."""
+    assert named in fault_of(outcome)

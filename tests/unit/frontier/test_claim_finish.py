@@ -1,0 +1,1138 @@
+import asyncio
+import math
+
+import pytest
+
+from outrider import (
+    Blocked,
+    Closed,
+    Done,
+    Dropped,
+    Failed,
+    ForeignLease,
+    Frontier,
+    InvalidInput,
+    Lease,
+    Link,
+    StoreUnavailable,
+    Throttled,
+    Unreachable,
+)
+from outrider.testing import FakeClock
+
+A = "https://a.example/"
+RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
+
+
+def urls(leases):
+    """What was lent."""
+    return [lease.url for lease in leases]
+
+
+async def turns(count=20):
+    """Let everybody else have their say."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def started(call):
+    """A task that had every chance to get as far as it can."""
+    task = asyncio.ensure_future(call)
+    await turns()
+    return task
+
+
+async def prompt(call):
+    """The answer of a call that has no reason to wait."""
+    task = await started(call)
+    if not task.done():
+        task.cancel()
+        pytest.fail("it waits")
+    return await task
+
+
+async def cancelled(task):
+    """Cancel a task and see it gone."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def leased(frontier):
+    """How many visits are in flight."""
+    return (await frontier.stats()).leased
+
+
+class RestingClock(FakeClock):
+    """Counts how often somebody lies down."""
+
+    def __init__(self):
+        super().__init__()
+        self.rests = 0
+
+    async def sleep(self, seconds):
+        """Count, then sleep."""
+        self.rests += 1
+        await super().sleep(seconds)
+
+
+# ---- claim
+
+
+async def test_a_claim_brings_the_best_first(rude):
+    """C2, C3: lower is sooner, across queues."""
+    await rude.add(
+        [
+            Link("https://b.example/", priority=2),
+            Link(A + "1", priority=3),
+            Link(A + "2", priority=1),
+            Link("https://c.example/", priority="critical"),
+        ]
+    )
+
+    assert urls(await rude.claim(10)) == [
+        "https://c.example/",
+        A + "2",
+        "https://b.example/",
+        A + "1",
+    ]
+
+
+async def test_a_lease_tells_what_to_visit(opened):
+    """The stable names of a lease."""
+    frontier = await opened(worker="me")
+    await frontier.add([Link(A, type="nav", depth=3, meta={"x": 1}, tag="t", via="u", origin="o")])
+
+    (lease,) = await frontier.claim()
+
+    assert isinstance(lease, Lease)
+    assert (lease.url, lease.key, lease.type, lease.depth) == (A, "a.example", "nav", 3)
+    assert (lease.attempt, lease.meta, lease.worker) == (1, {"x": 1}, "me")
+    assert (lease.tag, lease.via, lease.origin, lease.priority) == ("t", "u", "o", 13.0)
+    assert lease.token
+
+
+async def test_a_claim_tells_when_to_ask_again(frontier, clock):
+    """C6: 0 if its limit cut it short; else the seconds to the earliest that time can bring."""
+    await frontier.add([A + "1", A + "2", Link("https://b.example/", delay=30.0)])
+
+    claim = await frontier.claim(1)
+    assert (claim.wake_in, claim.status) == (0.0, "running")
+    empty = await frontier.claim(1)
+    assert (list(empty), empty.wake_in) == ([], 30.0)
+
+    await frontier.finish(claim[0], Done(200))
+    assert (await frontier.claim()).wake_in == 1.0
+
+
+async def test_a_claim_may_wait_for_a_lease_to_run_out(frontier):
+    """C6: the earliest of every lease's deadline too."""
+    await frontier.add([A])
+    await frontier.claim()
+
+    assert (await frontier.claim()).wake_in == 60.0
+
+
+async def test_nothing_that_time_brings_is_none(frontier):
+    """C6: only an add, finish or person can bring work."""
+    assert (await frontier.claim()).wake_in is None
+    await frontier.add([A])
+    await frontier.queue("a.example").pause()
+    assert (await frontier.claim()).wake_in is None
+
+
+async def test_per_queue_caps_what_one_queue_gives(rude):
+    """C5: for this claim."""
+    await rude.add([*(f"{A}{n}" for n in range(5)), "https://b.example/"])
+
+    claim = await rude.claim(10, per_queue=2)
+
+    assert sorted(lease.key for lease in claim) == ["a.example", "a.example", "b.example"]
+    assert len(await rude.claim(10)) == 3
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, "1", None, True, 10**9])
+async def test_a_limit_is_a_whole_number(frontier, limit):
+    """The caller's fault, by name."""
+    with pytest.raises(InvalidInput, match="limit"):
+        await frontier.claim(limit)
+
+
+@pytest.mark.parametrize("per_queue", [0, -1, 1.5, "1", True])
+async def test_a_cap_is_a_whole_number(frontier, per_queue):
+    """The caller's fault, by name."""
+    with pytest.raises(InvalidInput, match="per_queue"):
+        await frontier.claim(1, per_queue=per_queue)
+
+
+@pytest.mark.parametrize("wait", [math.nan, "5", None])
+async def test_a_wait_is_seconds(frontier, wait):
+    """The caller's fault, by name: NaN would never end."""
+    with pytest.raises(InvalidInput, match="wait"):
+        await prompt(frontier.claim(1, wait=wait))
+
+
+async def test_a_claim_of_nothing_does_not_wait(frontier):
+    """Nothing more can come of it."""
+    await frontier.add([A])
+
+    assert await prompt(frontier.claim(0, wait=10.0)) == []
+
+
+async def test_a_claim_on_a_frontier_not_open_says_so(clock):
+    """Before and after."""
+    frontier = Frontier.open(clock=clock)
+    with pytest.raises(Closed):
+        await frontier.claim()
+    async with frontier:
+        assert await frontier.claim() == []
+    with pytest.raises(Closed):
+        await frontier.claim()
+
+
+async def test_a_frontier_may_be_awaited_and_closed_by_hand(clock):
+    """Closing twice is fine."""
+    frontier = await Frontier.open(clock=clock)
+    await frontier.add([A])
+    await frontier.close()
+    await frontier.close()
+
+    assert "closed" in repr(frontier)
+
+
+# ---- claim(wait=)
+
+
+async def test_a_waiting_claim_comes_when_time_brings_work(frontier, clock):
+    """C6: it long-polls by `wake_in`."""
+    await frontier.add([Link(A, delay=5.0)])
+    waiting = await started(frontier.claim(1, wait=60.0))
+
+    for _ in range(4):
+        clock.advance(1.0)
+        await turns()
+    assert not waiting.done()
+
+    clock.advance(1.0)
+    assert urls(await prompt(waiting)) == [A]
+
+
+async def test_a_waiting_claim_comes_with_an_add(frontier):
+    """Without the clock moving at all."""
+    waiting = await started(frontier.claim(1, wait=60.0))
+
+    await frontier.add([A])
+
+    assert urls(await prompt(waiting)) == [A]
+
+
+async def test_a_waiting_claim_comes_with_a_finish(opened):
+    """The slot that became free."""
+    frontier = await opened({"politeness": {"delay": 0.0}})
+    await frontier.add([A + "1", A + "2"])
+    (lease,) = await frontier.claim()
+    waiting = await started(frontier.claim(1, wait=60.0))
+
+    await frontier.finish(lease, Done(200))
+
+    assert urls(await prompt(waiting)) == [A + "2"]
+
+
+@pytest.mark.parametrize("how", ["release", "resume", "revive", "replay"])
+async def test_a_waiting_claim_comes_with_whoever_brings_work(opened, how):
+    """A release, an operator: nobody has to wait for the next poll."""
+    frontier = await opened({"politeness": {"delay": 0.0}, "retry": {"max_retries": 0}})
+    await frontier.add([A, Link("https://z.example/", delay=1000.0)])
+    queue = frontier.queue("a.example")
+    (lease,) = await frontier.claim()
+    if how == "replay":
+        await frontier.finish(lease, Failed("x"))
+    elif how != "release":
+        await frontier.release([lease])
+        await {"resume": queue.pause, "revive": queue.retire}[how]()
+    waiting = await started(frontier.claim(1, wait=60.0))
+    assert not waiting.done()
+
+    acts = {"resume": queue.resume, "revive": queue.revive}
+    acts |= {"release": lambda: frontier.release([lease]), "replay": lambda: frontier.replay(A)}
+    await acts[how]()
+
+    assert urls(await prompt(waiting)) == [A]
+
+
+async def test_a_waiting_claim_notices_what_others_bring(opened, store, clock):
+    """Another frontier on the same store cannot wake it, so it looks again by itself."""
+    one, other = await opened(store=store), await opened(store=store)
+    waiting = await started(one.claim(1, wait=60.0))
+
+    await other.add([A])
+    await turns()
+    clock.advance(1.0)
+
+    assert urls(await prompt(waiting)) == [A]
+
+
+async def test_a_wait_ends(frontier, clock):
+    """Empty-handed, when the time is over."""
+    await frontier.add([Link(A, delay=100.0)])
+    waiting = await started(frontier.claim(1, wait=3.0))
+
+    for _ in range(3):
+        clock.advance(1.0)
+        await turns()
+
+    claim = await prompt(waiting)
+    assert (list(claim), claim.wake_in) == ([], 97.0)
+
+
+async def test_nobody_waits_for_a_finished_crawl(rude):
+    """I2: only an add could bring work, and the caller wants to know."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+    await rude.finish(lease, Done(200))
+
+    claim = await prompt(rude.claim(1, wait=1000.0))
+
+    assert (list(claim), claim.status) == ([], "finished")
+
+
+async def test_nobody_waits_for_a_cancelled_crawl(frontier):
+    """I3: one write ends every wait."""
+    await frontier.add([Link(A, delay=100.0)])
+    waiting = await started(frontier.claim(1, wait=1000.0))
+
+    await frontier.cancel()
+
+    assert (await prompt(waiting)).status == "cancelled"
+
+
+async def test_a_paused_crawl_is_waited_for(frontier):
+    """I1: it may be resumed."""
+    await frontier.add([A])
+    await frontier.pause()
+    waiting = await started(frontier.claim(1, wait=1000.0))
+    assert not waiting.done()
+
+    await frontier.resume()
+
+    assert urls(await prompt(waiting)) == [A]
+
+
+async def test_a_waiting_claim_sleeps(opened):
+    """It does not spin while nothing happens."""
+    clock = RestingClock()
+    frontier = await opened(clock=clock)
+    await frontier.add([Link(A, delay=100.0)])
+
+    waiting = await started(frontier.claim(1, wait=50.0))
+    await turns(200)
+    rests = clock.rests
+    waiting.cancel()
+
+    assert rests == 1
+
+
+# ---- cancellation
+
+
+async def test_a_cancelled_wait_leaves_nothing_behind(frontier):
+    """What comes later is for others."""
+    waiting = await started(frontier.claim(1, wait=60.0))
+    await cancelled(waiting)
+
+    await frontier.add([A])
+
+    assert await leased(frontier) == 0
+    assert urls(await frontier.claim()) == [A]
+
+
+async def test_a_claim_cancelled_before_its_answer_gives_its_leases_back(opened, unanswered, store):
+    """The store had lent them already: they are released, and no attempt is counted."""
+    frontier = await opened(RUDE, unanswered)
+    await frontier.add([A + "1", A + "2"])
+    unanswered.hold("claim")
+    claiming = await started(frontier.claim(2))
+    assert (await store.crawl("default")).leased == 2
+
+    await cancelled(claiming)
+    unanswered.let_go()
+    await turns()
+
+    assert await leased(frontier) == 0
+    assert [lease.attempt for lease in await frontier.claim(2)] == [1, 1]
+
+
+async def test_a_claim_cancelled_before_it_arrives_gives_its_leases_back(opened, watched):
+    """It cannot be called back, so what it brings is released."""
+    frontier = await opened(RUDE, watched)
+    await frontier.add([A])
+    watched.hold("claim")
+    claiming = await started(frontier.claim())
+
+    await cancelled(claiming)
+    watched.let_go()
+    await turns()
+
+    assert await leased(frontier) == 0
+    assert (await frontier.stats()).pending == 1
+
+
+@pytest.mark.parametrize("after", range(12))
+async def test_a_claim_cancelled_at_any_turn_keeps_its_leases_or_gives_them_back(
+    opened, unanswered, after
+):
+    """Just asked, just answered, or in between: whoever has no answer has no lease."""
+    frontier = await opened(RUDE, unanswered)
+    await frontier.add([A])
+    task = asyncio.ensure_future(frontier.claim())
+    await turns(after)
+
+    task.cancel()
+    claim = (await asyncio.gather(task, return_exceptions=True))[0]
+    await turns()
+
+    held = 0 if isinstance(claim, asyncio.CancelledError) else len(claim)
+    assert await leased(frontier) == held
+
+
+@pytest.mark.parametrize("verb", ["changes"])
+async def test_a_claim_cancelled_while_its_events_are_told_gives_its_leases_back(
+    opened, unanswered, verb
+):
+    """A cancelled claim releases what it took, wherever it was on its way."""
+    frontier = await opened(RUDE, unanswered)
+    frontier.subscribe(lambda _: None)
+    await frontier.add([A])
+    unanswered.hold(verb)
+    claiming = await started(frontier.claim())
+    assert not claiming.done()
+
+    await cancelled(claiming)
+    unanswered.let_go()
+    await turns()
+
+    assert await leased(frontier) == 0
+
+
+async def test_a_claim_cancelled_by_leaving_gives_its_leases_back(opened, unanswered, clock):
+    """Leaving `async with` waits until what was taken is given back."""
+    unanswered.hold("claim")
+
+    async def crawl():
+        async with Frontier.open(unanswered, settings=RUDE, clock=clock) as frontier:
+            await frontier.add([A])
+            await frontier.claim()
+
+    crawling = await started(crawl())
+    crawling.cancel()
+    await turns()
+    unanswered.let_go()
+    await asyncio.gather(crawling, return_exceptions=True)
+    await turns()
+
+    witness = await opened(RUDE, unanswered)
+    assert await leased(witness) == 0
+
+
+@pytest.mark.parametrize("verb", ["before", "after"])
+async def test_a_cancelled_add_is_applied_whole(opened, watched, unanswered, verb):
+    """Whether or not the store had heard of it."""
+    held = watched if verb == "before" else unanswered
+    frontier = await opened(RUDE, held)
+    held.hold("add")
+    adding = await started(frontier.add([f"{A}{n}" for n in range(700)]))
+
+    await cancelled(adding)
+    held.let_go()
+    await turns()
+
+    assert (await frontier.stats()).known == 700
+
+
+async def test_a_cancelled_add_of_a_long_list_is_applied_whole(opened, watched):
+    """However many batches it takes."""
+    frontier = await opened(RUDE, watched)
+    watched.hold("add")
+    adding = await started(frontier.add([f"{A}{n}" for n in range(3500)]))
+
+    await cancelled(adding)
+    watched.let_go()
+    await turns(60)
+
+    assert (await frontier.stats()).known == 3500
+
+
+async def test_a_long_list_is_whole_even_if_the_frontier_closes(opened, watched, clock):
+    """Closing applies what was handed in."""
+    async with Frontier.open(watched, clock=clock) as frontier:
+        watched.hold("add")
+        adding = await started(frontier.add([f"{A}{n}" for n in range(3500)]))
+        await cancelled(adding)
+        watched.let_go()
+
+    witness = await opened(store=watched)
+    assert (await witness.stats()).known == 3500
+
+
+async def test_a_cancelled_add_spoils_no_other(opened, watched):
+    """Both were one call to the store."""
+    frontier = await opened(RUDE, watched)
+    one = asyncio.ensure_future(frontier.add([A + "1"]))
+    other = asyncio.ensure_future(frontier.add([A + "2"]))
+    await asyncio.sleep(0)
+
+    await cancelled(one)
+
+    assert (await other).added == 1
+    assert (await frontier.stats()).known == 2
+
+
+@pytest.mark.parametrize("verb", ["before", "after"])
+async def test_a_cancelled_finish_is_applied_whole(opened, watched, unanswered, verb):
+    """H6: the visit and its links."""
+    held = watched if verb == "before" else unanswered
+    frontier = await opened(RUDE, held)
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    held.hold("finish")
+    finishing = await started(frontier.finish(lease, Done(200), links=[A + "1", A + "2"]))
+
+    await cancelled(finishing)
+    held.let_go()
+    await turns()
+
+    stats = await frontier.stats()
+    assert (stats.done, stats.pending, stats.leased) == (1, 2, 0)
+    assert await frontier.finish(lease, Done(200))
+
+
+async def test_closing_waits_for_what_was_handed_in(opened, watched, clock):
+    """Nobody has to await an add to have it applied."""
+    async with Frontier.open(watched, clock=clock) as frontier:
+        task = asyncio.ensure_future(frontier.add([A]))
+        await asyncio.sleep(0)
+
+    witness = await opened(store=watched)
+    assert (await witness.stats()).known == 1
+    assert (await task).added == 1
+
+
+# ---- batching
+
+
+async def test_adds_of_one_turn_are_one_call(opened, watched):
+    """Concurrent adds become one store call, in order, each with its own answers."""
+    frontier = await opened(RUDE, watched)
+
+    reports = await asyncio.gather(*(frontier.add([f"{A}{n}", A]) for n in range(20)))
+
+    assert (watched.calls["add"], watched.sizes) == (1, [40])
+    assert [report.answers[0].url for report in reports] == [f"{A}{n}" for n in range(20)]
+    assert [report.added for report in reports] == [2, *[1] * 19]
+
+
+async def test_finishes_of_one_turn_are_one_call(opened, watched):
+    """Concurrent finishes likewise, whatever their outcomes."""
+    frontier = await opened(RUDE, watched)
+    await frontier.add([f"{A}{n}" for n in range(12)])
+    leases = await frontier.claim(12)
+    watched.sizes.clear()
+    outcomes = [Done(200), Failed("x"), Throttled(), Blocked("x"), Unreachable("x"), Dropped("x")]
+
+    answers = await asyncio.gather(
+        *(frontier.finish(lease, outcomes[n % 6]) for n, lease in enumerate(leases))
+    )
+
+    assert answers == [True] * 12
+    assert (watched.calls["finish"], watched.sizes) == (1, [12])
+
+
+async def test_calls_of_different_turns_are_different_calls(opened, watched):
+    """Nobody waits for company."""
+    frontier = await opened(RUDE, watched)
+
+    await frontier.add([A + "1"])
+    await frontier.add([A + "2"])
+
+    assert (watched.calls["add"], watched.sizes) == (2, [1, 1])
+
+
+async def test_a_second_call_need_not_wait_for_the_first(opened, watched):
+    """One slow answer holds up nobody else."""
+    frontier = await opened(RUDE, watched)
+    watched.hold("add")
+    one = await started(frontier.add([A + "1"]))
+    watched.held = frozenset()
+
+    assert (await frontier.add([A + "2"])).added == 1
+    watched.let_go()
+    assert (await one).added == 1
+
+
+async def test_an_error_of_the_store_reaches_everyone_who_waited(opened, watched):
+    """They all handed something in; the frontier goes on."""
+    frontier = await opened(RUDE, watched)
+
+    watched.errors = {"add": StoreUnavailable("the disk is full")}
+    answers = await asyncio.gather(
+        frontier.add([A + "1"]), frontier.add([A + "2"]), return_exceptions=True
+    )
+    watched.errors = {}
+
+    assert [str(answer) for answer in answers] == ["the disk is full"] * 2
+    assert (await frontier.add([A + "1"])).added == 1
+
+
+# ---- finish
+
+
+async def test_a_finish_is_true_and_true_again(rude):
+    """H3: current and already finished: True again, changing nothing."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+
+    assert await rude.finish(lease, Done(200), links=[A + "1"])
+    assert await rude.finish(lease, Failed("x"), links=[A + "2"])
+
+    stats = await rude.stats()
+    assert (stats.done, stats.dead, stats.pending, stats.visits) == (1, 0, 1, 1)
+    assert (await rude.explain(A + "2")).admission == "admissible"
+
+
+async def test_a_zombies_finish_is_false(frontier, clock):
+    """H3: the lease ran out; nothing changes, its links are not added."""
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    clock.advance(61)
+    await frontier.expire()
+
+    assert not await frontier.finish(lease, Done(200), links=[A + "1"])
+
+    stats = await frontier.stats()
+    assert (stats.known, stats.pending, stats.done) == (1, 1, 0)
+
+
+async def test_a_released_lease_cannot_finish(rude):
+    """H1: the token changes at release."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+    await rude.release([lease])
+
+    assert not await rude.finish(lease, Done(200))
+
+
+async def test_a_late_finish_before_anybody_noticed_still_counts(frontier, clock):
+    """H3: token current and leased."""
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    clock.advance(61)
+
+    assert await frontier.finish(lease, Done(200))
+
+
+async def test_links_are_added_before_the_queue_is_judged(frontier):
+    """H6: so a page that finds another does not end its crawl."""
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+
+    await frontier.finish(lease, Done(200), links=iter([Link(A + "1", depth=1), A + "1", "bad"]))
+
+    assert (await frontier.claim()).status == "running"
+    assert (await frontier.stats()).known == 2
+
+
+async def test_many_are_finished_at_once_with_an_answer_each(rude, clock):
+    """In order; with links or without."""
+    await rude.add([f"{A}{n}" for n in range(4)])
+    leases = await rude.claim(4)
+    await rude.release([leases[1]])
+
+    answers = await rude.finish_many(
+        [
+            (leases[0], Done(200), [A + "x"]),
+            (leases[1], Done(200)),
+            (leases[2], Failed("x"), ()),
+            (leases[3], Dropped("robots")),
+        ]
+    )
+
+    assert answers == [True, False, True, True]
+    stats = await rude.stats()
+    assert (stats.done, stats.dropped, stats.pending) == (1, 1, 3)
+
+
+async def test_nothing_to_finish_is_fine(rude):
+    """An empty list has an empty answer."""
+    assert await rude.finish_many([]) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        (lambda lease: (lease, Done(200, seconds=math.nan)), "seconds"),
+        (lambda lease: (lease, Done(200, seconds="0.3")), "seconds"),
+        (lambda lease: (lease, Throttled("120")), "retry_after"),
+        (lambda lease: (lease, Failed("x", retry_in=-1)), "retry_in"),
+        (lambda lease: (lease, Failed(None)), "reason"),
+        (lambda lease: (lease, "done"), "str"),
+        (lambda lease: (lease, None), "NoneType"),
+        (lambda lease: (lease.url, Done(200)), "str"),
+        (lambda lease: (None, Done(200)), "NoneType"),
+        (lambda lease: (lease,), "visit"),
+        (lambda lease: (lease, Done(200), [], 4), "visit"),
+        (lambda lease: lease, "visit"),
+        (lambda lease: None, "visit"),
+        (lambda lease: (lease, Done(200), 5), "links"),
+        (lambda lease: (lease, Done(200), None), "links"),
+    ],
+)
+async def test_a_bad_visit_is_refused_and_the_rest_applied(rude, bad, named):
+    """The caller's fault, by name; one bad visit never spoils the others."""
+    await rude.add([f"{A}{n}" for n in range(3)])
+    leases = await rude.claim(3)
+
+    with pytest.raises(InvalidInput, match=named):
+        await rude.finish_many([(leases[0], Done(200)), bad(leases[1]), (leases[2], Done(200))])
+
+    stats = await rude.stats()
+    assert (stats.done, stats.leased) == (2, 1)
+
+
+async def test_a_bad_outcome_changes_nothing(rude):
+    """The lease is still good."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+
+    with pytest.raises(InvalidInput, match="seconds"):
+        await rude.finish(lease, Done(200, seconds=-1.0))
+
+    assert await rude.finish(lease, Done(200, seconds=1.0))
+
+
+async def test_links_that_cannot_be_read_leave_the_visit_unfinished(rude):
+    """H6: whole or not at all."""
+
+    def links():
+        yield A + "1"
+        raise RuntimeError("the page was cut")
+
+    await rude.add([A])
+    (lease,) = await rude.claim()
+
+    with pytest.raises(RuntimeError, match="cut"):
+        await rude.finish(lease, Done(200), links=links())
+
+    assert (await rude.stats()).known == 1
+    assert await rude.finish(lease, Done(200))
+
+
+async def test_one_link_as_text_is_one_link(rude):
+    """As with add: not a link a letter."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+
+    await rude.finish(lease, Done(200), links=A + "1")
+
+    assert (await rude.stats()).pending == 1
+
+
+# ---- leases of others
+
+
+async def test_a_lease_of_another_store_is_foreign(opened):
+    """It names the lease and says what to do."""
+    one, other = await opened(RUDE), await opened(RUDE)
+    await one.add([A])
+    (lease,) = await one.claim()
+
+    with pytest.raises(ForeignLease, match=r"another store") as caught:
+        await other.finish(lease, Done(200))
+
+    assert A in str(caught.value)
+    assert await leased(one) == 1
+
+
+async def test_a_lease_of_another_crawl_is_foreign(opened, store):
+    """Though the store is the same."""
+    one, other = await opened(RUDE, store, crawl="one"), await opened(RUDE, store, crawl="two")
+    await one.add([A])
+    (lease,) = await one.claim()
+
+    with pytest.raises(ForeignLease, match=r"'one'.*'two'"):
+        await other.finish(lease, Done(200))
+
+
+async def test_workers_of_one_crawl_may_finish_for_each_other(opened, store):
+    """The token is what counts."""
+    one, other = await opened(RUDE, store), await opened(RUDE, store)
+    await one.add([A])
+    (lease,) = await one.claim()
+
+    assert await other.finish(lease, Done(200))
+
+
+async def test_the_rest_of_a_batch_with_a_foreign_lease_is_applied(opened, store):
+    """`answers` holds what the call would have returned."""
+    one, other = await opened(RUDE, store, crawl="one"), await opened(RUDE, store, crawl="two")
+    await one.add([A + "1", A + "2", A + "3"])
+    await other.add([A])
+    mine, (foreign,) = await one.claim(3), await other.claim()
+    await one.release([mine[2]])
+    visits = [(mine[0], Done(200)), (foreign, Done(200)), (mine[1], Done(200)), (mine[2], Done(200))]
+
+    with pytest.raises(ForeignLease) as caught:
+        await one.finish_many(visits)
+
+    assert caught.value.answers == [True, False, True, False]
+    assert (await one.stats()).done == 2
+    assert await leased(other) == 1
+
+
+@pytest.mark.parametrize("verb", ["extend", "release"])
+async def test_extend_and_release_know_foreign_leases_too(opened, store, verb):
+    """The rest of the batch goes through."""
+    one, other = await opened(RUDE, store, crawl="one"), await opened(RUDE, store, crawl="two")
+    await one.add([A])
+    await other.add([A])
+    (mine,), (foreign,) = await one.claim(), await other.claim()
+
+    with pytest.raises(ForeignLease) as caught:
+        await getattr(one, verb)([foreign, mine])
+
+    assert caught.value.answers == {mine}
+    assert await leased(other) == 1
+
+
+@pytest.mark.parametrize("verb", ["extend", "release"])
+async def test_what_is_no_lease_is_refused(rude, verb):
+    """The caller's fault."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+
+    with pytest.raises(InvalidInput, match="int"):
+        await getattr(rude, verb)([5, lease])
+
+
+# ---- async with lease
+
+
+async def test_a_lease_is_released_on_an_exception(rude):
+    """H5: given back unpunished."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+
+    with pytest.raises(RuntimeError, match="mine"):
+        async with lease:
+            raise RuntimeError("mine")
+
+    assert await leased(rude) == 0
+    assert (await rude.claim())[0].attempt == 1
+
+
+async def test_a_lease_is_released_on_cancellation(rude):
+    """A worker that is stopped holds nothing."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+
+    async def work():
+        async with lease:
+            await asyncio.Event().wait()
+
+    await cancelled(await started(work()))
+
+    assert await leased(rude) == 0
+
+
+async def test_a_finished_lease_stays_finished(rude):
+    """Whatever happens after."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+
+    with pytest.raises(RuntimeError):
+        async with lease as same:
+            await rude.finish(same, Done(200))
+            raise RuntimeError
+
+    assert (await rude.stats()).done == 1
+
+
+async def test_a_lease_left_in_peace_is_kept(rude):
+    """Nobody has to finish inside the block."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+
+    async with lease:
+        pass
+
+    assert await leased(rude) == 1
+
+
+# ---- leases()
+
+
+async def test_leases_end_with_the_crawl(rude):
+    """I2: after the last page was finished and nothing is left."""
+    await rude.add([A])
+    seen = []
+
+    async for lease in rude.leases():
+        seen.append(lease.url)
+        links = [f"{A}{n}" for n in range(5)] if lease.url == A else []
+        await rude.finish(lease, Done(200), links=links)
+
+    assert sorted(seen) == sorted([A, *(f"{A}{n}" for n in range(5))])
+    assert (await rude.stats()).status == "finished"
+
+
+async def test_leases_end_with_a_cancelled_crawl(frontier):
+    """I3."""
+    await frontier.add([Link(A, delay=1000.0)])
+    reading = await started(anext(frontier.leases(), None))
+
+    await frontier.cancel()
+
+    assert await prompt(reading) is None
+
+
+async def test_leases_wait_out_the_delays(frontier, clock):
+    """D1: three pages of one host, a second apart."""
+    await frontier.add([f"{A}{n}" for n in range(3)])
+    times = []
+
+    async def crawl():
+        async for lease in frontier.leases():
+            times.append(clock.now())
+            await frontier.finish(lease, Done(200))
+
+    crawling = await started(crawl())
+    while not crawling.done():
+        clock.advance(0.5)
+        await turns()
+
+    assert [at - times[0] for at in times] == [0.0, 1.0, 2.0]
+
+
+async def test_leases_keep_at_most_so_many_unfinished(rude):
+    """The next comes when one was finished."""
+    await rude.add([f"{A}{n}" for n in range(5)])
+    leases = rude.leases(limit=2)
+    held = [await anext(leases), await anext(leases)]
+
+    third = await started(anext(leases))
+    assert not third.done()
+    assert await leased(rude) == 2
+
+    await rude.finish(held[0], Done(200))
+    assert (await prompt(third)).url == A + "2"
+    assert await leased(rude) == 2
+    await leases.aclose()
+
+
+@pytest.mark.parametrize("how", ["finish_many", "release", "expire"])
+async def test_every_end_of_a_lease_frees_its_place(rude, clock, how):
+    """Finished in a batch, released, or run out."""
+    await rude.add([f"{A}{n}" for n in range(3)])
+    leases = rude.leases(limit=1)
+    held = await anext(leases)
+    waiting = await started(anext(leases))
+    assert not waiting.done()
+
+    if how == "finish_many":
+        await rude.finish_many([(held, Done(200))])
+    elif how == "release":
+        await rude.release([held])
+    for _ in range(62 if how == "expire" else 0):
+        clock.advance(1.0)
+        await turns()
+
+    assert (await prompt(waiting)).attempt in (1, 2)
+    await leases.aclose()
+
+
+async def test_a_cancelled_finish_frees_its_place_too(opened, watched):
+    """It was applied whole, so nothing is unfinished."""
+    frontier = await opened(RUDE, watched)
+    await frontier.add([A + "1", A + "2"])
+    leases = frontier.leases(limit=1)
+    held = await anext(leases)
+    watched.hold("finish")
+    await cancelled(await started(frontier.finish(held, Done(200))))
+    watched.let_go()
+    await turns()
+
+    assert (await prompt(anext(leases))).url == A + "2"
+
+
+async def test_an_extended_lease_keeps_its_place(rude, clock):
+    """H2: it is still unfinished."""
+    await rude.add([A + "1", A + "2"])
+    leases = rude.leases(limit=1)
+    held = await anext(leases)
+    waiting = await started(anext(leases))
+
+    for _ in range(3):
+        for _ in range(40):
+            clock.advance(1.0)
+            await turns(5)
+        assert await rude.extend([held]) == {held}
+    assert not waiting.done()
+
+    await cancelled(waiting)
+
+
+async def test_a_reader_that_leaves_early_gives_the_rest_back(rude):
+    """What it never saw; what it saw is its own."""
+    await rude.add([f"{A}{n}" for n in range(10)])
+
+    async for lease in rude.leases(limit=8):
+        seen = lease
+        break
+    await turns()
+
+    assert await leased(rude) == 1
+    assert await rude.finish(seen, Done(200))
+
+
+async def test_a_reader_that_breaks_gives_the_rest_back(rude):
+    """An exception is leaving, too."""
+    await rude.add([f"{A}{n}" for n in range(10)])
+
+    with pytest.raises(RuntimeError):
+        async for _ in rude.leases(limit=8):
+            raise RuntimeError
+    await turns()
+
+    assert await leased(rude) == 1
+
+
+async def test_a_reader_that_leaves_the_frontier_too_gives_the_rest_back(opened, store, clock):
+    """Nothing unseen stays lent when `async with` is left."""
+    async with Frontier.open(store, settings=RUDE, clock=clock) as frontier:
+        await frontier.add([f"{A}{n}" for n in range(10)])
+        async for _ in frontier.leases(limit=8):
+            break
+    await turns()
+
+    witness = await opened(RUDE, store)
+    assert await leased(witness) == 1
+
+
+async def test_a_full_reader_rests(opened):
+    """It does not spin while nothing is finished, even if links were added."""
+    clock = RestingClock()
+    frontier = await opened(RUDE, clock=clock)
+    await frontier.add([A + "1", A + "2"])
+    leases = frontier.leases(limit=1)
+    await anext(leases)
+    await frontier.add([A + "3"])
+
+    waiting = await started(anext(leases))
+    clock.rests = 0
+    await turns(200)
+    rests = clock.rests
+    waiting.cancel()
+
+    assert rests <= 2
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "1", None])
+async def test_a_reader_reads_at_least_one(frontier, limit):
+    """The caller's fault."""
+    with pytest.raises(InvalidInput, match="limit"):
+        await anext(frontier.leases(limit=limit))
+
+
+# ---- extend, release, expire
+
+
+async def test_an_extended_lease_lives_on(frontier, clock):
+    """H2: renewed from now."""
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    clock.advance(50)
+
+    assert await frontier.extend([lease]) == {lease}
+    clock.advance(50)
+    assert await frontier.expire() == 0
+    clock.advance(10.001)
+    assert await frontier.expire() == 1
+
+
+async def test_a_lost_lease_is_not_extended(frontier, clock):
+    """Those not in the answer were lost."""
+    await frontier.add([A, "https://b.example/"])
+    leases = await frontier.claim(2)
+    await frontier.finish(leases[0], Done(200))
+
+    assert await frontier.extend(leases) == {leases[1]}
+    clock.advance(61)
+    await frontier.expire()
+    assert await frontier.extend(leases) == set()
+
+
+async def test_a_released_task_comes_again_unpunished(rude):
+    """H5, E3: in its old place, attempts as before, refunded."""
+    await rude.add([A + "1", A + "2"])
+    (lease,) = await rude.claim()
+
+    assert await rude.release([lease]) == {lease}
+    assert await rude.release([lease]) == set()
+
+    (again,) = await rude.claim()
+    assert (again.url, again.attempt) == (A + "1", 1)
+    assert again.token != lease.token
+    assert (await rude.queue("a.example").view()).spent == 1
+
+
+@pytest.mark.parametrize("verb", ["extend", "release"])
+async def test_one_lease_may_be_given_alone(rude, verb):
+    """Or any iterable of them, or none."""
+    await rude.add([A])
+    (lease,) = await rude.claim()
+
+    assert await getattr(rude, verb)([]) == set()
+    assert await getattr(rude, verb)(lease) == {lease}
+
+
+async def test_an_expired_lease_is_a_crash(frontier, clock):
+    """H4: it counts as an attempt, the task is due at once, and after 3 it is dead."""
+    await frontier.add([A])
+    for attempt in (1, 2, 3):
+        (lease,) = await frontier.claim()
+        assert lease.attempt == attempt
+        clock.advance(60)
+        assert await frontier.expire() == 1
+        clock.advance(1)
+
+    stats = await frontier.stats()
+    assert (stats.dead, stats.pending) == (1, 0)
+
+
+async def test_expire_is_bounded(rude, clock):
+    """H4: in (deadline, arrival) order, so many at a time."""
+    await rude.add([f"{A}{n}" for n in range(5)])
+    await rude.claim(5)
+    clock.advance(60)
+
+    assert [await rude.expire(limit=2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+async def test_a_claim_takes_back_overdue_leases_itself(frontier, clock):
+    """H4: nobody needs a sweeper; D7: the visit's end is now, so the delay is kept."""
+    await frontier.add([A])
+    await frontier.claim()
+    clock.advance(60)
+
+    assert list(await frontier.claim()) == []
+    clock.advance(1)
+    (again,) = await frontier.claim()
+    assert again.attempt == 2
+
+
+async def test_the_seconds_of_a_lease_are_configurable(opened, clock):
+    """H1."""
+    frontier = await opened({"lease": {"seconds": 5.0}})
+    await frontier.add([A])
+    await frontier.claim()
+
+    assert (await frontier.claim()).wake_in == 5.0
