@@ -11,7 +11,7 @@ import os
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from outrider.clock import Clock
 from outrider.core.outcome import Outcome
@@ -125,7 +125,7 @@ class Frontier:
             )
         )
 
-    def __enter__(self) -> Frontier:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import accumulate
+from typing import cast
 
 from outrider.core.task import Link
 from outrider.core.url import Url, parse_url
@@ -16,7 +17,7 @@ BATCH = 500
 
 def pages(count: int, *, seed: int = 1, hosts: int | None = None) -> list[str]:
     """Distinct URLs of about 70 bytes; host sizes Zipf(1), one giant of 5 %."""
-    dice = random.Random(seed)  # noqa: S311 - a workload, not a secret
+    dice = random.Random(seed)
     number = hosts or max(1, count // TASKS_PER_HOST)
     weights = list(accumulate(1 / rank for rank in range(1, number + 1)))
     chosen = dice.choices(range(number), cum_weights=weights, k=count)
@@ -29,7 +30,7 @@ def pages(count: int, *, seed: int = 1, hosts: int | None = None) -> list[str]:
 
 def stream(new: list[str], *, known_share: float = 0.6, seed: int = 2) -> Iterator[str]:
     """What pages bring: new URLs, and among them so many that were seen before."""
-    dice = random.Random(seed)  # noqa: S311 - a workload, not a secret
+    dice = random.Random(seed)
     repeats = known_share / (1 - known_share)
     owed = 0.0
     for position, url in enumerate(new):
@@ -42,11 +43,10 @@ def stream(new: list[str], *, known_share: float = 0.6, seed: int = 2) -> Iterat
 
 def parsed(texts: list[str], *, seed: int = 3) -> list[Link]:
     """The same as parsed links with a priority, a depth and a type of their own."""
-    dice = random.Random(seed)  # noqa: S311 - a workload, not a secret
+    dice = random.Random(seed)
     links = []
     for text in texts:
-        url = parse_url(text)
-        assert isinstance(url, Url)
+        url = cast("Url", parse_url(text))
         kind = dice.choice(("page", "article", "nav"))
         links.append(Link(url, type=kind, depth=dice.randrange(6), priority=dice.random() * 10))
     return links

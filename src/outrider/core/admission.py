@@ -1,4 +1,4 @@
-"""Text or Link → Task or refusal: URL, link, scope, trap, depth, key, cost and score (A, B4, E4, F8).
+"""Text or Link → Task or refusal: URL, scope, trap, depth, key, cost and score (A, B4, E4, F8).
 
 One bad link never spoils the others: every link gets an answer, in order, and nothing raises.
 """
@@ -14,8 +14,8 @@ import msgspec
 
 from outrider.core.policy.cost import Cost, checked_cost, unit_cost
 from outrider.core.policy.keying import Keying, checked_key, host_key
-from outrider.core.policy.score import TYPE_WEIGHTS, Score, Scorer
 from outrider.core.policy.scope import Admits
+from outrider.core.policy.score import TYPE_WEIGHTS, Score, Scorer
 from outrider.core.policy.traps import Traps, trap
 from outrider.core.task import PRIORITIES, Added, Lease, Link, Task
 from outrider.core.url import Refusal, Url, UrlRules, fingerprint, parse_url
@@ -54,6 +54,11 @@ class Admission(msgspec.Struct):
     bypassed: int = 0
     cost_of: Callable[[str], Cost] | None = None  # when keys override the cost policy
     acquisition: AbstractSet[str] = frozenset()  # the task types of that lane
+    is_plain: bool = False  # the host is the key and a visit costs 1: nobody has to be asked
+
+    def __post_init__(self) -> None:
+        self.is_plain = self.key is host_key and self.cost is unit_cost and self.cost_of is None
+
     roll: Callable[[], int] | None = None  # when the tie is shuffled
 
     def admit(
@@ -62,9 +67,9 @@ class Admission(msgspec.Struct):
         """A task to store or the reason why not, per link, in order."""
         from_seed = found_on is not None and not found_on.depth and found_on.via is None
         answers: list[_Passed | Added] = [self._screen(one, are_seeds, from_seed) for one in asked]
-        scores = iter(self._scores([one for one in answers if type(one) is tuple]))
+        scores = iter(self._scores([one for one in answers if not isinstance(one, Added)]))
         return [
-            self._task(one, next(scores), found_on) if type(one) is tuple else one
+            one if isinstance(one, Added) else self._task(one, next(scores), found_on)
             for one in answers
         ]
 
@@ -103,7 +108,7 @@ class Admission(msgspec.Struct):
             return Added(url.text, False, reason)
         if link.depth > self.max_depth and not self._is_bypassed(link):
             return Added(url.text, False, "max-depth")
-        if self.key is host_key and link.key is None and self.cost is unit_cost is not self.cost_of:
+        if self.is_plain and link.key is None:
             return link, url, url.host, 1
         return self._price(link, url)
 
@@ -160,7 +165,7 @@ class Admission(msgspec.Struct):
             via,
             tag,
             _encode(link.meta) if link.meta else b"",
-            score and score.breakdown,
+            None if score is None else score.breakdown,
         )
 
 

@@ -238,7 +238,7 @@ def _unreachable(lease: Lease, outcome: Unreachable) -> Verdict:
 
 
 def _dropped(lease: Lease, outcome: Dropped) -> Verdict:
-    """D4: says nothing of the host, so no count of the queue moves; a delay is kept all the same."""
+    """D4: says nothing of the host, so no count of the queue moves; its delay is kept."""
     return Verdict(
         *_named(lease, outcome),
         TaskState.DROPPED,

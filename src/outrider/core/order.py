@@ -29,13 +29,13 @@ QUEUE_PRECEDENCE_SHIFT: Final = 80 + QUEUE_RANK_SHIFT
 
 def ordered(priority: float) -> int:
     """A 64-bit integer that sorts as the float does; -0.0 is 0.0."""
-    (bits,) = _UNPACK(_PACK(priority + 0.0))
+    bits: int = _UNPACK(_PACK(priority + 0.0))[0]
     return bits ^ _ALL if bits & _SIGN else bits | _SIGN
 
 
 def task_key(precedence: int, priority: float, tie: int, number: int) -> int:
     """The place of a task within its queue and lane (C2)."""
-    (bits,) = _UNPACK(_PACK(priority + 0.0))
+    bits: int = _UNPACK(_PACK(priority + 0.0))[0]
     bits = bits ^ _ALL if bits & _SIGN else bits | _SIGN
     return precedence << _PRECEDENCE_SHIFT | bits << TASK_RANK_SHIFT | tie << NUMBER_BITS | number
 

@@ -19,7 +19,7 @@ class Streak(NamedTuple):
     """How many leases in a row a claimer took from a lane; travels with its claims (C4)."""
 
     lane: int = DISCOVERY
-    count: int = 0
+    taken: int = 0
 
 
 def pick(

@@ -5,7 +5,7 @@ Values only. A Task is admitted, keyed, priced and scored: a store takes it as i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 import msgspec
 
@@ -207,15 +207,15 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     def __hash__(self) -> int:
         return hash((self.store, self.about.crawl, self.task, self.token))
 
-    async def __aenter__(self) -> Lease:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
+        kind: object,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release on exception or cancellation; a finished lease is past that and stays finished."""
-        if kind is not None and self.holder is not None:
+        """Release on exception or cancellation; a finished lease stays finished."""
+        if error is not None and self.holder is not None:
             await self.holder.release([self])

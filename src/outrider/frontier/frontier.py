@@ -20,7 +20,7 @@ from collections.abc import (
     Sequence,
 )
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -117,7 +117,7 @@ class Frontier(Operator, Reader):
 
     # ---- opening and closing
 
-    async def __aenter__(self) -> Frontier:
+    async def __aenter__(self) -> Self:
         await self._open()
         return self
 
@@ -137,8 +137,10 @@ class Frontier(Operator, Reader):
         if self._store is not None:
             return
         source = self._source
-        is_name = isinstance(source, str | os.PathLike)
-        store = await open_store(os.fspath(source), self._clock) if is_name else source
+        if isinstance(source, str | os.PathLike):
+            store = await open_store(os.fspath(source), self._clock)
+        else:
+            store = source
         self._store = self._teller.store = store
         self._adds: Batcher[Task, Added] = Batcher(store.add, is_inline=store.is_inline)
         self._finishes: Batcher[Verdict, Finished] = Batcher(
@@ -215,36 +217,32 @@ class Frontier(Operator, Reader):
             links = [links]
         if isinstance(links, list | tuple):
             if len(links) <= CHUNK:
-                return self._summed([await self._add_chunk(links)], answers=answers)
+                return self._summed(await self._add_chunk(links), answers=answers)
             return await asyncio.shield(self._add_all(links, answers=answers))
         return await self._add_all(links, answers=answers)
 
     async def _add_all(self, links: Links, *, answers: bool) -> AddReport:
-        reports = []
-        if isinstance(links, AsyncIterable):
-            async for chunk in _chunked_async(links):
-                reports.append(self._summed([await self._add_chunk(chunk)], answers=answers))
-        else:
-            for chunk in _chunked(links):
-                reports.append(self._summed([await self._add_chunk(chunk)], answers=answers))
+        reports = [
+            self._summed(await self._add_chunk(chunk), answers=answers)
+            async for chunk in _chunked(links)
+        ]
         return _merged(reports)
 
     async def _add_chunk(self, links: Sequence[str | Url | Link]) -> list[Added]:
         admitted = self._admission.admit(links)
-        tasks = [one for one in admitted if type(one) is Task]
+        tasks = [one for one in admitted if isinstance(one, Task)]
         stored = iter(await self._adds.submit(tasks) if tasks else ())
-        answers = [next(stored) if type(one) is Task else one for one in admitted]
+        answers = [one if isinstance(one, Added) else next(stored) for one in admitted]
         self._stirred.set()
         await self._teller.added(answers)
         return answers
 
-    def _summed(self, chunks: list[list[Added]], *, answers: bool) -> AddReport:
-        every = [answer for chunk in chunks for answer in chunk]
-        refused = Counter(answer.reason for answer in every if not answer.added)
-        self._refused.update(refused)  # type: ignore[arg-type]
-        added = len(every) - sum(refused.values())
+    def _summed(self, every: list[Added], *, answers: bool) -> AddReport:
+        refused = Counter([answer.reason or "" for answer in every if not answer.added])
+        self._refused.update(refused)
+        added = len(every) - refused.total()
         kept = tuple(every) if answers else ()
-        return AddReport(added, dict(refused), kept, self._scorer.take_report())  # type: ignore[arg-type]
+        return AddReport(added, dict(refused), kept, self._scorer.take_report())
 
     # ---- claim
 
@@ -496,14 +494,13 @@ def _merged(reports: list[AddReport]) -> AddReport:
     )
 
 
-def _chunked(links: Iterable[T]) -> Iterable[list[T]]:
-    iterator = iter(links)
-    while chunk := list(islice(iterator, CHUNK)):
-        yield chunk
-
-
-async def _chunked_async(links: AsyncIterable[T]) -> AsyncIterator[list[T]]:
-    chunk: list[T] = []
+async def _chunked(links: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[list[T]]:
+    if not isinstance(links, AsyncIterable):
+        iterator = iter(links)
+        while chunk := list(islice(iterator, CHUNK)):
+            yield chunk
+        return
+    chunk = []
     async for link in links:
         chunk.append(link)
         if len(chunk) == CHUNK:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from outrider.settings import Settings
 from outrider.store.protocol import FullStore, Which
 
 
-class Operator:
+class Operator(ABC):
     """The steering half of a frontier; every act is durable before it is answered."""
 
     crawl: str
@@ -26,9 +27,9 @@ class Operator:
     _teller: Teller
 
     @property
+    @abstractmethod
     def store(self) -> FullStore:
         """The store underneath."""
-        raise AssertionError
 
     async def steer(self, target: str, act: Act) -> int:
         """Apply an operator's act in bounded steps; answers how many queues it reached."""
@@ -65,14 +66,14 @@ class Operator:
         *,
         key: str | None = None,
         pattern: str | None = None,
-        type: str | None = None,  # noqa: A002 - the word of the glossary
+        type: str | None = None,
         tag: str | None = None,
         older_than: float | None = None,
         dry_run: bool = False,
     ) -> int:
         """Drop the pending tasks that match everything given; answers how many (C10)."""
         which = Which(
-            key=key, pattern=_checked_pattern(pattern), type=type, tag=tag, older_than=older_than
+            key=key, pattern=checked_pattern(pattern), type=type, tag=tag, older_than=older_than
         )
         if which == Which():
             raise InvalidInput("drop() needs a filter; pattern='' drops everything pending")
@@ -83,9 +84,9 @@ class Operator:
         url: str | None = None,
         *,
         reason: str | None = None,
-        type: str | None = None,  # noqa: A002 - the word of the glossary
+        type: str | None = None,
         key: str | None = None,
-        all: bool = False,  # noqa: A002 - a stable name
+        all: bool = False,
         dry_run: bool = False,
     ) -> int:
         """Dead tasks become pending again, attempts at 0; answers how many."""
@@ -97,9 +98,9 @@ class Operator:
         url: str | None = None,
         *,
         reason: str | None = None,
-        type: str | None = None,  # noqa: A002 - the word of the glossary
+        type: str | None = None,
         key: str | None = None,
-        all: bool = False,  # noqa: A002 - a stable name
+        all: bool = False,
         dry_run: bool = False,
     ) -> int:
         """Dead tasks become dropped; answers how many."""

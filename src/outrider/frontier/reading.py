@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
@@ -26,7 +27,7 @@ from outrider.settings import Settings
 from outrider.store.protocol import FullStore, QueueView, TaskView, Which
 
 
-class Reader:
+class Reader(ABC):
     """The seeing half of a frontier: nothing here changes anything."""
 
     crawl: str
@@ -36,9 +37,9 @@ class Reader:
     _refused: Counter[str]
 
     @property
+    @abstractmethod
     def store(self) -> FullStore:
         """The store underneath."""
-        raise AssertionError
 
     async def stats(self) -> Stats:
         """Counters by state, type and tag, queues by state, status and timeline."""
@@ -89,7 +90,7 @@ class Reader:
         *,
         key: str | None = None,
         state: str | None = None,
-        type: str | None = None,  # noqa: A002 - the word of the glossary
+        type: str | None = None,
         tag: str | None = None,
         pattern: str | None = None,
     ) -> AsyncIterator[TaskView]:
@@ -108,7 +109,7 @@ class Reader:
         self,
         *,
         reason: str | None = None,
-        type: str | None = None,  # noqa: A002 - the word of the glossary
+        type: str | None = None,
         key: str | None = None,
     ) -> AsyncIterator[DeadLetter]:
         """Dead letters, with every attempt (G2)."""

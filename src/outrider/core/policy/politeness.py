@@ -54,7 +54,7 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def least_delay(manners: Politeness, crawl_delay: float) -> float:
-    """What every two visits keep, whatever the last one took: min or fixed, raised to Crawl-delay."""
+    """What any two visits keep, whatever the last one took: min or fixed, or Crawl-delay."""
     least = manners.delay if manners.delay >= 0 else manners.min_delay
     return max(least, min(crawl_delay, manners.respect_crawl_delay))
 

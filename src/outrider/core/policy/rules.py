@@ -5,7 +5,8 @@ Runtime by key > runtime by longest suffix > exact key > longest suffix > crawl;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -121,7 +122,7 @@ def covers(target: str, key: str) -> bool:
     return key.endswith(target) or key == target[1:]
 
 
-def _without(entry: Override, names: Set[str]) -> Override:
+def _without(entry: Override, names: AbstractSet[str]) -> Override:
     return {name: value for name, value in entry.items() if name not in names}
 
 

@@ -69,7 +69,10 @@ Candidate: TypeAlias = tuple[Link, Url]
 class Scorer(Protocol):
     """Answers how soon each of a batch is wanted; explicit priorities never reach it."""
 
-    features: Sequence[str]
+    @property
+    def features(self) -> Sequence[str]:
+        """What it takes into account, for reports."""
+        ...
 
     def score(self, batch: Sequence[Candidate]) -> Sequence[Score]:
         """One score per candidate, in order."""

@@ -19,7 +19,7 @@ _P = COLUMNS[PENDING]
 class Adding(Standing):
     """How tasks come in."""
 
-    def add(self, tasks: list[Task], now: int) -> list[Added]:
+    def add(self, tasks: list[Task], now: int) -> list[Added]:  # noqa: C901, PLR0912, PLR0915
         """B3, B4, link by link in batch order; the first of the two hot loops."""
         answers: list[Added] = []
         answer = answers.append
@@ -59,7 +59,7 @@ class Adding(Standing):
                 number,
             )
             depth = task.depth
-            kind = self.kinds.get((task.type, task.tag, task.origin, depth if depth < 3 else 3))
+            kind = self.kinds.get((task.type, task.tag, task.origin, min(3, depth)))
             if kind is None:
                 kind = self._kind(task)
             due = now + to_ms(task.delay) if task.delay else now

@@ -42,10 +42,8 @@ class Claiming(Ending):
         self._wake(now)
         leases, streak = self._pick(request, now)
         self._close_run(now)
-        if self.status is not CrawlStatus.RUNNING:
-            return Claimed(leases, None, self.status, streak)
-        wake_in = 0.0 if len(leases) >= request.limit else self._wake_in(now)
-        return Claimed(leases, wake_in, self.status, streak)
+        is_cut = len(leases) >= request.limit
+        return Claimed(leases, 0.0 if is_cut else self._wake_in(now), self.status, streak)
 
     def _wake(self, now: int) -> None:
         """E1: what time brought is judged in (instant, queue number) order."""
@@ -64,7 +62,9 @@ class Claiming(Ending):
             else:
                 self.touch(queue, now)
 
-    def _pick(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak]:
+    def _pick(  # noqa: C901, PLR0912
+        self, request: ClaimRequest, now: int
+    ) -> tuple[list[Lease], Streak]:
         """Steps 2 to 5, until the limit or nothing is left; the second of the two hot loops."""
         leases: list[Lease] = []
         (lane, count), burst, cap = request.streak, self.rules.burst, request.per_queue
@@ -192,6 +192,8 @@ class Claiming(Ending):
 
     def _wake_in(self, now: int) -> float | None:
         """C6: seconds to the earliest deadline or alarm; None if time alone brings nothing."""
+        if self.status is not CrawlStatus.RUNNING:
+            return None
         if self.standing:
             return 0.0
         times = [at for at in (self._next_alarm(), self._next_deadline()) if at is not None]
@@ -204,14 +206,4 @@ class Claiming(Ending):
             if self.queues[number >> CHUNK_BITS][number].alarm == alarms[0] >> NUMBER_BITS:
                 return alarms[0] >> NUMBER_BITS
             heappop(alarms)
-        return None
-
-    def _next_deadline(self) -> int | None:
-        deadlines = self.deadlines
-        while deadlines:
-            number = deadlines[0] & NUMBER_MASK
-            record = self.tasks[number >> CHUNK_BITS][number]
-            if record.state is LEASED and record.deadline == deadlines[0] >> NUMBER_BITS:
-                return record.deadline
-            heappop(deadlines)
         return None

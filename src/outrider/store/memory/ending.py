@@ -44,6 +44,16 @@ class Ending(Adding):
             count += 1
         return count
 
+    def _next_deadline(self) -> int | None:
+        deadlines = self.deadlines
+        while deadlines:
+            number = deadlines[0] & NUMBER_MASK
+            record = self.tasks[number >> CHUNK_BITS][number]
+            if record.state is LEASED and record.deadline == deadlines[0] >> NUMBER_BITS:
+                return record.deadline
+            heappop(deadlines)
+        return None
+
     def _crash(self, record: Record, now: int) -> None:
         """H4: counts as an attempt, due at once; dead after too many."""
         queue, rules = record.queue, self.rules

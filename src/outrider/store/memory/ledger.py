@@ -1,4 +1,4 @@
-"""What a crawl in memory holds: tasks, queues, counters and status; the books always balance (O5)."""
+"""What a crawl in memory holds: tasks, queues, counters, status; the books balance (O5)."""
 
 from __future__ import annotations
 

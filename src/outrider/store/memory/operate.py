@@ -1,4 +1,4 @@
-"""What operators do to a crawl in memory: acts on queues, and filters over tasks, in bounded steps."""
+"""What operators do to a crawl in memory: acts on queues and filters over tasks, in steps."""
 
 from __future__ import annotations
 

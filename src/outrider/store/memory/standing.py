@@ -50,7 +50,7 @@ class Standing(Ledger):
         self._look_at(queue, now, False)
 
     def _look_at(self, queue: Queue, now: int, judges: bool) -> None:
-        """E1: one that stands keeps its place while it could be served; E2: empty ends a session."""
+        """E1: what stands keeps its place while it could be served; E2: empty ends a session."""
         if queue.delayed and queue.delayed[0] >> NUMBER_BITS <= now:
             self._ripen(queue, now)
         if queue.has_stale:
@@ -156,10 +156,12 @@ class Standing(Ledger):
             heappop(queue.delayed)
 
     def is_alive(self, key: int) -> bool:
+        """Whether a key in a lane is still its task's."""
         record = self.tasks[(key & NUMBER_MASK) >> CHUNK_BITS][key & NUMBER_MASK]
         return record.state is PENDING and record.key == key
 
     def is_waiting(self, entry: int) -> bool:
+        """Whether an entry among the delayed is still its task's."""
         record = self.tasks[(entry & NUMBER_MASK) >> CHUNK_BITS][entry & NUMBER_MASK]
         return record.state is PENDING and record.due == entry >> NUMBER_BITS
 

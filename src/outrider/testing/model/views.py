@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from outrider.clock import Clock
 from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES
@@ -20,27 +22,24 @@ from outrider.store.protocol import (
     TaskView,
     Which,
 )
-
-if TYPE_CHECKING:
-    from outrider.clock import Clock
-    from outrider.testing.model import C, Q, T
+from outrider.testing.model.parts import C, Q, T
 
 HUBS = ("hub", "hub-seed", "nav")
 
 
-class ModelViews:
+class Views(ABC):
     """Readers of a model's crawls."""
 
     clock: Clock
     all: dict[str, C]
 
+    @abstractmethod
     def crawl_of(self, name: str) -> C:
         """The crawl of that name."""
-        raise AssertionError
 
+    @abstractmethod
     def matches(self, t: T, which: Which) -> bool:
         """Whether a task matches every field given."""
-        raise AssertionError
 
     async def crawls(self) -> list[str]:
         """I1."""
@@ -112,8 +111,6 @@ class ModelViews:
         c = self.crawl_of(crawl)
         if key in c.queues:
             return self.view(c, c.queues[key])
-        from outrider.testing.model import Q  # the views are the model's lower half
-
         rules = c.rules.of(key)
         return self.view(
             c, Q(key, 0, rules, 0, rules.paused, "operator" if rules.retired else None)
@@ -179,7 +176,7 @@ class ModelViews:
         """B3: every URL ever seen has an answer."""
         c = self.crawl_of(crawl)
         t = c.known.get(fingerprint)
-        return t and self.task_view(c, t)
+        return None if t is None else self.task_view(c, t)
 
     def task_view(self, c: C, t: T) -> TaskView:
         """B1."""

@@ -1,0 +1,185 @@
+"""The rules of operators: acts by key, turns of a crawl, filters over tasks (C10, E5, E7, G2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from outrider.core import act as acts
+from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.rules import CrawlRules, QueueRules, covers
+from outrider.core.states import STATUS_MOVES, CrawlStatus, TaskState
+from outrider.store.protocol import Step, Which
+from outrider.testing.model.parts import DEAD, DROPPED, PENDING, C, Q, T, ms
+from outrider.testing.model.verbs import Verbs
+
+
+class Operators(Verbs):
+    """What an operator may ask."""
+
+    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
+        """A4: the layers below runtime; what was set by key at run time stays."""
+        known = crawl in self.all
+        c = self.crawl_of(crawl)
+        new = msgspec.structs.replace(rules, runtime=c.rules.runtime)
+        changed = known and new != c.rules
+        c.rules = new
+        return changed
+
+    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+        """I1, I3: an illegal move changes nothing; only work makes a finished crawl run."""
+        c = self.crawl_of(crawl)
+        by_work = c.status is CrawlStatus.FINISHED and status is CrawlStatus.RUNNING
+        if status in STATUS_MOVES[c.status] and not by_work:
+            self.move(c, status, reason)
+        return c.status
+
+    async def steer(
+        self, crawl: str, target: str, act: acts.Act, *, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """E7: recorded for queues to come, applied to those that match, in bounded steps."""
+        c = self.crawl_of(crawl)
+        changes = self.standing_order(act)
+        if after == 0 and target and changes:
+            c.rules = c.rules.ordered(target, changes)
+        matching = [q for q in c.queues.values() if q.number > after and covers(target, q.key)]
+        for q in matching[:limit]:
+            self.apply_act(c, q, act, everywhere=not target)
+        more = len(matching) > limit
+        return Step(min(len(matching), limit), matching[limit - 1].number if more else None)
+
+    def standing_order(self, act: acts.Act) -> dict[str, object]:
+        """What a later queue of the same key or suffix is born with."""
+        match act:
+            case acts.Set(changes):
+                return dict(changes)
+            case acts.Pause() | acts.Resume():
+                return {"paused": isinstance(act, acts.Pause)}
+            case acts.Retire() | acts.Revive():
+                return {"retired": isinstance(act, acts.Retire)}
+            case _:
+                return {}
+
+    def apply_act(  # noqa: C901 - one case an act
+        self, c: C, q: Q, act: acts.Act, *, everywhere: bool
+    ) -> None:
+        """E5, E7."""
+        now = self.clock.now_ms()
+        match act:
+            case acts.Set():
+                rules = c.rules.of(q.key)
+                if not everywhere or q.rules != rules:
+                    self.apply_set(c, q, rules)
+            case acts.Pause():
+                q.paused = True
+                self.settle(q)
+            case acts.Resume():
+                q.paused = False
+                self.touch(c, q)
+            case acts.Retire():
+                self.retire(c, q, "operator")
+            case acts.Revive():
+                q.manners = msgspec.structs.replace(
+                    q.manners, throttles_in_row=0, unreachable_in_row=0, blocks_in_row=0
+                )
+                if q.retired:
+                    self.bring_back(c, q)
+            case acts.Snooze(seconds):
+                self.postpone(q, now + ms(seconds), "operator")
+                self.settle(q)
+            case acts.Wake():
+                q.next_ready, q.why = min(q.next_ready, self.earliest(q)), "delay"
+
+    def earliest(self, q: Q) -> int:
+        """D1: how far back `wake` goes: the last visit's end + delay (or start + the least)."""
+        manners = q.rules.politeness
+        from_start = manners.count_from == "start"
+        ended = q.last_start if from_start else q.last_end
+        floor = 0 if q.last_end is None or ended is None else ended + q.delay_ms()
+        if q.last_start is not None and (from_start or manners.max_in_flight > 1):
+            floor = max(floor, q.last_start + ms(least_delay(manners, q.manners.crawl_delay)))
+        return floor
+
+    def apply_set(self, c: C, q: Q, rules: QueueRules) -> None:
+        """E5: `set` acts at once: retires, returns, or judges anew what stands."""
+        if rules.paused != q.rules.paused:
+            q.paused = rules.paused
+        q.rules = rules
+        if q.over_budget():
+            self.retire(c, q, "budget")
+        elif q.retired == "budget":
+            self.bring_back(c, q)
+        self.settle(q)
+        if q.standing:
+            q.standing = None
+            self.judge(c, q)
+
+    # ---- tasks by filter
+
+    async def drop(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """C10: pending tasks become dropped (`operator`)."""
+
+        def dropped(_: C, t: T) -> None:
+            t.state, t.reason, t.finished = DROPPED, "operator", self.clock.now_ms()
+            self.settle(t.queue)
+
+        return self.each(crawl, which, PENDING, dropped, dry_run, after, limit)
+
+    async def replay(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """G2, B2: dead tasks become pending, attempts at 0, in their old place."""
+
+        def replayed(c: C, t: T) -> None:
+            t.state, t.due, t.finished = PENDING, self.clock.now_ms(), None
+            t.attempts = t.failures = t.crashes = t.throttles = 0
+            self.reopen(c)
+
+        return self.each(crawl, which, DEAD, replayed, dry_run, after, limit)
+
+    async def purge(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """G2: dead tasks become dropped (`purged`)."""
+
+        def purged(_: C, t: T) -> None:
+            t.state, t.reason = DROPPED, "purged"
+
+        return self.each(crawl, which, DEAD, purged, dry_run, after, limit)
+
+    def each(
+        self,
+        crawl: str,
+        which: Which,
+        state: TaskState,
+        act: Callable[[C, T], None],
+        dry_run: bool,
+        after: int,
+        limit: int,
+    ) -> Step:
+        """A bounded step over tasks by number; a cancelled crawl's tasks read as dropped (I3)."""
+        c = self.crawl_of(crawl)
+        span = c.tasks[after : after + limit]
+        live = [] if c.status is CrawlStatus.CANCELLED else span
+        chosen = [t for t in live if t.state is state and self.matches(t, which)]
+        for t in [] if dry_run else chosen:
+            act(c, t)
+        return Step(len(chosen), after + limit if after + limit < len(c.tasks) else None)
+
+    def matches(self, t: T, which: Which) -> bool:
+        """C10: all that match every field given."""
+        now = self.clock.now_ms()
+        return (
+            (which.key is None or covers(which.key, t.task.key))
+            and which.fingerprint in (None, t.task.fingerprint)
+            and which.url in (None, t.task.url)
+            and which.type in (None, t.task.type)
+            and which.tag in (None, t.task.tag)
+            and which.reason in (None, t.reason)
+            and (which.pattern is None or bool(re.search(which.pattern, t.task.url)))
+            and (which.older_than is None or now - t.discovered > which.older_than * 1000)
+        )

@@ -1,0 +1,144 @@
+"""What the model keeps: tasks, queues and crawls as plain records, their lists never sorted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import ceil
+
+from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.rules import CrawlRules, QueueRules
+from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.task import Manners, Task
+from outrider.core.verdict import Answer
+
+PENDING, LEASED, DONE = TaskState.PENDING, TaskState.LEASED, TaskState.DONE
+DEAD, DROPPED = TaskState.DEAD, TaskState.DROPPED
+EXPIRE_STEP = 1000  # overdue leases one claim takes back
+WAKE_STEP = 4096  # queues one claim wakes
+
+
+def ms(seconds: float) -> int:
+    """H7: whole milliseconds, waits rounded up."""
+    return ceil(seconds * 1000 - 1e-6)
+
+
+@dataclass(eq=False)
+class T:
+    """A task."""
+
+    number: int
+    task: Task
+    queue: Q
+    tie: int
+    due: int
+    discovered: int
+    state: TaskState = PENDING
+    token: int = 0
+    attempts: int = 0
+    failures: int = 0
+    crashes: int = 0
+    throttles: int = 0
+    reason: str | None = None
+    worker: str | None = None
+    claimed: int | None = None
+    deadline: int = 0
+    finished: int | None = None
+    answer: Answer | None = None
+    history: list[tuple[float, str, str]] = field(default_factory=list)
+
+    def key(self) -> tuple[int, float, int]:
+        """C2: precedence, priority, tie; lower is sooner."""
+        return self.task.precedence, self.task.priority, self.tie
+
+
+@dataclass(eq=False)
+class Q:
+    """A queue and its manners, which survive emptiness."""
+
+    key: str
+    number: int
+    rules: QueueRules
+    turn: int
+    paused: bool
+    retired: str | None
+    tasks: list[T] = field(default_factory=list)
+    standing: str | None = None  # ready, inactive, or neither
+    place: int = 0
+    session: int | None = None  # spent in the open session
+    spent: int = 0
+    next_ready: int = 0
+    why: str = "delay"
+    last_start: int | None = None
+    last_end: int | None = None
+    manners: Manners = field(default_factory=Manners)
+    errors: int = 0
+    dones: int = 0
+    bytes: int = 0
+    costs: list[int] = field(default_factory=list)
+
+    def of(self, state: TaskState) -> list[T]:
+        """Its tasks in a state."""
+        return [t for t in self.tasks if t.state is state]
+
+    def due(self, now: int, lane: int | None = None) -> list[T]:
+        """C6: the pending tasks that are visible now, in the order of C2."""
+        visible = [t for t in self.of(PENDING) if t.due <= now]
+        return sorted((t for t in visible if lane in (None, t.task.lane)), key=T.key)
+
+    def first_due(self) -> int:
+        """When the earliest pending task is or was due."""
+        return min(t.due for t in self.of(PENDING))
+
+    def has_slot(self) -> bool:
+        """D2."""
+        return len(self.of(LEASED)) < self.rules.politeness.max_in_flight
+
+    def over_budget(self) -> bool:
+        """E1: spent ≥ total ≥ 0, or a balance of 0."""
+        budget = self.rules.budget
+        return budget.balance == 0 or 0 <= budget.total_budget <= self.spent
+
+    def delay_ms(self) -> int:
+        """D7: the last delay, or the least if none."""
+        least = least_delay(self.rules.politeness, self.manners.crawl_delay)
+        return ms(least if self.manners.last_delay < 0 else self.manners.last_delay)
+
+
+@dataclass(eq=False)
+class C:
+    """A crawl."""
+
+    name: str
+    rules: CrawlRules
+    created: int
+    status: CrawlStatus = CrawlStatus.RUNNING
+    reason: str | None = None
+    at_finish: bool = False  # paused at finish, and nothing freed since
+    queues: dict[str, Q] = field(default_factory=dict)
+    tasks: list[T] = field(default_factory=list)
+    known: dict[bytes, T] = field(default_factory=dict)
+    counter: int = 0
+    arrivals: int = 0
+    visits: int = 0
+    dones: int = 0
+    bytes: int = 0
+    runs: int = 0
+    first: int | None = None
+    finished: int | None = None
+    outcomes: Counter[str] = field(default_factory=Counter)
+    timeline: list[tuple[float, str, str]] = field(default_factory=list)
+    log: list[tuple[int, str, str, str]] = field(default_factory=list)
+
+    def count(self) -> int:
+        """C3: the crawl's counter."""
+        self.counter += 1
+        return self.counter
+
+    def all(self, state: TaskState) -> list[T]:
+        """Its tasks in a state."""
+        return [t for t in self.tasks if t.state is state]
+
+    def open_pending(self) -> int:
+        """B4, I2: pending tasks of unretired queues."""
+        return sum(len(q.of(PENDING)) for q in self.queues.values() if not q.retired)

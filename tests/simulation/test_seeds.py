@@ -1,0 +1,79 @@
+"""Simulated crawls, thousands of them, each from one integer; OUTRIDER_SEEDS says how many."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from outrider.simulation.run import BOUND, simulate
+
+SEEDS = int(os.environ.get("OUTRIDER_SEEDS", "2000"))  # noqa: TID251 - scales the suite only
+CHUNK = 50
+
+
+def told(broken):
+    """What a reader needs: the promise, and the command that shows it again."""
+    return "\n".join(
+        f"seed {result.seed}: {result.violation}\n  {result.command}" for result in broken
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_every_promise_is_kept_whatever_goes_wrong(first):
+    """Safety at every call and by the servers' record; healed, the crawl ends; nothing is lost."""
+    results = [simulate(seed) for seed in range(first, min(first + CHUNK, SEEDS))]
+    broken = [result for result in results if result.violation is not None]
+
+    assert not broken, told(broken)
+    assert all(result.finished_in <= BOUND for result in results)
+
+
+@pytest.mark.slow
+def test_everything_that_can_go_wrong_does():
+    """A hundred seeds meet every fault, every outcome, operators, and more than one run."""
+    results = [simulate(seed) for seed in range(100)]
+    faults = sum((Counter(result.faults) for result in results), Counter())
+    outcomes = sum((Counter(result.outcomes) for result in results), Counter())
+
+    assert set(faults) == {"late", "slow", "drop", "unknown", "duplicate"}
+    assert set(outcomes) == {
+        "blocked",
+        "crashed",
+        "done",
+        "dropped",
+        "failed",
+        "throttled",
+        "unreachable",
+    }
+    assert sum(result.acts for result in results) > 100
+    assert any(result.runs > 1 for result in results)
+    assert any(result.held for result in results)
+
+
+@pytest.mark.parametrize("seed", [3, 17])
+def test_a_seed_repeats_itself_exactly(seed):
+    """Clock, dice, web and faults come from the seed: the same calls at the same instants."""
+    first, second = simulate(seed, trace=True), simulate(seed, trace=True)
+
+    assert first == second
+    assert first.trace
+
+
+def test_a_seed_is_the_same_in_another_process():
+    """The order of sets and the hashes of strings must not matter."""
+    code = "from outrider.simulation.run import simulate; print(simulate(5, trace=True))"
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": salt, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for salt in ("1", "2")
+    ]
+
+    assert told[0] == told[1]
+    assert b"violation=None" in told[0]
