@@ -56,11 +56,11 @@ format: install ## format the code and mend what the linter can mend safely
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-bench: install ## measure the speed and memory of the stores
-	@$(BIN)/outrider bench
+bench: install ## measure the store beside what is promised; figures also in benchmarks/latest.json
+	@$(BIN)/outrider bench --json benchmarks/latest.json
 
 soak: install ## simulate many seeds with faults (SEEDS=20000)
-	@$(BIN)/outrider simulate --seeds $(SEEDS)
+	@$(BIN)/outrider simulate --seeds $(SEEDS) --jobs $$(nproc 2>/dev/null || echo 2)
 
 clean: ## remove .venv, caches and everything built
 	@rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache \

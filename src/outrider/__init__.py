@@ -1,6 +1,15 @@
 """Outrider: a crawl frontier and its executor. Lower priority is sooner, everywhere."""
 
-from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.outcome import (
+    Blocked,
+    Done,
+    Dropped,
+    Failed,
+    Outcome,
+    Throttled,
+    Unreachable,
+    outcome_of,
+)
 from outrider.core.task import Added, Lease, Link
 from outrider.errors import (
     Closed,
@@ -39,4 +48,5 @@ __all__ = [
     "Throttled",
     "Unreachable",
     "__version__",
+    "outcome_of",
 ]

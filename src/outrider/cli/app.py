@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from outrider import __version__
-from outrider.cli import demo, simulate, version
+from outrider.cli import bench, demo, simulate, version
 from outrider.errors import OutriderError
 
 HELP: Final = """\
@@ -28,12 +28,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("version")(version.version)
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+def _show_version(wanted: bool) -> None:
     if wanted:
         version.version()
         raise typer.Exit

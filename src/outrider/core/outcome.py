@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
+
+TOO_MANY_REQUESTS: Final = 429
+SERVICE_UNAVAILABLE: Final = 503
+TRY_AGAIN: Final = frozenset({408, 425})  # a time limit, and too early
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -58,3 +62,25 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 Outcome: TypeAlias = Done | Failed | Throttled | Blocked | Unreachable | Dropped
+
+
+def outcome_of(
+    status: int,
+    *,
+    seconds: float = 0.0,
+    bytes: int = 0,
+    retry_after: float | None = None,
+    etag: str | None = None,
+    last_modified: str | None = None,
+    digest: str | None = None,
+) -> Done | Failed | Throttled:
+    """What an HTTP status means for the crawl (G0); `retry_after` is the header in seconds.
+
+    A visit without an answer is for the caller to name: Unreachable, Failed, Blocked or Dropped.
+    """
+    asked_to_wait = status == SERVICE_UNAVAILABLE and retry_after is not None
+    if status == TOO_MANY_REQUESTS or asked_to_wait:
+        return Throttled(retry_after, seconds)
+    if 200 <= status < 500 and status not in TRY_AGAIN:
+        return Done(status, seconds, bytes, digest, etag, last_modified)
+    return Failed(f"status {status}", seconds, retry_after)

@@ -53,6 +53,12 @@ class Stats(CrawlView, frozen=True, kw_only=True):
     refused: Mapping[str, int]  # by reason, through this frontier
     bypassed: int  # admitted over max_depth by the bypass hook, through this frontier
 
+    @property
+    def progress(self) -> float:
+        """The share of known tasks that are settled: done, dead or dropped."""
+        settled = self.done + self.dead + self.dropped
+        return settled / self.known if self.known else 0.0
+
 
 class Heatmap(msgspec.Struct, frozen=True):
     """O2: what is pending, by origin and group, and by depth."""

@@ -63,7 +63,7 @@ class Seeder:
     def _link(self, url: str, kind: str, wave: int) -> Link:
         dice = self._run.dice
         plain = Link(url, type=kind, tag=f"wave-{wave}")
-        if dice.random() < 0.6:  # noqa: PLR2004 - a share
+        if dice.random() < 0.6:
             return plain
         odd: dict[str, Any] = dice.choice(
             (
@@ -128,7 +128,7 @@ class Operator:
 
     def _target(self) -> str:
         dice, keys = self._run.dice, self._run.keys()
-        if not keys or dice.random() < 0.2:  # noqa: PLR2004 - a share
+        if not keys or dice.random() < 0.2:
             return dice.choice((".north.example", ".west.example", ".example"))
         return dice.choice(keys)
 
@@ -161,7 +161,7 @@ class Operator:
             )
         )
         verb = dice.choice((run.store.drop, run.store.replay, run.store.replay, run.store.purge))
-        return await verb(run.crawl, which, dry_run=dice.random() < 0.2)  # noqa: PLR2004 - a share
+        return await verb(run.crawl, which, dry_run=dice.random() < 0.2)
 
     async def _turn(self) -> None:
         run = self._run
@@ -177,7 +177,7 @@ class Operator:
         run, dice = self._run, self._run.dice
         old = run.scenario.settings
         budget = Budget(
-            hold_queues=dice.random() < 0.5,  # noqa: PLR2004 - a coin
+            hold_queues=dice.random() < 0.5,
             balance=dice.choice((1, 4, 3000)),
             total_budget=dice.choice((-1, -1, 5, 15)),
             cost=old.budget.cost,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import msgspec
 
@@ -173,10 +173,12 @@ class Run:
     async def _prologue(self) -> None:
         scenario = self.scenario
         store = await self._opener(self.stage)
-        self.umpire = Umpire(store, self.stage, random.Random(scenario.seed + 2))
+        rules = crawl_rules(scenario.settings)
+        self.umpire = Umpire(store, self.stage, random.Random(scenario.seed + 2), rules)
         self.umpire.trace = Trace(self.stage) if self._trace else None
-        self.store = FaultyStore(self.umpire, self.stage, seeded(scenario.faults, self.dice))
-        await self.umpire.configure(CRAWL, crawl_rules(scenario.settings))
+        watched = cast("FullStore", self.umpire)  # a witness keeps what `configure` answers
+        self.store = FaultyStore(watched, self.stage, seeded(scenario.faults, self.dice))
+        await self.umpire.configure(CRAWL, rules)
         self.stage.enter(Seeder(self).live())
         self.stage.enter(self._operator.live())
         for number in range(scenario.workers):

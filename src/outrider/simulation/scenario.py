@@ -155,7 +155,7 @@ def _manners(dice: random.Random) -> Mapping[str, Any]:
 
 def _budget(dice: random.Random) -> Mapping[str, Any]:
     return {
-        "hold_queues": dice.random() < 0.4,  # noqa: PLR2004 - a share
+        "hold_queues": dice.random() < 0.4,
         "balance": dice.choice((1, 2, 5, 20, 3000)),
         "total_budget": dice.choice((-1, -1, -1, 3, 8, 20)),
         "cost": dice.choice(("unit", "unit", "wag", "anti-calendar", "zero")),
@@ -184,7 +184,7 @@ def _limits(dice: random.Random) -> Limits:
 
 
 def _overrides(dice: random.Random) -> dict[str, dict[str, Any]]:
-    if dice.random() < 0.7:  # noqa: PLR2004 - a share
+    if dice.random() < 0.7:
         return {}
     some: dict[str, Any] = dice.choice(
         (

@@ -42,10 +42,12 @@ _ROWS: Final = ("level", "calm", "throttles_in_row", "unreachable_in_row", "bloc
 class Umpire(Witness):
     """Complains like a witness, about more."""
 
-    def __init__(self, store: FullStore, clock: Clock, dice: random.Random) -> None:
+    def __init__(
+        self, store: FullStore, clock: Clock, dice: random.Random, rules: CrawlRules
+    ) -> None:
         super().__init__(store, clock)
         self._dice = dice
-        self._rules = CrawlRules()
+        self._rules = rules  # its order, lanes and crashes hold throughout; the rest may change
         self._counter = 0
         self._turns: dict[str, int] = {}
         self._rows: dict[str, Row] = {}
@@ -56,11 +58,6 @@ class Umpire(Witness):
         self.snoozes: list[tuple[str, int, int]] = []  # key, by which call, until when
         self.wakes: list[tuple[str, int]] = []  # key, by which call
         self.trace: Trace | None = None
-
-    @property
-    def is_inline(self) -> bool:
-        """The store's own."""
-        return self.store.is_inline
 
     def _say(self, verb: str, *details: object) -> None:
         if self.trace is not None:
@@ -293,13 +290,6 @@ class Umpire(Witness):
         return count
 
     # ---- operators
-
-    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
-        """Rules are the operator's to change."""
-        changed = await super().configure(crawl, rules)
-        self._say("configure", rules)
-        self._rules = rules
-        return changed
 
     async def steer(
         self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000

@@ -140,7 +140,7 @@ class Worker:
         """D5, G0: served from a cache, or kept out by robots.txt."""
         if self._run.is_healed or self._run.dice.random() >= _ODD:
             return None
-        if self._run.dice.random() < 0.5:  # noqa: PLR2004 - a coin
+        if self._run.dice.random() < 0.5:
             return Dropped("robots")
         return Done(status=200, from_cache=True)
 

@@ -4,7 +4,7 @@ import pytest
 
 from outrider.core.outcome import Done, Throttled, Unreachable
 from outrider.core.policy.politeness import Politeness
-from outrider.core.policy.rules import QueueRules
+from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.task import Lease, Manners
 from outrider.simulation.books import Lent
 from outrider.simulation.record import Record
@@ -21,7 +21,7 @@ class Servers:
     def __init__(self, **manners) -> None:
         stage = Stage()
         self.record = Record()
-        self.umpire = Umpire(MemoryStore(stage), stage, random.Random(0))
+        self.umpire = Umpire(MemoryStore(stage), stage, random.Random(0), CrawlRules())
         self._rules = QueueRules(Politeness(**manners))
         self._calls = 0
 

@@ -1,0 +1,82 @@
+"""`outrider bench`: measure the store on this machine, beside what the project promises."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from outrider import __version__
+
+if TYPE_CHECKING:
+    from outrider.bench.measures import Measure
+
+
+def bench(
+    *,
+    quick: Annotated[
+        bool, typer.Option(help="A tenth of the size, in a tenth of the time.")
+    ] = False,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Also write the figures to this file.")
+    ] = None,
+) -> None:
+    """Measure rates, flatness, idle claims and the longest call of the memory store.
+
+    CPU seconds of one thread, the best of several rounds. Machines are noisy: compare figures of
+    one run, and with the bound at the top, which is plain Python without any rules.
+    """
+    console = Console(highlight=False)
+    table = Table("measure", "value", "", "promise", "kept")
+    for column in (1, 3):
+        table.columns[column].justify = "right"
+    measures = []
+    for title, part in _parts(quick=quick):
+        with console.status(title):
+            found = part()
+        measures += found
+        for measure in found:
+            table.add_row(*_row(measure))
+        table.add_section()
+    console.print(table)
+    if json_path is not None:
+        json_path.write_text(json.dumps(_report(measures), indent=1) + "\n")
+
+
+def _parts(*, quick: bool) -> Iterator[tuple[str, Callable[[], list[Measure]]]]:
+    from outrider.bench import measures
+
+    size = 10 if quick else 1
+    rounds = 3 if quick else 5
+    yield "rates", lambda: measures.rates(200_000 // size, rounds)
+    yield "flatness", lambda: measures.flatness(1000, 1_000_000 // size, rounds * 2)
+    yield "idle claims", lambda: measures.idle(1_000_000 // size)
+    yield "the longest call", lambda: measures.longest_calls(5_000_000 // size)
+
+
+def _row(measure: Measure) -> tuple[str, str, str, str, str]:
+    promise = ""
+    if measure.target is not None:
+        promise = f"{'≤' if measure.is_most else '≥'} {measure.target:,.6g}"
+    kept = {None: "", True: "yes", False: "[red]no[/red]"}[measure.is_kept]
+    digits = 0 if measure.value >= 1000 else 2
+    return measure.name, f"{measure.value:,.{digits}f}", measure.unit, promise, kept
+
+
+def _report(measures: list[Measure]) -> dict[str, object]:
+    return {
+        "outrider": __version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {platform.system()}",
+        "durability": "memory",
+        "measures": [
+            {"name": m.name, "value": m.value, "unit": m.unit, "promise": m.target}
+            for m in measures
+        ],
+    }

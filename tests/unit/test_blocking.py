@@ -1,0 +1,421 @@
+import asyncio
+import inspect
+import threading
+from itertools import islice
+
+import pytest
+
+import outrider
+from outrider import Closed, Done, Failed, ForeignLease, InvalidInput, Link, SettingsError, blocking
+from outrider.frontier.steering import QueueHandle
+from outrider.testing import FakeClock
+
+A = "https://a.example/"
+B = "https://b.example/"
+RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
+
+
+def public(kind):
+    """The names a user may use of a class."""
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.fixture
+def clock():
+    """Time that moves only when a test says so."""
+    return FakeClock()
+
+
+@pytest.fixture
+def frontier(clock):
+    """A blocking frontier without delays."""
+    with blocking.Frontier.open(settings=RUDE, clock=clock, dice=lambda: 0.0) as frontier:
+        yield frontier
+
+
+# ---- the same names
+
+
+def test_the_twin_has_every_public_name():
+    """R4: `outrider.blocking.Frontier` is the same without `await`; the one attribute is a property."""
+    asynchronous = public(outrider.Frontier) | {"crawl", "worker"}
+
+    assert public(blocking.Frontier) == asynchronous
+
+
+def test_the_twin_of_a_queue_has_every_public_name():
+    """E7, R4."""
+    assert public(blocking.QueueHandle) == public(QueueHandle)
+
+
+@pytest.mark.parametrize("name", sorted(public(outrider.Frontier) & public(blocking.Frontier)))
+def test_the_twin_takes_the_same_arguments(name):
+    """R4: what works with the one works with the other; `**which` stands for the same keywords."""
+    one, other = getattr(outrider.Frontier, name), getattr(blocking.Frontier, name)
+    if isinstance(one, property):
+        assert isinstance(other, property)
+        return
+    theirs, ours = inspect.signature(one).parameters, inspect.signature(other).parameters
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in ours.values())
+    named = {key: (p.kind, p.default) for key, p in ours.items() if p.kind is not p.VAR_KEYWORD}
+
+    assert named == {key: (theirs[key].kind, theirs[key].default) for key in named}
+    assert takes_any or set(named) == set(theirs)
+
+
+@pytest.mark.parametrize("name", sorted(public(blocking.Frontier) - {"open"}))
+def test_nothing_of_the_twin_has_to_be_awaited(name):
+    """R4."""
+    assert not inspect.iscoroutinefunction(getattr(blocking.Frontier, name))
+    assert not inspect.isasyncgenfunction(getattr(blocking.Frontier, name))
+
+
+# ---- a crawl without a loop
+
+
+def test_five_lines_crawl(frontier):
+    """R4: five lines in a notebook."""
+    frontier.add([A])
+    seen = []
+    for lease in frontier.leases():
+        seen.append(lease.url)
+        frontier.finish(lease, Done(200), links=[A + "1", A + "2"] if lease.url == A else [])
+
+    assert seen == [A, A + "1", A + "2"]
+    assert frontier.stats().status == "finished"
+
+
+def test_add_takes_what_the_other_takes(frontier):
+    """One, many, a generator; with answers or without."""
+    assert frontier.add(A).added == 1
+    assert frontier.add(Link(B)).added == 1
+    report = frontier.add((f"{A}{n}" for n in range(2500)), answers=False)
+    assert (report.added, list(report.answers)) == (2500, [])
+    assert frontier.add([A, "nonsense"]).refused == {"duplicate": 1, "bad-url": 1}
+
+
+def test_claim_finish_extend_release_expire(frontier, clock):
+    """The five verbs of a visit."""
+    frontier.add([f"{A}{n}" for n in range(4)])
+    one, two, three = frontier.claim(3)
+
+    assert frontier.finish(one, Done(200))
+    assert frontier.finish_many([(one, Done(200)), (two, Failed("x"), [B])]) == [True, True]
+    assert frontier.extend([three]) == {three}
+    assert frontier.release([three]) == {three}
+    assert frontier.claim(1, per_queue=1)[0].url == A + "2"
+    clock.advance(60)
+    assert frontier.expire(limit=5) == 1
+
+
+def test_a_claim_waits_for_another_thread(frontier):
+    """A long poll blocks its own thread alone."""
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(frontier.claim(1, wait=600.0)))
+    waiting.start()
+
+    frontier.add([A])
+    waiting.join(timeout=30)
+
+    assert [lease.url for lease in answers[0]] == [A]
+
+
+def test_a_claim_waits_on_the_clock_it_was_given(clock):
+    """Advanced from another thread."""
+    with blocking.Frontier.open(clock=clock) as frontier:
+        frontier.add([Link(A, delay=0.5)])
+        answers = []
+        waiting = threading.Thread(target=lambda: answers.append(frontier.claim(1, wait=600.0)))
+        waiting.start()
+        while waiting.is_alive():
+            clock.advance(0.1)
+            waiting.join(timeout=0.001)
+
+    assert [lease.url for lease in answers[0]] == [A]
+
+
+def test_the_crawl_is_steered_and_seen(frontier):
+    """Operators and readers."""
+    frontier.add([A + "1", B + "1", B + "2"])
+
+    assert frontier.pause() == "paused"
+    assert frontier.resume() == "running"
+    assert frontier.heatmap()["total"] == 3
+    assert frontier.explain(A + "1").admission == "known"
+    assert [reason.key for reason in frontier.why()] == ["a.example", "b.example"]
+    assert [reason.key for reason in frontier.why(limit=1)] == ["a.example"]
+    assert frontier.drop(key="b.example", dry_run=True) == 2
+    assert frontier.drop(pattern="2$") == 1
+    assert frontier.configure({"queue": {"max_depth": 3}}).queue.max_depth == 3
+    assert frontier.settings.queue.max_depth == 3
+    assert frontier.cancel() == "cancelled"
+
+
+def test_queues_are_steered(frontier):
+    """E7: every act answers with the new view."""
+    frontier.add([A])
+    queue = frontier.queue("a.example")
+
+    assert queue.key == "a.example"
+    assert queue.set(balance=5, delay=10.0).grant == 5
+    assert queue.pause().state == "paused"
+    assert queue.resume().state == "ready"
+    assert queue.retire().state == "retired"
+    assert queue.revive().state == "ready"
+    assert queue.snooze(60).wakes_in == 60.0
+    assert queue.wake().state == "ready"
+    assert queue.view().pending == 1
+    assert frontier.queue(".example").view().queues == {"ready": 1}
+
+
+def test_dead_letters_are_replayed_and_purged(clock):
+    """G2."""
+    settings = {**RUDE, "retry": {"max_retries": 0}}
+    with blocking.Frontier.open(settings=settings, clock=clock) as frontier:
+        frontier.add([A, B])
+        frontier.finish_many([(lease, Failed("x")) for lease in frontier.claim(2)])
+
+        assert [letter.url for letter in frontier.dead(reason="x")] == [A, B]
+        assert frontier.dead_by_reason() == {"x": 2}
+        assert frontier.replay(A) == 1
+        assert frontier.purge(all=True) == 1
+        assert (frontier.stats().pending, frontier.stats().dropped) == (1, 1)
+
+
+def test_names_are_those_of_the_frontier_inside(clock):
+    """What it serves, as whom, on which store and clock."""
+    with blocking.Frontier.open(crawl="news", worker="me", clock=clock) as frontier:
+        assert (frontier.crawl, frontier.worker) == ("news", "me")
+        assert frontier.store.id
+        assert "news" in repr(frontier)
+
+
+def test_two_share_a_store(frontier, clock):
+    """Each has its own loop in its own thread."""
+    with blocking.Frontier.open(frontier.store, settings=RUDE, clock=clock) as other:
+        other.add([A])
+        (lease,) = frontier.claim()
+        assert other.finish(lease, Done(200))
+
+
+# ---- iterators
+
+
+def test_lists_are_iterators(frontier):
+    """Queues, tasks and dead letters, item by item."""
+    frontier.add([A, B])
+
+    assert [view.key for view in frontier.queues(sort="key", reverse=True)] == [
+        "b.example",
+        "a.example",
+    ]
+    assert [task.url for task in frontier.tasks(state="pending")] == [A, B]
+    assert list(frontier.dead()) == []
+    assert next(frontier.tasks()).url == A
+
+
+def test_a_list_may_be_left_early(frontier):
+    """Nothing is left open."""
+    frontier.add(f"{A}{n}" for n in range(2500))
+
+    assert [task.url for task in islice(frontier.tasks(), 2)] == [A + "0", A + "1"]
+
+
+def test_leases_left_early_are_given_back(frontier):
+    """What was never seen."""
+    frontier.add([f"{A}{n}" for n in range(10)])
+    leases = frontier.leases(limit=8)
+    next(leases)
+    leases.close()
+
+    assert frontier.stats().leased == 1
+
+
+def test_events_are_an_iterator(frontier):
+    """Heard in another thread, from the first item on."""
+    ready, heard = threading.Event(), []
+
+    def listen():
+        events = frontier.events()
+        ready.set()
+        heard.append(next(events))
+        events.close()
+
+    listening = threading.Thread(target=listen)
+    listening.start()
+    ready.wait()
+    for n in range(10_000):
+        frontier.add([f"{A}{n}"])
+        listening.join(timeout=0.001)
+        if not listening.is_alive():
+            break
+
+    assert heard[0].name == "added"
+
+
+def test_subscribers_are_called(frontier):
+    """In the frontier's thread, until ended."""
+    heard = []
+    end = frontier.subscribe(heard.append)
+    frontier.add([A])
+    end()
+    frontier.add([B])
+
+    assert [event.data["url"] for event in heard] == [A]
+
+
+# ---- leases
+
+
+def test_a_lease_is_released_on_an_exception(frontier):
+    """As `async with lease`, without `async`."""
+    frontier.add([A])
+    (lease,) = frontier.claim()
+
+    with pytest.raises(RuntimeError, match="mine"), lease:
+        raise RuntimeError("mine")
+
+    assert frontier.stats().leased == 0
+
+
+def test_a_lease_left_in_peace_is_kept(frontier):
+    """Nobody has to finish inside the block."""
+    frontier.add([A])
+    (lease,) = frontier.claim()
+
+    with lease:
+        pass
+
+    assert frontier.stats().leased == 1
+
+
+# ---- inside a running loop
+
+
+async def test_it_works_where_a_loop_is_running(clock):
+    """R4: in a notebook."""
+    with blocking.Frontier.open(settings=RUDE, clock=clock) as frontier:
+        frontier.add([A])
+        (lease,) = frontier.claim()
+
+        assert frontier.finish(lease, Done(200))
+
+
+async def test_it_works_from_threads_of_a_loop(frontier):
+    """`asyncio.to_thread`, many at a time."""
+    await asyncio.gather(
+        *(asyncio.to_thread(frontier.add, [f"{A}{n}", f"{B}{n}"]) for n in range(20))
+    )
+
+    assert frontier.stats().known == 40
+
+
+def test_many_threads_may_share_one(frontier):
+    """Nothing is lost or doubled."""
+    frontier.add([f"https://h{n}.example/" for n in range(200)])
+    visited, lock = [], threading.Lock()
+
+    def work():
+        while leases := frontier.claim(3):
+            with lock:
+                visited.extend(lease.url for lease in leases)
+            frontier.finish_many([(lease, Done(200)) for lease in leases])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(visited) == len(set(visited)) == 200
+    assert frontier.stats().done == 200
+
+
+# ---- closing and errors
+
+
+def test_closing_twice_is_fine(clock):
+    """And ends the thread."""
+    before = threading.active_count()
+    frontier = blocking.Frontier.open(clock=clock)
+    assert threading.active_count() == before + 1
+    frontier.close()
+    frontier.close()
+
+    assert threading.active_count() == before
+
+
+def test_a_closed_frontier_says_so(clock):
+    """Whatever is asked of it."""
+    with blocking.Frontier.open(clock=clock) as frontier:
+        queue = frontier.queue("a.example")
+
+    for call in (
+        frontier.stats,
+        frontier.claim,
+        queue.view,
+        lambda: frontier.add([A]),
+        lambda: list(frontier.queues()),
+        lambda: next(frontier.leases()),
+        lambda: frontier.subscribe(print),
+    ):
+        with pytest.raises(Closed):
+            call()
+
+
+def test_leaving_on_an_exception_closes_too(clock):
+    """And the exception is the caller's own."""
+    before = threading.active_count()
+    with pytest.raises(RuntimeError, match="mine"), blocking.Frontier.open(clock=clock):
+        raise RuntimeError("mine")
+
+    assert threading.active_count() == before
+
+
+def test_a_store_that_cannot_be_opened_leaves_no_thread():
+    """The error is the caller's to see."""
+    before = threading.active_count()
+
+    with pytest.raises(InvalidInput, match="nonsense"):
+        blocking.Frontier.open("nonsense://")
+
+    assert threading.active_count() == before
+
+
+def test_errors_come_through(frontier, clock):
+    """With their own type and message."""
+    frontier.add([A])
+    (lease,) = frontier.claim()
+    with blocking.Frontier.open(clock=clock) as other, pytest.raises(ForeignLease):
+        other.finish(lease, Done(200))
+    with pytest.raises(InvalidInput, match="limit"):
+        frontier.claim(-1)
+    with pytest.raises(SettingsError, match="politeness"):
+        frontier.configure({"politeness": {"delay": "x"}})
+    with pytest.raises(SettingsError, match="balance"):
+        frontier.queue("a.example").set(balance=-1)
+    with pytest.raises(InvalidInput, match="one of"):
+        list(frontier.queues(state="asleep"))
+    with pytest.raises(InvalidInput, match="filter"):
+        frontier.drop()
+    with pytest.raises(TypeError):
+        frontier.tasks(colour="red")
+    with pytest.raises(SettingsError):
+        blocking.Frontier.open(settings={"no": 1})
+
+
+def test_a_source_that_breaks_says_so(frontier):
+    """The generator's own error."""
+
+    def source():
+        yield A
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        frontier.add(source())
+
+
+def test_a_twin_is_made_by_open():
+    """Not from whatever is at hand."""
+    with pytest.raises(InvalidInput, match="open"):
+        blocking.Frontier("memory://")
