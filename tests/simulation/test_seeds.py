@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from outrider.simulation.run import BOUND, simulate
+from outrider.testing.model import Model
 
 SEEDS = int(os.environ.get("OUTRIDER_SEEDS", "2000"))  # noqa: TID251 - scales the suite only
 CHUNK = 50
@@ -49,8 +50,23 @@ def test_everything_that_can_go_wrong_does():
         "unreachable",
     }
     assert sum(result.acts for result in results) > 100
-    assert any(result.runs > 1 for result in results)
-    assert any(result.held for result in results)
+    assert any(result.view.runs > 1 for result in results)
+    assert any(result.view.held for result in results)
+
+
+async def naive(clock):
+    """The model in place of a store."""
+    return Model(clock)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 100, 20))
+def test_the_naive_model_gives_the_same_answers(first):
+    """Call by call, answer by answer, through all faults: the trace of a whole crawl is equal."""
+    for seed in range(first, first + 20):
+        fast, plain = simulate(seed, trace=True), simulate(seed, trace=True, opener=naive)
+
+        assert fast == plain, told([fast]) if fast.violation else f"seed {seed} differs"
 
 
 @pytest.mark.parametrize("seed", [3, 17])

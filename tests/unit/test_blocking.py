@@ -37,7 +37,7 @@ def frontier(clock):
 
 
 def test_the_twin_has_every_public_name():
-    """R4: `outrider.blocking.Frontier` is the same without `await`; the one attribute is a property."""
+    """R4: the same without `await`; what is an attribute there is a property here."""
     asynchronous = public(outrider.Frontier) | {"crawl", "worker"}
 
     assert public(blocking.Frontier) == asynchronous

@@ -92,9 +92,9 @@ def counts_of(result: SimulationResult) -> Counter[str]:
             "seeds": 1,
             "hosts": result.hosts,
             "requests": result.requests,
-            "pages": result.known,
+            "pages": result.view.known if result.view else 0,
             "operators' acts": result.acts,
-            "runs finished": result.runs,
+            "runs finished": result.view.runs if result.view else 0,
             "crashes": result.outcomes.get("crashed", 0),
             **{f"calls: {name}": count for name, count in result.faults.items()},
         }

@@ -14,6 +14,7 @@ from outrider.settings import to_mapping
 from outrider.simulation.run import BOUND, SimulationResult
 from outrider.simulation.scenario import Scenario
 
+_COUNTED: Final = ("known", "done", "dead", "dropped", "held", "visits", "runs")
 _TAIL: Final = 40  # lines of the trace shown before a broken promise
 
 
@@ -83,19 +84,12 @@ def _pairs(changed: Mapping[str, object]) -> str:
 
 def _counts(result: SimulationResult) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("requests", "pages", "done", "dead", "dropped", "held", "runs", "acts"):
+    counts = {"requests": result.requests, "acts": result.acts}
+    if result.view is not None:
+        counts |= {name: getattr(result.view, name) for name in _COUNTED}
+    for name in counts:
         table.add_column(name, justify="right")
-    numbers = (
-        result.requests,
-        result.known,
-        result.done,
-        result.dead,
-        result.dropped,
-        result.held,
-        result.runs,
-        result.acts,
-    )
-    table.add_row(*(f"{number:,}" for number in numbers))
+    table.add_row(*(f"{count:,}" for count in counts.values()))
     table.caption = f"visits: {_pairs(result.outcomes)}\nfaults: {_pairs(result.faults) or 'none'}"
     table.caption_justify = "left"
     return table

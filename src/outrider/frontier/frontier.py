@@ -14,6 +14,7 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
+    Coroutine,
     Generator,
     Iterable,
     Mapping,
@@ -83,6 +84,7 @@ class Frontier(Operator, Reader):
         self._streak = ClaimRequest(crawl, worker, 1).streak
         self._refused: Counter[str] = Counter()
         self._held: dict[LeaseId, int] = {}
+        self._background: set[asyncio.Task[Any]] = set()
         self._use(settings)
 
     @classmethod
@@ -155,6 +157,8 @@ class Frontier(Operator, Reader):
         """Apply what was handed in, then let go of the store (if this frontier opened it)."""
         if self._store is None:
             return
+        while self._background:
+            await asyncio.wait(self._background)
         await self._adds.drain()
         await self._finishes.drain()
         store, self._store = self._store, None
@@ -218,7 +222,7 @@ class Frontier(Operator, Reader):
         if isinstance(links, list | tuple):
             if len(links) <= CHUNK:
                 return self._summed(await self._add_chunk(links), answers=answers)
-            return await asyncio.shield(self._add_all(links, answers=answers))
+            return await asyncio.shield(self._spawn(self._add_all(links, answers=answers)))
         return await self._add_all(links, answers=answers)
 
     async def _add_all(self, links: Links, *, answers: bool) -> AddReport:
@@ -278,11 +282,15 @@ class Frontier(Operator, Reader):
         self._streak = claimed.streak
         for lease in claimed.leases:
             msgspec.structs.force_setattr(lease, "holder", self)
-        await self._teller.claimed(claimed.leases)
+        try:
+            await self._teller.claimed(claimed.leases)
+        except asyncio.CancelledError:
+            self._release_later(claimed.leases)
+            raise
         return Claim(claimed.leases, claimed.wake_in, claimed.status)
 
     async def _shielded(self, request: ClaimRequest) -> Claimed:
-        call = asyncio.ensure_future(self.store.claim(request))
+        call = self._spawn(self.store.claim(request))
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:
@@ -291,10 +299,19 @@ class Frontier(Operator, Reader):
 
     def _give_back(self, call: asyncio.Future[Claimed]) -> None:
         """A cancelled claim: whoever asked is gone, so its leases are released unseen."""
-        if call.cancelled() or call.exception() or not call.result().leases or not self._store:
-            return
-        leases = [lease.id for lease in call.result().leases]
-        self._background = asyncio.ensure_future(self._store.release(leases))
+        if not call.cancelled() and call.exception() is None:
+            self._release_later(call.result().leases)
+
+    def _release_later(self, leases: Sequence[Lease]) -> None:
+        if leases and self._store is not None:
+            self._spawn(self._store.release([lease.id for lease in leases]))
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start what goes on even if its caller leaves; `close` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
 
     async def _rest(self, seconds: float) -> None:
         """Until somebody here brought work, or the time is over."""
@@ -321,11 +338,15 @@ class Frontier(Operator, Reader):
             claim = await self.claim(limit - len(self._held), wait=POLL)
             if not claim and claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
                 return
-            until = self._clock.now_ms() + round(self._settings.lease.seconds * 1000)
-            self._held.update((lease.id, until) for lease in claim)
+            half = round(self._settings.lease.seconds * 500)
+            stale = self._clock.now_ms() + half
+            self._held.update((lease.id, stale + half) for lease in claim)
             try:
                 while claim:
-                    yield claim.pop(0)
+                    lease = claim.pop(0)
+                    # A slow reader lets leases grow old unseen: renew before handing one out.
+                    if self._clock.now_ms() < stale or await self.extend([lease]):
+                        yield lease
             finally:
                 if claim:  # the reader left early: what it never saw goes back
                     await self.release(claim)

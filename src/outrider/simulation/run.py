@@ -7,7 +7,6 @@ the crawl finishes within `BOUND` of virtual time, and every URL ever added is a
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, cast
 
@@ -26,7 +25,7 @@ from outrider.settings import crawl_rules
 from outrider.simulation.operator import Operator, Seeder
 from outrider.simulation.record import Record
 from outrider.simulation.scenario import Habits, Scenario, scenario_of
-from outrider.simulation.stage import START, Stage
+from outrider.simulation.stage import Stage
 from outrider.simulation.trace import Trace
 from outrider.simulation.umpire import Umpire
 from outrider.simulation.web import Found, Temper, split
@@ -56,26 +55,23 @@ class SimulationResult(msgspec.Struct, frozen=True):
 
     seed: int
     violation: Violation | None
-    virtual_seconds: float
     finished_in: float  # virtual seconds from healing to the end
     hosts: int
-    workers: int
-    requests: int
-    known: int
-    done: int
-    dead: int
-    dropped: int
-    held: int
-    runs: int
-    acts: int
-    outcomes: Mapping[str, int]
+    requests: int  # that hosts saw
+    acts: int  # of the operator
     faults: Mapping[str, int]
+    view: CrawlView | None  # of the crawl at its end; None if it broke before
     trace: Sequence[str] = ()
 
     @property
     def command(self) -> str:
         """What repeats this seed exactly."""
         return f"outrider simulate --seed {self.seed}"
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """Visits by how they ended."""
+        return self.view.outcomes if self.view else {}
 
 
 async def memory(clock: Clock) -> FullStore:
@@ -152,16 +148,11 @@ class Run:
 
     def play(self) -> SimulationResult:
         """Raise the curtain; whatever breaks ends the play."""
+        self.stage.enter(self._open())
+        self.stage.play(until=0.0)
         violation: Violation | None = None
         try:
-            self.stage.enter(self._prologue())
-            finished = self.stage.play(self.scenario.heal_at + BOUND)
-            require(
-                finished and self.is_over, "liveness", f"not finished {BOUND:.0f} s after healing"
-            )
-            self.stage.enter(self._epilogue())
-            self.stage.play(self.stage.elapsed())
-            self.record.judge(self.umpire)
+            self._act()
         except InvariantBroken as broken:
             violation = Violation(broken.rule, broken.detail, self.stage.elapsed())
         except Exception as error:  # noqa: BLE001 - a store that breaks down has broken a promise
@@ -170,19 +161,26 @@ class Run:
             self.stage.close()
         return self._result(violation)
 
-    async def _prologue(self) -> None:
-        scenario = self.scenario
-        store = await self._opener(self.stage)
+    async def _open(self) -> None:
+        scenario, stage = self.scenario, self.stage
         rules = crawl_rules(scenario.settings)
-        self.umpire = Umpire(store, self.stage, random.Random(scenario.seed + 2), rules)
-        self.umpire.trace = Trace(self.stage) if self._trace else None
+        store = await self._opener(stage)
+        self.umpire = Umpire(store, stage, random.Random(scenario.seed + 2), rules)
+        self.umpire.trace = Trace(stage) if self._trace else None
         watched = cast("FullStore", self.umpire)  # a witness keeps what `configure` answers
-        self.store = FaultyStore(watched, self.stage, seeded(scenario.faults, self.dice))
+        self.store = FaultyStore(watched, stage, seeded(scenario.faults, self.dice))
         await self.umpire.configure(CRAWL, rules)
+
+    def _act(self) -> None:
         self.stage.enter(Seeder(self).live())
         self.stage.enter(self._operator.live())
-        for number in range(scenario.workers):
+        for number in range(self.scenario.workers):
             self.stage.enter(Worker(self, number + 1).live())
+        in_time = self.stage.play(self.scenario.heal_at + BOUND)
+        require(in_time and self.is_over, "liveness", f"not over {BOUND:.0f} s after healing")
+        self.stage.enter(self._epilogue())
+        self.stage.play(self.stage.elapsed())
+        self.record.judge(self.umpire)
 
     async def _epilogue(self) -> None:
         """Every URL is accounted for: done, dead, dropped, or held where nobody answers."""
@@ -209,30 +207,18 @@ class Run:
     def _temper(self, url: str) -> Temper:
         return self.scenario.web.host(split(url)[0]).temper
 
-    def _lines(self) -> Sequence[str]:
-        trace = self.umpire.trace if hasattr(self, "umpire") else None
-        return trace.lines if trace else ()
-
     def _result(self, violation: Violation | None) -> SimulationResult:
-        view, scenario = self._view, self.scenario
+        trace = self.umpire.trace
         return SimulationResult(
-            seed=scenario.seed,
+            seed=self.scenario.seed,
             violation=violation,
-            virtual_seconds=self.stage.elapsed(),
-            finished_in=max(0.0, self.stage.elapsed() - scenario.heal_at),
-            hosts=len(scenario.web.hosts),
-            workers=scenario.workers,
+            finished_in=max(0.0, self.stage.elapsed() - self.scenario.heal_at),
+            hosts=len(self.scenario.web.hosts),
             requests=len(self.record.requests),
-            known=view.known if view else 0,
-            done=view.done if view else 0,
-            dead=view.dead if view else 0,
-            dropped=view.dropped if view else 0,
-            held=view.held if view else 0,
-            runs=view.runs if view else 0,
             acts=self._operator.acts,
-            outcomes=dict(view.outcomes) if view else {},
-            faults=dict(self.store.counts) if hasattr(self, "store") else {},
-            trace=self._lines(),
+            faults=dict(self.store.counts),
+            view=self._view,
+            trace=trace.lines if trace else (),
         )
 
 
@@ -243,21 +229,9 @@ def _parsed(text: str) -> Url:
     raise ValueError(f"the synthetic web made a bad URL: {url}")
 
 
-def totals(results: Iterable[SimulationResult]) -> Counter[str]:
-    """Many seeds as one: what they visited, and what befell them."""
-    sums: Counter[str] = Counter()
-    for result in results:
-        sums.update({"seeds": 1, "requests": result.requests, "known": result.known})
-        sums.update(result.faults)
-    return sums
-
-
 def _place_of(error: Exception) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = f" at {trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}" if trace else ""
     return f"{type(error).__name__}: {error}{where}"
-
-
-__all__ = ["BOUND", "CRAWL", "START", "SimulationResult", "Violation", "simulate"]

@@ -152,8 +152,8 @@ class Hands:
             case Steer(crawl, target, act, limit):
                 return await self._steer(crawl, target, act, limit)
             case Configure(crawl, fields, is_swept):
-                await self.store.configure(crawl, rules(**fields))
-                return await self._steer(crawl, "", Set({}), 2) if is_swept else None
+                changed = await self.store.configure(crawl, rules(**fields))
+                return changed, await self._steer(crawl, "", Set({}), 2) if is_swept else None
             case Turn(crawl, status):
                 return await self.store.turn(crawl, status)
             case Filter():
@@ -228,7 +228,7 @@ def _plain(view: msgspec.Struct) -> dict[str, Any]:
     return {name: _without_zeros(value) for name, value in msgspec.structs.asdict(view).items()}
 
 
-def _without_zeros(value: Any) -> Any:  # noqa: ANN401 - whatever a view holds
+def _without_zeros(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     inner = {name: _without_zeros(count) for name, count in value.items()}

@@ -178,14 +178,15 @@ class Witness:
 
     # ---- Admin
 
-    async def configure(self, crawl: str, rules: CrawlRules) -> None:
+    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
         """Hand on; from now on ties may mix."""
-        await self._call(self.store.configure(crawl, rules))
+        changed, _ = await self._call(self.store.configure(crawl, rules))
         book = self.ledger.book(crawl)
         if book.arrivals and rules.tie != book.ties:
             book.ties = "unknown"
         elif book.ties != "unknown":
             book.ties = rules.tie
+        return bool(changed)
 
     async def steer(
         self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000

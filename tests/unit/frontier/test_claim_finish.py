@@ -4,7 +4,6 @@ import math
 import pytest
 
 from outrider import (
-    Blocked,
     Closed,
     Done,
     Dropped,
@@ -14,9 +13,7 @@ from outrider import (
     InvalidInput,
     Lease,
     Link,
-    StoreUnavailable,
     Throttled,
-    Unreachable,
 )
 from outrider.testing import FakeClock
 
@@ -332,257 +329,6 @@ async def test_a_waiting_claim_sleeps(opened):
     assert rests == 1
 
 
-# ---- cancellation
-
-
-async def test_a_cancelled_wait_leaves_nothing_behind(frontier):
-    """What comes later is for others."""
-    waiting = await started(frontier.claim(1, wait=60.0))
-    await cancelled(waiting)
-
-    await frontier.add([A])
-
-    assert await leased(frontier) == 0
-    assert urls(await frontier.claim()) == [A]
-
-
-async def test_a_claim_cancelled_before_its_answer_gives_its_leases_back(opened, unanswered, store):
-    """The store had lent them already: they are released, and no attempt is counted."""
-    frontier = await opened(RUDE, unanswered)
-    await frontier.add([A + "1", A + "2"])
-    unanswered.hold("claim")
-    claiming = await started(frontier.claim(2))
-    assert (await store.crawl("default")).leased == 2
-
-    await cancelled(claiming)
-    unanswered.let_go()
-    await turns()
-
-    assert await leased(frontier) == 0
-    assert [lease.attempt for lease in await frontier.claim(2)] == [1, 1]
-
-
-async def test_a_claim_cancelled_before_it_arrives_gives_its_leases_back(opened, watched):
-    """It cannot be called back, so what it brings is released."""
-    frontier = await opened(RUDE, watched)
-    await frontier.add([A])
-    watched.hold("claim")
-    claiming = await started(frontier.claim())
-
-    await cancelled(claiming)
-    watched.let_go()
-    await turns()
-
-    assert await leased(frontier) == 0
-    assert (await frontier.stats()).pending == 1
-
-
-@pytest.mark.parametrize("after", range(12))
-async def test_a_claim_cancelled_at_any_turn_keeps_its_leases_or_gives_them_back(
-    opened, unanswered, after
-):
-    """Just asked, just answered, or in between: whoever has no answer has no lease."""
-    frontier = await opened(RUDE, unanswered)
-    await frontier.add([A])
-    task = asyncio.ensure_future(frontier.claim())
-    await turns(after)
-
-    task.cancel()
-    claim = (await asyncio.gather(task, return_exceptions=True))[0]
-    await turns()
-
-    held = 0 if isinstance(claim, asyncio.CancelledError) else len(claim)
-    assert await leased(frontier) == held
-
-
-@pytest.mark.parametrize("verb", ["changes"])
-async def test_a_claim_cancelled_while_its_events_are_told_gives_its_leases_back(
-    opened, unanswered, verb
-):
-    """A cancelled claim releases what it took, wherever it was on its way."""
-    frontier = await opened(RUDE, unanswered)
-    frontier.subscribe(lambda _: None)
-    await frontier.add([A])
-    unanswered.hold(verb)
-    claiming = await started(frontier.claim())
-    assert not claiming.done()
-
-    await cancelled(claiming)
-    unanswered.let_go()
-    await turns()
-
-    assert await leased(frontier) == 0
-
-
-async def test_a_claim_cancelled_by_leaving_gives_its_leases_back(opened, unanswered, clock):
-    """Leaving `async with` waits until what was taken is given back."""
-    unanswered.hold("claim")
-
-    async def crawl():
-        async with Frontier.open(unanswered, settings=RUDE, clock=clock) as frontier:
-            await frontier.add([A])
-            await frontier.claim()
-
-    crawling = await started(crawl())
-    crawling.cancel()
-    await turns()
-    unanswered.let_go()
-    await asyncio.gather(crawling, return_exceptions=True)
-    await turns()
-
-    witness = await opened(RUDE, unanswered)
-    assert await leased(witness) == 0
-
-
-@pytest.mark.parametrize("verb", ["before", "after"])
-async def test_a_cancelled_add_is_applied_whole(opened, watched, unanswered, verb):
-    """Whether or not the store had heard of it."""
-    held = watched if verb == "before" else unanswered
-    frontier = await opened(RUDE, held)
-    held.hold("add")
-    adding = await started(frontier.add([f"{A}{n}" for n in range(700)]))
-
-    await cancelled(adding)
-    held.let_go()
-    await turns()
-
-    assert (await frontier.stats()).known == 700
-
-
-async def test_a_cancelled_add_of_a_long_list_is_applied_whole(opened, watched):
-    """However many batches it takes."""
-    frontier = await opened(RUDE, watched)
-    watched.hold("add")
-    adding = await started(frontier.add([f"{A}{n}" for n in range(3500)]))
-
-    await cancelled(adding)
-    watched.let_go()
-    await turns(60)
-
-    assert (await frontier.stats()).known == 3500
-
-
-async def test_a_long_list_is_whole_even_if_the_frontier_closes(opened, watched, clock):
-    """Closing applies what was handed in."""
-    async with Frontier.open(watched, clock=clock) as frontier:
-        watched.hold("add")
-        adding = await started(frontier.add([f"{A}{n}" for n in range(3500)]))
-        await cancelled(adding)
-        watched.let_go()
-
-    witness = await opened(store=watched)
-    assert (await witness.stats()).known == 3500
-
-
-async def test_a_cancelled_add_spoils_no_other(opened, watched):
-    """Both were one call to the store."""
-    frontier = await opened(RUDE, watched)
-    one = asyncio.ensure_future(frontier.add([A + "1"]))
-    other = asyncio.ensure_future(frontier.add([A + "2"]))
-    await asyncio.sleep(0)
-
-    await cancelled(one)
-
-    assert (await other).added == 1
-    assert (await frontier.stats()).known == 2
-
-
-@pytest.mark.parametrize("verb", ["before", "after"])
-async def test_a_cancelled_finish_is_applied_whole(opened, watched, unanswered, verb):
-    """H6: the visit and its links."""
-    held = watched if verb == "before" else unanswered
-    frontier = await opened(RUDE, held)
-    await frontier.add([A])
-    (lease,) = await frontier.claim()
-    held.hold("finish")
-    finishing = await started(frontier.finish(lease, Done(200), links=[A + "1", A + "2"]))
-
-    await cancelled(finishing)
-    held.let_go()
-    await turns()
-
-    stats = await frontier.stats()
-    assert (stats.done, stats.pending, stats.leased) == (1, 2, 0)
-    assert await frontier.finish(lease, Done(200))
-
-
-async def test_closing_waits_for_what_was_handed_in(opened, watched, clock):
-    """Nobody has to await an add to have it applied."""
-    async with Frontier.open(watched, clock=clock) as frontier:
-        task = asyncio.ensure_future(frontier.add([A]))
-        await asyncio.sleep(0)
-
-    witness = await opened(store=watched)
-    assert (await witness.stats()).known == 1
-    assert (await task).added == 1
-
-
-# ---- batching
-
-
-async def test_adds_of_one_turn_are_one_call(opened, watched):
-    """Concurrent adds become one store call, in order, each with its own answers."""
-    frontier = await opened(RUDE, watched)
-
-    reports = await asyncio.gather(*(frontier.add([f"{A}{n}", A]) for n in range(20)))
-
-    assert (watched.calls["add"], watched.sizes) == (1, [40])
-    assert [report.answers[0].url for report in reports] == [f"{A}{n}" for n in range(20)]
-    assert [report.added for report in reports] == [2, *[1] * 19]
-
-
-async def test_finishes_of_one_turn_are_one_call(opened, watched):
-    """Concurrent finishes likewise, whatever their outcomes."""
-    frontier = await opened(RUDE, watched)
-    await frontier.add([f"{A}{n}" for n in range(12)])
-    leases = await frontier.claim(12)
-    watched.sizes.clear()
-    outcomes = [Done(200), Failed("x"), Throttled(), Blocked("x"), Unreachable("x"), Dropped("x")]
-
-    answers = await asyncio.gather(
-        *(frontier.finish(lease, outcomes[n % 6]) for n, lease in enumerate(leases))
-    )
-
-    assert answers == [True] * 12
-    assert (watched.calls["finish"], watched.sizes) == (1, [12])
-
-
-async def test_calls_of_different_turns_are_different_calls(opened, watched):
-    """Nobody waits for company."""
-    frontier = await opened(RUDE, watched)
-
-    await frontier.add([A + "1"])
-    await frontier.add([A + "2"])
-
-    assert (watched.calls["add"], watched.sizes) == (2, [1, 1])
-
-
-async def test_a_second_call_need_not_wait_for_the_first(opened, watched):
-    """One slow answer holds up nobody else."""
-    frontier = await opened(RUDE, watched)
-    watched.hold("add")
-    one = await started(frontier.add([A + "1"]))
-    watched.held = frozenset()
-
-    assert (await frontier.add([A + "2"])).added == 1
-    watched.let_go()
-    assert (await one).added == 1
-
-
-async def test_an_error_of_the_store_reaches_everyone_who_waited(opened, watched):
-    """They all handed something in; the frontier goes on."""
-    frontier = await opened(RUDE, watched)
-
-    watched.errors = {"add": StoreUnavailable("the disk is full")}
-    answers = await asyncio.gather(
-        frontier.add([A + "1"]), frontier.add([A + "2"]), return_exceptions=True
-    )
-    watched.errors = {}
-
-    assert [str(answer) for answer in answers] == ["the disk is full"] * 2
-    assert (await frontier.add([A + "1"])).added == 1
-
-
 # ---- finish
 
 
@@ -778,7 +524,12 @@ async def test_the_rest_of_a_batch_with_a_foreign_lease_is_applied(opened, store
     await other.add([A])
     mine, (foreign,) = await one.claim(3), await other.claim()
     await one.release([mine[2]])
-    visits = [(mine[0], Done(200)), (foreign, Done(200)), (mine[1], Done(200)), (mine[2], Done(200))]
+    visits = [
+        (mine[0], Done(200)),
+        (foreign, Done(200)),
+        (mine[1], Done(200)),
+        (mine[2], Done(200)),
+    ]
 
     with pytest.raises(ForeignLease) as caught:
         await one.finish_many(visits)
@@ -848,10 +599,13 @@ async def test_a_finished_lease_stays_finished(rude):
     await rude.add([A])
     (lease,) = await rude.claim()
 
-    with pytest.raises(RuntimeError):
+    async def work():
         async with lease as same:
             await rude.finish(same, Done(200))
             raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await work()
 
     assert (await rude.stats()).done == 1
 
@@ -865,181 +619,6 @@ async def test_a_lease_left_in_peace_is_kept(rude):
         pass
 
     assert await leased(rude) == 1
-
-
-# ---- leases()
-
-
-async def test_leases_end_with_the_crawl(rude):
-    """I2: after the last page was finished and nothing is left."""
-    await rude.add([A])
-    seen = []
-
-    async for lease in rude.leases():
-        seen.append(lease.url)
-        links = [f"{A}{n}" for n in range(5)] if lease.url == A else []
-        await rude.finish(lease, Done(200), links=links)
-
-    assert sorted(seen) == sorted([A, *(f"{A}{n}" for n in range(5))])
-    assert (await rude.stats()).status == "finished"
-
-
-async def test_leases_end_with_a_cancelled_crawl(frontier):
-    """I3."""
-    await frontier.add([Link(A, delay=1000.0)])
-    reading = await started(anext(frontier.leases(), None))
-
-    await frontier.cancel()
-
-    assert await prompt(reading) is None
-
-
-async def test_leases_wait_out_the_delays(frontier, clock):
-    """D1: three pages of one host, a second apart."""
-    await frontier.add([f"{A}{n}" for n in range(3)])
-    times = []
-
-    async def crawl():
-        async for lease in frontier.leases():
-            times.append(clock.now())
-            await frontier.finish(lease, Done(200))
-
-    crawling = await started(crawl())
-    while not crawling.done():
-        clock.advance(0.5)
-        await turns()
-
-    assert [at - times[0] for at in times] == [0.0, 1.0, 2.0]
-
-
-async def test_leases_keep_at_most_so_many_unfinished(rude):
-    """The next comes when one was finished."""
-    await rude.add([f"{A}{n}" for n in range(5)])
-    leases = rude.leases(limit=2)
-    held = [await anext(leases), await anext(leases)]
-
-    third = await started(anext(leases))
-    assert not third.done()
-    assert await leased(rude) == 2
-
-    await rude.finish(held[0], Done(200))
-    assert (await prompt(third)).url == A + "2"
-    assert await leased(rude) == 2
-    await leases.aclose()
-
-
-@pytest.mark.parametrize("how", ["finish_many", "release", "expire"])
-async def test_every_end_of_a_lease_frees_its_place(rude, clock, how):
-    """Finished in a batch, released, or run out."""
-    await rude.add([f"{A}{n}" for n in range(3)])
-    leases = rude.leases(limit=1)
-    held = await anext(leases)
-    waiting = await started(anext(leases))
-    assert not waiting.done()
-
-    if how == "finish_many":
-        await rude.finish_many([(held, Done(200))])
-    elif how == "release":
-        await rude.release([held])
-    for _ in range(62 if how == "expire" else 0):
-        clock.advance(1.0)
-        await turns()
-
-    assert (await prompt(waiting)).attempt in (1, 2)
-    await leases.aclose()
-
-
-async def test_a_cancelled_finish_frees_its_place_too(opened, watched):
-    """It was applied whole, so nothing is unfinished."""
-    frontier = await opened(RUDE, watched)
-    await frontier.add([A + "1", A + "2"])
-    leases = frontier.leases(limit=1)
-    held = await anext(leases)
-    watched.hold("finish")
-    await cancelled(await started(frontier.finish(held, Done(200))))
-    watched.let_go()
-    await turns()
-
-    assert (await prompt(anext(leases))).url == A + "2"
-
-
-async def test_an_extended_lease_keeps_its_place(rude, clock):
-    """H2: it is still unfinished."""
-    await rude.add([A + "1", A + "2"])
-    leases = rude.leases(limit=1)
-    held = await anext(leases)
-    waiting = await started(anext(leases))
-
-    for _ in range(3):
-        for _ in range(40):
-            clock.advance(1.0)
-            await turns(5)
-        assert await rude.extend([held]) == {held}
-    assert not waiting.done()
-
-    await cancelled(waiting)
-
-
-async def test_a_reader_that_leaves_early_gives_the_rest_back(rude):
-    """What it never saw; what it saw is its own."""
-    await rude.add([f"{A}{n}" for n in range(10)])
-
-    async for lease in rude.leases(limit=8):
-        seen = lease
-        break
-    await turns()
-
-    assert await leased(rude) == 1
-    assert await rude.finish(seen, Done(200))
-
-
-async def test_a_reader_that_breaks_gives_the_rest_back(rude):
-    """An exception is leaving, too."""
-    await rude.add([f"{A}{n}" for n in range(10)])
-
-    with pytest.raises(RuntimeError):
-        async for _ in rude.leases(limit=8):
-            raise RuntimeError
-    await turns()
-
-    assert await leased(rude) == 1
-
-
-async def test_a_reader_that_leaves_the_frontier_too_gives_the_rest_back(opened, store, clock):
-    """Nothing unseen stays lent when `async with` is left."""
-    async with Frontier.open(store, settings=RUDE, clock=clock) as frontier:
-        await frontier.add([f"{A}{n}" for n in range(10)])
-        async for _ in frontier.leases(limit=8):
-            break
-    await turns()
-
-    witness = await opened(RUDE, store)
-    assert await leased(witness) == 1
-
-
-async def test_a_full_reader_rests(opened):
-    """It does not spin while nothing is finished, even if links were added."""
-    clock = RestingClock()
-    frontier = await opened(RUDE, clock=clock)
-    await frontier.add([A + "1", A + "2"])
-    leases = frontier.leases(limit=1)
-    await anext(leases)
-    await frontier.add([A + "3"])
-
-    waiting = await started(anext(leases))
-    clock.rests = 0
-    await turns(200)
-    rests = clock.rests
-    waiting.cancel()
-
-    assert rests <= 2
-
-
-@pytest.mark.parametrize("limit", [0, -1, 1.5, "1", None])
-async def test_a_reader_reads_at_least_one(frontier, limit):
-    """The caller's fault."""
-    with pytest.raises(InvalidInput, match="limit"):
-        await anext(frontier.leases(limit=limit))
 
 
 # ---- extend, release, expire

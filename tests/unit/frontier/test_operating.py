@@ -1,3 +1,4 @@
+import contextlib
 import math
 
 import pytest
@@ -31,9 +32,7 @@ async def strict(opened):
 async def balanced(frontier):
     """O5: known = pending + leased + done + dead + dropped; and the stats."""
     stats = await frontier.stats()
-    assert stats.known == sum(
-        (stats.pending, stats.leased, stats.done, stats.dead, stats.dropped)
-    )
+    assert stats.known == sum((stats.pending, stats.leased, stats.done, stats.dead, stats.dropped))
     return stats
 
 
@@ -246,6 +245,27 @@ async def test_a_suffix_addresses_all_below_it(frontier):
     assert (await frontier.queue(".org").resume()).queues == {"ready": 3}
     assert len(await frontier.claim(9)) == 3
     assert (await frontier.queue(".org").view()).spent == 3
+
+
+@pytest.mark.parametrize("name", ["A.Example", ".EXAMPLE"])
+async def test_an_operator_may_spell_a_host_as_they_like(frontier, name):
+    """A1, E7: hosts are lower-case, so what is said of A.Example is said of a.example."""
+    await frontier.add([A])
+
+    await frontier.queue(name).pause()
+
+    assert (await frontier.queue("a.example").view()).state == "paused"
+    assert await frontier.claim() == []
+
+
+async def test_whatever_set_takes_it_heeds(frontier):
+    """E7: a cost by key acts, or is refused; silence would be a lie."""
+    with contextlib.suppress(SettingsError):
+        await frontier.queue("a.example").set(cost="zero")
+        await frontier.add([A])
+        await frontier.claim()
+
+        assert (await frontier.queue("a.example").view()).spent == 0
 
 
 async def test_a_suffix_speaks_for_the_domain_itself_too(frontier):

@@ -72,7 +72,7 @@ def crawl(opened):
     return opening
 
 
-# ---- budget rotation (E1, E2)
+# ---- budget rotation: E1, E2
 
 
 async def three_hosts(frontier, pages):
@@ -147,7 +147,7 @@ async def test_without_a_rotation_priority_rules_across_hosts(crawl):
     assert await drained(frontier) == "a/1 b/1 b/2 a/2"
 
 
-# ---- site-first (E2)
+# ---- site-first: E2
 
 
 async def test_site_first_visits_one_host_after_the_other(crawl):
@@ -213,7 +213,7 @@ async def test_a_better_precedence_is_activated_first(crawl):
     assert await drained(frontier) == "c/1 c/2 a/1 b/1"
 
 
-# ---- round-robin (C3)
+# ---- round-robin: C3
 
 
 async def test_round_robin_goes_by_turns_alone(crawl):
@@ -245,7 +245,7 @@ async def test_queue_precedence_comes_before_everything(crawl):
     assert await drained(frontier) == "b/1 a/1 a/2"
 
 
-# ---- retire and return (E1, E3, E5)
+# ---- retire and return: E1, E3, E5
 
 
 async def test_a_spent_total_retires_and_a_raised_one_returns(crawl):
@@ -346,7 +346,7 @@ async def test_capped_sites_with_pause_at_finish(crawl):
     assert (stats.status, stats.held) == ("paused", 2)
 
 
-# ---- refunds, penalties, quotas (E3, E6)
+# ---- refunds, penalties, quotas: E3, E6
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ async def test_a_quota_of_bytes_retires(crawl):
     assert await state(frontier) == ("retired", "quota")
 
 
-# ---- lanes (C4)
+# ---- lanes: C4
 
 
 async def two_lanes(frontier, pages, articles):
@@ -506,7 +506,7 @@ async def test_one_queue_may_stand_in_both_lanes(crawl):
     assert await drained(frontier) == "a/1 a/3 a/2 a/4"
 
 
-# ---- breadth discount (C5)
+# ---- breadth discount: C5
 
 
 async def discounted(crawl, discount):
@@ -554,7 +554,7 @@ async def test_a_discount_counts_leases_of_both_lanes(crawl):
     assert await claimed(frontier, 3) == ["a/1", "b/1", "a/2"]
 
 
-# ---- zombies (H3, H4)
+# ---- zombies: H3, H4
 
 
 async def test_a_zombie_changes_nothing(crawl, clock):
@@ -589,7 +589,7 @@ async def test_a_page_that_kills_three_workers_is_dead(crawl, clock):
     assert (letter.url, len(letter.attempts)) == ("https://a.example/1", 3)
 
 
-# ---- politeness (D1, D2, D7)
+# ---- politeness: D1, D2, D7
 
 
 @pytest.mark.parametrize(
@@ -736,7 +736,7 @@ async def test_manners_survive_emptiness(crawl, clock):
     assert (await queue(frontier)).wakes_in == 6.0
 
 
-# ---- throttling (D3)
+# ---- throttling: D3
 
 
 async def test_a_throttled_queue_backs_off_further_each_time(crawl, clock):
@@ -873,7 +873,7 @@ async def test_a_throttle_from_the_cache_is_done_and_throttles(crawl):
     assert (await frontier.stats()).done == 1
 
 
-# ---- unreachable and blocked (D4, G1)
+# ---- unreachable and blocked: D4, G1
 
 
 async def test_an_unreachable_host_is_tried_five_times_then_retired(crawl, clock):
@@ -985,7 +985,7 @@ async def test_a_blocked_page_cools_down_by_itself(crawl, clock):
     assert (await frontier.stats()).dead == 1
 
 
-# ---- retries and dead letters (G1, G2)
+# ---- retries and dead letters: G1, G2
 
 
 async def test_a_failing_page_is_tried_four_times(crawl, clock):
@@ -1034,7 +1034,7 @@ async def test_jitter_is_up_to_half(opened):
     assert (await frontier.claim()).wake_in == 1.25
 
 
-# ---- revisits (G3)
+# ---- revisits: G3
 
 
 async def test_a_revisit_is_a_refresh(crawl, clock):
@@ -1055,7 +1055,7 @@ async def test_a_revisit_is_a_refresh(crawl, clock):
     assert (await frontier.stats()).known == 1
 
 
-# ---- finishing (I2)
+# ---- finishing: I2
 
 
 def finishes(frontier):

@@ -8,7 +8,7 @@ from outrider.core.act import Act, Pause, Resume, Retire, Revive, Set, Snooze, W
 from outrider.core.outcome import Done, Unreachable
 from outrider.core.states import QueueState
 from outrider.store.protocol import FullStore, Step
-from outrider.testing.builders import done, task
+from outrider.testing.builders import done, rules, task
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
@@ -115,6 +115,16 @@ class AdminConformance:
         assert ((await queue(store, "a")).grant, (await queue(store, "b")).grant) == (5, 6)
         assert await steer(store, "", Set({})) == 2
         assert (await queue(store, "a")).grant == 6
+
+    async def test_a_configuration_tells_whether_it_changed_anything(
+        self, store: FullStore
+    ) -> None:
+        """N1: not when it opens the crawl, nor when repeated; run-time changes are not its own."""
+        answers = [await store.configure(CRAWL, rules(balance=5)) for _ in range(2)]
+        await steer(store, key("a"), Set({"balance": 6}))
+        answers += [await store.configure(CRAWL, rules(balance=n)) for n in (5, 7, 7)]
+
+        assert answers == [False, False, False, True, False]
 
     async def test_the_view_tells_what_was_set(self, store: FullStore) -> None:
         """E7: balance, total_budget, delay, max_in_flight, precedence."""
@@ -376,6 +386,15 @@ class AdminConformance:
         await steer(store, target, Set({"balance": 5} if target else {}))
 
         assert await state(store) == READY
+
+    async def test_a_pause_of_all_outlives_a_setting(self, store: FullStore) -> None:
+        """E7: it is remembered for no key, and holds for those it was meant for all the same."""
+        await add(store, "a/1")
+        await steer(store, "", Pause())
+
+        await steer(store, key("a"), Set({"balance": 5}))
+
+        assert await state(store) == PAUSED
 
     async def test_an_act_applies_no_setting(self, store: FullStore) -> None:
         """E5: what was configured reaches a queue by `set` alone, and is judged then."""

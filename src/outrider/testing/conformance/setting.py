@@ -125,6 +125,15 @@ class SettingConformance:
 
         assert await drained(store) == ["b/1", "c/1", "a/1"]
 
+    async def test_setting_what_holds_already_judges_anew(self, store: FullStore) -> None:
+        """E5: by key or suffix, whether or not anything changes."""
+        await configure(store, hold_queues=True, delay=0.0, balance=9)
+        await add(store, "a/1", "b/1")
+
+        await steer(store, key("a"), Set({"balance": 9}))
+
+        assert await drained(store) == ["b/1", "a/1"]
+
     async def test_an_inactive_queue_opens_a_session(self, store: FullStore) -> None:
         """E5: without hold_queues."""
         await configure(store, balance=1, delay=0.0)

@@ -1,0 +1,92 @@
+import msgspec
+import pytest
+
+from outrider.core.policy.rules import QueueRules
+from outrider.core.task import Lease, LeaseId, Link, Manners, Task
+
+TASK = Task("c", b"f" * 16, "https://a.example/1", "a.example", "nav", 0, 2, 3, 4.5, 3)
+
+
+class Holder:
+    """Whoever leases are given back to."""
+
+    def __init__(self):
+        self.released = []
+
+    async def release(self, leases):
+        """Remember them."""
+        self.released += leases
+        return set(leases)
+
+
+def lease(token=9, store="s", task=TASK, holder=None):
+    """A lease of the task above."""
+    return Lease(store, 7, token, task, 1, "w", 60.0, 0, 0, QueueRules(), Manners(), holder)
+
+
+def test_a_lease_tells_of_its_task():
+    """What a worker asks for."""
+    about = msgspec.structs.replace(TASK, via="v", tag="t", meta=b'{"x":1}')
+    lent = lease(task=about)
+
+    assert (lent.crawl, lent.url, lent.key) == ("c", "https://a.example/1", "a.example")
+    assert (lent.type, lent.lane, lent.depth, lent.priority) == ("nav", 0, 2, 4.5)
+    assert (lent.cost, lent.fingerprint, lent.origin) == (3, b"f" * 16, "opportunistic")
+    assert (lent.via, lent.tag, lent.meta) == ("v", "t", {"x": 1})
+    assert lent.id == LeaseId("c", 7, 9)
+
+
+def test_meta_is_a_fresh_copy_at_every_reading():
+    """Nobody changes what another reads."""
+    lent = lease(task=msgspec.structs.replace(TASK, meta=b'{"x":[]}'))
+    lent.meta["x"].append(1)
+
+    assert lent.meta == {"x": []}
+    assert lease().meta == {}
+
+
+def test_leases_are_equal_if_store_task_and_token_are():
+    """H1: and work in sets."""
+    assert lease() == lease(holder=Holder())
+    assert len({lease(), lease(), lease(token=8), lease(store="other")}) == 3
+    assert lease() != lease().id
+
+
+async def test_a_lease_gives_itself_back_when_the_block_fails():
+    """Once, to whoever holds it."""
+    holder = Holder()
+    lent = lease(holder=holder)
+
+    async def work():
+        async with lent as same:
+            assert same is lent
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await work()
+
+    assert holder.released == [lent]
+
+
+async def test_a_lease_is_kept_when_the_block_ends_well():
+    """Nobody is told anything."""
+    holder = Holder()
+
+    async with lease(holder=holder):
+        pass
+
+    assert holder.released == []
+
+
+async def test_a_lease_of_nobody_has_nobody_to_return_to():
+    """One that crossed a wire, say: the error is still the caller's."""
+    with pytest.raises(RuntimeError):
+        async with lease():
+            raise RuntimeError
+
+
+def test_a_link_takes_its_url_first_and_the_rest_by_name():
+    """A stable name."""
+    assert Link("https://a.example/") == Link(url="https://a.example/")
+    with pytest.raises(TypeError):
+        Link("https://a.example/", "key")

@@ -1,0 +1,293 @@
+import asyncio
+
+import pytest
+
+from outrider import (
+    Blocked,
+    Done,
+    Dropped,
+    Failed,
+    Frontier,
+    StoreUnavailable,
+    Throttled,
+    Unreachable,
+)
+
+A = "https://a.example/"
+RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
+
+
+async def turns(count=20):
+    """Let everybody else have their say."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def started(call):
+    """A task that had every chance to get as far as it can."""
+    task = asyncio.ensure_future(call)
+    await turns()
+    return task
+
+
+async def cancelled(task):
+    """Cancel a task and see it gone."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def leased(frontier):
+    """How many visits are in flight."""
+    return (await frontier.stats()).leased
+
+
+# ---- cancellation
+
+
+async def test_a_cancelled_wait_leaves_nothing_behind(frontier):
+    """What comes later is for others."""
+    waiting = await started(frontier.claim(1, wait=60.0))
+    await cancelled(waiting)
+
+    await frontier.add([A])
+
+    assert await leased(frontier) == 0
+    assert [lease.url for lease in await frontier.claim()] == [A]
+
+
+async def test_a_claim_cancelled_before_its_answer_gives_its_leases_back(opened, unanswered, store):
+    """The store had lent them already: they are released, and no attempt is counted."""
+    frontier = await opened(RUDE, unanswered)
+    await frontier.add([A + "1", A + "2"])
+    unanswered.hold("claim")
+    claiming = await started(frontier.claim(2))
+    assert (await store.crawl("default")).leased == 2
+
+    await cancelled(claiming)
+    unanswered.let_go()
+    await turns()
+
+    assert await leased(frontier) == 0
+    assert [lease.attempt for lease in await frontier.claim(2)] == [1, 1]
+
+
+async def test_a_claim_cancelled_before_it_arrives_gives_its_leases_back(opened, watched):
+    """It cannot be called back, so what it brings is released."""
+    frontier = await opened(RUDE, watched)
+    await frontier.add([A])
+    watched.hold("claim")
+    claiming = await started(frontier.claim())
+
+    await cancelled(claiming)
+    watched.let_go()
+    await turns()
+
+    assert await leased(frontier) == 0
+    assert (await frontier.stats()).pending == 1
+
+
+@pytest.mark.parametrize("after", range(12))
+async def test_a_claim_cancelled_at_any_turn_keeps_its_leases_or_gives_them_back(
+    opened, unanswered, after
+):
+    """Just asked, just answered, or in between: whoever has no answer has no lease."""
+    frontier = await opened(RUDE, unanswered)
+    await frontier.add([A])
+    task = asyncio.ensure_future(frontier.claim())
+    await turns(after)
+
+    task.cancel()
+    claim = (await asyncio.gather(task, return_exceptions=True))[0]
+    await turns()
+
+    held = 0 if isinstance(claim, asyncio.CancelledError) else len(claim)
+    assert await leased(frontier) == held
+
+
+@pytest.mark.parametrize("verb", ["changes"])
+async def test_a_claim_cancelled_while_its_events_are_told_gives_its_leases_back(
+    opened, unanswered, verb
+):
+    """A cancelled claim releases what it took, wherever it was on its way."""
+    frontier = await opened(RUDE, unanswered)
+    frontier.subscribe(lambda _: None)
+    await frontier.add([A])
+    unanswered.hold(verb)
+    claiming = await started(frontier.claim())
+    assert not claiming.done()
+
+    await cancelled(claiming)
+    unanswered.let_go()
+    await turns()
+
+    assert await leased(frontier) == 0
+
+
+async def test_a_claim_cancelled_by_leaving_gives_its_leases_back(opened, unanswered, clock):
+    """Leaving `async with` waits until what was taken is given back."""
+    unanswered.hold("claim")
+
+    async def crawl():
+        async with Frontier.open(unanswered, settings=RUDE, clock=clock) as frontier:
+            await frontier.add([A])
+            await frontier.claim()
+
+    crawling = await started(crawl())
+    crawling.cancel()
+    await turns()
+    unanswered.let_go()
+    await asyncio.gather(crawling, return_exceptions=True)
+    await turns()
+
+    witness = await opened(RUDE, unanswered)
+    assert await leased(witness) == 0
+
+
+@pytest.mark.parametrize("verb", ["before", "after"])
+async def test_a_cancelled_add_is_applied_whole(opened, watched, unanswered, verb):
+    """Whether or not the store had heard of it."""
+    held = watched if verb == "before" else unanswered
+    frontier = await opened(RUDE, held)
+    held.hold("add")
+    adding = await started(frontier.add([f"{A}{n}" for n in range(700)]))
+
+    await cancelled(adding)
+    held.let_go()
+    await turns()
+
+    assert (await frontier.stats()).known == 700
+
+
+async def test_a_cancelled_add_of_a_long_list_is_applied_whole(opened, watched):
+    """However many batches it takes."""
+    frontier = await opened(RUDE, watched)
+    watched.hold("add")
+    adding = await started(frontier.add([f"{A}{n}" for n in range(3500)]))
+
+    await cancelled(adding)
+    watched.let_go()
+    await turns(60)
+
+    assert (await frontier.stats()).known == 3500
+
+
+async def test_a_long_list_is_whole_even_if_the_frontier_closes(opened, watched, clock):
+    """Closing applies what was handed in."""
+    async with Frontier.open(watched, clock=clock) as frontier:
+        watched.hold("add")
+        adding = await started(frontier.add([f"{A}{n}" for n in range(3500)]))
+        await cancelled(adding)
+        watched.let_go()
+
+    witness = await opened(store=watched)
+    assert (await witness.stats()).known == 3500
+
+
+async def test_a_cancelled_add_spoils_no_other(opened, watched):
+    """Both were one call to the store."""
+    frontier = await opened(RUDE, watched)
+    one = asyncio.ensure_future(frontier.add([A + "1"]))
+    other = asyncio.ensure_future(frontier.add([A + "2"]))
+    await asyncio.sleep(0)
+
+    await cancelled(one)
+
+    assert (await other).added == 1
+    assert (await frontier.stats()).known == 2
+
+
+@pytest.mark.parametrize("verb", ["before", "after"])
+async def test_a_cancelled_finish_is_applied_whole(opened, watched, unanswered, verb):
+    """H6: the visit and its links."""
+    held = watched if verb == "before" else unanswered
+    frontier = await opened(RUDE, held)
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    held.hold("finish")
+    finishing = await started(frontier.finish(lease, Done(200), links=[A + "1", A + "2"]))
+
+    await cancelled(finishing)
+    held.let_go()
+    await turns()
+
+    stats = await frontier.stats()
+    assert (stats.done, stats.pending, stats.leased) == (1, 2, 0)
+    assert await frontier.finish(lease, Done(200))
+
+
+async def test_closing_waits_for_what_was_handed_in(opened, watched, clock):
+    """Nobody has to await an add to have it applied."""
+    async with Frontier.open(watched, clock=clock) as frontier:
+        task = asyncio.ensure_future(frontier.add([A]))
+        await asyncio.sleep(0)
+
+    witness = await opened(store=watched)
+    assert (await witness.stats()).known == 1
+    assert (await task).added == 1
+
+
+# ---- batching
+
+
+async def test_adds_of_one_turn_are_one_call(opened, watched):
+    """Concurrent adds become one store call, in order, each with its own answers."""
+    frontier = await opened(RUDE, watched)
+
+    reports = await asyncio.gather(*(frontier.add([f"{A}{n}", A]) for n in range(20)))
+
+    assert (watched.calls["add"], watched.sizes) == (1, [40])
+    assert [report.answers[0].url for report in reports] == [f"{A}{n}" for n in range(20)]
+    assert [report.added for report in reports] == [2, *[1] * 19]
+
+
+async def test_finishes_of_one_turn_are_one_call(opened, watched):
+    """Concurrent finishes likewise, whatever their outcomes."""
+    frontier = await opened(RUDE, watched)
+    await frontier.add([f"{A}{n}" for n in range(12)])
+    leases = await frontier.claim(12)
+    watched.sizes.clear()
+    outcomes = [Done(200), Failed("x"), Throttled(), Blocked("x"), Unreachable("x"), Dropped("x")]
+
+    answers = await asyncio.gather(
+        *(frontier.finish(lease, outcomes[n % 6]) for n, lease in enumerate(leases))
+    )
+
+    assert answers == [True] * 12
+    assert (watched.calls["finish"], watched.sizes) == (1, [12])
+
+
+async def test_calls_of_different_turns_are_different_calls(opened, watched):
+    """Nobody waits for company."""
+    frontier = await opened(RUDE, watched)
+
+    await frontier.add([A + "1"])
+    await frontier.add([A + "2"])
+
+    assert (watched.calls["add"], watched.sizes) == (2, [1, 1])
+
+
+async def test_a_second_call_need_not_wait_for_the_first(opened, watched):
+    """One slow answer holds up nobody else."""
+    frontier = await opened(RUDE, watched)
+    watched.hold("add")
+    one = await started(frontier.add([A + "1"]))
+    watched.held = frozenset()
+
+    assert (await frontier.add([A + "2"])).added == 1
+    watched.let_go()
+    assert (await one).added == 1
+
+
+async def test_an_error_of_the_store_reaches_everyone_who_waited(opened, watched):
+    """They all handed something in; the frontier goes on."""
+    frontier = await opened(RUDE, watched)
+
+    watched.errors = {"add": StoreUnavailable("the disk is full")}
+    answers = await asyncio.gather(
+        frontier.add([A + "1"]), frontier.add([A + "2"]), return_exceptions=True
+    )
+    watched.errors = {}
+
+    assert [str(answer) for answer in answers] == ["the disk is full"] * 2
+    assert (await frontier.add([A + "1"])).added == 1

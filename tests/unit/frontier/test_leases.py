@@ -1,0 +1,236 @@
+import asyncio
+
+import pytest
+
+from outrider import (
+    Done,
+    Frontier,
+    InvalidInput,
+    Link,
+)
+from outrider.testing import FakeClock
+
+A = "https://a.example/"
+RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
+
+
+async def turns(count=20):
+    """Let everybody else have their say."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def started(call):
+    """A task that had every chance to get as far as it can."""
+    task = asyncio.ensure_future(call)
+    await turns()
+    return task
+
+
+async def prompt(call):
+    """The answer of a call that has no reason to wait."""
+    task = await started(call)
+    if not task.done():
+        task.cancel()
+        pytest.fail("it waits")
+    return await task
+
+
+async def cancelled(task):
+    """Cancel a task and see it gone."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def leased(frontier):
+    """How many visits are in flight."""
+    return (await frontier.stats()).leased
+
+
+class RestingClock(FakeClock):
+    """Counts how often somebody lies down."""
+
+    def __init__(self):
+        super().__init__()
+        self.rests = 0
+
+    async def sleep(self, seconds):
+        """Count, then sleep."""
+        self.rests += 1
+        await super().sleep(seconds)
+
+
+async def test_leases_end_with_the_crawl(rude):
+    """I2: after the last page was finished and nothing is left."""
+    await rude.add([A])
+    seen = []
+
+    async for lease in rude.leases():
+        seen.append(lease.url)
+        links = [f"{A}{n}" for n in range(5)] if lease.url == A else []
+        await rude.finish(lease, Done(200), links=links)
+
+    assert sorted(seen) == sorted([A, *(f"{A}{n}" for n in range(5))])
+    assert (await rude.stats()).status == "finished"
+
+
+async def test_leases_end_with_a_cancelled_crawl(frontier):
+    """I3."""
+    await frontier.add([Link(A, delay=1000.0)])
+    reading = await started(anext(frontier.leases(), None))
+
+    await frontier.cancel()
+
+    assert await prompt(reading) is None
+
+
+async def test_leases_wait_out_the_delays(frontier, clock):
+    """D1: three pages of one host, a second apart."""
+    await frontier.add([f"{A}{n}" for n in range(3)])
+    times = []
+
+    async def crawl():
+        async for lease in frontier.leases():
+            times.append(clock.now())
+            await frontier.finish(lease, Done(200))
+
+    crawling = await started(crawl())
+    while not crawling.done():
+        clock.advance(0.5)
+        await turns()
+
+    assert [at - times[0] for at in times] == [0.0, 1.0, 2.0]
+
+
+async def test_leases_keep_at_most_so_many_unfinished(rude):
+    """The next comes when one was finished."""
+    await rude.add([f"{A}{n}" for n in range(5)])
+    leases = rude.leases(limit=2)
+    held = [await anext(leases), await anext(leases)]
+
+    third = await started(anext(leases))
+    assert not third.done()
+    assert await leased(rude) == 2
+
+    await rude.finish(held[0], Done(200))
+    assert (await prompt(third)).url == A + "2"
+    assert await leased(rude) == 2
+    await leases.aclose()
+
+
+@pytest.mark.parametrize("how", ["finish_many", "release", "expire"])
+async def test_every_end_of_a_lease_frees_its_place(rude, clock, how):
+    """Finished in a batch, released, or run out."""
+    await rude.add([f"{A}{n}" for n in range(3)])
+    leases = rude.leases(limit=1)
+    held = await anext(leases)
+    waiting = await started(anext(leases))
+    assert not waiting.done()
+
+    if how == "finish_many":
+        await rude.finish_many([(held, Done(200))])
+    elif how == "release":
+        await rude.release([held])
+    for _ in range(62 if how == "expire" else 0):
+        clock.advance(1.0)
+        await turns()
+
+    assert (await prompt(waiting)).attempt in (1, 2)
+    await leases.aclose()
+
+
+async def test_a_cancelled_finish_frees_its_place_too(opened, watched):
+    """It was applied whole, so nothing is unfinished."""
+    frontier = await opened(RUDE, watched)
+    await frontier.add([A + "1", A + "2"])
+    leases = frontier.leases(limit=1)
+    held = await anext(leases)
+    watched.hold("finish")
+    await cancelled(await started(frontier.finish(held, Done(200))))
+    watched.let_go()
+    await turns()
+
+    assert (await prompt(anext(leases))).url == A + "2"
+
+
+async def test_an_extended_lease_keeps_its_place(rude, clock):
+    """H2: it is still unfinished."""
+    await rude.add([A + "1", A + "2"])
+    leases = rude.leases(limit=1)
+    held = await anext(leases)
+    waiting = await started(anext(leases))
+
+    for _ in range(3):
+        for _ in range(40):
+            clock.advance(1.0)
+            await turns(5)
+        assert await rude.extend([held]) == {held}
+    assert not waiting.done()
+
+    await cancelled(waiting)
+
+
+async def test_a_reader_that_leaves_early_gives_the_rest_back(rude):
+    """What it never saw; what it saw is its own."""
+    await rude.add([f"{A}{n}" for n in range(10)])
+
+    async for lease in rude.leases(limit=8):
+        seen = lease
+        break
+    await turns()
+
+    assert await leased(rude) == 1
+    assert await rude.finish(seen, Done(200))
+
+
+async def test_a_reader_that_breaks_gives_the_rest_back(rude):
+    """An exception is leaving, too."""
+    await rude.add([f"{A}{n}" for n in range(10)])
+
+    async def read():
+        async for _ in rude.leases(limit=8):
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await read()
+    await turns()
+
+    assert await leased(rude) == 1
+
+
+async def test_a_reader_that_leaves_the_frontier_too_gives_the_rest_back(opened, store, clock):
+    """Nothing unseen stays lent when `async with` is left."""
+    async with Frontier.open(store, settings=RUDE, clock=clock) as frontier:
+        await frontier.add([f"{A}{n}" for n in range(10)])
+        async for _ in frontier.leases(limit=8):
+            break
+    await turns()
+
+    witness = await opened(RUDE, store)
+    assert await leased(witness) == 1
+
+
+async def test_a_full_reader_rests(opened):
+    """It does not spin while nothing is finished, even if links were added."""
+    clock = RestingClock()
+    frontier = await opened(RUDE, clock=clock)
+    await frontier.add([A + "1", A + "2"])
+    leases = frontier.leases(limit=1)
+    await anext(leases)
+    await frontier.add([A + "3"])
+
+    waiting = await started(anext(leases))
+    clock.rests = 0
+    await turns(200)
+    rests = clock.rests
+    waiting.cancel()
+
+    assert rests <= 2
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "1", None])
+async def test_a_reader_reads_at_least_one(frontier, limit):
+    """The caller's fault."""
+    with pytest.raises(InvalidInput, match="limit"):
+        await anext(frontier.leases(limit=limit))
