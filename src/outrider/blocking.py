@@ -13,7 +13,10 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import msgspec
+
 from outrider.clock import Clock
+from outrider.core.act import Act
 from outrider.core.outcome import Outcome
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease, Link
@@ -167,6 +170,15 @@ class Frontier:
         """The store underneath; its verbs are coroutines."""
         return self._frontier.store
 
+    @property
+    def clock(self) -> Clock:
+        """What the frontier waits on."""
+        return self._frontier.clock
+
+    def steer(self, target: str, act: Act) -> int:
+        """See `outrider.Frontier.steer`."""
+        return self._loop.run(self._frontier.steer(target, act))
+
     def configure(self, changes: Mapping[str, Any]) -> Settings:
         """See `outrider.Frontier.configure`."""
         return self._loop.run(self._frontier.configure(changes))
@@ -179,11 +191,20 @@ class Frontier:
 
     def claim(self, limit: int = 1, *, wait: float = 0.0, per_queue: int | None = None) -> Claim:
         """See `outrider.Frontier.claim`."""
-        return self._loop.run(self._frontier.claim(limit, wait=wait, per_queue=per_queue))
+        claim = self._loop.run(self._frontier.claim(limit, wait=wait, per_queue=per_queue))
+        for lease in claim:
+            self._hold(lease)
+        return claim
+
+    def _hold(self, lease: Lease) -> Lease:
+        """So that `with lease:` gives itself back without `await`."""
+        msgspec.structs.force_setattr(lease, "holder", self)
+        return lease
 
     def leases(self, limit: int = 64) -> Iterator[Lease]:
         """See `outrider.Frontier.leases`."""
-        return self._loop.iterate(self._frontier.leases(limit))
+        for lease in self._loop.iterate(self._frontier.leases(limit)):
+            yield self._hold(lease)
 
     def finish(
         self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()

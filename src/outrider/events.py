@@ -6,7 +6,9 @@ Nobody listening costs nothing: callers ask `is_heard` before they make an event
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import json
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -63,16 +65,26 @@ class EventBus:
         if listener in self._listeners:
             self._listeners.remove(listener)
 
-    async def stream(self) -> AsyncIterator[Event]:
+    def stream(self) -> AsyncIterator[Event]:
         """Events from now on, until the reader leaves."""
         queue: asyncio.Queue[Event] = asyncio.Queue()
+        reader = weakref.ref(queue)
 
         def put(event: Event) -> None:
-            if queue.qsize() >= BACKLOG:
-                queue.get_nowait()
-            queue.put_nowait(event)
+            kept = reader()
+            if kept is None:  # nobody ever read it, or whoever did is gone
+                self.unsubscribe(put)
+                return
+            if kept.qsize() >= BACKLOG:
+                kept.get_nowait()
+            kept.put_nowait(event)
 
         self.subscribe(put)
+        return self._drained(queue, put)
+
+    async def _drained(
+        self, queue: asyncio.Queue[Event], put: Listener
+    ) -> AsyncGenerator[Event, None]:
         try:
             while True:
                 yield await queue.get()
@@ -89,8 +101,14 @@ class JsonlSink:
 
     def __call__(self, event: Event) -> None:
         """Write one line; it is with the operating system when this returns."""
-        self._file.write(self._encode(event) + b"\n")
+        self._file.write(self._line(event) + b"\n")
         self._file.flush()
+
+    def _line(self, event: Event) -> bytes:
+        try:
+            return self._encode(event)
+        except UnicodeEncodeError:  # somebody's text has lone surrogates: written as escapes
+            return json.dumps(msgspec.to_builtins(event)).encode()
 
     def close(self) -> None:
         """Let go of the file."""

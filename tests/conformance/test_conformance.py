@@ -2,6 +2,7 @@
 
 from outrider.testing.conformance import (
     AddConformance,
+    AddressingConformance,
     AdminConformance,
     BudgetConformance,
     ClaimConformance,
@@ -26,6 +27,9 @@ from outrider.testing.conformance import (
 
 
 class TestAdd(AddConformance): ...
+
+
+class TestAddressing(AddressingConformance): ...
 
 
 class TestAdmin(AdminConformance): ...

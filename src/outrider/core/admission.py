@@ -5,6 +5,7 @@ One bad link never spoils the others: every link gets an answer, in order, and n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import inf, isfinite, nan
@@ -15,7 +16,7 @@ import msgspec
 from outrider.core.policy.cost import Cost, checked_cost, unit_cost
 from outrider.core.policy.keying import Keying, checked_key, host_key
 from outrider.core.policy.scope import Admits
-from outrider.core.policy.score import TYPE_WEIGHTS, Score, Scorer
+from outrider.core.policy.score import TYPE_WEIGHTS, Candidate, Score, Scorer, breakdown_of
 from outrider.core.policy.traps import Traps, trap
 from outrider.core.task import PRIORITIES, Added, Lease, Link, Task
 from outrider.core.url import Refusal, Url, UrlRules, fingerprint, parse_url
@@ -31,7 +32,7 @@ _COMMON_TYPES: Final = frozenset({"page", "hub", *TYPE_WEIGHTS})
 _TEXT_LIMITS: Final = {"via": 8192, "origin": 255, "tag": 255, "identity": 65_536}
 _KNOWN_RULES: Final = ("keep", "raise", "revisit")
 _PLAIN: Final = Link("")
-_encode = msgspec.json.Encoder().encode
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 Asked: TypeAlias = str | Url | Link
 _Passed: TypeAlias = tuple[Link, Url, str, int]  # asked everything but its score: key, cost
@@ -74,10 +75,12 @@ class Admission(msgspec.Struct):
         ]
 
     def score_again(self, lease: Lease, kind: str) -> Score:
-        """The score of a task that comes back as this type (G3)."""
+        """The score of a task that comes back as this type (G3); a broken one keeps the old."""
         link = Link(lease.url, type=kind, depth=lease.depth)
-        (score,) = self.scorer.score([(link, Url(lease.url, lease.url, lease.key))])
-        return score
+        (score,) = self._scored([(link, Url(lease.url, lease.url, lease.key))])
+        if isinstance(score, Score) and isfinite(score.priority):
+            return score
+        return Score(lease.priority, breakdown_of(lease.about))
 
     def _screen(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added:
         link, given = (asked, asked.url) if type(asked) is Link else (_PLAIN, asked)
@@ -127,23 +130,41 @@ class Admission(msgspec.Struct):
             return _refused(url, BAD_LINK, "budget.cost gave no whole number from 0 to 65535")
         return link, url, key, cost
 
-    def _scores(self, passed: Sequence[_Passed]) -> Sequence[Score | None]:
-        """F8: an explicit priority replaces the score and never reaches the scorer."""
+    def _scores(self, passed: Sequence[_Passed]) -> Sequence[Score | str | None]:
+        """F8: an explicit priority (None here) never reaches the scorer; a fault is text."""
         asked = [(link, url) for link, url, _, _ in passed if link.priority is None]
-        scores = self.scorer.score(asked) if asked else ()
+        scores = self._scored(asked) if asked else ()
         if len(asked) == len(passed):
             return scores
         rest = iter(scores)
         return [next(rest) if link.priority is None else None for link, _, _, _ in passed]
 
-    def _task(self, one: _Passed, score: Score | None, found_on: Lease | None) -> Task | Added:
+    def _scored(self, asked: Sequence[Candidate]) -> Sequence[Score | str]:
+        """What the scorer says; one that breaks its promise refuses its batch, and no other."""
+        try:
+            scores = list(self.scorer.score(asked))
+        except Exception as error:  # noqa: BLE001 - a scorer may be a user's
+            fault = f"scoring.scorer raised {type(error).__name__}: {error}"[:200]
+            return [fault] * len(asked)
+        if len(scores) != len(asked):
+            return [f"scoring.scorer gave {len(scores)} scores for {len(asked)}"] * len(asked)
+        return [one if type(one) is Score else "scoring.scorer gave no Score" for one in scores]
+
+    def _task(
+        self, one: _Passed, score: Score | str | None, found_on: Lease | None
+    ) -> Task | Added:
         link, url, key, cost = one
+        if isinstance(score, str):
+            return _refused(url, BAD_LINK, score)
         if score is None:  # given with the link, and asked about before
             priority = link.priority if type(link.priority) is float else number_of(link.priority)
         else:
             priority = score.priority
             if not isfinite(priority):
                 return _refused(url, BAD_LINK, "its score is not a finite number")
+        meta = _meta_of(link.meta) if link.meta else b""
+        if isinstance(meta, str):
+            return _refused(url, BAD_LINK, meta)
         via, tag = link.via, link.tag
         if found_on is not None:  # B1: a found link inherits its page as via, and its tag
             via, tag = via or found_on.url, tag or found_on.tag
@@ -164,7 +185,7 @@ class Admission(msgspec.Struct):
             link.origin or DEFAULT_ORIGIN,
             via,
             tag,
-            _encode(link.meta) if link.meta else b"",
+            meta,
             None if score is None else score.breakdown,
         )
 
@@ -173,13 +194,13 @@ def _is_ordinary(link: Link) -> bool:
     """Whether nothing about a link can be wrong: one question for almost all of them."""
     return (
         type(link.depth) is int
-        and 0 <= link.depth < _DEEPEST
+        and 0 <= link.depth <= _DEEPEST
         and (link.priority is None or (type(link.priority) is float and isfinite(link.priority)))
+        and type(link.type) is str
         and link.type in _COMMON_TYPES
         and link.known == "keep"
-        and not link.meta
-        and not link.bias
-        and not link.delay
+        and link.bias == 0.0
+        and link.delay == 0.0
         and link.base_priority is None
         and link.key is link.via is link.origin is link.tag is link.identity is None
     )
@@ -187,19 +208,16 @@ def _is_ordinary(link: Link) -> bool:
 
 def _refused(given: object, reason: str, detail: str) -> Added:
     text = given.text if isinstance(given, Url) else given
-    return Added(text if isinstance(text, str) else repr(text)[:200], False, reason, None, detail)
+    return Added(text if isinstance(text, str) else _shown(text), False, reason, None, detail)
 
 
 def fault_of(link: Link) -> str | None:
     """What is wrong with a link, or None; says the field and the fix."""
-    fault = _fault_of_numbers(link) or _fault_of_texts(link)
-    if fault is None and link.meta:
-        fault = _fault_of_meta(link.meta)
-    return fault
+    return _fault_of_numbers(link) or _fault_of_texts(link)
 
 
 def _fault_of_numbers(link: Link) -> str | None:
-    if type(link.depth) is not int or not 0 <= link.depth < _DEEPEST:
+    if type(link.depth) is not int or not 0 <= link.depth <= _DEEPEST:
         return f"depth = {_shown(link.depth)} must be a whole number from 0 to 1,000,000"
     if link.priority is not None and not _is_finite(number_of(link.priority)):
         return (
@@ -207,9 +225,9 @@ def _fault_of_numbers(link: Link) -> str | None:
         )
     if link.base_priority is not None and not _is_finite(link.base_priority):
         return f"base_priority = {_shown(link.base_priority)} must be finite"
-    if link.bias and not _is_finite(link.bias):
+    if not _is_finite(link.bias):
         return f"bias = {_shown(link.bias)} must be finite"
-    if link.delay and not (_is_finite(link.delay) and 0 <= link.delay <= LONGEST_DELAY):
+    if not (_is_finite(link.delay) and 0 <= link.delay <= LONGEST_DELAY):
         return f"delay = {_shown(link.delay)} must be seconds from 0 to ten years"
     return None
 
@@ -233,14 +251,17 @@ def _fault_of_text(link: Link, name: str) -> str | None:
     return f"{name} = {_shown(value)} must be text, at most {most} long"
 
 
-def _fault_of_meta(meta: Mapping[str, Any]) -> str | None:
+def _meta_of(meta: Mapping[str, Any]) -> bytes | str:
+    """Meta as JSON, or what is wrong with it; strict, so that it comes back as it was given."""
     if not isinstance(meta, dict):
         return f"meta must be a dict, not {type(meta).__name__}"
     try:
-        size = len(_encode(meta))
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        data = _encode(meta).encode()
+    except (TypeError, ValueError, RecursionError) as error:
         return f"meta is not JSON: {str(error)[:120]}"
-    return None if size <= META_LIMIT else f"meta is {size} bytes of JSON; at most {META_LIMIT}"
+    return (
+        data if len(data) <= META_LIMIT else f"meta: {len(data)} bytes of JSON, over {META_LIMIT}"
+    )
 
 
 def number_of(priority: object) -> float:
@@ -263,6 +284,8 @@ def _is_text(value: str) -> bool:
 
 
 def _shown(value: object) -> str:
-    return (
-        repr(value)[:60] if not isinstance(value, int) or abs(value) < 10**60 else "a huge number"
-    )
+    """A value as a message may show it: short, whatever it is."""
+    try:
+        return repr(value)[:60]
+    except Exception:  # noqa: BLE001 - a stranger's repr, or a number too long to write
+        return f"a {type(value).__name__}"

@@ -71,7 +71,8 @@ def fault_of(outcome: object) -> str | None:
         return f"an outcome is one of Done, Failed, Throttled, …, not {type(outcome).__name__}"
     for name in outcome.__struct_fields__:
         value = getattr(outcome, name)
-        if name in _DURATIONS and value is not None and not _is_duration(value):
+        is_given = name == "seconds" or value is not None
+        if name in _DURATIONS and is_given and not _is_duration(value):
             return f"{type(outcome).__name__}.{name} = {value!r} must be seconds, finite and ≥ 0"
     return _fault_of_kind(outcome)
 

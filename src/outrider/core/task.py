@@ -5,17 +5,20 @@ Values only. A Task is admitted, keyed, priced and scored: a store takes it as i
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Mapping
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 import msgspec
 
+from outrider.core.breakdown import Breakdown
+from outrider.core.policy.rules import QueueRules
+from outrider.core.url import Url
+from outrider.errors import InvalidInput
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
-    from outrider.core.policy.rules import QueueRules
-    from outrider.core.policy.score import Breakdown
-    from outrider.core.url import Url
 
 DISCOVERY: Final = 0
 ACQUISITION: Final = 1
@@ -98,7 +101,7 @@ class LeaseId(NamedTuple):
 class Holder(Protocol):
     """Whoever a lease gives itself back to."""
 
-    async def release(self, leases: list[Lease]) -> set[Lease]:
+    def release(self, leases: list[Lease]) -> Awaitable[set[Lease]] | set[Lease]:
         """Give the leases back unpunished."""
         ...
 
@@ -218,4 +221,22 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     ) -> None:
         """Release on exception or cancellation; a finished lease stays finished."""
         if error is not None and self.holder is not None:
-            await self.holder.release([self])
+            freed = self.holder.release([self])
+            if isinstance(freed, Awaitable):
+                await freed
+
+    def __enter__(self) -> Self:
+        """As `async with`, for a lease of a blocking frontier."""
+        if self.holder is None or iscoroutinefunction(self.holder.release):
+            raise InvalidInput("a lease of an async frontier wants `async with lease:`")
+        return self
+
+    def __exit__(
+        self,
+        kind: object,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release on exception; a finished lease stays finished."""
+        if error is not None and self.holder is not None:
+            self.holder.release([self])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from outrider.core.policy.score import Breakdown
+from outrider.core.breakdown import Breakdown
 from outrider.core.states import TaskState
 from outrider.core.task import Added, Task
 

@@ -45,7 +45,7 @@ class Batcher(Generic[Item, Answer]):
         if self._waiting:
             batch, self._waiting = self._waiting, []
             if self._is_inline:
-                _finish_now(self._flush(batch))
+                run_inline(self._flush(batch))
                 return
             task = asyncio.get_running_loop().create_task(self._flush(batch))
             self._running.add(task)
@@ -66,12 +66,12 @@ class Batcher(Generic[Item, Answer]):
             start += len(items)
 
 
-def _finish_now(work: Coroutine[Any, Any, None]) -> None:
+def run_inline(work: Coroutine[Any, Any, Answer]) -> Answer:
     """Run what never suspends without a task of its own: a third of a small call's price."""
     try:
         work.send(None)
-    except StopIteration:
-        return
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
     work.close()
     raise StoreError("a store that says is_inline suspended inside a verb")
 

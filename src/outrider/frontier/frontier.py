@@ -31,7 +31,7 @@ from outrider.core.decide import decide, fault_of
 from outrider.core.outcome import Outcome
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, Link, Task
-from outrider.core.url import Url
+from outrider.core.url import Url, parse_url
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import Closed, ForeignLease, InvalidInput
 from outrider.events import Event, EventBus, JsonlSink, Listener
@@ -80,10 +80,12 @@ class Frontier(Operator, Reader):
         self._events = EventBus(crawl)
         self._teller = Teller(self._events, clock, crawl)
         self._jsonl: JsonlSink | None = None
-        self._stirred = asyncio.Event()
+        self._stirred = asyncio.Event()  # work may have come
+        self._freed = asyncio.Event()  # a lease was given back
         self._streak = ClaimRequest(crawl, worker, 1).streak
         self._refused: Counter[str] = Counter()
         self._held: dict[LeaseId, int] = {}
+        self._unseen: list[Claim] = []  # what `leases` claimed and has not handed out
         self._background: set[asyncio.Task[Any]] = set()
         self._use(settings)
 
@@ -150,6 +152,7 @@ class Frontier(Operator, Reader):
         )
         if self.settings.events.jsonl:
             self._jsonl = JsonlSink(self.settings.events.jsonl)
+            self._teller.listen()
             self._events.subscribe(self._jsonl)
         await self._apply_rules()
 
@@ -157,6 +160,9 @@ class Frontier(Operator, Reader):
         """Apply what was handed in, then let go of the store (if this frontier opened it)."""
         if self._store is None:
             return
+        for claim in self._unseen:
+            await self.release(claim)
+            claim.clear()
         while self._background:
             await asyncio.wait(self._background)
         await self._adds.drain()
@@ -191,7 +197,8 @@ class Frontier(Operator, Reader):
         scorer = policies.scorer_for(settings)
         admission = policies.admission_for(settings, self.crawl, scorer, self._dice)
         if hasattr(self, "_admission"):
-            admission.roots |= self._admission.roots
+            admission.bypassed = self._admission.bypassed
+        self._roots_seen = 0
         self._scorer, self._admission = scorer, admission
         self._policy = policies.policy_for(settings, admission)
         self._settings = settings
@@ -207,6 +214,44 @@ class Frontier(Operator, Reader):
     async def _apply_rules(self) -> None:
         if await self.store.configure(self.crawl, crawl_rules(self._settings)):
             await self.steer("", Set({}))
+        if self._admission.root is not None:
+            await self._learn_roots()
+
+    async def _learn_roots(self) -> None:
+        """A5: a scope that is bound to the seeds from now on asks which they were."""
+        mode, admission = self._settings.scope.mode, self._admission
+        if not await self.store.roots(self.crawl, mode):
+            admission.roots |= {root async for root in self._roots_of_seeds()}
+        await self._share_roots()
+
+    async def _roots_of_seeds(self) -> AsyncIterator[str]:
+        async for task in self.tasks():
+            url = parse_url(task.url, self._settings.url)
+            if not task.depth and task.via is None and isinstance(url, Url):
+                yield self._settings.scope.root(url)
+
+    async def _share_roots(self) -> None:
+        """What this worker's seeds contribute is every worker's, and theirs is ours."""
+        mode, roots = self._settings.scope.mode, self._admission.roots
+        if len(roots) > self._roots_seen:
+            await self.store.add_roots(self.crawl, mode, sorted(roots))
+        fresh = await self.store.roots(self.crawl, mode, after=self._roots_seen)
+        self._roots_seen += len(fresh)
+        roots.update(fresh)
+
+    async def _admit(
+        self, links: Sequence[str | Url | Link], found_on: Lease | None = None
+    ) -> tuple[list[Task | Added], ScoringReport]:
+        """What the core says of links, with all workers' seeds known; and what scoring took."""
+        is_bound = self._admission.root is not None
+        if is_bound:
+            await self._share_roots()
+        self._scorer.take_report()
+        admitted = self._admission.admit(links, are_seeds=found_on is None, found_on=found_on)
+        report = self._scorer.take_report()
+        if is_bound:
+            await self._share_roots()
+        return admitted, report
 
     # ---- add
 
@@ -221,32 +266,25 @@ class Frontier(Operator, Reader):
             links = [links]
         if isinstance(links, list | tuple):
             if len(links) <= CHUNK:
-                return self._summed(await self._add_chunk(links), answers=answers)
+                return await self._add_chunk(links, answers=answers)
             return await asyncio.shield(self._spawn(self._add_all(links, answers=answers)))
         return await self._add_all(links, answers=answers)
 
     async def _add_all(self, links: Links, *, answers: bool) -> AddReport:
-        reports = [
-            self._summed(await self._add_chunk(chunk), answers=answers)
-            async for chunk in _chunked(links)
-        ]
+        reports = [await self._add_chunk(chunk, answers=answers) async for chunk in _chunked(links)]
         return _merged(reports)
 
-    async def _add_chunk(self, links: Sequence[str | Url | Link]) -> list[Added]:
-        admitted = self._admission.admit(links)
+    async def _add_chunk(self, links: Sequence[str | Url | Link], *, answers: bool) -> AddReport:
+        admitted, scoring = await self._admit(links)
         tasks = [one for one in admitted if isinstance(one, Task)]
         stored = iter(await self._adds.submit(tasks) if tasks else ())
-        answers = [one if isinstance(one, Added) else next(stored) for one in admitted]
+        every = [one if isinstance(one, Added) else next(stored) for one in admitted]
         self._stirred.set()
-        await self._teller.added(answers)
-        return answers
-
-    def _summed(self, every: list[Added], *, answers: bool) -> AddReport:
         refused = Counter([answer.reason or "" for answer in every if not answer.added])
         self._refused.update(refused)
-        added = len(every) - refused.total()
+        await self._teller.added(every)
         kept = tuple(every) if answers else ()
-        return AddReport(added, dict(refused), kept, self._scorer.take_report())
+        return AddReport(len(every) - refused.total(), dict(refused), kept, scoring)
 
     # ---- claim
 
@@ -258,14 +296,17 @@ class Frontier(Operator, Reader):
         A cancelled claim gives back what it took.
         """
         request = self._request(limit, per_queue)
-        until = self._clock.now_ms() + wait * 1000
+        if not isinstance(wait, int | float) or not wait >= 0:
+            raise InvalidInput(f"claim(wait={wait!r}): seconds ≥ 0")
+        until = self._clock.now_ms() + (wait * 1000 if limit else 0)
         while True:
             self._stirred.clear()
             claim = await self._claim_once(request)
             left = (until - self._clock.now_ms()) / 1000
             if claim or left <= 0 or claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
                 return claim
-            await self._rest(min(left, POLL if claim.wake_in is None else claim.wake_in))
+            most = POLL if claim.wake_in is None else claim.wake_in
+            await self._rest(min(left, most), self._stirred)
 
     def _request(self, limit: int, per_queue: int | None) -> ClaimRequest:
         if type(limit) is not int or not 0 <= limit <= _MAX_LIMIT:
@@ -304,7 +345,7 @@ class Frontier(Operator, Reader):
 
     def _release_later(self, leases: Sequence[Lease]) -> None:
         if leases and self._store is not None:
-            self._spawn(self._store.release([lease.id for lease in leases]))
+            _ = self._spawn(self._store.release([lease.id for lease in leases]))
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start what goes on even if its caller leaves; `close` waits for it."""
@@ -313,13 +354,13 @@ class Frontier(Operator, Reader):
         task.add_done_callback(self._background.discard)
         return task
 
-    async def _rest(self, seconds: float) -> None:
-        """Until somebody here brought work, or the time is over."""
+    async def _rest(self, seconds: float, until: asyncio.Event) -> None:
+        """Until somebody here brought what is waited for, or the time is over."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
         sleep = asyncio.ensure_future(self._clock.sleep(min(seconds, POLL)))
-        stir = asyncio.ensure_future(self._stirred.wait())
+        stir = asyncio.ensure_future(until.wait())
         try:
             await asyncio.wait({sleep, stir}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -333,7 +374,8 @@ class Frontier(Operator, Reader):
         while True:
             self._forget_overdue()
             if len(self._held) >= limit:
-                await self._rest(POLL)
+                self._freed.clear()
+                await self._rest(POLL, self._freed)
                 continue
             claim = await self.claim(limit - len(self._held), wait=POLL)
             if not claim and claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
@@ -341,6 +383,7 @@ class Frontier(Operator, Reader):
             half = round(self._settings.lease.seconds * 500)
             stale = self._clock.now_ms() + half
             self._held.update((lease.id, stale + half) for lease in claim)
+            self._unseen.append(claim)
             try:
                 while claim:
                     lease = claim.pop(0)
@@ -348,6 +391,7 @@ class Frontier(Operator, Reader):
                     if self._clock.now_ms() < stale or await self.extend([lease]):
                         yield lease
             finally:
+                self._unseen.remove(claim)
                 if claim:  # the reader left early: what it never saw goes back
                     await self.release(claim)
 
@@ -360,6 +404,7 @@ class Frontier(Operator, Reader):
         if self._held:
             for lease in leases:
                 self._held.pop(lease.id, None)
+        self._freed.set()
         self._stirred.set()
 
     # ---- finish, extend, release, expire
@@ -371,13 +416,9 @@ class Frontier(Operator, Reader):
 
         True, or False if the lease was lost: then nothing changed.
         """
-        fault = self._fault((lease, outcome))
-        if fault is not None:
-            raise fault
-        verdict = self._verdict(lease, outcome, links)
-        finished = await self._finishes.submit([verdict])
-        self._let_go((lease,))
-        await self._teller.finished((lease,), (verdict,), finished)
+        self._raise_first([self._fault((lease, outcome, links))], answers=False)
+        verdict = await self._verdict(lease, outcome, links)
+        finished = await self._submit([lease], [verdict])
         return finished[0].applied
 
     async def finish_many(self, visits: Iterable[Visit]) -> list[bool]:
@@ -390,11 +431,8 @@ class Frontier(Operator, Reader):
             faults.append(fault)
             if fault is None:
                 leases.append(visit[0])
-                verdicts.append(self._verdict(*visit))
-        finished = await self._finishes.submit(verdicts) if verdicts else []
-        self._let_go(leases)
-        await self._teller.finished(leases, verdicts, finished)
-        rest = iter(finished)
+                verdicts.append(await self._verdict(*visit))
+        rest = iter(await self._submit(leases, verdicts) if verdicts else ())
         answers = [fault is None and next(rest).applied for fault in faults]
         self._raise_first(faults, answers)
         return answers
@@ -407,10 +445,12 @@ class Frontier(Operator, Reader):
         foreign = self._foreign(visit[0])
         if foreign is not None:
             return foreign
+        if len(visit) > 2 and not isinstance(visit[2], Iterable):
+            return InvalidInput(f"links = {visit[2]!r}: a list of URLs or Links")
         fault = fault_of(visit[1])
         return None if fault is None else InvalidInput(fault)
 
-    def _raise_first(self, faults: Sequence[InvalidInput | None], answers: Any) -> None:
+    def _raise_first(self, faults: Sequence[InvalidInput | None], answers: object) -> None:
         for fault in faults:
             if isinstance(fault, ForeignLease):
                 fault.answers = answers
@@ -428,17 +468,34 @@ class Frontier(Operator, Reader):
             f"crawl {self.crawl!r}; hand it to the frontier that claimed it"
         )
 
-    def _verdict(
+    async def _verdict(
         self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()
     ) -> Verdict:
         verdict = decide(lease, outcome, self._policy, self._dice())
-        found = list(links) if links else ()
+        found = [links] if isinstance(links, str | Link | Url) else list(links)
         if not found:
             return verdict
-        admitted = self._admission.admit(found, are_seeds=False, found_on=lease)
-        self._refused.update(one.reason or "" for one in admitted if type(one) is Added)
-        tasks = tuple(one for one in admitted if type(one) is Task)
+        admitted, _ = await self._admit(found, lease)
+        await self._note_refused([one for one in admitted if isinstance(one, Added)])
+        tasks = tuple(one for one in admitted if isinstance(one, Task))
         return msgspec.structs.replace(verdict, tasks=tasks)
+
+    async def _note_refused(self, refused: list[Added]) -> None:
+        if refused:
+            self._refused.update([answer.reason or "" for answer in refused])
+            await self._teller.added(refused)
+
+    async def _submit(self, leases: list[Lease], verdicts: list[Verdict]) -> list[Finished]:
+        try:
+            finished = await self._finishes.submit(verdicts)
+        finally:
+            self._let_go(leases)  # cancelled or not: it is applied whole
+        for answer in finished:
+            for added in answer.answers:
+                if not added.added:
+                    self._refused[added.reason or ""] += 1
+        await self._teller.finished(leases, verdicts, finished)
+        return finished
 
     async def extend(self, leases: Iterable[Lease]) -> set[Lease]:
         """Renew leases; those not in the answer were lost."""
@@ -459,6 +516,7 @@ class Frontier(Operator, Reader):
         freed = await self.store.release(leases)
         for lease in leases:
             self._held.pop(lease, None)
+        self._freed.set()
         self._stirred.set()
         return freed
 
@@ -491,10 +549,12 @@ class Frontier(Operator, Reader):
 
     def events(self) -> AsyncIterator[Event]:
         """Everything that happens from now on, as it happens."""
+        self._teller.listen()
         return self._events.stream()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call a function with every event; answers with the function that ends it."""
+        self._teller.listen()
         self._events.subscribe(listener)
         return lambda: self._events.unsubscribe(listener)
 

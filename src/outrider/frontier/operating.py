@@ -136,6 +136,8 @@ class Operator(ABC):
             count += step.count
         self._stirred.set()
         await self._teller.changed()
+        if not dry_run:
+            self._teller.tell(f"operator-{call.__name__}", tasks=count)
         return count
 
 

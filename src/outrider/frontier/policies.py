@@ -20,7 +20,7 @@ class TimedScorer:
     """F9: counts and times what a scorer does."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self._scorer = scorer
+        self.inner = scorer
         self.features = scorer.features
         self._count = 0
         self._seconds = 0.0
@@ -28,7 +28,7 @@ class TimedScorer:
     def score(self, batch: Sequence[Candidate]) -> Sequence[Score]:
         """The inner scorer's answer."""
         before = time.perf_counter()
-        scores = self._scorer.score(batch)
+        scores = self.inner.score(batch)
         self._seconds += time.perf_counter() - before
         self._count += len(batch)
         return scores

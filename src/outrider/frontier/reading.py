@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from outrider.clock import Clock
 from outrider.core.admission import Admission
 from outrider.core.states import QueueState, TaskState
@@ -15,6 +17,7 @@ from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
 from outrider.frontier.operating import checked_pattern
 from outrider.frontier.pages import paged
+from outrider.frontier.policies import TimedScorer
 from outrider.frontier.reports import (
     DeadLetter,
     Explanation,
@@ -34,6 +37,7 @@ class Reader(ABC):
     _clock: Clock
     _settings: Settings
     _admission: Admission
+    _scorer: TimedScorer
     _refused: Counter[str]
 
     @property
@@ -132,7 +136,9 @@ class Reader(ABC):
         return await self._explain_known(parsed, known)
 
     async def _explain_unknown(self, url: Url) -> Explanation:
-        (answer,) = self._admission.admit([url], are_seeds=False)
+        # A copy: a question must count neither as a bypass nor as a scored link.
+        admission = msgspec.structs.replace(self._admission, scorer=self._scorer.inner)
+        (answer,) = admission.admit([url], are_seeds=False)
         mark = fingerprint(url.identity).hex()
         if isinstance(answer, Added):
             reason = answer.reason or ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from outrider.core.policy.score import Breakdown
+from outrider.core.breakdown import Breakdown
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease
 from outrider.store.protocol import CrawlView, QueueView, TaskView

@@ -10,6 +10,7 @@ from outrider.core.states import TaskState
 from outrider.core.task import Added, Lease
 from outrider.core.verdict import Finished, Verdict
 from outrider.events import EventBus
+from outrider.frontier.batching import run_inline
 from outrider.store.protocol import FullStore
 
 
@@ -21,7 +22,20 @@ class Teller:
         self._clock = clock
         self._crawl = crawl
         self._seen = 0
+        self._since = 0.0
         self.store: FullStore | None = None
+
+    def listen(self) -> None:
+        """From now on: the first who listens is told nothing of what was before."""
+        if self._bus.is_heard or self.store is None:
+            return
+        self._since = self._clock.now_ms() / 1000
+        if self.store.is_inline:
+            run_inline(self._skip(self.store))
+
+    async def _skip(self, store: FullStore) -> None:
+        while changes := await store.changes(self._crawl, after=self._seen):
+            self._seen = changes[-1].sequence
 
     def tell(self, name: str, **data: Any) -> None:
         """One event, now."""
@@ -70,6 +84,8 @@ class Teller:
             return
         for change in await self.store.changes(self._crawl, after=self._seen):
             self._seen = change.sequence
+            if change.at < self._since:
+                continue
             self._bus.emit(change.name, change.at, subject=change.subject, detail=change.detail)
 
 

@@ -29,7 +29,7 @@ _REFERENCE: Final = re.compile(
 _SCORER: Final = "an object (not a class) with a method `score`"
 
 
-def resolve(spec: object, what: str) -> Any:  # noqa: ANN401 - whatever the user's module holds
+def resolve(spec: object, what: str) -> Any:
     """The object that `module:function` names, imported; everything else comes back as it is.
 
     Importing runs code: only for settings of the person who runs the crawl, never for data from

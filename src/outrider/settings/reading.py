@@ -26,6 +26,11 @@ from outrider.settings.tree import Settings, Standing
 _S = TypeVar("_S", bound=msgspec.Struct)
 _Overrides: TypeAlias = dict[str, dict[str, Any]]
 
+_NOT_SET: Final[Mapping[str, str]] = {  # what a running queue is told in other ways
+    "cost": "a link is priced when it is added; name the policy under [keys]",
+    "paused": "say queue.pause() or queue.resume()",
+    "retired": "say queue.retire() or queue.revive()",
+}
 _PARTS: Final[Mapping[str, type[msgspec.Struct]]] = {"politeness": Politeness, "budget": Budget}
 
 
@@ -47,7 +52,10 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 def override_of(changes: Mapping[str, Any]) -> dict[str, Any]:
     """A runtime override for a key, flat and validated; None stays: it takes a field back."""
     with explained(_as_argument):
-        return _override(changes, ())
+        override = _override(changes, ())
+        for name in override.keys() & _NOT_SET.keys():
+            raise Fault((name,), override[name], _NOT_SET[name])
+        return override
 
 
 def _as_argument(fault: Fault) -> str:
@@ -94,7 +102,7 @@ def _table(value: object, path: Path) -> dict[str, object]:
     return dict(value)
 
 
-def _setting(field: Field, value: object, path: Path, current: Any) -> object:  # noqa: ANN401
+def _setting(field: Field, value: object, path: Path, current: Any) -> object:
     if (field.owner, field.name) == (Settings, "keys"):
         return _keys(value, path, current)
     result = _value(field.kind, value, path, current)
@@ -105,7 +113,7 @@ def _setting(field: Field, value: object, path: Path, current: Any) -> object:  
     return result
 
 
-def _value(kind: inspect.Type, value: object, path: Path, current: Any) -> object:  # noqa: ANN401
+def _value(kind: inspect.Type, value: object, path: Path, current: Any) -> object:
     match kind:
         case inspect.Metadata():
             return _value(kind.type, value, path, current)
@@ -138,7 +146,7 @@ def _items(kind: inspect.VarTupleType, value: object, path: Path) -> tuple[objec
     return tuple(_leaf(kind.item_type, item, (*path, str(n))) for n, item in enumerate(value))
 
 
-def _leaf(kind: inspect.Type, value: Any, path: Path) -> object:  # noqa: ANN401 - the edge
+def _leaf(kind: inspect.Type, value: Any, path: Path) -> object:
     if not fits(kind, value):
         raise Fault(path, value, f"give {allowed(kind)}")
     return float(value) if isinstance(kind, inspect.FloatType) else value

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import msgspec
 
 from outrider.core.act import Act
+from outrider.core.breakdown import Breakdown
 from outrider.core.pick import Streak
 from outrider.core.policy.rules import CrawlRules
-from outrider.core.policy.score import Breakdown
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Answer, Finished, Verdict
@@ -103,6 +103,10 @@ class Admin(Protocol):
         self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """Apply an act to a key, a suffix (".org") or, as "", to every queue."""
+        ...
+
+    async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
+        """A5: remember what seeds contribute to the scope, for every worker of the crawl."""
         ...
 
     async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
@@ -279,6 +283,10 @@ class Inspect(Protocol):
 
     async def place(self, crawl: str, number: int) -> Place:
         """Where a task stands."""
+        ...
+
+    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
+        """The roots of a scope mode, in order of their coming, but for the first `after`."""
         ...
 
     async def heatmap(self, crawl: str) -> Heat:

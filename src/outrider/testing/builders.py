@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from outrider.core.breakdown import Breakdown
 from outrider.core.decide import Policy, decide
 from outrider.core.outcome import (
     Blocked,
@@ -32,7 +33,7 @@ from outrider.core.policy.rules import (
     QueueRules,
     overridden,
 )
-from outrider.core.policy.score import TYPE_WEIGHTS, Breakdown, Score, explicit
+from outrider.core.policy.score import TYPE_WEIGHTS, Score, explicit
 from outrider.core.task import DISCOVERY, KnownRule, Lease, Task
 from outrider.core.url import fingerprint
 from outrider.core.verdict import Verdict

@@ -182,6 +182,10 @@ class FaultyStore:
             "steer", lambda: store.steer(crawl, target, act, after=after, limit=limit)
         )
 
+    async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
+        """See `protocol.Admin`."""
+        await self._call("add_roots", lambda: self._store.add_roots(crawl, mode, roots))
+
     async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
         """See `protocol.Admin`."""
         return await self._call("turn", lambda: self._store.turn(crawl, status, reason))
@@ -251,6 +255,10 @@ class FaultyStore:
     async def place(self, crawl: str, number: int) -> Place:
         """See `protocol.Inspect`."""
         return await self._call("place", lambda: self._store.place(crawl, number))
+
+    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
+        """See `protocol.Inspect`."""
+        return await self._call("roots", lambda: self._store.roots(crawl, mode, after=after))
 
     async def heatmap(self, crawl: str) -> Heat:
         """See `protocol.Inspect`."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from outrider.clock import Clock
 from outrider.core.act import Act, Set, Snooze, Wake
-from outrider.core.policy.rules import CrawlRules
+from outrider.core.policy.rules import CrawlRules, covers
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
@@ -161,6 +161,8 @@ class Witness:
         require(freed <= set(leases), "H5", "a lease was released that nobody asked for")
         for lease in freed:
             self.ledger.released(lease, now)
+        for lease in set(leases) - freed:
+            self.ledger.kept(lease)
         return set(freed)
 
     async def expire(self, *, limit: int) -> int:
@@ -196,7 +198,7 @@ class Witness:
         answer, _ = await self._call(self.store.steer(crawl, target, act, after=after, limit=limit))
         step: Step = answer
         for key, line in self.ledger.book(crawl).lines.items():
-            if _matches(target, key):
+            if covers(target, key):
                 if isinstance(act, Set):
                     line.rules = None
                 if isinstance(act, Snooze) and (after, step.after) == (0, None):
@@ -205,12 +207,15 @@ class Witness:
                     line.wake()
         return step
 
+    async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
+        """Hand on."""
+        await self.store.add_roots(crawl, mode, roots)
+
     async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
         """Hand on; a cancelled crawl's leases are void."""
         answer, _ = await self._call(self.store.turn(crawl, status, reason))
         if answer is CrawlStatus.CANCELLED:
-            for visit in self.ledger.book(crawl).visits.values():
-                visit.fate = "lost" if visit.fate in ("held", "closing") else visit.fate
+            self.ledger.cancelled(crawl)
         return CrawlStatus(answer)
 
     async def drop(
@@ -246,7 +251,7 @@ class Witness:
     def _doubt(self, crawl: str, which: Which) -> None:
         """Those that may have matched are no longer surely pending."""
         for entry in self.ledger.book(crawl).entries.values():
-            if which.key is None or _matches(which.key, entry.key):
+            if which.key is None or covers(which.key, entry.key):
                 entry.is_sure = False
 
     # ---- Inspect
@@ -283,6 +288,10 @@ class Witness:
         """Hand on."""
         return await self.store.place(crawl, number)
 
+    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
+        """Hand on."""
+        return await self.store.roots(crawl, mode, after=after)
+
     async def heatmap(self, crawl: str) -> Heat:
         """Hand on."""
         return await self.store.heatmap(crawl)
@@ -290,9 +299,3 @@ class Witness:
     async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """Hand on."""
         return await self.store.changes(crawl, after=after, limit=limit)
-
-
-def _matches(target: str, key: str) -> bool:
-    if not target.startswith("."):
-        return target in ("", key)
-    return key.endswith(target) or key == target[1:]

@@ -7,16 +7,16 @@ it believes the store: it may miss a fault, and never invents one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from heapq import heappop, heappush
-from math import ceil
 from typing import Final
 
 from outrider.core.policy.politeness import least_delay
-from outrider.core.policy.rules import QueueRules
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
+from outrider.testing.books import Book, Entry, Line, Visit, whole_ms
+
+__all__ = ["Entry", "InvariantBroken", "Ledger", "require"]
 
 SURELY_TAKEN_BACK: Final = 100  # overdue leases that any claim can be expected to take back
 
@@ -34,114 +34,6 @@ def require(holds: object, rule: str, detail: str) -> None:
     """Complain unless it holds."""
     if not holds:
         raise InvariantBroken(rule, detail)
-
-
-def _ms(seconds: float) -> int:
-    return ceil(seconds * 1000 - 1e-6)
-
-
-@dataclass(slots=True, eq=False)
-class Visit:
-    """One lease, from claim to end."""
-
-    id: LeaseId
-    key: str
-    cost: int
-    started: int
-    deadline: int
-    fate: str = "held"  # held, closing, applied, released, lost, unsure
-
-    def is_valid(self, now: int) -> bool:
-        """Whether nobody else may have its task."""
-        return self.fate == "held" and self.deadline > now
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A task as its history tells; `version` outdates what stands of it in a line."""
-
-    url: str
-    key: str
-    lane: int
-    place: tuple[int, float]
-    arrival: int
-    due: int
-    is_pending: bool = True
-    is_sure: bool = True  # that it is pending, and where
-    version: int = 0
-    visit: Visit | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Line:
-    """A queue as its history tells."""
-
-    rules: QueueRules | None = None  # as of the last lease; None: changed since, or none yet
-    not_before: int = 0
-    last_start: int = 0
-    last_end: int | None = None
-    last_delay: float = -1.0
-    crawl_delay: float = 0.0
-    charged: int = 0  # costs less refunds
-    penalties: int = 0
-    was_parallel: bool = False
-    ripe: dict[int, list[tuple[tuple[int, float], int, int, Entry]]] = field(default_factory=dict)
-    unripe: dict[int, list[tuple[int, int, int, Entry]]] = field(default_factory=dict)
-
-    def postpone(self, until: int) -> None:
-        """D1: it never moves back."""
-        self.not_before = max(self.not_before, until)
-
-    def ended(self, start: int, now: int, delay: float) -> None:
-        """D1: end (or start) + delay; the earlier of the two if the rules are not known."""
-        from_end = self.rules is not None and self.rules.politeness.count_from == "end"
-        self.postpone((now if from_end else start) + _ms(delay))
-        self.last_end = now
-
-    def usual_delay(self) -> float:
-        """D7: the last delay, or the least if none."""
-        if self.last_delay >= 0:
-            return self.last_delay
-        return least_delay(self.rules.politeness, self.crawl_delay) if self.rules else 0.0
-
-    def wake(self) -> None:
-        """D1: back to the last visit's end (or start) + delay."""
-        if self.rules is None:
-            self.not_before = 0
-            return
-        manners, floor = self.rules.politeness, 0
-        if self.last_end is not None:
-            from_end = manners.count_from == "end"
-            floor = (self.last_end if from_end else self.last_start) + _ms(self.usual_delay())
-        self.not_before = min(self.not_before, floor)
-
-
-@dataclass(slots=True, eq=False)
-class Book:
-    """A crawl as its history tells."""
-
-    entries: dict[bytes, Entry] = field(default_factory=dict)
-    numbers: dict[int, Entry] = field(default_factory=dict)
-    lines: dict[str, Line] = field(default_factory=dict)
-    visits: dict[LeaseId, Visit] = field(default_factory=dict)
-    ties: str = "fifo"
-    arrivals: int = 0
-    applied: int = 0
-    is_whole: bool = True  # everything known was added through us
-    is_finished: bool = False
-
-    def line(self, key: str) -> Line:
-        """The queue of that key."""
-        return self.lines.setdefault(key, Line())
-
-    def held(self, now: int) -> Iterator[Visit]:
-        """The leases nobody else may have."""
-        return (visit for visit in self.visits.values() if visit.is_valid(now))
-
-    def overdue(self, now: int) -> list[Visit]:
-        """The leases that may be taken back."""
-        fates = ("held", "unsure")
-        return [v for v in self.visits.values() if v.fate in fates and v.deadline <= now]
 
 
 class Ledger:
@@ -185,7 +77,7 @@ class Ledger:
             entry.arrival = book.arrivals
             return
         place = (task.precedence, task.priority + 0.0)
-        due = now + _ms(task.delay)
+        due = now + whole_ms(task.delay)
         entry = Entry(task.url, task.key, task.lane, place, book.arrivals, due)
         book.entries[task.fingerprint] = entry
         self._stand(book, entry)
@@ -196,7 +88,7 @@ class Ledger:
         require(not in_flight, "B3", f"{task.url} is leased and was added again")
         book.arrivals += 1
         entry.key, entry.lane, entry.arrival = task.key, task.lane, book.arrivals
-        entry.place, entry.due = (task.precedence, task.priority + 0.0), now + _ms(task.delay)
+        entry.place, entry.due = (task.precedence, task.priority + 0.0), now + whole_ms(task.delay)
         entry.is_pending = entry.is_sure = True
         self._stand(book, entry)
 
@@ -205,7 +97,7 @@ class Ledger:
         entry.version += 1
         line = book.line(entry.key)
         waiting = line.unripe.setdefault(entry.lane, [])
-        heappush(waiting, (entry.due, entry.arrival, entry.version, entry))
+        heappush(waiting, (entry.due, entry.arrival, id(entry), entry.version, entry))
 
     # ---- claim
 
@@ -269,34 +161,32 @@ class Ledger:
         """The first in line; what is outdated or not sure falls out on the way."""
         waiting, ripe = line.unripe.setdefault(lane, []), line.ripe.setdefault(lane, [])
         while waiting and waiting[0][0] <= now:
-            _, arrival, version, entry = heappop(waiting)
-            heappush(ripe, (entry.place, arrival, version, entry))
-        while ripe and not (
-            ripe[0][2] == ripe[0][3].version and ripe[0][3].is_pending and ripe[0][3].is_sure
-        ):
+            _, arrival, number, version, entry = heappop(waiting)
+            heappush(ripe, (entry.place, arrival, number, version, entry))
+        while ripe and not ripe[0][4].stands_as(ripe[0][3]):
             heappop(ripe)
-        return ripe[0][3] if ripe else None
+        return ripe[0][4] if ripe else None
 
     def _lend(self, book: Book, line: Line, entry: Entry, lease: Lease, now: int) -> None:
-        visit = Visit(lease.id, lease.key, lease.about.cost, now, now + _ms(lease.lease_for))
+        visit = Visit(lease.id, lease.key, lease.about.cost, now, now + whole_ms(lease.lease_for))
         if entry.visit is not None and entry.visit.fate in ("held", "unsure"):
-            entry.visit.fate = "lost"
+            book.mark(entry.visit, "lost")
         entry.visit, entry.is_pending = visit, False
-        book.visits[lease.id] = visit
+        book.visits[lease.id] = book.open[lease.id] = visit
         line.charged += lease.about.cost
         line.rules, line.crawl_delay, line.last_start = lease.rules, lease.manners.crawl_delay, now
         manners = lease.rules.politeness
         if manners.count_from == "start" or manners.max_in_flight > 1:
-            line.postpone(now + _ms(least_delay(manners, lease.manners.crawl_delay)))
+            line.postpone(now + whole_ms(least_delay(manners, lease.manners.crawl_delay)))
 
     # ---- the ends of a visit
 
     def closing(self, leases: Iterable[LeaseId]) -> None:
-        """An end was asked for; until it is answered nobody knows."""
-        for lease in leases:
+        """An end was asked for; until it is answered nobody knows, and asked again neither."""
+        for lease in set(leases):
             visit = self.book(lease.crawl).visits.get(lease)
-            if visit is not None and visit.fate == "held":
-                visit.fate = "closing"
+            if visit is not None and visit.fate in ("held", "closing"):
+                visit.fate = "closing" if visit.fate == "held" else "unsure"
 
     def finished(self, verdict: Verdict, answer: Finished, now: int, *, alone: bool) -> None:
         """H3: applied once, to the lease that holds, and to no other."""
@@ -321,7 +211,7 @@ class Ledger:
         visit.fate = "unsure" if visit.fate == "closing" else visit.fate
 
     def _apply(self, book: Book, visit: Visit, verdict: Verdict, now: int) -> None:
-        visit.fate = "applied"
+        book.mark(visit, "applied")
         book.applied += 1
         line = book.line(visit.key)
         line.charged -= 0 if verdict.counts else visit.cost
@@ -331,7 +221,7 @@ class Ledger:
             if verdict.crawl_delay is not None:
                 line.crawl_delay = verdict.crawl_delay
             line.ended(visit.started, now, verdict.delay)
-            line.postpone(now + _ms(verdict.snooze))
+            line.postpone(now + whole_ms(verdict.snooze))
         entry = book.numbers[visit.id.task]
         if entry.visit is visit:
             self._come_back(book, entry, verdict, now)
@@ -340,13 +230,13 @@ class Ledger:
         entry.is_pending = verdict.state == "pending"
         if not entry.is_pending:
             return
-        entry.due = now + _ms(verdict.retry_in)
+        entry.due = now + whole_ms(verdict.retry_in)
         revisit = verdict.revisit
         if revisit is not None:
             book.arrivals += 1
             entry.arrival, entry.lane = book.arrivals, revisit.lane
             entry.place = (revisit.precedence, revisit.priority + 0.0)
-            entry.due = now + _ms(revisit.after)
+            entry.due = now + whole_ms(revisit.after)
         self._stand(book, entry)
 
     def extended(self, lease: LeaseId, lease_for: float, now: int) -> None:
@@ -356,7 +246,7 @@ class Ledger:
             return
         holds = visit.fate in ("held", "closing", "unsure")
         require(holds, "H2", f"{lease} is renewed, and was {visit.fate}")
-        visit.fate, visit.deadline = "held", now + _ms(lease_for)
+        visit.fate, visit.deadline = "held", now + whole_ms(lease_for)
 
     def released(self, lease: LeaseId, now: int) -> None:
         """H5: only what is held can be given back; the visit's end is now (D7)."""
@@ -366,7 +256,7 @@ class Ledger:
             return
         fits = visit.fate in ("closing", "unsure")
         require(fits, "H5", f"{lease} is released, and was {visit.fate}")
-        visit.fate = "released"
+        book.mark(visit, "released")
         line = book.line(visit.key)
         line.charged -= visit.cost
         line.ended(visit.started, now, line.usual_delay())
@@ -375,11 +265,24 @@ class Ledger:
             entry.is_pending, entry.due = True, now
             self._stand(book, entry)
 
+    def kept(self, lease: LeaseId) -> None:
+        """H5: it was not released, so it was lost before, or is no longer known to hold."""
+        visit = self.book(lease.crawl).visits.get(lease)
+        if visit is not None and visit.fate == "closing":
+            visit.fate = "unsure"
+
+    def cancelled(self, crawl: str) -> None:
+        """I3: its leases are void."""
+        book = self.book(crawl)
+        for visit in list(book.open.values()):
+            book.mark(visit, "lost")
+
     def taken_back(self, crawl: str, now: int, *, certain: bool) -> None:
         """H4, D7: overdue leases are lost, their visits end now; whether they live is not ours."""
         book = self.book(crawl)
         for visit in book.overdue(now):
-            was_unsure, visit.fate = visit.fate == "unsure", "lost" if certain else "unsure"
+            was_unsure = visit.fate == "unsure"
+            book.mark(visit, "lost" if certain else "unsure")
             if was_unsure:
                 continue  # its visit may have ended before
             line = book.line(visit.key)

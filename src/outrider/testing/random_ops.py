@@ -330,7 +330,7 @@ _ACTS: Final[Mapping[str, Callable[[Random], Act]]] = {
 }
 
 RULES: Final[Mapping[str, tuple[Any, ...]]] = {
-    "delay": (0.0, 0.0, 0.0, 1.0, -1.0),
+    "delay": (0.0, 0.0, 1.0, 3.0, -1.0, -1.0),
     "min_delay": (0.0, 0.5, 2.0),
     "max_in_flight": (1, 1, 2, 3),
     "count_from": ("end", "end", "start"),
@@ -365,13 +365,17 @@ _SETTABLE: Final = (
     "count_from",
 )
 
+_STANDING: Final[Mapping[str, tuple[Any, ...]]] = {
+    "precedence": (-1, 0, 1),
+    "paused": (True, False),
+    "retired": (True, False),
+}
+
 
 def _changes(dice: Random) -> dict[str, Any]:
     """One or two settings; None takes one back."""
     found: dict[str, Any] = {}
-    for name in dice.sample(
-        (*_SETTABLE, "precedence", "precedence", "paused"), dice.choice((1, 2))
-    ):
-        values = {"precedence": (-1, 0, 1), "paused": (True, False)}.get(name) or RULES[name]
+    for name in dice.sample((*_SETTABLE, *_STANDING), dice.choice((1, 2))):
+        values = _STANDING.get(name) or RULES[name]
         found[name] = None if dice.random() < 0.1 else dice.choice(values)
     return found

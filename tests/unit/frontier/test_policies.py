@@ -4,7 +4,8 @@ import math
 import pytest
 
 from outrider import Done, Frontier, Link, OutriderError, SettingsError
-from outrider.core.policy.score import Breakdown, Score
+from outrider.core.breakdown import Breakdown
+from outrider.core.policy.score import Score
 
 A = "https://a.example/"
 

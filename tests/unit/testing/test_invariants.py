@@ -1,11 +1,14 @@
 """Every invariant bites: a store that lies in one way is caught under the rule it breaks."""
 
+import asyncio
+
 import msgspec
 import pytest
 
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Added
 from outrider.core.verdict import Finished
+from outrider.errors import StoreUnavailable
 from outrider.store.protocol import ClaimRequest
 from outrider.testing.builders import done, failed, rules, task
 from outrider.testing.clock import FakeClock
@@ -348,6 +351,50 @@ async def test_a_false_view_is_seen(lie, rule):
         await check(store, "default")
 
     assert caught.value.rule.startswith(rule)
+
+
+async def test_an_answer_that_got_lost_is_not_held_against_the_store():
+    """Applied, and the connection broke: repeated, the finish is True again, and that is no lie."""
+    lost = []
+
+    async def finish(self, verdicts):
+        answers = await Model.finish(self, verdicts)
+        if not lost:
+            lost.append(answers)
+            raise StoreUnavailable("unknown whether applied")
+        return answers
+
+    it = Watched({"finish": finish})
+    await it.add("1")
+    (lease,) = await it.claim()
+    with pytest.raises(StoreUnavailable):
+        await it.store.finish([done(lease)])
+
+    (answer,) = await it.store.finish([done(lease)])
+
+    assert (answer.applied, answer.state) == (True, None)
+
+
+async def test_overlapping_claims_are_not_compared():
+    """Whose lease came first is not known, so order among them proves nothing."""
+    turnstile = asyncio.Event()
+
+    async def claim(self, request):
+        claimed = await Model.claim(self, request)
+        if request.worker == "slow":
+            await turnstile.wait()
+        return claimed
+
+    it = Watched({"claim": claim})
+    await it.configure(delay=0.0, max_in_flight=2)
+    await it.add("1", "2")
+    slow = asyncio.create_task(it.store.claim(ClaimRequest("default", "slow", 1)))
+    await asyncio.sleep(0)
+    (second,) = await it.claim()
+    turnstile.set()
+
+    assert second.url.endswith("/2")
+    assert (await slow).leases[0].url.endswith("/1")
 
 
 async def test_an_honest_store_is_believed():

@@ -119,7 +119,7 @@ def covers(target: str, key: str) -> bool:
     """Whether an act on this target reaches that key: itself, a suffix of it, or everything."""
     if not target.startswith("."):
         return target in ("", key)
-    return key.endswith(target) or key == target[1:]
+    return target.lower() in suffixes(key.lower())
 
 
 def _without(entry: Override, names: AbstractSet[str]) -> Override:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from outrider.core.breakdown import Breakdown
 from outrider.core.task import Link, Task
 from outrider.core.url import Url
 
@@ -36,18 +37,6 @@ class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         dict[str, _Weight],
         Meta(description="priority by task type; `default` for all other types; lower is sooner"),
     ] = {}
-
-
-class Breakdown(msgspec.Struct, frozen=True, gc=False):
-    """Where a priority came from; the terms sum to it."""
-
-    source: str
-    terms: tuple[tuple[str, float], ...]
-
-    @property
-    def total(self) -> float:
-        """The sum of the terms."""
-        return sum(value for _, value in self.terms)
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):

@@ -55,6 +55,7 @@ class Ledger:
         self.tasks: list[dict[int, Record]] = [{}]
         self.keys: list[dict[str, Queue]] = [{} for _ in range(SHARDS)]
         self.queues: list[dict[int, Queue]] = [{}]
+        self.roots: dict[str, dict[str, None]] = {}  # of the scope, by its mode
         self.standing = 0
         self.ready: tuple[list[int], list[int]] = ([], [])
         self.parked: list[int] = []
@@ -79,8 +80,10 @@ class Ledger:
         return self.known[fingerprint[0]].get(fingerprint)
 
     def queue(self, key: str) -> Queue | None:
-        """The queue of that key."""
-        return self.keys[hash(key) & SHARD_MASK].get(key)
+        """The queue of that key; hosts are known in lower case."""
+        found = self.keys[hash(key) & SHARD_MASK].get(key)
+        lower = key.lower()
+        return found or self.keys[hash(lower) & SHARD_MASK].get(lower)
 
     def held_by(self, number: int, token: int) -> Record | None:
         """H3: the task whose current token this is; a cancelled crawl's leases are refused (I3)."""

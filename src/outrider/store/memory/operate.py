@@ -89,9 +89,12 @@ def _apply(crawl: Crawl, queue: Queue, act: acts.Act, now: int, *, everywhere: b
 
 def _set(crawl: Crawl, queue: Queue, rules: QueueRules, now: int) -> None:
     """E5: `set` acts at once: retires, returns, or judges anew what stands."""
-    if rules.paused != queue.rules.paused:
-        queue.paused = rules.paused
+    old = queue.rules
     queue.obey(rules)
+    if rules.paused != old.paused:
+        queue.paused = rules.paused
+    if rules.retired != old.retired:
+        _retire_by_rule(crawl, queue, now)
     if queue.over_budget():
         crawl.retire(queue, "budget", now)
     elif queue.retired == "budget":
@@ -99,6 +102,13 @@ def _set(crawl: Crawl, queue: Queue, rules: QueueRules, now: int) -> None:
     crawl.settle(queue, now)
     if queue.standing != NEITHER:
         crawl.judge_anew(queue, now)
+
+
+def _retire_by_rule(crawl: Crawl, queue: Queue, now: int) -> None:
+    if queue.rules.retired:
+        crawl.retire(queue, "operator", now)
+    elif queue.retired == "operator":
+        crawl.bring_back(queue, now)
 
 
 def _revive(crawl: Crawl, queue: Queue, now: int) -> None:

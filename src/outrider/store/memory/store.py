@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -132,6 +133,10 @@ class MemoryStore:
         found = self._crawl(crawl)
         return operate.steer(found, target, act, self._now(), after=after, limit=limit)
 
+    async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
+        """See `protocol.Admin`."""
+        self._crawl(crawl).roots.setdefault(mode, {}).update(dict.fromkeys(roots))
+
     async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
         """See `protocol.Admin`; only work makes a finished crawl run."""
         found = self._crawl(crawl)
@@ -235,6 +240,10 @@ class MemoryStore:
         found = self._crawl(crawl)
         record = found.tasks[number >> CHUNK_BITS][number]
         return views.place_of(found, record, self._now())
+
+    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
+        """See `protocol.Inspect`."""
+        return list(islice(self._crawl(crawl).roots.get(mode, ()), after, None))
 
     async def heatmap(self, crawl: str) -> Heat:
         """See `protocol.Inspect`."""

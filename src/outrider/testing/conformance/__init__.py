@@ -28,6 +28,7 @@ import pytest
 pytest.register_assert_rewrite(*(f"{__name__}.{found.name}" for found in iter_modules(__path__)))
 
 from outrider.testing.conformance.add import AddConformance
+from outrider.testing.conformance.addressing import AddressingConformance
 from outrider.testing.conformance.admin import AdminConformance
 from outrider.testing.conformance.budget import BudgetConformance
 from outrider.testing.conformance.claim import ClaimConformance
@@ -51,6 +52,7 @@ from outrider.testing.conformance.waiting import WaitingConformance
 
 __all__ = [
     "AddConformance",
+    "AddressingConformance",
     "AdminConformance",
     "BudgetConformance",
     "ClaimConformance",

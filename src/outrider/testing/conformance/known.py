@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from outrider.core.breakdown import Breakdown
 from outrider.core.outcome import Dropped, Failed
-from outrider.core.policy.score import Breakdown, explicit
+from outrider.core.policy.score import explicit
 from outrider.core.states import TaskState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import policy

@@ -68,6 +68,16 @@ class SettingConformance:
 
         assert names(await claim(store)) == ["a/1"]
 
+    async def test_a_retirement_may_be_set(self, store: FullStore) -> None:
+        """A4: likewise; taken back it returns, if that was the reason."""
+        await add(store, "a/1")
+
+        await steer(store, key("a"), Set({"retired": True}))
+        assert await state(store) == (QueueState.RETIRED, "operator")
+        await steer(store, key("a"), Set({"retired": None}))
+
+        assert names(await claim(store)) == ["a/1"]
+
     async def test_a_larger_budget_brings_it_back(self, store: FullStore) -> None:
         """E5: a `budget`-retired queue no longer over it returns, and is judged at once."""
         await configure(store, total_budget=1, delay=0.0)

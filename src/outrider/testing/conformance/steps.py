@@ -38,6 +38,8 @@ CRAWL: Final = "default"
 READY: Final = (QueueState.READY, None)
 INACTIVE: Final = (QueueState.INACTIVE, None)
 OVER_BUDGET: Final = (QueueState.RETIRED, "budget")
+PAUSED: Final = (QueueState.PAUSED, "operator")
+RETIRED: Final = (QueueState.RETIRED, "operator")
 
 
 class Manners(TypedDict):

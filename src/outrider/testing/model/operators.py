@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -28,6 +28,11 @@ class Operators(Verbs):
         c.rules = new
         return changed
 
+    async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
+        """A5: once each, in order of their coming."""
+        known = self.crawl_of(crawl).roots.setdefault(mode, [])
+        known += [root for root in dict.fromkeys(roots) if root not in known]
+
     async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
         """I1, I3: an illegal move changes nothing; only work makes a finished crawl run."""
         c = self.crawl_of(crawl)
@@ -44,6 +49,9 @@ class Operators(Verbs):
         changes = self.standing_order(act)
         if after == 0 and target and changes:
             c.rules = c.rules.ordered(target, changes)
+        if target and not target.startswith("."):
+            named = c.queues.get(target) or c.queues.get(target.lower())
+            target = named.key if named else target
         matching = [q for q in c.queues.values() if q.number > after and covers(target, q.key)]
         for q in matching[:limit]:
             self.apply_act(c, q, act, everywhere=not target)
@@ -104,9 +112,13 @@ class Operators(Verbs):
 
     def apply_set(self, c: C, q: Q, rules: QueueRules) -> None:
         """E5: `set` acts at once: retires, returns, or judges anew what stands."""
-        if rules.paused != q.rules.paused:
+        old, q.rules = q.rules, rules
+        if rules.paused != old.paused:
             q.paused = rules.paused
-        q.rules = rules
+        if rules.retired and not old.retired:
+            self.retire(c, q, "operator")
+        elif old.retired and not rules.retired and q.retired == "operator":
+            self.bring_back(c, q)
         if q.over_budget():
             self.retire(c, q, "budget")
         elif q.retired == "budget":

@@ -129,6 +129,7 @@ class C:
     outcomes: Counter[str] = field(default_factory=Counter)
     timeline: list[tuple[float, str, str]] = field(default_factory=list)
     log: list[tuple[int, str, str, str]] = field(default_factory=list)
+    roots: dict[str, list[str]] = field(default_factory=dict)
 
     def count(self) -> int:
         """C3: the crawl's counter."""

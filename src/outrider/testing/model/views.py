@@ -109,8 +109,9 @@ class Views(ABC):
     async def queue(self, crawl: str, key: str) -> QueueView:
         """E8."""
         c = self.crawl_of(crawl)
-        if key in c.queues:
-            return self.view(c, c.queues[key])
+        found = c.queues.get(key) or c.queues.get(key.lower())
+        if found:
+            return self.view(c, found)
         rules = c.rules.of(key)
         return self.view(
             c, Q(key, 0, rules, 0, rules.paused, "operator" if rules.retired else None)
@@ -225,6 +226,10 @@ class Views(ABC):
         line = [o for o in t.queue.of(TaskState.PENDING) if o.task.lane == t.task.lane]
         ahead = sum(o.key() < t.key() for o in line) if t.state is TaskState.PENDING else 0
         return Place(ahead, self.view(c, t.queue))
+
+    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
+        """A5."""
+        return self.crawl_of(crawl).roots.get(mode, [])[after:]
 
     async def heatmap(self, crawl: str) -> Heat:
         """O2: pending only; total = sum of cells = sum of depths."""

@@ -1,0 +1,137 @@
+"""What a history remembers: visits, tasks, queues and crawls, as calls and answers told them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import ceil
+from typing import TypeAlias
+
+from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.rules import QueueRules
+from outrider.core.task import LeaseId
+
+
+def whole_ms(seconds: float) -> int:
+    """H7: whole milliseconds, waits rounded up."""
+    return ceil(seconds * 1000 - 1e-6)
+
+
+@dataclass(slots=True, eq=False)
+class Visit:
+    """One lease, from claim to end."""
+
+    id: LeaseId
+    key: str
+    cost: int
+    started: int
+    deadline: int
+    fate: str = "held"  # held, closing, applied, released, lost, unsure
+
+    def is_valid(self, now: int) -> bool:
+        """Whether nobody else may have its task."""
+        return self.fate == "held" and self.deadline > now
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A task as its history tells; `version` outdates what stands of it in a line."""
+
+    url: str
+    key: str
+    lane: int
+    place: tuple[int, float]
+    arrival: int
+    due: int
+    is_pending: bool = True
+    is_sure: bool = True  # that it is pending, and where
+    version: int = 0
+    visit: Visit | None = None
+
+    def stands_as(self, version: int) -> bool:
+        """Whether what was put in line is still true of it."""
+        return self.version == version and self.is_pending and self.is_sure
+
+
+# Where it stands, and when; its number, its version and itself.
+Ripe: TypeAlias = tuple[tuple[int, float], int, int, int, Entry]
+Unripe: TypeAlias = tuple[int, int, int, int, Entry]
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """A queue as its history tells."""
+
+    rules: QueueRules | None = None  # as of the last lease; None: changed since, or none yet
+    not_before: int = 0
+    last_start: int = 0
+    last_end: int | None = None
+    last_delay: float = -1.0
+    crawl_delay: float = 0.0
+    charged: int = 0  # costs less refunds
+    penalties: int = 0
+    was_parallel: bool = False
+    ripe: dict[int, list[Ripe]] = field(default_factory=dict)  # heaps, one a lane
+    unripe: dict[int, list[Unripe]] = field(default_factory=dict)
+
+    def postpone(self, until: int) -> None:
+        """D1: it never moves back."""
+        self.not_before = max(self.not_before, until)
+
+    def ended(self, start: int, now: int, delay: float) -> None:
+        """D1: end (or start) + delay; the earlier of the two if the rules are not known."""
+        from_end = self.rules is not None and self.rules.politeness.count_from == "end"
+        self.postpone((now if from_end else start) + whole_ms(delay))
+        self.last_end = now
+
+    def usual_delay(self) -> float:
+        """D7: the last delay, or the least if none."""
+        if self.last_delay >= 0:
+            return self.last_delay
+        return least_delay(self.rules.politeness, self.crawl_delay) if self.rules else 0.0
+
+    def wake(self) -> None:
+        """D1: back to the last visit's end (or start) + delay."""
+        if self.rules is None:
+            self.not_before = 0
+            return
+        manners, floor = self.rules.politeness, 0
+        if self.last_end is not None:
+            from_end = manners.count_from == "end"
+            floor = (self.last_end if from_end else self.last_start) + whole_ms(self.usual_delay())
+        self.not_before = min(self.not_before, floor)
+
+
+@dataclass(slots=True, eq=False)
+class Book:
+    """A crawl as its history tells."""
+
+    entries: dict[bytes, Entry] = field(default_factory=dict)
+    numbers: dict[int, Entry] = field(default_factory=dict)
+    lines: dict[str, Line] = field(default_factory=dict)
+    visits: dict[LeaseId, Visit] = field(default_factory=dict)
+    open: dict[LeaseId, Visit] = field(default_factory=dict)  # those that may still hold
+    ties: str = "fifo"
+    arrivals: int = 0
+    applied: int = 0
+    is_whole: bool = True  # everything known was added through us
+    is_finished: bool = False
+
+    def line(self, key: str) -> Line:
+        """The queue of that key."""
+        return self.lines.setdefault(key, Line())
+
+    def held(self, now: int) -> Iterator[Visit]:
+        """The leases nobody else may have."""
+        return (visit for visit in self.open.values() if visit.is_valid(now))
+
+    def overdue(self, now: int) -> list[Visit]:
+        """The leases that may be taken back."""
+        fates = ("held", "unsure")
+        return [v for v in self.open.values() if v.fate in fates and v.deadline <= now]
+
+    def mark(self, visit: Visit, fate: str) -> None:
+        """What became of a lease."""
+        visit.fate = fate
+        if fate in ("applied", "released", "lost"):
+            self.open.pop(visit.id, None)
