@@ -24,7 +24,7 @@ from outrider.core.url import Url
 from outrider.errors import Closed, InvalidInput
 from outrider.events import Event, Listener
 from outrider.frontier import Frontier as AsyncFrontier
-from outrider.frontier.frontier import Visit
+from outrider.frontier.finishing import Visit
 from outrider.frontier.reports import (
     AddReport,
     Claim,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -12,24 +10,13 @@ from outrider.core.act import Act
 from outrider.core.states import CrawlStatus
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
+from outrider.frontier.base import Base
 from outrider.frontier.pages import stepped
-from outrider.frontier.telling import Teller
-from outrider.settings import Settings
-from outrider.store.protocol import FullStore, Which
+from outrider.store.protocol import Which
 
 
-class Operator(ABC):
+class Operator(Base):
     """The steering half of a frontier; every act is durable before it is answered."""
-
-    crawl: str
-    _settings: Settings
-    _stirred: asyncio.Event
-    _teller: Teller
-
-    @property
-    @abstractmethod
-    def store(self) -> FullStore:
-        """The store underneath."""
 
     async def steer(self, target: str, act: Act) -> int:
         """Apply an operator's act in bounded steps; answers how many queues it reached."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from outrider.clock import Clock
-from outrider.core.admission import Admission
 from outrider.core.states import QueueState, TaskState
 from outrider.core.task import Added
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
+from outrider.frontier.base import Base
 from outrider.frontier.operating import checked_pattern
 from outrider.frontier.pages import paged
-from outrider.frontier.policies import TimedScorer
 from outrider.frontier.reports import (
     DeadLetter,
     Explanation,
@@ -26,24 +23,11 @@ from outrider.frontier.reports import (
     Stats,
     dead_letter,
 )
-from outrider.settings import Settings
-from outrider.store.protocol import FullStore, QueueView, TaskView, Which
+from outrider.store.protocol import QueueView, TaskView, Which
 
 
-class Reader(ABC):
+class Reader(Base):
     """The seeing half of a frontier: nothing here changes anything."""
-
-    crawl: str
-    _clock: Clock
-    _settings: Settings
-    _admission: Admission
-    _scorer: TimedScorer
-    _refused: Counter[str]
-
-    @property
-    @abstractmethod
-    def store(self) -> FullStore:
-        """The store underneath."""
 
     async def stats(self) -> Stats:
         """Counters by state, type and tag, queues by state, status and timeline."""

@@ -1,0 +1,131 @@
+"""What every part of a frontier stands on: the store, the clock, and what waits to be applied."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from outrider.clock import Clock
+from outrider.core.task import Added, LeaseId, Task
+from outrider.core.verdict import Finished, Verdict
+from outrider.errors import Closed
+from outrider.events import EventBus, JsonlSink
+from outrider.frontier.batching import Batcher
+from outrider.frontier.policies import admission_for, policy_for, scorer_for
+from outrider.frontier.reports import Claim
+from outrider.frontier.telling import Teller
+from outrider.settings import Settings
+from outrider.store.opening import open_store
+from outrider.store.protocol import ClaimRequest, FullStore
+
+T = TypeVar("T")
+
+
+class Base(ABC):
+    """Opened once, closed once; in between it knows its store, its settings and its policies."""
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | FullStore,
+        *,
+        settings: Settings,
+        crawl: str,
+        clock: Clock,
+        worker: str,
+        dice: Callable[[], float],
+    ) -> None:
+        self.crawl = crawl
+        self.worker = worker
+        self._source = store
+        self._clock = clock
+        self._dice = dice
+        self._store: FullStore | None = None
+        self._events = EventBus(crawl)
+        self._teller = Teller(self._events, clock, crawl)
+        self._jsonl: JsonlSink | None = None
+        self._stirred = asyncio.Event()  # work may have come
+        self._freed = asyncio.Event()  # a lease was given back
+        self._streak = ClaimRequest(crawl, worker, 1).streak
+        self._refused: Counter[str] = Counter()
+        self._held: dict[LeaseId, int] = {}
+        self._unseen: list[Claim] = []  # what `leases` claimed and has not handed out
+        self._background: set[asyncio.Task[Any]] = set()
+        self._use(settings)
+
+    async def _open(self) -> None:
+        if self._store is not None:
+            return
+        source = self._source
+        if isinstance(source, str | os.PathLike):
+            store = await open_store(os.fspath(source), self._clock)
+        else:
+            store = source
+        self._store = self._teller.store = store
+        self._adds: Batcher[Task, Added] = Batcher(store.add, is_inline=store.is_inline)
+        self._finishes: Batcher[Verdict, Finished] = Batcher(
+            store.finish, is_inline=store.is_inline
+        )
+        if self.settings.events.jsonl:
+            self._jsonl = JsonlSink(self.settings.events.jsonl)
+            self._teller.listen()
+            self._events.subscribe(self._jsonl)
+        await self._apply_rules()
+
+    async def close(self) -> None:
+        """Apply what was handed in, then let go of the store (if this frontier opened it)."""
+        if self._store is None:
+            return
+        await self._give_back_unseen()
+        while self._background:
+            await asyncio.wait(self._background)
+        await self._adds.drain()
+        await self._finishes.drain()
+        store, self._store = self._store, None
+        if isinstance(self._source, str | os.PathLike):
+            await store.close()
+        if self._jsonl is not None:
+            self._jsonl.close()
+            self._events.unsubscribe(self._jsonl)
+
+    @property
+    def store(self) -> FullStore:
+        """The store underneath, for those who read more than the frontier shows."""
+        if self._store is None:
+            raise Closed("this frontier is not open: use `async with Frontier.open(...)`")
+        return self._store
+
+    @property
+    def clock(self) -> Clock:
+        """What the frontier waits on."""
+        return self._clock
+
+    @property
+    def settings(self) -> Settings:
+        """What holds now, all layers merged but those set by key at run time."""
+        return self._settings
+
+    def _use(self, settings: Settings) -> None:
+        self._settings = settings
+        self._scorer: TimedScorer = scorer_for(settings)
+        self._admission: Admission = admission_for(settings, self.crawl, self._scorer, self._dice)
+        self._policy: Policy = policy_for(settings, self._admission)
+        self._roots_seen = 0
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start what goes on even if its caller leaves; `close` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    @abstractmethod
+    async def _apply_rules(self) -> None:
+        """Tell the store, and learn from it, what the settings say."""
+
+    @abstractmethod
+    async def _give_back_unseen(self) -> None:
+        """Release what was claimed and never handed out."""

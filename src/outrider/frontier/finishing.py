@@ -1,0 +1,93 @@
+"""Outcomes in: what happened becomes a verdict, and is applied with the links found (H6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from outrider.core.decide import decide, fault_of
+from outrider.core.outcome import Outcome
+from outrider.core.task import Added, Lease, Link, Task
+from outrider.core.url import Url
+from outrider.core.verdict import Finished, Verdict
+from outrider.errors import InvalidInput
+from outrider.frontier.admitting import Admitting
+from outrider.frontier.lending import Lending
+
+Visit: TypeAlias = "tuple[Lease, Outcome] | tuple[Lease, Outcome, Iterable[str | Url | Link]]"
+
+
+class Finishing(Admitting, Lending):
+    """How visits end."""
+
+    async def finish(
+        self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()
+    ) -> bool:
+        """Say what happened, with the links found, in one atomic step.
+
+        True, or False if the lease was lost: then nothing changed.
+        """
+        self._raise_first([self._fault((lease, outcome, links))], answers=False)
+        verdict = await self._verdict(lease, outcome, links)
+        finished = await self._submit([lease], [verdict])
+        return finished[0].applied
+
+    async def finish_many(self, visits: Iterable[Visit]) -> list[bool]:
+        """Several at once; an answer each, in order. A bad one is refused, the rest applied."""
+        faults: list[InvalidInput | None] = []
+        leases: list[Lease] = []
+        verdicts: list[Verdict] = []
+        for visit in visits:
+            fault = self._fault(visit)
+            faults.append(fault)
+            if fault is None:
+                leases.append(visit[0])
+                verdicts.append(await self._verdict(*visit))
+        rest = iter(await self._submit(leases, verdicts) if verdicts else ())
+        answers = [fault is None and next(rest).applied for fault in faults]
+        self._raise_first(faults, answers)
+        return answers
+
+    def _fault(self, visit: Visit) -> InvalidInput | None:
+        if not isinstance(visit, tuple | list) or len(visit) not in (2, 3):
+            return InvalidInput(
+                f"a visit is (lease, outcome) or (lease, outcome, links): {visit!r}"
+            )
+        foreign = self._foreign(visit[0])
+        if foreign is not None:
+            return foreign
+        if len(visit) > 2 and not isinstance(visit[2], Iterable):
+            return InvalidInput(f"links = {visit[2]!r}: a list of URLs or Links")
+        fault = fault_of(visit[1])
+        return None if fault is None else InvalidInput(fault)
+
+    async def _verdict(
+        self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()
+    ) -> Verdict:
+        verdict = decide(lease, outcome, self._policy, self._dice())
+        found = [links] if isinstance(links, str | Link | Url) else list(links)
+        if not found:
+            return verdict
+        admitted, _ = await self._admit(found, lease)
+        await self._note_refused([one for one in admitted if isinstance(one, Added)])
+        tasks = tuple(one for one in admitted if isinstance(one, Task))
+        return msgspec.structs.replace(verdict, tasks=tasks)
+
+    async def _note_refused(self, refused: list[Added]) -> None:
+        if refused:
+            self._refused.update([answer.reason or "" for answer in refused])
+            await self._teller.added(refused)
+
+    async def _submit(self, leases: list[Lease], verdicts: list[Verdict]) -> list[Finished]:
+        try:
+            finished = await self._finishes.submit(verdicts)
+        finally:
+            self._let_go(leases)  # cancelled or not: it is applied whole
+        for answer in finished:
+            for added in answer.answers:
+                if not added.added:
+                    self._refused[added.reason or ""] += 1
+        await self._teller.finished(leases, verdicts, finished)
+        return finished

@@ -1,0 +1,200 @@
+"""Leases out and back: claims that wait, iterate and give back; leases renewed and released."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from outrider.core.states import CrawlStatus
+from outrider.core.task import Lease, LeaseId
+from outrider.errors import ForeignLease, InvalidInput
+from outrider.frontier.base import Base
+from outrider.frontier.reports import Claim
+from outrider.store.protocol import Claimed, ClaimRequest
+
+POLL: Final = 1.0  # seconds after which a waiting claim looks again: others may share the store
+_MAX_LIMIT: Final = 100_000
+
+
+class Lending(Base):
+    """How tasks are lent."""
+
+    async def claim(
+        self, limit: int = 1, *, wait: float = 0.0, per_queue: int | None = None
+    ) -> Claim:
+        """Lease up to `limit` tasks, best first; with `wait`, ask again until something comes.
+
+        A cancelled claim gives back what it took.
+        """
+        request = self._request(limit, per_queue)
+        if not isinstance(wait, int | float) or not wait >= 0:
+            raise InvalidInput(f"claim(wait={wait!r}): seconds ≥ 0")
+        until = self._clock.now_ms() + (wait * 1000 if limit else 0)
+        while True:
+            self._stirred.clear()
+            claim = await self._claim_once(request)
+            left = (until - self._clock.now_ms()) / 1000
+            if claim or left <= 0 or claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
+                return claim
+            most = POLL if claim.wake_in is None else claim.wake_in
+            await self._rest(min(left, most), self._stirred)
+
+    def _request(self, limit: int, per_queue: int | None) -> ClaimRequest:
+        if type(limit) is not int or not 0 <= limit <= _MAX_LIMIT:
+            raise InvalidInput(f"claim({limit!r}): the limit is a whole number, 0 to {_MAX_LIMIT}")
+        if per_queue is not None and (type(per_queue) is not int or per_queue < 1):
+            raise InvalidInput(f"claim(per_queue={per_queue!r}): a whole number ≥ 1, or None")
+        seconds = self._settings.lease.seconds
+        return ClaimRequest(self.crawl, self.worker, limit, seconds, per_queue or 0)
+
+    async def _claim_once(self, request: ClaimRequest) -> Claim:
+        request = msgspec.structs.replace(request, streak=self._streak)
+        store = self.store
+        claimed = await (store.claim(request) if store.is_inline else self._shielded(request))
+        self._streak = claimed.streak
+        for lease in claimed.leases:
+            msgspec.structs.force_setattr(lease, "holder", self)
+        try:
+            await self._teller.claimed(claimed.leases)
+        except asyncio.CancelledError:
+            self._release_later(claimed.leases)
+            raise
+        return Claim(claimed.leases, claimed.wake_in, claimed.status)
+
+    async def _shielded(self, request: ClaimRequest) -> Claimed:
+        call = self._spawn(self.store.claim(request))
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            call.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, call: asyncio.Future[Claimed]) -> None:
+        """A cancelled claim: whoever asked is gone, so its leases are released unseen."""
+        if not call.cancelled() and call.exception() is None:
+            self._release_later(call.result().leases)
+
+    def _release_later(self, leases: Sequence[Lease]) -> None:
+        if leases and self._store is not None:
+            _ = self._spawn(self._store.release([lease.id for lease in leases]))
+
+    async def _rest(self, seconds: float, until: asyncio.Event) -> None:
+        """Until somebody here brought what is waited for, or the time is over."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        sleep = asyncio.ensure_future(self._clock.sleep(min(seconds, POLL)))
+        stir = asyncio.ensure_future(until.wait())
+        try:
+            await asyncio.wait({sleep, stir}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            stir.cancel()
+
+    async def leases(self, limit: int = 64) -> AsyncIterator[Lease]:
+        """Leases as they come, at most `limit` unfinished at a time; ends with the crawl."""
+        if type(limit) is not int or limit < 1:
+            raise InvalidInput(f"leases(limit={limit!r}): a whole number ≥ 1")
+        while True:
+            self._forget_overdue()
+            if len(self._held) >= limit:
+                self._freed.clear()
+                await self._rest(POLL, self._freed)
+                continue
+            claim = await self.claim(limit - len(self._held), wait=POLL)
+            if not claim and claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
+                return
+            half = round(self._settings.lease.seconds * 500)
+            stale = self._clock.now_ms() + half
+            self._held.update((lease.id, stale + half) for lease in claim)
+            self._unseen.append(claim)
+            try:
+                while claim:
+                    lease = claim.pop(0)
+                    # A slow reader lets leases grow old unseen: renew before handing one out.
+                    if self._clock.now_ms() < stale or await self.extend([lease]):
+                        yield lease
+            finally:
+                self._unseen.remove(claim)
+                if claim:  # the reader left early: what it never saw goes back
+                    await self.release(claim)
+
+    def _forget_overdue(self) -> None:
+        """A lease nobody finished in time is lost, and must not hold a place for ever."""
+        now = self._clock.now_ms()
+        self._held = {lease: until for lease, until in self._held.items() if until > now}
+
+    def _let_go(self, leases: Iterable[Lease]) -> None:
+        if self._held:
+            for lease in leases:
+                self._held.pop(lease.id, None)
+        self._freed.set()
+        self._stirred.set()
+
+    async def _give_back_unseen(self) -> None:
+        for claim in self._unseen:
+            await self.release(claim)
+            claim.clear()
+
+    async def extend(self, leases: Iterable[Lease]) -> set[Lease]:
+        """Renew leases; those not in the answer were lost."""
+        return await self._with_own(leases, self._extend)
+
+    async def _extend(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        seconds = self._settings.lease.seconds
+        kept = await self.store.extend(leases, lease_for=seconds)
+        until = self._clock.now_ms() + round(seconds * 1000)
+        self._held.update((lease, until) for lease in kept if lease in self._held)
+        return kept
+
+    async def release(self, leases: Iterable[Lease]) -> set[Lease]:
+        """Give leases back unpunished; those not in the answer were lost or finished before."""
+        return await self._with_own(leases, self._release)
+
+    async def _release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        freed = await self.store.release(leases)
+        for lease in leases:
+            self._held.pop(lease, None)
+        self._freed.set()
+        self._stirred.set()
+        return freed
+
+    async def _with_own(
+        self, leases: Iterable[Lease], call: Callable[[Sequence[LeaseId]], Any]
+    ) -> set[Lease]:
+        every = [leases] if isinstance(leases, Lease) else list(leases)
+        faults = [self._foreign(lease) for lease in every]
+        own = [lease for lease, fault in zip(every, faults, strict=True) if not fault]
+        kept = await call([lease.id for lease in own]) if own else set()
+        answer = {lease for lease in own if lease.id in kept}
+        self._raise_first(faults, answer)
+        return answer
+
+    async def expire(self, *, limit: int = 1000) -> int:
+        """Take back overdue leases; claims do it too, so only sweepers need this."""
+        count = await self.store.expire(limit=limit)
+        if count:
+            self._stirred.set()
+        await self._teller.changed()
+        return count
+
+    def _raise_first(self, faults: Sequence[InvalidInput | None], answers: object) -> None:
+        for fault in faults:
+            if isinstance(fault, ForeignLease):
+                fault.answers = answers
+            if fault is not None:
+                raise fault
+
+    def _foreign(self, lease: object) -> InvalidInput | None:
+        if not isinstance(lease, Lease):
+            return InvalidInput(f"a lease comes from claim(); {type(lease).__name__} is none")
+        if lease.store == self.store.id and lease.about.crawl == self.crawl:
+            return None
+        place = "another store" if lease.store != self.store.id else f"crawl {lease.crawl!r}"
+        return ForeignLease(
+            f"the lease of {lease.url} (token {lease.token}) is of {place}, this frontier serves "
+            f"crawl {self.crawl!r}; hand it to the frontier that claimed it"
+        )
