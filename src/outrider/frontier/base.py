@@ -109,10 +109,11 @@ class Base(ABC):
         return self._settings
 
     def _use(self, settings: Settings) -> None:
-        self._settings = settings
-        self._scorer: TimedScorer = scorer_for(settings)
-        self._admission: Admission = admission_for(settings, self.crawl, self._scorer, self._dice)
-        self._policy: Policy = policy_for(settings, self._admission)
+        """Settings name functions that may be missing: everything is made before anything holds."""
+        scorer = scorer_for(settings)
+        admission = admission_for(settings, self.crawl, scorer, self._dice)
+        self._policy = policy_for(settings, admission)
+        self._scorer, self._admission, self._settings = scorer, admission, settings
         self._roots_seen = 0
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
