@@ -59,6 +59,14 @@ STATUS_MOVES: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
     CrawlStatus.CANCELLED: frozenset(),
 }
 
+# What an operator may ask for: only work starts a new run, and only a claim finishes one (I2).
+TURNS: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
+    CrawlStatus.RUNNING: frozenset({CrawlStatus.PAUSED, CrawlStatus.CANCELLED}),
+    CrawlStatus.PAUSED: frozenset({CrawlStatus.RUNNING, CrawlStatus.CANCELLED}),
+    CrawlStatus.FINISHED: frozenset({CrawlStatus.CANCELLED}),
+    CrawlStatus.CANCELLED: frozenset(),
+}
+
 RETIRED_REASONS: Final = ("budget", "quota", "unreachable", "throttled", "operator")
 SNOOZED_REASONS: Final = ("delay", "throttled", "unreachable", "blocked", "waiting", "operator")
 

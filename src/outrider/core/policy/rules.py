@@ -126,6 +126,11 @@ def _without(entry: Override, names: AbstractSet[str]) -> Override:
     return {name: value for name, value in entry.items() if name not in names}
 
 
+def acted(rules: QueueRules, now: QueueRules) -> QueueRules:
+    """The rules a queue has, but for what acts say: that holds at once."""
+    return msgspec.structs.replace(rules, paused=now.paused, retired=now.retired)
+
+
 def _layered(rules: QueueRules, layer: Mapping[str, Override], key: str) -> QueueRules:
     for suffix in reversed(tuple(suffixes(key))):
         if suffix in layer:

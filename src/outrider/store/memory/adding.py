@@ -121,7 +121,7 @@ class Adding(Standing):
         record.queue = queue
         self._describe(record, task)
         record.history, record.reason = (), None
-        record.claimed, record.answer = -1, None
+        record.claimed = -1
         self._reinsert(record, task.delay, now)
         self.touch(queue, now)
 

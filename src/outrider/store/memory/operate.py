@@ -10,10 +10,11 @@ import msgspec
 
 from outrider.clock import to_ms
 from outrider.core import act as acts
-from outrider.core.policy.rules import QueueRules, covers
+from outrider.core.policy.rules import QueueRules, acted, covers
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.memory.crawl import Crawl
 from outrider.store.memory.records import CHUNK_BITS, NEITHER, Queue, Record
+from outrider.store.memory.views import reads_as
 from outrider.store.protocol import Step, Which
 
 Matcher: TypeAlias = Callable[[Record], bool]
@@ -65,11 +66,13 @@ def _standing_order(act: acts.Act) -> dict[str, Any]:
 
 
 def _apply(crawl: Crawl, queue: Queue, act: acts.Act, now: int, *, everywhere: bool) -> None:
+    rules = crawl.rules.of(queue.key)
+    if isinstance(act, acts.Set):
+        if not everywhere or queue.rules != rules:
+            _set(crawl, queue, rules, now)
+        return
+    queue.rules = acted(queue.rules, rules)
     match act:
-        case acts.Set():
-            rules = crawl.rules.of(queue.key)
-            if not everywhere or queue.rules != rules:
-                _set(crawl, queue, rules, now)
         case acts.Pause() | acts.Resume():
             queue.paused = isinstance(act, acts.Pause)
             crawl.touch(queue, now)
@@ -133,10 +136,10 @@ def each(
     numbers, more = _span(crawl, which, after, limit)
     count = 0
     if crawl.status is not CrawlStatus.CANCELLED:
-        fits = matcher(which, now)
+        fits = matcher(crawl, which, now)
         for number in numbers:
             record = crawl.tasks[number >> CHUNK_BITS][number]
-            if record.state is state and fits(record):
+            if record.state is state and which.state in (None, state) and fits(record):
                 count += 1
                 if act is not None:
                     act(record)
@@ -153,13 +156,13 @@ def _span(crawl: Crawl, which: Which, after: int, limit: int) -> tuple[range, in
     return range(after + 1, upto + 1), upto if upto < crawl.count else None
 
 
-def matcher(which: Which, now: int) -> Matcher:
-    """C10: all that match every field given."""
-    tests = list(_tests(which, now))
+def matcher(crawl: Crawl, which: Which, now: int) -> Matcher:
+    """C10: all that match every field given, as they read (I3)."""
+    tests = list(_tests(crawl, which, now))
     return lambda record: all(test(record) for test in tests)
 
 
-def _tests(which: Which, now: int) -> Iterator[Matcher]:
+def _tests(crawl: Crawl, which: Which, now: int) -> Iterator[Matcher]:
     if which.key is not None:
         key = which.key
         yield lambda record: covers(key, record.task.key)
@@ -168,7 +171,7 @@ def _tests(which: Which, now: int) -> Iterator[Matcher]:
         if wanted is not None:
             yield lambda record, name=name, wanted=wanted: getattr(record.task, name) == wanted  # type: ignore[misc]
     if which.reason is not None:
-        yield lambda record: record.reason == which.reason
+        yield lambda record: reads_as(crawl, record)[1] == which.reason
     if which.pattern is not None:
         search = re.compile(which.pattern).search
         yield lambda record: search(record.task.url) is not None

@@ -11,7 +11,7 @@ import msgspec
 from outrider.clock import Clock
 from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules
-from outrider.core.states import STATUS_MOVES, CrawlStatus, QueueState, TaskState
+from outrider.core.states import TURNS, CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.memory import operate, views
@@ -56,6 +56,10 @@ class MemoryStore:
         if crawl is None:
             crawl = self._crawls[name] = Crawl(name, self.id, CrawlRules(), self._now())
         return crawl
+
+    def _seen(self, name: str) -> Crawl:
+        """To read: a crawl nobody opened is an empty one, and reading does not open it."""
+        return self._crawls.get(name) or Crawl(name, self.id, CrawlRules(), self._now())
 
     # ---- Store
 
@@ -138,10 +142,9 @@ class MemoryStore:
         self._crawl(crawl).roots.setdefault(mode, {}).update(dict.fromkeys(roots))
 
     async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
-        """See `protocol.Admin`; only work makes a finished crawl run."""
+        """See `protocol.Admin`."""
         found = self._crawl(crawl)
-        by_work = found.status is CrawlStatus.FINISHED and status is CrawlStatus.RUNNING
-        if status in STATUS_MOVES[found.status] and not by_work:
+        if status in TURNS[found.status]:
             found.move_to(status, reason, self._now())
         return found.status
 
@@ -191,11 +194,11 @@ class MemoryStore:
 
     async def crawl(self, crawl: str) -> CrawlView:
         """See `protocol.Inspect`."""
-        return views.crawl_view(self._crawl(crawl))
+        return views.crawl_view(self._seen(crawl))
 
     async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """See `protocol.Inspect`."""
-        found, now = self._crawl(crawl), self._now()
+        found, now = self._seen(crawl), self._now()
         upto = min(after + limit, found.queue_count)
         queues = (found.queues[n >> CHUNK_BITS][n] for n in range(after + 1, upto + 1))
         states: list[QueueState] = [views.state_of(found, queue, now)[0] for queue in queues]
@@ -203,7 +206,7 @@ class MemoryStore:
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """See `protocol.Inspect`."""
-        found, now = self._crawl(crawl), self._now()
+        found, now = self._seen(crawl), self._now()
         queue = found.queue(key)
         if queue is None:
             return views.unborn_view(found, key, now)
@@ -211,7 +214,7 @@ class MemoryStore:
 
     async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """See `protocol.Inspect`."""
-        found, now = self._crawl(crawl), self._now()
+        found, now = self._seen(crawl), self._now()
         upto = min(after + limit, found.queue_count)
         queues = (found.queues[n >> CHUNK_BITS][n] for n in range(after + 1, upto + 1))
         page = [views.queue_view(found, queue, now) for queue in queues]
@@ -219,8 +222,8 @@ class MemoryStore:
 
     async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
         """See `protocol.Inspect`."""
-        found = self._crawl(crawl)
-        upto, fits = min(after + limit, found.count), operate.matcher(which, self._now())
+        found = self._seen(crawl)
+        upto, fits = min(after + limit, found.count), operate.matcher(found, which, self._now())
         records = (found.tasks[n >> CHUNK_BITS][n] for n in range(after + 1, upto + 1))
         chosen = [
             views.task_view(found, record)
@@ -231,25 +234,25 @@ class MemoryStore:
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """See `protocol.Inspect`."""
-        found = self._crawl(crawl)
+        found = self._seen(crawl)
         record = found.find(fingerprint)
         return None if record is None else views.task_view(found, record)
 
     async def place(self, crawl: str, number: int) -> Place:
         """See `protocol.Inspect`."""
-        found = self._crawl(crawl)
+        found = self._seen(crawl)
         record = found.tasks[number >> CHUNK_BITS][number]
         return views.place_of(found, record, self._now())
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
         """See `protocol.Inspect`."""
-        return list(islice(self._crawl(crawl).roots.get(mode, ()), after, None))
+        return list(islice(self._seen(crawl).roots.get(mode, ()), after, None))
 
     async def heatmap(self, crawl: str) -> Heat:
         """See `protocol.Inspect`."""
-        return views.heat_of(self._crawl(crawl), self._now())
+        return views.heat_of(self._seen(crawl), self._now())
 
     async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """See `protocol.Inspect`."""
-        log = [entry for entry in self._crawl(crawl).log if entry[0] > after][:limit]
+        log = [entry for entry in self._seen(crawl).log if entry[0] > after][:limit]
         return [Change(sequence, at / 1000, *rest) for sequence, at, *rest in log]

@@ -53,6 +53,30 @@ class CrawlConformance:
         assert (await crawl(store, "by-add")).created_at == clock.now()
         assert (await crawl(store, "by-name")).status is RUNNING
 
+    async def test_reading_opens_no_crawl(self, store: FullStore) -> None:
+        """I1: one nobody opened reads as empty, and stays unopened."""
+        view = await crawl(store, "nobody")
+        page_ = await store.tasks("nobody", Which())
+
+        assert (view.known, view.status, list(page_.items)) == (0, RUNNING, [])
+        assert await store.crawls() == []
+
+    async def test_nobody_finishes_a_crawl_by_hand(self, store: FullStore) -> None:
+        """I2: only a claim closes a run."""
+        await add(store, "a/1")
+
+        assert await store.turn(CRAWL, FINISHED) is RUNNING
+        assert (await crawl(store)).runs == 0
+
+    async def test_a_cancelled_crawls_tasks_are_found_as_they_read(self, store: FullStore) -> None:
+        """I3: by the state and the reason that a reader sees."""
+        await add(store, "a/1", "a/2")
+        await store.turn(CRAWL, CANCELLED)
+
+        by_reason = await store.tasks(CRAWL, Which(reason="cancelled"))
+
+        assert len(by_reason.items) == 2
+
     async def test_a_crawl_that_never_had_a_task_is_not_finished(self, store: FullStore) -> None:
         """I2: it waits for its first."""
         await configure(store)

@@ -239,6 +239,14 @@ class FiltersConformance:
 
         assert ((await crawl(store)).dead, (await crawl(store)).pending) == (1, 2)
 
+    async def test_a_filter_for_another_state_finds_nothing(self, store: FullStore) -> None:
+        """C10: drop is of pending tasks; asked for others, it drops none."""
+        await add(store, "a/1")
+
+        step = await store.drop(CRAWL, Which(state=TaskState.DONE), dry_run=False)
+
+        assert (step.count, await drained(store)) == (0, ["a/1"])
+
     async def test_replay_touches_dead_tasks_only(self, store: FullStore) -> None:
         """B2: done and dropped ones come back by a revisit; twice is once."""
         await configure(store, **NO_MANNERS)

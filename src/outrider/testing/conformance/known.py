@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.core.breakdown import Breakdown
-from outrider.core.outcome import Dropped, Failed
+from outrider.core.outcome import Done, Dropped, Failed
 from outrider.core.policy.score import explicit
 from outrider.core.states import TaskState
 from outrider.store.protocol import FullStore
@@ -169,6 +169,17 @@ class KnownConformance:
         await add(store, "a/1", known="revisit")
 
         assert (await one(store)).attempt == 1
+
+    async def test_a_revisited_task_keeps_its_last_answer(self, store: FullStore) -> None:
+        """B1, G3: its validators are what a conditional request needs."""
+        await add(store, "a/1")
+        await visit(store, Done(status=200, bytes=7, etag="e"))
+
+        await add(store, "a/1", known="revisit")
+
+        answer = (await record(store, "a/1")).answer
+        assert answer is not None
+        assert (answer.status, answer.bytes, answer.etag) == (200, 7, "e")
 
     async def test_revisit_of_a_pending_task_is_a_duplicate(self, store: FullStore) -> None:
         """B3: it will be visited anyway; a better priority is `raise`'s to take."""

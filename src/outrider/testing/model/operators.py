@@ -9,8 +9,8 @@ import msgspec
 
 from outrider.core import act as acts
 from outrider.core.policy.politeness import least_delay
-from outrider.core.policy.rules import CrawlRules, QueueRules, covers
-from outrider.core.states import STATUS_MOVES, CrawlStatus, TaskState
+from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
+from outrider.core.states import TURNS, CrawlStatus, TaskState
 from outrider.store.protocol import Step, Which
 from outrider.testing.model.parts import DEAD, DROPPED, PENDING, C, Q, T, ms
 from outrider.testing.model.verbs import Verbs
@@ -36,8 +36,7 @@ class Operators(Verbs):
     async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
         """I1, I3: an illegal move changes nothing; only work makes a finished crawl run."""
         c = self.crawl_of(crawl)
-        by_work = c.status is CrawlStatus.FINISHED and status is CrawlStatus.RUNNING
-        if status in STATUS_MOVES[c.status] and not by_work:
+        if status in TURNS[c.status]:
             self.move(c, status, reason)
         return c.status
 
@@ -75,9 +74,11 @@ class Operators(Verbs):
     ) -> None:
         """E5, E7."""
         now = self.clock.now_ms()
+        rules = c.rules.of(q.key)
+        if not isinstance(act, acts.Set):
+            q.rules = acted(q.rules, rules)  # what acts say holds at once, settings by `set` alone
         match act:
             case acts.Set():
-                rules = c.rules.of(q.key)
                 if not everywhere or q.rules != rules:
                     self.apply_set(c, q, rules)
             case acts.Pause():
@@ -177,12 +178,13 @@ class Operators(Verbs):
         c = self.crawl_of(crawl)
         span = c.tasks[after : after + limit]
         live = [] if c.status is CrawlStatus.CANCELLED else span
-        chosen = [t for t in live if t.state is state and self.matches(t, which)]
+        wanted = which.state in (None, state)
+        chosen = [t for t in live if t.state is state and wanted and self.matches(c, t, which)]
         for t in [] if dry_run else chosen:
             act(c, t)
         return Step(len(chosen), after + limit if after + limit < len(c.tasks) else None)
 
-    def matches(self, t: T, which: Which) -> bool:
+    def matches(self, c: C, t: T, which: Which) -> bool:
         """C10: all that match every field given."""
         now = self.clock.now_ms()
         return (
@@ -191,7 +193,7 @@ class Operators(Verbs):
             and which.url in (None, t.task.url)
             and which.type in (None, t.task.type)
             and which.tag in (None, t.task.tag)
-            and which.reason in (None, t.reason)
+            and which.reason in (None, self.reads_as(c, t)[1])
             and (which.pattern is None or bool(re.search(which.pattern, t.task.url)))
             and (which.older_than is None or now - t.discovered > which.older_than * 1000)
         )

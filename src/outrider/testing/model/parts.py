@@ -47,9 +47,9 @@ class T:
     answer: Answer | None = None
     history: list[tuple[float, str, str]] = field(default_factory=list)
 
-    def key(self) -> tuple[int, float, int]:
-        """C2: precedence, priority, tie; lower is sooner."""
-        return self.task.precedence, self.task.priority, self.tie
+    def key(self) -> tuple[int, float, int, int]:
+        """C2: precedence, priority, tie; lower is sooner. Equal rolls go by number."""
+        return self.task.precedence, self.task.priority, self.tie, self.number
 
 
 @dataclass(eq=False)

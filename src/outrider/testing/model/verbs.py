@@ -78,7 +78,7 @@ class Verbs(Standing):
         number = old.number if old else len(c.tasks) + 1
         t = T(number, task, q, self.tie(c, task), now + ms(task.delay), now)
         if old:
-            t.discovered, t.token = old.discovered, old.token
+            t.discovered, t.token, t.answer = old.discovered, old.token, old.answer
             old.queue.tasks.remove(old)
             c.tasks[old.number - 1] = t
         else:

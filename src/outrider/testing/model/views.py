@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from outrider.clock import Clock
+from outrider.core.policy.rules import CrawlRules
 from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES
@@ -33,12 +34,12 @@ class Views(ABC):
     clock: Clock
     all: dict[str, C]
 
-    @abstractmethod
-    def crawl_of(self, name: str) -> C:
-        """The crawl of that name."""
+    def seen(self, name: str) -> C:
+        """To read: a crawl nobody opened is an empty one, and reading does not open it."""
+        return self.all.get(name) or C(name, CrawlRules(), self.clock.now_ms())
 
     @abstractmethod
-    def matches(self, t: T, which: Which) -> bool:
+    def matches(self, c: C, t: T, which: Which) -> bool:
         """Whether a task matches every field given."""
 
     async def crawls(self) -> list[str]:
@@ -53,7 +54,7 @@ class Views(ABC):
 
     async def crawl(self, crawl: str) -> CrawlView:
         """O5: known = pending + leased + done + dead + dropped."""
-        c = self.crawl_of(crawl)
+        c = self.seen(crawl)
         states = Counter(self.reads_as(c, t)[0].value for t in c.tasks)
         types: dict[str, Counter[str]] = {}
         tags: dict[str, Counter[str]] = {}
@@ -101,14 +102,14 @@ class Views(ABC):
 
     async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """The states of a page of queues."""
-        c = self.crawl_of(crawl)
+        c = self.seen(crawl)
         queues = list(c.queues.values())[after : after + limit]
         states = [self.state_of(c, q)[0] for q in queues]
         return Page(states, after + limit if after + limit < len(c.queues) else None)
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """E8."""
-        c = self.crawl_of(crawl)
+        c = self.seen(crawl)
         found = c.queues.get(key) or c.queues.get(key.lower())
         if found:
             return self.view(c, found)
@@ -119,7 +120,7 @@ class Views(ABC):
 
     async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """E8, in order of their numbers."""
-        c = self.crawl_of(crawl)
+        c = self.seen(crawl)
         queues = list(c.queues.values())[after : after + limit]
         more = after + limit if after + limit < len(c.queues) else None
         return Page([self.view(c, q) for q in queues], more)
@@ -165,17 +166,17 @@ class Views(ABC):
 
     async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
         """B1, in order of their numbers."""
-        c = self.crawl_of(crawl)
+        c = self.seen(crawl)
         chosen = [
             self.task_view(c, t)
             for t in c.tasks[after : after + limit]
-            if which.state in (None, self.reads_as(c, t)[0]) and self.matches(t, which)
+            if which.state in (None, self.reads_as(c, t)[0]) and self.matches(c, t, which)
         ]
         return Page(chosen, after + limit if after + limit < len(c.tasks) else None)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """B3: every URL ever seen has an answer."""
-        c = self.crawl_of(crawl)
+        c = self.seen(crawl)
         t = c.known.get(fingerprint)
         return None if t is None else self.task_view(c, t)
 
@@ -221,7 +222,7 @@ class Views(ABC):
 
     async def place(self, crawl: str, number: int) -> Place:
         """O4: exact within its queue and lane."""
-        c = self.crawl_of(crawl)
+        c = self.seen(crawl)
         t = c.tasks[number - 1]
         line = [o for o in t.queue.of(TaskState.PENDING) if o.task.lane == t.task.lane]
         ahead = sum(o.key() < t.key() for o in line) if t.state is TaskState.PENDING else 0
@@ -229,11 +230,11 @@ class Views(ABC):
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
         """A5."""
-        return self.crawl_of(crawl).roots.get(mode, [])[after:]
+        return self.seen(crawl).roots.get(mode, [])[after:]
 
     async def heatmap(self, crawl: str) -> Heat:
         """O2: pending only; total = sum of cells = sum of depths."""
-        c = self.crawl_of(crawl)
+        c = self.seen(crawl)
         cells: dict[str, dict[str, int]] = {}
         depth = {"0": 0, "1": 0, "2": 0, "3+": 0, "unknown": 0}
         pending = [t for t in c.tasks if self.reads_as(c, t)[0] is TaskState.PENDING]
@@ -247,5 +248,5 @@ class Views(ABC):
 
     async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """O3: what the store did of itself."""
-        log = self.crawl_of(crawl).log[after : after + limit]
+        log = self.seen(crawl).log[after : after + limit]
         return [Change(after + i, at / 1000, *rest) for i, (at, *rest) in enumerate(log, 1)]
