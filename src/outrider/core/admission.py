@@ -55,12 +55,13 @@ class Admission(msgspec.Struct):
     bypassed: int = 0
     cost_of: Callable[[str], Cost] | None = None  # when keys override the cost policy
     acquisition: AbstractSet[str] = frozenset()  # the task types of that lane
-    is_plain: bool = False  # the host is the key and a visit costs 1: nobody has to be asked
-
-    def __post_init__(self) -> None:
-        self.is_plain = self.key is host_key and self.cost is unit_cost and self.cost_of is None
+    is_plain: bool = False  # everything is in scope, the host is the key, a visit costs 1
 
     roll: Callable[[], int] | None = None  # when the tie is shuffled
+
+    def __post_init__(self) -> None:
+        asks_nobody = self.key is host_key and self.cost is unit_cost and self.cost_of is None
+        self.is_plain = asks_nobody and self.admits is None
 
     def admit(
         self, asked: Sequence[Asked], *, are_seeds: bool = True, found_on: Lease | None = None
@@ -89,13 +90,16 @@ class Admission(msgspec.Struct):
             if fault is not None:
                 return _refused(given, BAD_LINK, fault)
         url = given if type(given) is Url else parse_url(given, self.url_rules)
-        if type(url) is Refusal:
+        if isinstance(url, Refusal):
             return _refused(given, url.reason, url.detail)
+        if self.is_plain and link.key is None and link.depth <= self.max_depth:
+            reason = trap(url, self.traps)
+            return (link, url, url.host, 1) if reason is None else Added(url.text, False, reason)
         is_root = (are_seeds and link.depth == 0 and link.via is None) or (
             from_seed and link.origin == REDIRECT  # A5: a seed's redirect target joins the scope
         )
         try:
-            return self._police(link, url, is_root)  # type: ignore[arg-type]
+            return self._police(link, url, is_root)
         except Exception as error:  # noqa: BLE001 - scope, key, cost and bypass may be a user's
             return _refused(url, BAD_LINK, f"a policy raised {type(error).__name__}: {error}"[:200])
 
@@ -111,8 +115,6 @@ class Admission(msgspec.Struct):
             return Added(url.text, False, reason)
         if link.depth > self.max_depth and not self._is_bypassed(link):
             return Added(url.text, False, "max-depth")
-        if self.is_plain and link.key is None:
-            return link, url, url.host, 1
         return self._price(link, url)
 
     def _is_bypassed(self, link: Link) -> bool:

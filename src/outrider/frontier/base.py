@@ -44,6 +44,7 @@ class Base(ABC):
         self._clock = clock
         self._dice = dice
         self._store: FullStore | None = None
+        self._store_id = ""
         self._events = EventBus(crawl)
         self._teller = Teller(self._events, clock, crawl)
         self._jsonl: JsonlSink | None = None
@@ -65,6 +66,7 @@ class Base(ABC):
         else:
             store = source
         self._store = self._teller.store = store
+        self._store_id = store.id
         self._adds: Batcher[Task, Added] = Batcher(store.add, is_inline=store.is_inline)
         self._finishes: Batcher[Verdict, Finished] = Batcher(
             store.finish, is_inline=store.is_inline

@@ -44,7 +44,10 @@ class Finishing(Admitting, Lending):
             faults.append(fault)
             if fault is None:
                 leases.append(visit[0])
-                verdicts.append(await self._verdict(*visit))
+                if len(visit) == 2:
+                    verdicts.append(decide(*visit, self._policy, self._dice()))
+                else:
+                    verdicts.append(await self._verdict(*visit))
         rest = iter(await self._submit(leases, verdicts) if verdicts else ())
         answers = [fault is None and next(rest).applied for fault in faults]
         self._raise_first(faults, answers)
@@ -58,7 +61,7 @@ class Finishing(Admitting, Lending):
         foreign = self._foreign(visit[0])
         if foreign is not None:
             return foreign
-        if len(visit) > 2 and not isinstance(visit[2], Iterable):
+        if len(visit) == 3 and type(visit[2]) is not list and not isinstance(visit[2], Iterable):
             return InvalidInput(f"links = {visit[2]!r}: a list of URLs or Links")
         fault = fault_of(visit[1])
         return None if fault is None else InvalidInput(fault)

@@ -191,9 +191,9 @@ class Lending(Base):
     def _foreign(self, lease: object) -> InvalidInput | None:
         if not isinstance(lease, Lease):
             return InvalidInput(f"a lease comes from claim(); {type(lease).__name__} is none")
-        if lease.store == self.store.id and lease.about.crawl == self.crawl:
+        if lease.store == self._store_id and lease.about.crawl == self.crawl:
             return None
-        place = "another store" if lease.store != self.store.id else f"crawl {lease.crawl!r}"
+        place = "another store" if lease.store != self._store_id else f"crawl {lease.crawl!r}"
         return ForeignLease(
             f"the lease of {lease.url} (token {lease.token}) is of {place}, this frontier serves "
             f"crawl {self.crawl!r}; hand it to the frontier that claimed it"

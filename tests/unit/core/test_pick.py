@@ -6,37 +6,37 @@ from outrider.core.order import discounted, queue_key
 from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.task import ACQUISITION, DISCOVERY
 
-NOBODY = 0
+NOBODY = 0  # what a lane says where nobody stands
 BURST = 5
 
 
 def stands(precedence=0):
-    """The key of a queue of this precedence that stands ready."""
-    return queue_key(precedence, discounted(1, 0.0), 1, 1)
+    """The key of a queue of this precedence that stands ready; of None: nobody."""
+    return 0 if precedence is None else queue_key(precedence, discounted(1, 0.0), 1, 1)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "lane", "count", "expected"),
     [
         # the lane whose turn it is
-        (stands(), stands(), DISCOVERY, 0, (DISCOVERY, 1)),
-        (stands(), stands(), DISCOVERY, 4, (DISCOVERY, 5)),
-        (stands(), stands(), ACQUISITION, 2, (ACQUISITION, 3)),
+        (0, 0, DISCOVERY, 0, (DISCOVERY, 1)),
+        (0, 0, DISCOVERY, 4, (DISCOVERY, 5)),
+        (0, 0, ACQUISITION, 2, (ACQUISITION, 3)),
         # after a burst, the other
-        (stands(), stands(), DISCOVERY, 5, (ACQUISITION, 1)),
-        (stands(), stands(), ACQUISITION, 5, (DISCOVERY, 1)),
-        (stands(), stands(), ACQUISITION, 6, (DISCOVERY, 1)),
+        (0, 0, DISCOVERY, 5, (ACQUISITION, 1)),
+        (0, 0, ACQUISITION, 5, (DISCOVERY, 1)),
+        (0, 0, ACQUISITION, 6, (DISCOVERY, 1)),
         # an empty lane is passed at once, and the count restarts
-        (NOBODY, stands(), DISCOVERY, 3, (ACQUISITION, 1)),
-        (stands(), NOBODY, ACQUISITION, 3, (DISCOVERY, 1)),
+        (None, 0, DISCOVERY, 3, (ACQUISITION, 1)),
+        (0, None, ACQUISITION, 3, (DISCOVERY, 1)),
         # after a burst with nobody in the other lane: this one again, from 1
-        (stands(), NOBODY, DISCOVERY, 5, (DISCOVERY, 1)),
-        (NOBODY, stands(), ACQUISITION, 5, (ACQUISITION, 1)),
+        (0, None, DISCOVERY, 5, (DISCOVERY, 1)),
+        (None, 0, ACQUISITION, 5, (ACQUISITION, 1)),
     ],
 )
 def test_lanes_take_turns(first, second, lane, count, expected):
     """C4: up to a burst from one, then the other; an empty lane is passed at once."""
-    assert pick(first, second, None, lane, count, BURST) == expected
+    assert pick(stands(first), stands(second), None, lane, count, BURST) == expected
 
 
 @pytest.mark.parametrize("lane", [DISCOVERY, ACQUISITION])
@@ -57,21 +57,21 @@ def test_the_end_of_a_claim_leaves_the_count(count):
 @pytest.mark.parametrize(
     ("first", "second", "head", "activates"),
     [
-        (NOBODY, NOBODY, 0, True),
-        (stands(0), NOBODY, 0, False),
-        (NOBODY, stands(0), 0, False),
-        (stands(1), stands(1), 0, True),
-        (stands(1), stands(0), 0, False),
-        (stands(-1), NOBODY, 0, False),
-        (stands(0), stands(0), -1, True),
-        (stands(5), NOBODY, 5, False),
+        (None, None, 0, True),
+        (0, None, 0, False),
+        (None, 0, 0, False),
+        (1, 1, 0, True),
+        (1, 0, 0, False),
+        (-1, None, 0, False),
+        (0, 0, -1, True),
+        (5, None, 5, False),
     ],
 )
 def test_the_best_inactive_head_is_activated_unless_one_as_good_is_ready(
     first, second, head, activates
 ):
     """E2: looked for in both lanes, before the lanes have their turn."""
-    step, _ = pick(first, second, head, DISCOVERY, 2, BURST)
+    step, _ = pick(stands(first), stands(second), head, DISCOVERY, 2, BURST)
 
     assert (step == ACTIVATE) is activates
 

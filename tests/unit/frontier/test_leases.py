@@ -184,6 +184,41 @@ async def test_a_reader_that_leaves_early_gives_the_rest_back(rude):
     assert await rude.finish(seen, Done(200))
 
 
+async def test_a_reader_stopped_while_a_lease_is_renewed_gives_it_back(opened, watched, clock):
+    """It never saw the second one, so that one goes back."""
+    frontier = await opened(RUDE, watched)
+    await frontier.add([A + "1", A + "2"])
+    leases = frontier.leases(limit=2)
+    await anext(leases)
+    clock.advance(45)
+    watched.hold("extend")
+
+    reading = await started(anext(leases))
+    reading.cancel()
+    await turns()
+    watched.let_go()
+    await asyncio.gather(reading, return_exceptions=True)
+    await leases.aclose()
+    await turns()
+
+    assert await leased(frontier) == 1
+
+
+async def test_a_slow_reader_is_handed_no_lease_that_ran_out(rude, clock):
+    """H1: what it gets is good, however long it took over the one before."""
+    await rude.add([f"{A}{n}" for n in range(3)])
+    leases = rude.leases(limit=3)
+    first = await anext(leases)
+    clock.advance(59)
+    assert await rude.finish(first, Done(200))
+
+    second = await anext(leases)
+    clock.advance(59)
+    assert await rude.finish(second, Done(200))
+    assert (await rude.stats()).done == 2
+    await leases.aclose()
+
+
 async def test_a_reader_that_breaks_gives_the_rest_back(rude):
     """An exception is leaving, too."""
     await rude.add([f"{A}{n}" for n in range(10)])

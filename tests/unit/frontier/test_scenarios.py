@@ -642,6 +642,19 @@ async def test_counted_from_the_start_a_long_visit_is_followed_at_once(crawl, cl
     assert await claimed(frontier) == ["a/2"]
 
 
+async def test_counted_from_the_start_a_lease_itself_keeps_the_host_alone(crawl, clock):
+    """D1: at least now + 10; a release under a shorter delay does not move that back."""
+    frontier = await crawl({"delay": 10.0, "count_from": "start"})
+    await add(frontier, "a/1")
+    (lease,) = await frontier.claim()
+    await frontier.queue("a.example").set(delay=0.0)
+    clock.advance(4)
+
+    await frontier.release([lease])
+
+    assert (await queue(frontier)).wakes_in == 6.0
+
+
 async def test_with_several_slots_leases_are_spaced_by_the_least_delay(crawl, clock):
     """D1, D2: at a lease, at least now + the delay; at a finish, at least its end + the delay."""
     frontier = await crawl({"delay": 10.0, "max_in_flight": 2})
