@@ -113,10 +113,11 @@ class Lending(Base):
             self._unseen.append(claim)
             try:
                 while claim:
-                    lease = claim.pop(0)
                     # A slow reader lets leases grow old unseen: renew before handing one out.
-                    if self._clock.now_ms() < stale or await self.extend([lease]):
-                        yield lease
+                    if self._clock.now_ms() < stale or await self.extend(claim[:1]):
+                        yield claim.pop(0)
+                    else:
+                        claim.pop(0)
             finally:
                 self._unseen.remove(claim)
                 if claim:  # the reader left early: what it never saw goes back
