@@ -11,7 +11,7 @@ SERVICE_UNAVAILABLE: Final = 503
 TRY_AGAIN: Final = frozenset({408, 425})  # a time limit, and too early
 
 
-class Done(msgspec.Struct, frozen=True):
+class Done(msgspec.Struct, frozen=True, gc=False):
     """The host answered: 2xx, 304, 3xx handed on, 401, 403, 404, 410, other 4xx."""
 
     status: int
@@ -27,7 +27,7 @@ class Done(msgspec.Struct, frozen=True):
     throttled: float | None = None
 
 
-class Failed(msgspec.Struct, frozen=True):
+class Failed(msgspec.Struct, frozen=True, gc=False):
     """The visit failed and may be tried again: 408, 425, 5xx, a time limit, a cut body."""
 
     reason: str
@@ -35,27 +35,27 @@ class Failed(msgspec.Struct, frozen=True):
     retry_in: float | None = None
 
 
-class Throttled(msgspec.Struct, frozen=True):
+class Throttled(msgspec.Struct, frozen=True, gc=False):
     """The host asked for patience: 429, or 503 with Retry-After."""
 
     retry_after: float | None = None
     seconds: float = 0.0
 
 
-class Blocked(msgspec.Struct, frozen=True):
+class Blocked(msgspec.Struct, frozen=True, gc=False):
     """The host refused us: a challenge or denial page."""
 
     reason: str
     seconds: float = 0.0
 
 
-class Unreachable(msgspec.Struct, frozen=True):
+class Unreachable(msgspec.Struct, frozen=True, gc=False):
     """Nobody answered: DNS, connect, TLS."""
 
     reason: str
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class Dropped(msgspec.Struct, frozen=True, gc=False):
     """We chose not to: robots, an off-scope redirect, type, size."""
 
     reason: str
