@@ -7,6 +7,7 @@ import pytest
 
 import outrider
 from outrider import Closed, Done, Failed, ForeignLease, InvalidInput, Link, SettingsError, blocking
+from outrider.core.act import Pause, Resume
 from outrider.frontier.steering import QueueHandle
 from outrider.testing import FakeClock
 
@@ -170,6 +171,14 @@ def test_queues_are_steered(frontier):
     assert frontier.queue(".example").view().queues == {"ready": 1}
 
 
+def test_every_queue_may_be_steered_at_once(frontier):
+    """E7: answers how many it reached."""
+    frontier.add([A, B])
+
+    assert frontier.steer("", Pause()) == 2
+    assert frontier.steer(".example", Resume()) == 2
+
+
 def test_dead_letters_are_replayed_and_purged(clock):
     """G2."""
     settings = {**RUDE, "retry": {"max_retries": 0}}
@@ -189,6 +198,7 @@ def test_names_are_those_of_the_frontier_inside(clock):
     with blocking.Frontier.open(crawl="news", worker="me", clock=clock) as frontier:
         assert (frontier.crawl, frontier.worker) == ("news", "me")
         assert frontier.store.id
+        assert frontier.clock is clock
         assert "news" in repr(frontier)
 
 

@@ -3,6 +3,7 @@ import pytest
 
 from outrider.core.policy.rules import QueueRules
 from outrider.core.task import Lease, LeaseId, Link, Manners, Task
+from outrider.errors import InvalidInput
 
 TASK = Task("c", b"f" * 16, "https://a.example/1", "a.example", "nav", 0, 2, 3, 4.5, 3)
 
@@ -90,3 +91,48 @@ def test_a_link_takes_its_url_first_and_the_rest_by_name():
     assert Link("https://a.example/") == Link(url="https://a.example/")
     with pytest.raises(TypeError):
         Link("https://a.example/", "key")
+
+
+class BlockingHolder:
+    """Whoever leases are given back to where nothing is awaited."""
+
+    def __init__(self):
+        self.released = []
+
+    def release(self, leases):
+        """Remember them."""
+        self.released += leases
+        return set(leases)
+
+
+def test_a_lease_of_a_blocking_frontier_gives_itself_back():
+    """R4: when the block fails, and only then."""
+    holder = BlockingHolder()
+    lent = lease(holder=holder)
+
+    with lent as same:
+        assert same is lent
+    assert holder.released == []
+    with pytest.raises(RuntimeError), lent:
+        raise RuntimeError
+
+    assert holder.released == [lent]
+
+
+async def test_a_lease_of_a_blocking_frontier_may_be_used_on_a_loop():
+    """R4: its holder answers at once."""
+    holder = BlockingHolder()
+    lent = lease(holder=holder)
+
+    with pytest.raises(RuntimeError):
+        async with lent:
+            raise RuntimeError
+
+    assert holder.released == [lent]
+
+
+@pytest.mark.parametrize("holder", [None, Holder()])
+def test_a_lease_of_an_async_frontier_wants_async_with(holder):
+    """The caller's fault, said before the work begins."""
+    with pytest.raises(InvalidInput, match="async with"), lease(holder=holder):
+        pass

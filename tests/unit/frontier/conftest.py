@@ -40,10 +40,10 @@ class WatchedStore:
             self.calls[name] += 1
             if name in ("add", "finish"):
                 self.sizes.append(len(args[0]))
-            if name in self.errors:
-                raise self.errors[name]
             if name in self.held and not self._after:
                 await self._gate.wait()
+            if name in self.errors:
+                raise self.errors[name]
             answer = await call(*args, **kwargs)
             if name in self.held and self._after:
                 await self._gate.wait()

@@ -8,6 +8,7 @@ from outrider import (
     Dropped,
     Failed,
     Frontier,
+    StoreError,
     StoreUnavailable,
     Throttled,
     Unreachable,
@@ -103,6 +104,31 @@ async def test_a_claim_cancelled_at_any_turn_keeps_its_leases_or_gives_them_back
 
     held = 0 if isinstance(claim, asyncio.CancelledError) else len(claim)
     assert await leased(frontier) == held
+
+
+async def test_a_cancelled_claim_that_brings_nothing_leaves_nothing(opened, watched):
+    """Nothing to give back."""
+    frontier = await opened(RUDE, watched)
+    watched.hold("claim")
+    await cancelled(await started(frontier.claim()))
+    watched.let_go()
+    await turns()
+
+    assert watched.calls["release"] == 0
+
+
+async def test_a_cancelled_claim_that_fails_later_fails_in_silence(opened, watched):
+    """Whoever asked is gone; the frontier goes on."""
+    frontier = await opened(RUDE, watched)
+    await frontier.add([A])
+    watched.hold("claim")
+    await cancelled(await started(frontier.claim()))
+    watched.errors = {"claim": StoreUnavailable("gone")}
+    watched.let_go()
+    await turns()
+    watched.errors = {}
+
+    assert len(await frontier.claim()) == 1
 
 
 @pytest.mark.parametrize("verb", ["changes"])
@@ -291,3 +317,28 @@ async def test_an_error_of_the_store_reaches_everyone_who_waited(opened, watched
 
     assert [str(answer) for answer in answers] == ["the disk is full"] * 2
     assert (await frontier.add([A + "1"])).added == 1
+
+
+async def test_an_error_reaches_those_who_still_wait(opened, watched):
+    """One of them left meanwhile."""
+    frontier = await opened(RUDE, watched)
+    watched.hold("add")
+    one = asyncio.ensure_future(frontier.add([A + "1"]))
+    other = asyncio.ensure_future(frontier.add([A + "2"]))
+    await turns()
+    await cancelled(one)
+    watched.errors = {"add": StoreUnavailable("gone")}
+    watched.let_go()
+
+    with pytest.raises(StoreUnavailable, match="gone"):
+        await other
+
+
+async def test_a_store_that_says_it_never_suspends_must_not(opened, watched):
+    """The store's fault, said so: its answer would be lost."""
+    watched.is_inline = True
+    frontier = await opened(RUDE, watched)
+    watched.hold("add")
+
+    with pytest.raises(StoreError, match="is_inline"):
+        await frontier.add([A])

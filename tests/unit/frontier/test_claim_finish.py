@@ -197,6 +197,15 @@ async def test_a_frontier_may_be_awaited_and_closed_by_hand(clock):
     assert "closed" in repr(frontier)
 
 
+async def test_a_frontier_tells_its_clock_and_opens_once(clock):
+    """Entering an open one changes nothing."""
+    async with Frontier.open(clock=clock) as frontier:
+        store = frontier.store
+        assert await frontier is frontier
+        assert frontier.store is store
+        assert frontier.clock is clock
+
+
 # ---- claim(wait=)
 
 

@@ -207,6 +207,22 @@ async def test_each_run_has_one_completion_event(opened, store):
         assert details == ["run 1", "run 2"]
 
 
+async def test_concurrent_calls_tell_a_change_once(opened, watched):
+    """I2: exactly one completion event, though two calls ask the store at the same time."""
+    frontier = await opened({"politeness": {"delay": 0.0}}, watched)
+    events = heard_by(frontier)
+    await frontier.add([A])
+    await visit(frontier, Done(200))
+    watched.hold("changes")
+    claims = [asyncio.ensure_future(frontier.claim()) for _ in range(3)]
+    await turns()
+    watched.let_go()
+    await asyncio.gather(*claims)
+
+    assert names(events).count("crawl-finished") == 1
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+
+
 # ---- sequence
 
 
@@ -331,6 +347,15 @@ async def test_a_reader_that_left_costs_nothing(frontier):
     await frontier.add([A])
     await waiting
     await stream.aclose()
+
+    assert not frontier._events.is_heard
+
+
+async def test_a_stream_nobody_reads_is_forgotten(frontier):
+    """Asked for and thrown away: it collects nothing."""
+    stream = frontier.events()
+    del stream
+    await frontier.add([A])
 
     assert not frontier._events.is_heard
 

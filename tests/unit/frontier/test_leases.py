@@ -205,6 +205,20 @@ async def test_a_reader_stopped_while_a_lease_is_renewed_gives_it_back(opened, w
     assert await leased(frontier) == 1
 
 
+async def test_a_very_slow_reader_is_handed_what_others_did_not_take(opened, store, clock):
+    """H1: a lease that ran out unseen, and is another's now, is passed over."""
+    frontier, other = await opened(RUDE, store), await opened(RUDE, store)
+    await frontier.add([A + "1", A + "2"])
+    leases = frontier.leases(limit=2)
+    await anext(leases)
+    clock.advance(61)
+    taken = await other.claim(2)
+    assert len(taken) == 2
+    await other.finish_many([(lease, Done(200)) for lease in taken])
+
+    assert await prompt(anext(leases, None)) is None
+
+
 async def test_a_slow_reader_is_handed_no_lease_that_ran_out(rude, clock):
     """H1: what it gets is good, however long it took over the one before."""
     await rude.add([f"{A}{n}" for n in range(3)])

@@ -696,6 +696,17 @@ async def test_stats_count_tasks_by_state_type_and_tag(opened):
     assert (stats.status, stats.crawl) == ("running", "default")
 
 
+async def test_progress_is_the_share_that_is_settled(strict):
+    """I1: done, dead or dropped."""
+    assert (await strict.stats()).progress == 0.0
+    await strict.add([A + "1", A + "2", A + "3", A + "4"])
+    await visit(strict)
+    await visit(strict, Failed("x"))
+    await strict.drop(pattern="4$")
+
+    assert (await strict.stats()).progress == 0.75
+
+
 async def test_stats_count_queues_by_state(frontier):
     """C1: every state has a count."""
     hosts = ("ready", "paused", "retired", "snoozed", "busy", "empty")

@@ -98,6 +98,16 @@ async def test_a_function_may_give_the_cost(opened):
     assert (await frontier.queue("a.example").view()).spent == 9
 
 
+async def test_a_key_may_have_a_cost_policy_of_its_own(opened):
+    """A4: overrides by exact key or suffix."""
+    frontier = await opened({"keys": {"a.example": {"cost": "zero"}, ".org": {"cost": "wag"}}})
+    await frontier.add([A, "https://b.org/?x=1", "https://c.com/?x=1"])
+
+    costs = {lease.key: lease.cost for lease in await frontier.claim(3)}
+
+    assert costs == {"a.example": 0, "b.org": 2, "c.com": 1}
+
+
 @pytest.mark.parametrize(
     "settings",
     [

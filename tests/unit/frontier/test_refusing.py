@@ -375,6 +375,35 @@ async def test_the_scope_is_the_crawls_not_one_workers(opened, store):
     assert await known(second, A + "found") is not None
 
 
+async def test_a_redirect_that_one_worker_met_widens_the_scope_for_all(opened, store):
+    """A5: as with seeds; also for a worker that comes later."""
+    settings = {"scope": {"mode": "host"}, "politeness": {"delay": 0.0}}
+    first, second = await opened(settings, store), await opened(settings, store)
+    await first.add([A])
+    (lease,) = await first.claim()
+    target = Link("https://b.example/", origin="redirect")
+    await first.finish(lease, Done(301), links=[target])
+
+    late = await opened(settings, store)
+    (lease,) = await second.claim()
+    await second.finish(lease, Done(200), links=["https://b.example/1", "https://c.example/"])
+    await late.add([Link("https://b.example/2", depth=1), Link("https://c.example/", depth=1)])
+
+    urls = {task.url async for task in late.tasks()}
+    assert urls == {A, "https://b.example/", "https://b.example/1", "https://b.example/2"}
+
+
+async def test_a_scope_narrowed_live_knows_seeds_from_found_pages(opened):
+    """A5: a page found elsewhere before is no seed."""
+    frontier = await opened()
+    await frontier.add([A, Link("https://b.example/", depth=1, via=A)])
+
+    await frontier.configure({"scope": {"mode": "host"}})
+
+    report = await frontier.add([Link(A + "1", depth=1), Link("https://b.example/1", depth=1)])
+    assert [answer.reason for answer in report.answers] == [None, "off-scope"]
+
+
 async def test_patterns_include_and_exclude(opened):
     """A5: if any includes, one must be found; an exclude wins."""
     frontier = await opened({"scope": {"include": ["/news/"], "exclude": [r"\.pdf$"]}})

@@ -126,7 +126,10 @@ class Ending(Adding):
         queue = record.queue
         self.visits += 1
         self.outcomes[verdict.outcome] += 1
-        self._charge(record, queue, verdict)
+        if verdict.counts and not verdict.failed:
+            record.attempts += 1
+        else:
+            self._charge(record, queue, verdict)
         self._apply_to_task(record, verdict, now)
         if verdict.touched:
             self._apply_manners(queue, verdict)
@@ -167,7 +170,7 @@ class Ending(Adding):
             record.queue.bytes += answer.bytes
         if verdict.state is not PENDING:
             record.finished = now
-            self._move(record, verdict.state)
+            self._settle_lease(record, verdict.state)
         elif verdict.revisit is not None:
             self._come_again(record, verdict.revisit, now)
         else:

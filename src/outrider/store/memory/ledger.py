@@ -24,6 +24,7 @@ SHARD_MASK: Final = SHARDS - 1
 CHUNK_MASK: Final = (1 << CHUNK_BITS) - 1
 
 PENDING, LEASED, DONE, DEAD = TaskState.PENDING, TaskState.LEASED, TaskState.DONE, TaskState.DEAD
+_LEASED = COLUMNS[LEASED]
 
 
 class Ledger:
@@ -122,6 +123,16 @@ class Ledger:
         counts[COLUMNS[state]] += 1
         self._count(queue, before, -1)
         self._count(queue, state, 1)
+
+    def _settle_lease(self, record: Record, state: TaskState) -> None:
+        """`_move` for what happens most: a leased task is done, dead or dropped."""
+        queue, counts = record.queue, record.kind.counts
+        record.state = state
+        counts[_LEASED] -= 1
+        counts[COLUMNS[state]] += 1
+        self.leased -= 1
+        queue.in_flight -= 1
+        self._count_settled(queue, state, 1)
 
     def _count(self, queue: Queue, state: TaskState, by: int) -> None:
         if state is LEASED:

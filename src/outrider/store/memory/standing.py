@@ -49,7 +49,9 @@ class Standing(Ledger):
         """After a change that judges nobody: it may lose its place, and its alarm may move."""
         self._look_at(queue, now, False)
 
-    def _look_at(self, queue: Queue, now: int, judges: bool) -> None:
+    def _look_at(  # noqa: C901 - one look: every add, wake and finish asks for it
+        self, queue: Queue, now: int, judges: bool
+    ) -> None:
         """E1: what stands keeps its place while it could be served; E2: empty ends a session."""
         if queue.delayed and queue.delayed[0] >> NUMBER_BITS <= now:
             self._ripen(queue, now)
@@ -71,7 +73,9 @@ class Standing(Ledger):
                 self._stand_down(queue)
             if not queue.pending and not queue.in_flight:
                 queue.session = -1
-        self._set_alarm(queue, now)
+        at = self._alarm_at(queue, now)
+        if at != queue.alarm:
+            self._set_alarm(queue, at)
 
     def _judge(self, queue: Queue, now: int) -> None:
         """E1: retired, to the back of the inactive FIFO of its precedence, or ready."""
@@ -102,20 +106,17 @@ class Standing(Ledger):
 
     def _rank(self, queue: Queue, discount: float = 0.0) -> None:
         """C3: the key under which a ready queue stands in each lane where it has due work."""
-        if queue.lane0:
-            key = self._queue_key(queue, queue.lane0[0], discount)
-            if key != queue.rank0:
-                queue.rank0 = key
+        key = self._queue_key(queue, queue.lane0[0], discount) if queue.lane0 else 0
+        if key != queue.rank0:
+            queue.rank0 = key
+            if key:
                 heappush(self.ready[0], key)
-        elif queue.rank0:
-            queue.rank0 = 0
-        if queue.lane1:
-            key = self._queue_key(queue, queue.lane1[0], discount)
+        if queue.lane1 or queue.rank1:
+            key = self._queue_key(queue, queue.lane1[0], discount) if queue.lane1 else 0
             if key != queue.rank1:
                 queue.rank1 = key
-                heappush(self.ready[1], key)
-        elif queue.rank1:
-            queue.rank1 = 0
+                if key:
+                    heappush(self.ready[1], key)
 
     def _queue_key(self, queue: Queue, top: int, discount: float) -> int:
         """`order.queue_key` written out: every wake asks for it."""
@@ -165,13 +166,11 @@ class Standing(Ledger):
         record = self.tasks[(entry & NUMBER_MASK) >> CHUNK_BITS][entry & NUMBER_MASK]
         return record.state is PENDING and record.due == entry >> NUMBER_BITS
 
-    def _set_alarm(self, queue: Queue, now: int) -> None:
+    def _set_alarm(self, queue: Queue, at: int) -> None:
         """When time alone changes something here: the one entry of this queue that counts."""
-        at = self._alarm_at(queue, now)
-        if at != queue.alarm:
-            queue.alarm = at
-            if at:
-                heappush(self.alarms, at << NUMBER_BITS | queue.number)
+        queue.alarm = at
+        if at:
+            heappush(self.alarms, at << NUMBER_BITS | queue.number)
 
     def _alarm_at(self, queue: Queue, now: int) -> int:
         """0 if only a person, a finish or an add can change anything."""
@@ -209,7 +208,7 @@ class Standing(Ledger):
         queue.retired = reason
         self.note(now, "queue-retired", queue.key, reason)
         self._stand_down(queue)
-        self._set_alarm(queue, now)
+        self._set_alarm(queue, self._alarm_at(queue, now))
 
     def bring_back(self, queue: Queue, now: int) -> None:
         """E5, I2: returned and judged at once; its pending tasks make a finished crawl run."""
@@ -224,7 +223,7 @@ class Standing(Ledger):
         """E5: `set` sends what stands back to its judge; inactive means to the back."""
         self._stand_down(queue)
         self._judge(queue, now)
-        self._set_alarm(queue, now)
+        self._set_alarm(queue, self._alarm_at(queue, now))
 
 
 def parked_key(queue: Queue) -> int:
