@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from outrider.core.act import Set
 from outrider.core.task import Added, Lease, Link, Task
 from outrider.core.url import Url, parse_url
+from outrider.errors import InvalidInput
 from outrider.frontier.operating import Operator
 from outrider.frontier.reading import Reader
 from outrider.frontier.reports import AddReport, ScoringReport
@@ -28,8 +29,10 @@ class Admitting(Operator, Reader):
     async def configure(self, changes: Mapping[str, Any]) -> Settings:
         """Change settings of the running crawl: validated whole, acting at once (E5)."""
         _ = self.store
-        bypassed = self._admission.bypassed
-        self._use(merged(self._settings, changes))
+        bypassed, settings = self._admission.bypassed, merged(self._settings, changes)
+        if settings.events != self._settings.events:
+            self._write_events(settings.events.jsonl)
+        self._use(settings)
         self._admission.bypassed = bypassed
         await self._apply_rules()
         self._teller.tell("config", changes=sorted(changes))
@@ -90,6 +93,8 @@ class Admitting(Operator, Reader):
             if len(links) <= CHUNK:
                 return await self._add_chunk(links, answers=answers)
             return await asyncio.shield(self._spawn(self._add_all(links, answers=answers)))
+        if not isinstance(links, Iterable | AsyncIterable):
+            raise InvalidInput(f"add({links!r}): URLs or Links, in anything to iterate over")
         return await self._add_all(links, answers=answers)
 
     async def _add_all(self, links: Links, *, answers: bool) -> AddReport:

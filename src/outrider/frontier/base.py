@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from outrider.clock import Clock
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.errors import Closed
+from outrider.errors import Closed, SettingsError
 from outrider.events import EventBus, JsonlSink
 from outrider.frontier.batching import Batcher
 from outrider.frontier.policies import admission_for, policy_for, scorer_for
@@ -71,10 +71,7 @@ class Base(ABC):
         self._finishes: Batcher[Verdict, Finished] = Batcher(
             store.finish, is_inline=store.is_inline
         )
-        if self.settings.events.jsonl:
-            self._jsonl = JsonlSink(self.settings.events.jsonl)
-            self._teller.listen()
-            self._events.subscribe(self._jsonl)
+        self._write_events(self._settings.events.jsonl)
         await self._apply_rules()
 
     async def close(self) -> None:
@@ -89,9 +86,17 @@ class Base(ABC):
         store, self._store = self._store, None
         if isinstance(self._source, str | os.PathLike):
             await store.close()
+        self._write_events("")
+
+    def _write_events(self, path: str) -> None:
+        """O3: to this file from now on, instead of the one before; "" for none."""
+        old, self._jsonl = self._jsonl, _sink(path) if path else None
         if self._jsonl is not None:
-            self._jsonl.close()
-            self._events.unsubscribe(self._jsonl)
+            self._teller.listen()
+            self._events.subscribe(self._jsonl)
+        if old is not None:
+            self._events.unsubscribe(old)
+            old.close()
 
     @property
     def store(self) -> FullStore:
@@ -132,3 +137,12 @@ class Base(ABC):
     @abstractmethod
     async def _give_back_unseen(self) -> None:
         """Release what was claimed and never handed out."""
+
+
+def _sink(path: str) -> JsonlSink:
+    try:
+        return JsonlSink(path)
+    except OSError as error:
+        raise SettingsError(
+            f"events.jsonl = {path!r} cannot be written: {error.strerror}"
+        ) from error

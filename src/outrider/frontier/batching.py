@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from outrider.errors import StoreError
 
+NOT_INLINE = "a store that says is_inline suspended inside a verb; nothing is known of the call"
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -45,7 +47,8 @@ class Batcher(Generic[Item, Answer]):
         if self._waiting:
             batch, self._waiting = self._waiting, []
             if self._is_inline:
-                run_inline(self._flush(batch))
+                with suppress(StoreError):  # told to those who wait
+                    run_inline(self._flush(batch))
                 return
             task = asyncio.get_running_loop().create_task(self._flush(batch))
             self._running.add(task)
@@ -56,6 +59,9 @@ class Batcher(Generic[Item, Answer]):
     ) -> None:
         try:
             answers = await self._call([item for items, _ in batch for item in items])
+        except GeneratorExit:
+            _fail(batch, StoreError(NOT_INLINE))
+            raise
         except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
             _fail(batch, error)
             return
@@ -73,7 +79,7 @@ def run_inline(work: Coroutine[Any, Any, Answer]) -> Answer:
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     work.close()
-    raise StoreError("a store that says is_inline suspended inside a verb")
+    raise StoreError(NOT_INLINE)
 
 
 def _fail(

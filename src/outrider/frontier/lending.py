@@ -176,6 +176,8 @@ class Lending(Base):
 
     async def expire(self, *, limit: int = 1000) -> int:
         """Take back overdue leases; claims do it too, so only sweepers need this."""
+        if type(limit) is not int or limit < 0:
+            raise InvalidInput(f"expire(limit={limit!r}): a whole number ≥ 0")
         count = await self.store.expire(limit=limit)
         if count:
             self._stirred.set()

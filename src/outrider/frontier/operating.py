@@ -59,6 +59,8 @@ class Operator(Base):
         dry_run: bool = False,
     ) -> int:
         """Drop the pending tasks that match everything given; answers how many (C10)."""
+        if older_than is not None and not isinstance(older_than, int | float):
+            raise InvalidInput(f"drop(older_than={older_than!r}): seconds")
         which = Which(
             key=key, pattern=checked_pattern(pattern), type=type, tag=tag, older_than=older_than
         )

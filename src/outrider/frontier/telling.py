@@ -83,6 +83,8 @@ class Teller:
         if not self._bus.is_heard or self.store is None:
             return
         for change in await self.store.changes(self._crawl, after=self._seen):
+            if change.sequence <= self._seen:
+                continue  # another call of this frontier told it while we waited
             self._seen = change.sequence
             if change.at < self._since:
                 continue

@@ -1004,3 +1004,36 @@ async def test_a_reader_may_leave_a_list_early(frontier):
     async for task in frontier.tasks():
         assert task.url == A + "0"
         break
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda frontier: frontier.add(None),
+        lambda frontier: frontier.expire(limit="x"),
+        lambda frontier: frontier.drop(older_than="x"),
+        lambda frontier: frontier.configure({"events": {"jsonl": "/nowhere/at/all.jsonl"}}),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused_by_name(opened, call):
+    """The caller's fault: a clear error, and nothing changed."""
+    frontier = await opened()
+
+    with pytest.raises(InvalidInput):
+        await call(frontier)
+
+    assert (await frontier.stats()).known == 0
+
+
+async def test_events_move_to_another_file_live(opened, tmp_path):
+    """N1: a path that changes holds from then on."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    frontier = await opened({"events": {"jsonl": str(first)}})
+    await frontier.add([A])
+
+    await frontier.configure({"events": {"jsonl": str(second)}})
+    await frontier.add([B])
+
+    assert A in first.read_text()
+    assert B not in first.read_text()
+    assert B in second.read_text()
