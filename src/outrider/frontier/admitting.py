@@ -17,6 +17,7 @@ from outrider.frontier.reading import Reader
 from outrider.frontier.reports import AddReport, ScoringReport
 from outrider.settings import Settings, crawl_rules, merged
 
+NO_SCORING: Final = ScoringReport()
 CHUNK: Final = 1000  # links admitted and stored at a time, so that no call holds the loop
 
 Links: TypeAlias = Iterable["str | Url | Link"] | AsyncIterable["str | Url | Link"]
@@ -73,9 +74,9 @@ class Admitting(Operator, Reader):
         is_bound = self._admission.root is not None
         if is_bound:
             await self._share_roots()
-        self._scorer.take_report()
+        self._scorer.begin()
         admitted = self._admission.admit(links, are_seeds=found_on is None, found_on=found_on)
-        report = self._scorer.take_report()
+        report = self._scorer.report() if found_on is None else NO_SCORING
         if is_bound:
             await self._share_roots()
         return admitted, report
@@ -109,7 +110,8 @@ class Admitting(Operator, Reader):
         self._stirred.set()
         refused = Counter([answer.reason or "" for answer in every if not answer.added])
         self._refused.update(refused)
-        await self._teller.added(every)
+        if self._events.is_heard:
+            await self._teller.added(every)
         kept = tuple(every) if answers else ()
         return AddReport(len(every) - refused.total(), dict(refused), kept, scoring)
 

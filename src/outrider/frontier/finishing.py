@@ -74,14 +74,16 @@ class Finishing(Admitting, Lending):
         if not found:
             return verdict
         admitted, _ = await self._admit(found, lease)
-        await self._note_refused([one for one in admitted if isinstance(one, Added)])
-        tasks = tuple(one for one in admitted if isinstance(one, Task))
-        return msgspec.structs.replace(verdict, tasks=tasks)
+        tasks = [one for one in admitted if isinstance(one, Task)]
+        if len(tasks) < len(admitted):
+            await self._note_refused([one for one in admitted if isinstance(one, Added)])
+        # Nobody else has seen it yet; a copy of all its fields would cost a tenth of the finish.
+        msgspec.structs.force_setattr(verdict, "tasks", tasks)
+        return verdict
 
     async def _note_refused(self, refused: list[Added]) -> None:
-        if refused:
-            self._refused.update([answer.reason or "" for answer in refused])
-            await self._teller.added(refused)
+        self._refused.update([answer.reason or "" for answer in refused])
+        await self._teller.added(refused)
 
     async def _submit(self, leases: list[Lease], verdicts: list[Verdict]) -> list[Finished]:
         try:
@@ -92,5 +94,6 @@ class Finishing(Admitting, Lending):
             for added in answer.answers:
                 if not added.added:
                     self._refused[added.reason or ""] += 1
-        await self._teller.finished(leases, verdicts, finished)
+        if self._events.is_heard:
+            await self._teller.finished(leases, verdicts, finished)
         return finished

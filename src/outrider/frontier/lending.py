@@ -29,40 +29,44 @@ class Lending(Base):
 
         A cancelled claim gives back what it took.
         """
-        request = self._request(limit, per_queue)
+        self._check_claim(limit, per_queue)
         if not isinstance(wait, int | float) or not wait >= 0:
             raise InvalidInput(f"claim(wait={wait!r}): seconds ≥ 0")
         until = self._clock.now_ms() + (wait * 1000 if limit else 0)
         while True:
             self._stirred.clear()
-            claim = await self._claim_once(request)
+            claim = await self._claim_once(limit, per_queue or 0)
             left = (until - self._clock.now_ms()) / 1000
             if claim or left <= 0 or claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
                 return claim
             most = POLL if claim.wake_in is None else claim.wake_in
             await self._rest(min(left, most), self._stirred)
 
-    def _request(self, limit: int, per_queue: int | None) -> ClaimRequest:
+    def _check_claim(self, limit: int, per_queue: int | None) -> None:
         if type(limit) is not int or not 0 <= limit <= _MAX_LIMIT:
             raise InvalidInput(f"claim({limit!r}): the limit is a whole number, 0 to {_MAX_LIMIT}")
         if per_queue is not None and (type(per_queue) is not int or per_queue < 1):
             raise InvalidInput(f"claim(per_queue={per_queue!r}): a whole number ≥ 1, or None")
-        seconds = self._settings.lease.seconds
-        return ClaimRequest(self.crawl, self.worker, limit, seconds, per_queue or 0)
 
-    async def _claim_once(self, request: ClaimRequest) -> Claim:
-        request = msgspec.structs.replace(request, streak=self._streak)
-        store = self.store
+    async def _claim_once(self, limit: int, per_queue: int) -> Claim:
+        store, seconds = self.store, self._settings.lease.seconds
+        request = ClaimRequest(
+            self.crawl, self.worker, limit, seconds, per_queue, streak=self._streak
+        )
         claimed = await (store.claim(request) if store.is_inline else self._shielded(request))
         self._streak = claimed.streak
         for lease in claimed.leases:
             msgspec.structs.force_setattr(lease, "holder", self)
-        try:
-            await self._teller.claimed(claimed.leases)
-        except asyncio.CancelledError:
-            self._release_later(claimed.leases)
-            raise
+        if self._events.is_heard:
+            await self._tell_claimed(claimed.leases)
         return Claim(claimed.leases, claimed.wake_in, claimed.status)
+
+    async def _tell_claimed(self, leases: Sequence[Lease]) -> None:
+        try:
+            await self._teller.claimed(leases)
+        except asyncio.CancelledError:
+            self._release_later(leases)
+            raise
 
     async def _shielded(self, request: ClaimRequest) -> Claimed:
         call = self._spawn(self.store.claim(request))

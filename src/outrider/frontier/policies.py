@@ -33,11 +33,13 @@ class TimedScorer:
         self._count += len(batch)
         return scores
 
-    def take_report(self) -> ScoringReport:
-        """What was scored since the last report."""
-        report = ScoringReport(self._count, self._seconds, tuple(self.features))
+    def begin(self) -> None:
+        """Count anew: what follows is another batch."""
         self._count, self._seconds = 0, 0.0
-        return report
+
+    def report(self) -> ScoringReport:
+        """What was scored since the batch began."""
+        return ScoringReport(self._count, self._seconds, tuple(self.features))
 
 
 def scorer_for(settings: Settings) -> TimedScorer:
