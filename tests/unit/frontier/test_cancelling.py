@@ -13,29 +13,10 @@ from outrider import (
     Throttled,
     Unreachable,
 )
+from outrider.testing.turns import cancelled, started, turns
 
 A = "https://a.example/"
 RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
-
-
-async def turns(count=20):
-    """Let everybody else have their say."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def started(call):
-    """A task that had every chance to get as far as it can."""
-    task = asyncio.ensure_future(call)
-    await turns()
-    return task
-
-
-async def cancelled(task):
-    """Cancel a task and see it gone."""
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 async def leased(frontier):

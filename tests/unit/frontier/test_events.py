@@ -5,15 +5,10 @@ import pytest
 
 from outrider import Blocked, Done, Dropped, Event, Failed, Link, Throttled, Unreachable
 from outrider.events import BACKLOG
+from outrider.testing.turns import turns
 
 A = "https://a.example/"
 B = "https://b.example/"
-
-
-async def turns(count=20):
-    """Let everybody else have their say."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 def heard_by(frontier):
