@@ -11,7 +11,7 @@ import msgspec
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease, LeaseId
 from outrider.errors import ForeignLease, InvalidInput
-from outrider.frontier.base import Base
+from outrider.frontier.footing import Footing
 from outrider.frontier.reports import Claim
 from outrider.store.protocol import Claimed, ClaimRequest
 
@@ -19,7 +19,7 @@ POLL: Final = 1.0  # seconds after which a waiting claim looks again: others may
 _MAX_LIMIT: Final = 100_000
 
 
-class Lending(Base):
+class Lending(Footing):
     """How tasks are lent."""
 
     async def claim(

@@ -10,12 +10,12 @@ from outrider.core.act import Act
 from outrider.core.states import CrawlStatus
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
-from outrider.frontier.base import Base
+from outrider.frontier.footing import Footing
 from outrider.frontier.pages import stepped
 from outrider.store.protocol import Which
 
 
-class Operator(Base):
+class Operator(Footing):
     """The steering half of a frontier; every act is durable before it is answered."""
 
     async def steer(self, target: str, act: Act) -> int:

@@ -12,7 +12,7 @@ from outrider.core.states import QueueState, TaskState
 from outrider.core.task import Added
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
-from outrider.frontier.base import Base
+from outrider.frontier.footing import Footing
 from outrider.frontier.operating import checked_pattern
 from outrider.frontier.pages import paged
 from outrider.frontier.reports import (
@@ -26,7 +26,7 @@ from outrider.frontier.reports import (
 from outrider.store.protocol import QueueView, TaskView, Which
 
 
-class Reader(Base):
+class Reader(Footing):
     """The seeing half of a frontier: nothing here changes anything."""
 
     async def stats(self) -> Stats:

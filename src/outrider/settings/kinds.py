@@ -54,7 +54,7 @@ def fits(kind: inspect.Type, value: object) -> bool:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             return number and _within(kind, cast("float", value))
         case _:
-            raise NotImplementedError(f"no setting was of this kind before: {kind}")
+            raise TypeError(f"no setting was of this kind before: {kind}")
 
 
 def _within(kind: _Number, value: float) -> bool:

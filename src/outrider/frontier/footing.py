@@ -25,7 +25,7 @@ from outrider.store.protocol import ClaimRequest, FullStore
 T = TypeVar("T")
 
 
-class Base(ABC):
+class Footing(ABC):
     """Opened once, closed once; in between it knows its store, its settings and its policies."""
 
     def __init__(
