@@ -135,7 +135,9 @@ class Admission(msgspec.Struct):
     def _scores(self, passed: Sequence[_Passed]) -> Sequence[Score | str | None]:
         """F8: an explicit priority (None here) never reaches the scorer; a fault is text."""
         asked = [(link, url) for link, url, _, _ in passed if link.priority is None]
-        scores = self._scored(asked) if asked else ()
+        if not asked:
+            return [None] * len(passed)
+        scores = self._scored(asked)
         if len(asked) == len(passed):
             return scores
         rest = iter(scores)
@@ -156,10 +158,10 @@ class Admission(msgspec.Struct):
         self, one: _Passed, score: Score | str | None, found_on: Lease | None
     ) -> Task | Added:
         link, url, key, cost = one
-        if isinstance(score, str):
-            return _refused(url, BAD_LINK, score)
         if score is None:  # given with the link, and asked about before
             priority = link.priority if type(link.priority) is float else number_of(link.priority)
+        elif isinstance(score, str):
+            return _refused(url, BAD_LINK, score)
         else:
             priority = score.priority
             if not isfinite(priority):
