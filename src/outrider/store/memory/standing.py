@@ -56,7 +56,7 @@ class Standing(Ledger):
         if queue.delayed and queue.delayed[0] >> NUMBER_BITS <= now:
             self._ripen(queue, now)
         if queue.has_stale:
-            self._clean(queue)
+            self._clean(queue, now)
         if (  # could be served: next-ready passed, a free slot, unretired, unpaused, a due task
             queue.next_ready <= now
             and queue.in_flight < queue.slots
@@ -148,18 +148,22 @@ class Standing(Ledger):
             if record and record.state is PENDING and record.due == entry >> NUMBER_BITS:
                 queue.line_up(record.task.lane, record.key)
 
-    def _clean(self, queue: Queue) -> None:
+    def _clean(self, queue: Queue, now: int) -> None:
         """Dead keys, which a drop or raise left, matter only at the top: forget them there."""
         for lane in (queue.lane0, queue.lane1):
-            while lane and not self.is_alive(lane[0]):
+            while lane and not self.is_alive(lane[0], now):
                 heappop(lane)
         while queue.delayed and not self.is_waiting(queue.delayed[0]):
             heappop(queue.delayed)
 
-    def is_alive(self, key: int) -> bool:
-        """Whether a key in a lane is still its task's."""
+    def is_alive(self, key: int, now: int) -> bool:
+        """Whether a key in a lane is still its task's, and due.
+
+        A dropped or raised task may come back, delayed, under the very key it left in the lane; a
+        second copy of a key does no harm, since a leased task's keys are dead.
+        """
         record = self.tasks[(key & NUMBER_MASK) >> CHUNK_BITS][key & NUMBER_MASK]
-        return record.state is PENDING and record.key == key
+        return record.state is PENDING and record.key == key and record.due <= now
 
     def is_waiting(self, entry: int) -> bool:
         """Whether an entry among the delayed is still its task's."""
@@ -187,13 +191,13 @@ class Standing(Ledger):
             return max(queue.next_ready, queue.delayed[0] >> NUMBER_BITS)
         if queue.next_ready > now:
             return queue.next_ready
-        return max(queue.next_ready, self.first_due(queue))
+        return max(queue.next_ready, self.first_due(queue, now))
 
-    def first_due(self, queue: Queue) -> int:
+    def first_due(self, queue: Queue, now: int) -> int:
         """When the earliest pending task is or was due. Scans: only for reports and operators."""
         dues = [entry >> NUMBER_BITS for entry in queue.delayed if self.is_waiting(entry)]
         for lane in (queue.lane0, queue.lane1):
-            dues += [self._due_of(key) for key in lane if self.is_alive(key)]
+            dues += [self._due_of(key) for key in lane if self.is_alive(key, now)]
         return min(dues)
 
     def _due_of(self, key: int) -> int:

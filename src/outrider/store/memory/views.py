@@ -82,7 +82,7 @@ def _waiting_state(crawl: Crawl, queue: Queue, now: int) -> tuple[QueueState, st
 
 def _first_due(crawl: Crawl, queue: Queue, now: int) -> int:
     """When the earliest task is due; anything up to now is as good as now."""
-    if any(crawl.is_alive(key) for lane in (queue.lane0, queue.lane1) for key in lane):
+    if any(crawl.is_alive(key, now) for lane in (queue.lane0, queue.lane1) for key in lane):
         return now
     return min(_dues(crawl, queue), default=now)
 
@@ -141,7 +141,7 @@ def _next_url(crawl: Crawl, queue: Queue, now: int) -> str | None:
     """The best due task's, or the first delayed one's."""
     found = [crawl.task(e & NUMBER_MASK) for e in queue.delayed if crawl.is_waiting(e)]
     for lane in (queue.lane0, queue.lane1):
-        alive = (key for key in lane if crawl.is_alive(key)) if queue.has_stale else lane[:1]
+        alive = (key for key in lane if crawl.is_alive(key, now)) if queue.has_stale else lane[:1]
         found += [crawl.task(key & NUMBER_MASK) for key in sorted(alive)[:1]]
     records = [record for record in found if record]
     first = min(records, key=lambda r: (max(r.due, now), r.key), default=None)
@@ -194,9 +194,9 @@ def place_of(crawl: Crawl, record: Record, now: int) -> Place:
     """O4: how many of its queue and lane are before it; scans that queue alone."""
     queue, lane, ahead = record.queue, record.task.lane, 0
     if record.state is TaskState.PENDING:
-        numbers = [key & NUMBER_MASK for key in queue.lane(lane) if crawl.is_alive(key)]
+        numbers = [key & NUMBER_MASK for key in queue.lane(lane) if crawl.is_alive(key, now)]
         numbers += [e & NUMBER_MASK for e in queue.delayed if crawl.is_waiting(e)]
-        others = (crawl.task(number) for number in numbers)
+        others = (crawl.task(number) for number in set(numbers))
         ahead = sum(o is not None and o.task.lane == lane and o.key < record.key for o in others)
     return Place(ahead, queue_view(crawl, queue, now))
 

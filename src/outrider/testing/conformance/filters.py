@@ -247,6 +247,21 @@ class FiltersConformance:
 
         assert (step.count, await drained(store)) == (0, ["a/1"])
 
+    async def test_a_dropped_task_that_comes_back_waits_for_its_time(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """C6, C10: even if it comes back to the very place it was dropped from."""
+        await configure(store, tie="shuffle", **NO_MANNERS)
+        await add(store, "a/1", priority=5.0, roll=7)
+        await add(store, "a/2", priority=1.0, roll=8)
+        await store.drop(CRAWL, Which(url=url("a/1")), dry_run=False)
+
+        await add(store, "a/1", priority=5.0, roll=7, known="revisit", delay=50.0)
+
+        assert await drained(store) == ["a/2"]
+        clock.advance(50)
+        assert await drained(store) == ["a/1"]
+
     async def test_replay_touches_dead_tasks_only(self, store: FullStore) -> None:
         """B2: done and dropped ones come back by a revisit; twice is once."""
         await configure(store, **NO_MANNERS)
