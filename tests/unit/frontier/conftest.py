@@ -11,6 +11,19 @@ from outrider.store.opening import open_store
 from outrider.testing import FakeClock
 
 
+class RestingClock(FakeClock):
+    """Counts how often somebody lies down."""
+
+    def __init__(self):
+        super().__init__()
+        self.rests = 0
+
+    async def sleep(self, seconds):
+        """Count, then sleep."""
+        self.rests += 1
+        await super().sleep(seconds)
+
+
 class WatchedStore:
     """Any store, its calls counted; calls of the verbs in `held` wait until `let_go`.
 
@@ -111,3 +124,9 @@ async def frontier(opened):
 async def rude(opened):
     """A frontier without delays, and with as many visits at a time as one likes."""
     return await opened({"politeness": {"delay": 0.0, "max_in_flight": 1000}})
+
+
+@pytest.fixture
+def resting():
+    """A clock that counts its sleepers."""
+    return RestingClock()

@@ -15,7 +15,6 @@ from outrider import (
     Link,
     Throttled,
 )
-from outrider.testing import FakeClock
 from outrider.testing.turns import cancelled, prompt, started, turns
 
 A = "https://a.example/"
@@ -30,19 +29,6 @@ def urls(leases):
 async def leased(frontier):
     """How many visits are in flight."""
     return (await frontier.stats()).leased
-
-
-class RestingClock(FakeClock):
-    """Counts how often somebody lies down."""
-
-    def __init__(self):
-        super().__init__()
-        self.rests = 0
-
-    async def sleep(self, seconds):
-        """Count, then sleep."""
-        self.rests += 1
-        await super().sleep(seconds)
 
 
 # ---- claim
@@ -296,9 +282,9 @@ async def test_a_paused_crawl_is_waited_for(frontier):
     assert urls(await prompt(waiting)) == [A]
 
 
-async def test_a_waiting_claim_sleeps(opened):
+async def test_a_waiting_claim_sleeps(opened, resting):
     """It does not spin while nothing happens."""
-    clock = RestingClock()
+    clock = resting
     frontier = await opened(clock=clock)
     await frontier.add([Link(A, delay=100.0)])
 

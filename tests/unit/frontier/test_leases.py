@@ -8,7 +8,6 @@ from outrider import (
     InvalidInput,
     Link,
 )
-from outrider.testing import FakeClock
 from outrider.testing.turns import cancelled, prompt, started, turns
 
 A = "https://a.example/"
@@ -18,19 +17,6 @@ RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
 async def leased(frontier):
     """How many visits are in flight."""
     return (await frontier.stats()).leased
-
-
-class RestingClock(FakeClock):
-    """Counts how often somebody lies down."""
-
-    def __init__(self):
-        super().__init__()
-        self.rests = 0
-
-    async def sleep(self, seconds):
-        """Count, then sleep."""
-        self.rests += 1
-        await super().sleep(seconds)
 
 
 async def test_leases_end_with_the_crawl(rude):
@@ -233,9 +219,9 @@ async def test_a_reader_that_leaves_the_frontier_too_gives_the_rest_back(opened,
     assert await leased(witness) == 1
 
 
-async def test_a_full_reader_rests(opened):
+async def test_a_full_reader_rests(opened, resting):
     """It does not spin while nothing is finished, even if links were added."""
-    clock = RestingClock()
+    clock = resting
     frontier = await opened(RUDE, clock=clock)
     await frontier.add([A + "1", A + "2"])
     leases = frontier.leases(limit=1)
