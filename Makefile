@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 SEEDS ?= 20000
+CRASHES ?= 1000
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -59,10 +60,11 @@ format: install ## format the code and mend what the linter can mend safely
 bench: install ## measure the store beside what is promised; figures also in benchmarks/latest.json
 	@$(BIN)/outrider bench --json benchmarks/latest.json
 
-soak: install ## simulate many fresh seeds with faults, and compare stores with the model (SEEDS=20000)
+soak: install ## many fresh seeds: simulated, compared with the model, killed (SEEDS=20000 CRASHES=1000)
 	@from=$$(date +%s)000; echo "seeds from $$from"; \
 	$(BIN)/outrider simulate --seeds $(SEEDS) --from $$from --jobs $$(nproc 2>/dev/null || echo 2) && \
-	OUTRIDER_FROM=$$from OUTRIDER_EXAMPLES=$(SEEDS) $(BIN)/pytest -q -n auto tests/property/test_model.py
+	OUTRIDER_FROM=$$from OUTRIDER_EXAMPLES=$(SEEDS) $(BIN)/pytest -q -n auto tests/property/test_model.py && \
+	OUTRIDER_FROM=$$from OUTRIDER_CRASHES=$(CRASHES) $(BIN)/pytest -q -n auto tests/fault/test_kills.py
 
 clean: ## remove .venv, caches and everything built
 	@rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache \

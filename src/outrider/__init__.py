@@ -17,12 +17,16 @@ from outrider.errors import (
     InvalidInput,
     OutriderError,
     SettingsError,
+    StoreDamaged,
     StoreError,
+    StoreFull,
     StoreUnavailable,
+    StoreUnusable,
 )
 from outrider.events import Event
 from outrider.frontier import Frontier
 from outrider.settings import Settings
+from outrider.store.opening import checkpoint
 
 __version__ = "0.1.0"
 
@@ -43,10 +47,14 @@ __all__ = [
     "OutriderError",
     "Settings",
     "SettingsError",
+    "StoreDamaged",
     "StoreError",
+    "StoreFull",
     "StoreUnavailable",
+    "StoreUnusable",
     "Throttled",
     "Unreachable",
     "__version__",
+    "checkpoint",
     "outcome_of",
 ]

@@ -32,6 +32,7 @@ from outrider.frontier.reports import (
     Explanation,
     Heatmap,
     Reason,
+    RestoreReport,
     Stats,
     SuffixView,
 )
@@ -127,6 +128,19 @@ class Frontier:
                 store, settings=settings, crawl=crawl, clock=clock, worker=worker, dice=dice
             )
         )
+
+    @classmethod
+    def attach(
+        cls,
+        store: str | os.PathLike[str] | FullStore,
+        *,
+        crawl: str = "default",
+        clock: Clock | None = None,
+        worker: str | None = None,
+        dice: Callable[[], float] = random.random,
+    ) -> Frontier:
+        """Open a frontier over a crawl as it is; see `outrider.Frontier.attach`."""
+        return cls(AsyncFrontier.attach(store, crawl=crawl, clock=clock, worker=worker, dice=dice))
 
     def __enter__(self) -> Self:
         return self
@@ -289,6 +303,16 @@ class Frontier:
     def dead_by_reason(self) -> dict[str, int]:
         """See `outrider.Frontier.dead_by_reason`."""
         return self._loop.run(self._frontier.dead_by_reason())
+
+    def export(self) -> Iterator[bytes]:
+        """See `outrider.Frontier.export`."""
+        return self._loop.iterate(self._frontier.export())
+
+    def restore(
+        self, lines: Iterable[bytes], *, progress: Callable[[RestoreReport], None] | None = None
+    ) -> RestoreReport:
+        """See `outrider.Frontier.restore`; called back in the frontier's thread."""
+        return self._loop.run(self._frontier.restore(lines, progress=progress))
 
     def events(self) -> Iterator[Event]:
         """See `outrider.Frontier.events`; listens from the first item on, in another thread."""

@@ -45,3 +45,17 @@ class StoreUnavailable(StoreError):
     """The store did not answer: unknown whether applied; every verb is safe to repeat."""
 
     retryable = True
+
+
+class StoreFull(StoreError):
+    """There is no room to write: nothing was changed; make room, and try again."""
+
+    retryable = True
+
+
+class StoreUnusable(StoreError):
+    """A file that cannot be used as it is: the message says why, and the way out."""
+
+
+class StoreDamaged(StoreUnusable):
+    """Part of a file is not what was written; nothing is guessed, nothing is thrown away."""

@@ -1,13 +1,78 @@
 """The stores the suite runs against: the only file here that knows which stores exist."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 
+from outrider.store.embedded import EmbeddedStore, roster
 from outrider.store.memory import MemoryStore
+from outrider.store.remote import Door, RemoteStore
 from outrider.testing.clock import FakeClock
 from outrider.testing.invariants import Witness
 from outrider.testing.model import Model
 
-STORES = {"model": Model, "memory": MemoryStore}
+
+def plain(kind):
+    """A store that needs a clock and nothing else."""
+
+    @asynccontextmanager
+    async def make(clock, tmp_path):
+        yield kind(clock)
+
+    return make
+
+
+@asynccontextmanager
+async def remote(clock, tmp_path):
+    """A memory store as another process would see it: through the socket of a file."""
+    door = await Door.open(MemoryStore(clock), str(tmp_path / "crawl"))
+    store = await RemoteStore.connect(str(tmp_path / "crawl"))
+    try:
+        yield store
+    finally:
+        await store.close()
+        await door.close()
+
+
+@asynccontextmanager
+async def embedded(clock, tmp_path):
+    """A file."""
+    yield EmbeddedStore.open(tmp_path / "crawl.outrider", clock)
+
+
+class Forgetful(EmbeddedStore):
+    """Its memory is thrown away before every verb, and a snapshot is taken all the time."""
+
+    async def _run(self, work):
+        self._is_stale = self._next_page % 3 == 0
+        self._told += 1_000_000
+        return await super()._run(work)
+
+
+@asynccontextmanager
+async def forgetful(clock, tmp_path):
+    """A file that is all there is: whatever a verb needs was written by those before."""
+    yield Forgetful.open(tmp_path / "crawl.outrider", clock)
+
+
+@asynccontextmanager
+async def sleepy(clock, tmp_path):
+    """A file whose queues leave the memory as soon as nobody uses them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(roster, "AWAKE_MOST", 0)
+        patch.setattr(roster, "IDLE_KEPT", 0)
+        yield EmbeddedStore.open(tmp_path / "crawl.outrider", clock)
+
+
+# Each is an async context manager of (clock, tmp_path): an empty store, and the end of what it had.
+STORES = {
+    "model": plain(Model),
+    "memory": plain(MemoryStore),
+    "embedded": embedded,
+    "forgetful": forgetful,
+    "sleepy": sleepy,
+    "remote": remote,
+}
 
 
 @pytest.fixture
@@ -17,10 +82,11 @@ def clock():
 
 
 @pytest.fixture(params=STORES)
-async def store(request, clock):
+async def store(request, clock, tmp_path):
     """Each store in turn, empty, and watched: whatever a test does, the invariants hold."""
-    store = Witness(STORES[request.param](clock), clock)
-    yield store
-    for crawl in await store.crawls():
-        await store.check(crawl)
-    await store.close()
+    async with STORES[request.param](clock, tmp_path) as made:
+        store = Witness(made, clock)
+        yield store
+        for crawl in await store.crawls():
+            await store.check(crawl)
+        await store.close()

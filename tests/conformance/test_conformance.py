@@ -18,6 +18,7 @@ from outrider.testing.conformance import (
     OrderConformance,
     PolitenessConformance,
     RetryingConformance,
+    SavingConformance,
     SessionsConformance,
     SettingConformance,
     SnoozingConformance,
@@ -75,6 +76,9 @@ class TestPoliteness(PolitenessConformance): ...
 
 
 class TestRetrying(RetryingConformance): ...
+
+
+class TestSaving(SavingConformance): ...
 
 
 class TestSessions(SessionsConformance): ...

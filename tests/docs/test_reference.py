@@ -57,6 +57,7 @@ SECTIONS = {
     "Explanation": public(reports.Explanation),
     "Heatmap": public(reports.Heatmap),
     "Reason": public(reports.Reason),
+    "RestoreReport": public(reports.RestoreReport),
     "Errors": {name for name in outrider.__all__ if hasattr(errors, name)},
 }
 
@@ -108,7 +109,15 @@ async def everything_that_happens():
         frontier.subscribe(seen.append)
         await ends_of_visits(frontier, clock)
         await acts_of_operators(frontier)
+        await an_import(frontier, seen)
     return seen
+
+
+async def an_import(frontier, seen):
+    """A crawl that comes back in another store."""
+    async with Frontier.open(clock=frontier.clock) as other:
+        other.subscribe(seen.append)
+        await other.restore(frontier.export())
 
 
 async def ends_of_visits(frontier, clock):

@@ -1,4 +1,4 @@
-"""Planted bugs: each breaks one rule of the memory store or of `decide`, and must be caught."""
+"""Planted bugs: each breaks one rule of the heads in memory or of `decide`, and must be caught."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,9 +11,9 @@ from outrider.core.order import NUMBER_BITS
 from outrider.core.outcome import Done
 from outrider.core.states import TaskState
 from outrider.simulation.run import simulate
+from outrider.store.heads.records import NEITHER, READY, Queue
 from outrider.store.memory import store
-from outrider.store.memory.crawl import Crawl
-from outrider.store.memory.records import NEITHER, READY, Queue
+from outrider.store.memory.store import MemoryCrawl as Crawl
 
 FOUND_WITHIN = 50  # seeds: every mutant is found by one of the first so many
 
@@ -21,7 +21,7 @@ FOUND_WITHIN = 50  # seeds: every mutant is found by one of the first so many
 class AnyToken(Crawl):
     def held_by(self, number, token):
         """H3: whoever once held a lease may finish it."""
-        return self.task(number)
+        return self.leases.get(number)
 
 
 class JudgedAtTheLease(Crawl):
@@ -62,7 +62,7 @@ class NoNewTurn(Crawl):
 class LeasedTwice(Crawl):
     def _lease(self, queue, record, *rest):
         """H1: a leased task stays in line."""
-        queue.line_up(record.task.lane, record.key)
+        queue.enter(record.task.lane, record.key, record.due, record.due)
         return super()._lease(queue, record, *rest)
 
 
@@ -71,7 +71,7 @@ class LostLink(Crawl):
         """H6: the last of a page's new links is answered for, and forgotten."""
         answer = super().finish(verdict, now)
         if sum(link.added for link in answer.answers) > 2:
-            record = self.task(self.count)
+            record = self.record(self.count)
             for shard in self.known:
                 shard.pop(record.task.fingerprint, None)
             self.drop(record, now)
@@ -114,7 +114,7 @@ class OneSlotMore(Crawl):
 class LostWake(Crawl):
     def _alarm_at(self, queue, now):
         """C6: a queue that was visited sets no alarm for its retries."""
-        return 0 if queue.delayed and queue.cost_count > 2 else super()._alarm_at(queue, now)
+        return 0 if queue.delayed.head and queue.cost_count > 2 else super()._alarm_at(queue, now)
 
 
 class LaneForgotten(Crawl):
@@ -189,7 +189,7 @@ def first_caught(mutant):
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant, monkeypatch):
     """Within FOUND_WITHIN seeds some promise is seen broken."""
-    monkeypatch.setattr(store, "Crawl", mutant.crawl)
+    monkeypatch.setattr(store, "MemoryCrawl", mutant.crawl)
     if mutant.queue is not None:
         monkeypatch.setattr(Queue, *mutant.queue)
     result = first_caught(mutant)

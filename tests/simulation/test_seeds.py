@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from itertools import count
 
 import pytest
 
 from outrider.simulation.run import BOUND, simulate
+from outrider.store.embedded import EmbeddedStore
 from outrider.testing.model import Model
 
 SEEDS = int(os.environ.get("OUTRIDER_SEEDS", "2000"))  # noqa: TID251 - scales the suite only
@@ -26,6 +28,22 @@ def told(broken):
 def test_every_promise_is_kept_whatever_goes_wrong(first):
     """Safety at every call and by the servers' record; healed, the crawl ends; nothing is lost."""
     results = [simulate(seed) for seed in range(first, min(first + CHUNK, SEEDS))]
+    broken = [result for result in results if result.violation is not None]
+
+    assert not broken, told(broken)
+    assert all(result.finished_in <= BOUND for result in results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS // 5, CHUNK))
+def test_every_promise_is_kept_by_a_file(first, tmp_path):
+    """The same seeds on the embedded store."""
+    numbers = count()
+
+    async def opened(clock):
+        return EmbeddedStore.open(tmp_path / f"{next(numbers)}.outrider", clock)
+
+    results = [simulate(seed, opener=opened) for seed in range(first, first + CHUNK)]
     broken = [result for result in results if result.violation is not None]
 
     assert not broken, told(broken)

@@ -1,101 +1,42 @@
-"""What `make bench` measures on a store: rates, flatness, idle claims, the longest call.
-
-CPU seconds of one thread, in short windows: the best is what the code can do, noise only adds.
-"""
+"""What `make bench` measures of the memory store: rates, flatness, idle claims, longest call."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from outrider.bench import bound, workload
+from outrider.bench.figures import Measure, Windows, best, resident, run
+from outrider.bench.files import EAGER, tasks_of
 from outrider.core.outcome import Done
 from outrider.core.task import Link
 from outrider.frontier import Frontier
 from outrider.store.protocol import ClaimRequest, FullStore
 from outrider.testing.clock import FakeClock
 
-EAGER = {"politeness": {"min_delay": 0.0, "factor": 0.0}, "budget": {"balance": 10**9}}
 WORKER = "bench"
-T = TypeVar("T")
-
-
-class Measure(msgspec.Struct, frozen=True):
-    """One figure beside what the project promises."""
-
-    name: str
-    value: float
-    unit: str
-    target: float | None = None
-    is_most: bool = False  # the target is a ceiling, not a floor
-
-    @property
-    def is_kept(self) -> bool | None:
-        """Whether the promise holds; None: nothing was promised."""
-        if self.target is None:
-            return None
-        return self.value <= self.target if self.is_most else self.value >= self.target
 
 
 def rates(size: int, rounds: int) -> list[Measure]:
     """Adds, claims and finishes per second through the frontier, and the bound beside them."""
     texts = workload.pages(size)
-    entries = [(url.split("/")[2], url, float(number % 97)) for number, url in enumerate(texts)]
     raw = list(workload.stream(texts))
     links = workload.parsed(raw)
-    visits = size // 2
+    tasks = run(tasks_of(links))
     return [
-        *_best("bound: adds, dict and heaps", lambda: [bound.adds_per_second(entries)], rounds),
-        *_best("bound: visits, heaps", lambda: [bound.visits_per_second(entries, visits)], rounds),
-        *_best("adds, parsed links", lambda: _run(_adds(links)), rounds, 200_000),
-        *_best("adds, raw text", lambda: _run(_adds(raw)), rounds, 120_000),
-        *_best("claim + finish, batches of 100", lambda: _run(_visits(links)), rounds, 60_000),
-        *_best("claim(1) + finish(1), 10 links", lambda: _run(_singles(links)), rounds, 8_000),
+        *best("bound: adds, dict and heaps", lambda: bound.adds(tasks), rounds),
+        *best("bound: visits, heaps", lambda: bound.visits(tasks, size // 2), rounds),
+        *best("adds, parsed links", lambda: run(_adds(links)), rounds, 200_000),
+        *best("adds, raw text", lambda: run(_adds(raw)), rounds, 120_000),
+        *best("claim + finish, batches of 100", lambda: run(_visits(links)), rounds, 60_000),
+        *best("claim(1) + finish(1), 10 links", lambda: run(_singles(links)), rounds, 8_000),
     ]
-
-
-def _best(
-    name: str, run: Callable[[], Sequence[float]], rounds: int, target: float | None = None
-) -> list[Measure]:
-    """The best of all windows is what the code can do; the median tells how noisy the day is."""
-    rates_ = sorted(rate for _ in range(rounds) for rate in run())
-    return [
-        Measure(name, rates_[-1], "/s", target),
-        Measure(f"  median of {len(rates_)} windows", rates_[len(rates_) // 2], "/s"),
-    ]
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
-
-
-class _Windows:
-    """Rates of consecutive stretches of work, in CPU seconds."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._count = 0
-        self._since = time.process_time()
-        self.rates: list[float] = []
-
-    def done(self, count: int) -> None:
-        """So much more is done."""
-        self._count += count
-        if self._count >= self._size:
-            now = time.process_time()
-            self.rates.append(self._count / (now - self._since))
-            self._count, self._since = 0, now
 
 
 async def _adds(items: list[Link] | list[str]) -> list[float]:
     async with Frontier.open("memory://", clock=FakeClock()) as frontier:
-        windows = _Windows(20_000)
+        windows = Windows(20_000)
         for batch in workload.batches(items):
             await frontier.add(batch)
             windows.done(len(batch))
@@ -107,7 +48,7 @@ async def _visits(links: list[Link]) -> list[float]:
     async with Frontier.open("memory://", clock=clock) as frontier:
         for batch in workload.batches(links):
             await frontier.add(batch)
-        wanted, count, windows = len(links) // 4, 0, _Windows(5_000)
+        wanted, count, windows = len(links) // 4, 0, Windows(5_000)
         while count < wanted:
             claim = await frontier.claim(100)
             await frontier.finish_many([(lease, Done(200, 0.1)) for lease in claim])
@@ -122,7 +63,7 @@ async def _singles(links: list[Link]) -> list[float]:
     clock = FakeClock()
     async with Frontier.open("memory://", clock=clock) as frontier:
         await frontier.add(links[:5000])
-        count, windows = 0, _Windows(500)
+        count, windows = 0, Windows(500)
         while count < 5000:
             claim = await frontier.claim(1)
             if not claim:
@@ -139,7 +80,7 @@ def flatness(few: int, many: int, rounds: int) -> list[Measure]:
     """Claim cost a lease with many queues, as a ratio to that with few."""
     measures = []
     for name, hold, most in (("all active", False, 3.0), ("hold_queues", True, 2.0)):
-        small, large = _run(_claim_costs(few, many, rounds, hold=hold))
+        small, large = run(_claim_costs(few, many, rounds, hold=hold))
         title = f"claim at {many:,} queues ÷ at {few:,}, {name}"
         measures += [
             Measure(f"claim a lease, {few:,} queues, {name}", small * 1e6, "µs"),
@@ -186,7 +127,7 @@ async def _claim_cost(frontier: Frontier) -> float:
 
 def idle(queues: int) -> list[Measure]:
     """An empty claim with every queue snoozed, and with every queue retired."""
-    return _run(_idle(queues))
+    return run(_idle(queues))
 
 
 async def _idle(queues: int) -> list[Measure]:
@@ -211,16 +152,16 @@ async def _timed(store: FullStore) -> float:
 
 def longest_calls(size: int) -> list[Measure]:
     """The longest single call, while growing to a size and working at it."""
-    return _run(_longest_calls(size))
+    return run(_longest_calls(size))
 
 
 async def _longest_calls(size: int) -> list[Measure]:
     clock = FakeClock()
     texts = workload.pages(size + size // 50, seed=5)
-    resident = _resident()
+    before = resident()
     async with Frontier.open("memory://", clock=clock) as frontier:
         growing = [await _add_timed(frontier, batch) for batch in workload.batches(texts[:size])]
-        bytes_each = (_resident() - resident) / size
+        bytes_each = (resident() - before) / size
         middle = size + size // 100
         collected = await _working(frontier, clock, texts[size:middle])
         gc.freeze()  # as docs/how-to/large-crawls.md says: Python's own pauses, not the store's
@@ -240,12 +181,6 @@ async def _working(frontier: Frontier, clock: FakeClock, texts: list[str]) -> fl
         longest = max(longest, await _add_timed(frontier, batch))
         longest = max(longest, *await _visit_timed(frontier, clock))
     return longest
-
-
-def _resident() -> int:
-    """Bytes this process holds, as far as the system tells; 0 where it does not."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
 
 
 async def _add_timed(frontier: Frontier, batch: Any) -> float:

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable, Mapping
 from typing import Annotated, Final
 
 import typer
 
 from outrider import __version__
-from outrider.cli import bench, demo, simulate, version
+from outrider.cli import (
+    add,
+    bench,
+    checkpoint,
+    dead,
+    demo,
+    doctor,
+    drop,
+    explain,
+    export,
+    heatmap,
+    importing,
+    queue,
+    queues,
+    simulate,
+    stats,
+    tasks,
+    turn,
+    version,
+)
+from outrider.cli.showing import note
 from outrider.errors import OutriderError
 
 HELP: Final = """\
 A crawl frontier: decides which URL is visited next, politely, within budget, losing nothing.
 
-Exit codes: 0 all is well; 1 the run found something wrong; 2 the command cannot do what it was
-asked, and says why on standard error.
+Exit codes: 0 all is well; 1 something was found wrong, or nothing was found; 2 the command cannot
+do what it was asked, and says why on standard error.
 """
 REFUSED: Final = 2
 
@@ -28,10 +48,37 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("bench")(bench.bench)
-app.command("demo")(demo.demo)
-app.command("simulate")(simulate.simulate)
-app.command("version")(version.version)
+COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
+    "A crawl in a store": {
+        "add": add.add,
+        "stats": stats.stats,
+        "queues": queues.queues,
+        "tasks": tasks.tasks,
+        "heatmap": heatmap.heatmap,
+        "explain": explain.explain,
+        "queue": queue.queue,
+        "drop": drop.drop,
+        "dead": dead.dead,
+        "pause": turn.pause,
+        "resume": turn.resume,
+        "cancel": turn.cancel,
+        "export": export.export,
+        "import": importing.import_,
+    },
+    "A store as a whole": {
+        "checkpoint": checkpoint.checkpoint,
+        "doctor": doctor.doctor,
+    },
+    "Outrider itself": {
+        "demo": demo.demo,
+        "simulate": simulate.simulate,
+        "bench": bench.bench,
+        "version": version.version,
+    },
+}
+for _panel, _commands in COMMANDS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_panel)(_command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -52,11 +99,14 @@ def _common(
 
 
 def run() -> int:
-    """Run the command line; an error of ours is one line, never a traceback."""
+    """Run the command line; an error of ours, or of the system, is one line, never a traceback."""
     try:
         app(prog_name="outrider")
     except OutriderError as error:
-        sys.stderr.write(f"outrider: {error}\n")
+        note(str(error))
+        return REFUSED
+    except OSError as error:
+        note(f"{error.filename or 'the system'}: {error.strerror or error}")
         return REFUSED
     return 0
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from outrider.cli.demo_view import OUTCOMES, clock_face
+from outrider.cli.demo_view import clock_face
+from outrider.cli.showing import OUTCOMES
 from outrider.simulation.crawl import CrawlReport, HostReport
 
 _TOP: Final = 5

@@ -12,25 +12,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from outrider.cli.showing import OUTCOMES, STATES
 from outrider.simulation.crawl import Moment
 
 LINE_EVERY: Final = 600.0  # virtual seconds between two plain lines
-STATES: Final = {
-    "ready": "green",
-    "busy": "cyan",
-    "snoozed": "blue",
-    "inactive": "magenta",
-    "paused": "magenta",
-    "retired": "yellow",
-    "empty": "dim",
-}
-OUTCOMES: Final = {
-    "done": "green",
-    "failed": "red",
-    "throttled": "yellow",
-    "blocked": "yellow",
-    "unreachable": "red",
-}
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _PACE_WIDTH: Final = 48
 

@@ -57,7 +57,7 @@ class Link(_Address, frozen=True, gc=False, kw_only=True):
     meta: Mapping[str, Any] = {}
 
 
-class Task(msgspec.Struct, frozen=True, gc=False):
+class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An admitted URL, in the plain numbers a store needs (B1)."""
 
     crawl: str

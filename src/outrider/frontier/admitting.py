@@ -20,6 +20,11 @@ from outrider.settings import Settings, crawl_rules, merged
 NO_SCORING: Final = ScoringReport()
 CHUNK: Final = 1000  # links admitted and stored at a time, so that no call holds the loop
 
+_ATTACHED: Final = (
+    "configure(): this frontier was attached and does not know the crawl's settings; "
+    "use Frontier.open(..., settings=...)"
+)
+
 Links: TypeAlias = Iterable["str | Url | Link"] | AsyncIterable["str | Url | Link"]
 T = TypeVar("T")
 
@@ -30,6 +35,8 @@ class Admitting(Operator, Reader):
     async def configure(self, changes: Mapping[str, Any]) -> Settings:
         """Change settings of the running crawl: validated whole, acting at once (E5)."""
         _ = self.store
+        if self._is_attached:
+            raise InvalidInput(_ATTACHED)
         bypassed, settings = self._admission.bypassed, merged(self._settings, changes)
         if settings.events != self._settings.events:
             self._write_events(settings.events.jsonl)

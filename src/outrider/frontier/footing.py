@@ -32,7 +32,7 @@ class Footing(ABC):
         self,
         store: str | os.PathLike[str] | FullStore,
         *,
-        settings: Settings,
+        settings: Settings | None,
         crawl: str,
         clock: Clock,
         worker: str,
@@ -55,14 +55,17 @@ class Footing(ABC):
         self._held: dict[LeaseId, int] = {}
         self._unseen: list[Claim] = []  # what `leases` claimed and has not handed out
         self._background: set[asyncio.Task[Any]] = set()
-        self._use(settings)
+        self._is_attached = settings is None  # the crawl keeps the rules it has
+        self._use(settings or Settings())
 
     async def _open(self) -> None:
         if self._store is not None:
             return
         source = self._source
         if isinstance(source, str | os.PathLike):
-            store = await open_store(os.fspath(source), self._clock)
+            store = await open_store(
+                os.fspath(source), self._clock, durability=self._settings.store.durability
+            )
         else:
             store = source
         self._store = self._teller.store = store
@@ -72,7 +75,8 @@ class Footing(ABC):
             store.finish, is_inline=store.is_inline
         )
         self._write_events(self._settings.events.jsonl)
-        await self._apply_rules()
+        if not self._is_attached:
+            await self._apply_rules()
 
     async def close(self) -> None:
         """Apply what was handed in, then let go of the store (if this frontier opened it)."""

@@ -15,6 +15,7 @@ from outrider.clock import Clock, SystemClock
 from outrider.errors import InvalidInput
 from outrider.events import Event, Listener
 from outrider.frontier.finishing import Finishing
+from outrider.frontier.saving import Saver
 from outrider.frontier.steering import QueueHandle
 from outrider.settings import Settings, settings_of
 from outrider.store.protocol import FullStore
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Frontier(Finishing):
+class Frontier(Finishing, Saver):
     """Decides which URL is visited next; opened with `async with Frontier.open(...)`."""
 
     @classmethod
@@ -41,14 +42,35 @@ class Frontier(Finishing):
 
         `store` is a URL, or an open store that several frontiers share (one per crawl or worker).
         """
-        if not isinstance(crawl, str) or not 0 < len(crawl) <= 255 or not crawl.isprintable():
-            raise InvalidInput(f"crawl = {crawl!r} must be printable text, 1 to 255 long")
         return cls(
             store,
             settings=settings_of(settings),
-            crawl=crawl,
+            crawl=_checked_name(crawl),
             clock=clock or SystemClock(),
-            worker=worker or f"worker-{uuid.uuid4().hex[:12]}",
+            worker=worker or _fresh_name(),
+            dice=dice,
+        )
+
+    @classmethod
+    def attach(
+        cls,
+        store: str | os.PathLike[str] | FullStore,
+        *,
+        crawl: str = "default",
+        clock: Clock | None = None,
+        worker: str | None = None,
+        dice: Callable[[], float] = random.random,
+    ) -> Frontier:
+        """As `open`, but the crawl keeps the rules it has: for those who look, steer or add.
+
+        Links are admitted, and outcomes decided, by the default settings.
+        """
+        return cls(
+            store,
+            settings=None,
+            crawl=_checked_name(crawl),
+            clock=clock or SystemClock(),
+            worker=worker or _fresh_name(),
             dice=dice,
         )
 
@@ -86,3 +108,13 @@ class Frontier(Finishing):
         self._teller.listen()
         self._events.subscribe(listener)
         return lambda: self._events.unsubscribe(listener)
+
+
+def _checked_name(crawl: str) -> str:
+    if not isinstance(crawl, str) or not 0 < len(crawl) <= 255 or not crawl.isprintable():
+        raise InvalidInput(f"crawl = {crawl!r} must be printable text, 1 to 255 long")
+    return crawl
+
+
+def _fresh_name() -> str:
+    return f"worker-{uuid.uuid4().hex[:12]}"

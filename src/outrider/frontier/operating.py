@@ -59,10 +59,12 @@ class Operator(Footing):
         dry_run: bool = False,
     ) -> int:
         """Drop the pending tasks that match everything given; answers how many (C10)."""
-        if older_than is not None and not isinstance(older_than, int | float):
-            raise InvalidInput(f"drop(older_than={older_than!r}): seconds")
         which = Which(
-            key=key, pattern=checked_pattern(pattern), type=type, tag=tag, older_than=older_than
+            key=key,
+            pattern=checked_pattern(pattern),
+            type=type,
+            tag=tag,
+            older_than=checked_age(older_than),
         )
         if which == Which():
             raise InvalidInput("drop() needs a filter; pattern='' drops everything pending")
@@ -128,6 +130,13 @@ class Operator(Footing):
         if not dry_run:
             self._teller.tell(f"operator-{call.__name__}", tasks=count)
         return count
+
+
+def checked_age(older_than: float | None) -> float | None:
+    """Seconds, or a clear refusal."""
+    if older_than is not None and not isinstance(older_than, int | float):
+        raise InvalidInput(f"older_than = {older_than!r}: seconds")
+    return older_than
 
 
 def checked_pattern(pattern: str | None) -> str | None:

@@ -13,7 +13,7 @@ from outrider.core.task import Added
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
 from outrider.frontier.footing import Footing
-from outrider.frontier.operating import checked_pattern
+from outrider.frontier.operating import checked_age, checked_pattern
 from outrider.frontier.pages import paged
 from outrider.frontier.reports import (
     DeadLetter,
@@ -81,6 +81,8 @@ class Reader(Footing):
         type: str | None = None,
         tag: str | None = None,
         pattern: str | None = None,
+        reason: str | None = None,
+        older_than: float | None = None,
     ) -> AsyncIterator[TaskView]:
         """Tasks that match everything given, in order of their discovery."""
         which = Which(
@@ -89,6 +91,8 @@ class Reader(Footing):
             type=type,
             tag=tag,
             pattern=checked_pattern(pattern),
+            reason=reason,
+            older_than=checked_age(older_than),
         )
         async for view in paged(lambda after: self.store.tasks(self.crawl, which, after=after)):
             yield view

@@ -128,6 +128,15 @@ class Explanation(msgspec.Struct, frozen=True):
     expected_in: float | None = None  # seconds, estimated; None: cannot be told
 
 
+class RestoreReport(msgspec.Struct, frozen=True):
+    """What was taken in of an export."""
+
+    crawl: str = ""  # its name when it was saved
+    queues: int = 0
+    tasks: int = 0
+    known: int = 0  # items that were there already, and were left alone
+
+
 class Reason(msgspec.Struct, frozen=True):
     """One thing that keeps a crawl from finishing."""
 

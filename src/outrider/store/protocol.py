@@ -18,6 +18,7 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Answer, Finished, Verdict
+from outrider.store.saved import Saved
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
@@ -95,7 +96,7 @@ class Admin(Protocol):
     async def configure(self, crawl: str, rules: CrawlRules) -> bool:
         """Open the crawl under these rules, keeping what was set at run time by key.
 
-        True: they differ from those before, so `steer(crawl, "", Set({}))` has queues to tell.
+        True: queues are still to be told of a change, by `steer(crawl, "", Set({}))` to its end.
         """
         ...
 
@@ -129,6 +130,15 @@ class Admin(Protocol):
         self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """Dead tasks become dropped (`purged`)."""
+        ...
+
+    async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
+        """I5: take in a part of an export, in its order; how many items were not there yet.
+
+        The crawl must have no tasks when its `SavedCrawl` comes, and lends nothing until its
+        `SavedEnd` did. Queues and tasks that are known are left alone, so an export may be begun
+        again. A batch with a fault is refused whole.
+        """
         ...
 
 
@@ -291,6 +301,14 @@ class Inspect(Protocol):
 
     async def heatmap(self, crawl: str) -> Heat:
         """What is pending, without scanning tasks."""
+        ...
+
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """I5: all that `restore` needs, as `Saved` items; at most two more than `limit` a page.
+
+        What runs meanwhile is told as it is when its page is read; no task is told before its
+        queue, and no page as done before the links it had.
+        """
         ...
 
     async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:

@@ -36,6 +36,7 @@ from outrider.store.protocol import (
     TaskView,
     Which,
 )
+from outrider.store.saved import Saved
 
 T = TypeVar("T")
 
@@ -217,6 +218,10 @@ class FaultyStore:
             "purge", lambda: store.purge(crawl, which, dry_run=dry_run, after=after, limit=limit)
         )
 
+    async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
+        """See `protocol.Admin`."""
+        return await self._call("restore", lambda: self._store.restore(crawl, saved))
+
     # ---- Inspect
 
     async def crawls(self) -> list[str]:
@@ -263,6 +268,11 @@ class FaultyStore:
     async def heatmap(self, crawl: str) -> Heat:
         """See `protocol.Inspect`."""
         return await self._call("heatmap", lambda: self._store.heatmap(crawl))
+
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        store = self._store
+        return await self._call("export", lambda: store.export(crawl, after=after, limit=limit))
 
     async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """See `protocol.Inspect`."""

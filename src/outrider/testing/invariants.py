@@ -30,6 +30,7 @@ from outrider.store.protocol import (
     TaskView,
     Which,
 )
+from outrider.store.saved import Saved
 from outrider.testing.audit import check
 from outrider.testing.ledger import (
     SURELY_TAKEN_BACK,
@@ -254,6 +255,13 @@ class Witness:
             if which.key is None or covers(which.key, entry.key):
                 entry.is_sure = False
 
+    async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
+        """Hand on; what comes back has a history we did not see."""
+        count, _ = await self._call(self.store.restore(crawl, saved))
+        book = self.ledger.book(crawl)
+        book.is_whole, book.ties = book.is_whole and not count, "unknown"
+        return int(count)
+
     # ---- Inspect
 
     async def crawls(self) -> list[str]:
@@ -295,6 +303,10 @@ class Witness:
     async def heatmap(self, crawl: str) -> Heat:
         """Hand on."""
         return await self.store.heatmap(crawl)
+
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """Hand on."""
+        return await self.store.export(crawl, after=after, limit=limit)
 
     async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """Hand on."""

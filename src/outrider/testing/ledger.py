@@ -117,7 +117,8 @@ class Ledger:
         entry = book.entries.get(lease.about.fingerprint)
         if entry is None:
             book.is_whole = False
-            entry = Entry(lease.url, lease.key, lease.about.lane, (0, lease.priority), 0, 0)
+            place = (lease.about.precedence, lease.priority + 0.0)
+            entry = Entry(lease.url, lease.key, lease.about.lane, place, 0, 0)
             book.entries[lease.about.fingerprint] = entry
         return book.numbers.setdefault(lease.task, entry)
 
@@ -175,6 +176,8 @@ class Ledger:
         book.visits[lease.id] = book.open[lease.id] = visit
         line.charged += lease.about.cost
         line.rules, line.crawl_delay, line.last_start = lease.rules, lease.manners.crawl_delay, now
+        if not book.is_whole:  # visits we did not see
+            line.last_delay = lease.manners.last_delay
         manners = lease.rules.politeness
         if manners.count_from == "start" or manners.max_in_flight > 1:
             line.postpone(now + whole_ms(least_delay(manners, lease.manners.crawl_delay)))

@@ -1,4 +1,4 @@
-"""The memory store: the claim algorithm in its clearest fast form; nothing survives the process."""
+"""The memory store: nothing survives the process."""
 
 from outrider.store.memory.store import MemoryStore
 

@@ -44,6 +44,7 @@ from outrider.testing.conformance.lease import LeaseConformance
 from outrider.testing.conformance.order import OrderConformance
 from outrider.testing.conformance.politeness import PolitenessConformance
 from outrider.testing.conformance.retrying import RetryingConformance
+from outrider.testing.conformance.saving import SavingConformance
 from outrider.testing.conformance.sessions import SessionsConformance
 from outrider.testing.conformance.setting import SettingConformance
 from outrider.testing.conformance.snoozing import SnoozingConformance
@@ -68,6 +69,7 @@ __all__ = [
     "OrderConformance",
     "PolitenessConformance",
     "RetryingConformance",
+    "SavingConformance",
     "SessionsConformance",
     "SettingConformance",
     "SnoozingConformance",

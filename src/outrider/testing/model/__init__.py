@@ -4,10 +4,10 @@ Every branch names its rule. When a store and the model differ, one of them is w
 unclear, it is decided here first (docs/adr). Slow on purpose: never use it for a crawl.
 """
 
-from outrider.testing.model.operators import Operators
+from outrider.testing.model.saving import Saving
 
 
-class Model(Operators):
+class Model(Saving):
     """A store that is obviously right: Store, Admin and Inspect."""
 
 

@@ -21,12 +21,11 @@ class Operators(Verbs):
 
     async def configure(self, crawl: str, rules: CrawlRules) -> bool:
         """A4: the layers below runtime; what was set by key at run time stays."""
-        known = crawl in self.all
         c = self.crawl_of(crawl)
         new = msgspec.structs.replace(rules, runtime=c.rules.runtime)
-        changed = known and new != c.rules
+        c.told = c.told and not (c.queues and new != c.rules)
         c.rules = new
-        return changed
+        return not c.told
 
     async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
         """A5: once each, in order of their coming."""
@@ -55,6 +54,7 @@ class Operators(Verbs):
         for q in matching[:limit]:
             self.apply_act(c, q, act, everywhere=not target)
         more = len(matching) > limit
+        c.told = c.told or (not more and not target and isinstance(act, acts.Set))
         return Step(min(len(matching), limit), matching[limit - 1].number if more else None)
 
     def standing_order(self, act: acts.Act) -> dict[str, object]:

@@ -64,6 +64,7 @@ class Q:
     retired: str | None
     tasks: list[T] = field(default_factory=list)
     standing: str | None = None  # ready, inactive, or neither
+    stood: str | None = None  # the same when it was saved, until it stands again
     place: int = 0
     session: int | None = None  # spent in the open session
     spent: int = 0
@@ -75,7 +76,9 @@ class Q:
     errors: int = 0
     dones: int = 0
     bytes: int = 0
-    costs: list[int] = field(default_factory=list)
+    last_cost: int = 0
+    cost_sum: int = 0
+    cost_count: int = 0
 
     def of(self, state: TaskState) -> list[T]:
         """Its tasks in a state."""
@@ -115,6 +118,7 @@ class C:
     status: CrawlStatus = CrawlStatus.RUNNING
     reason: str | None = None
     at_finish: bool = False  # paused at finish, and nothing freed since
+    told: bool = True  # no queue still waits to hear of other rules
     queues: dict[str, Q] = field(default_factory=dict)
     tasks: list[T] = field(default_factory=list)
     known: dict[bytes, T] = field(default_factory=dict)
@@ -129,6 +133,7 @@ class C:
     outcomes: Counter[str] = field(default_factory=Counter)
     timeline: list[tuple[float, str, str]] = field(default_factory=list)
     log: list[tuple[int, str, str, str]] = field(default_factory=list)
+    forgotten: int = 0  # changes from before the log
     roots: dict[str, list[str]] = field(default_factory=dict)
 
     def count(self) -> int:

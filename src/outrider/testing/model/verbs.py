@@ -191,7 +191,8 @@ class Verbs(Standing):
         t.claimed, t.deadline = now, now + ms(request.lease_for)
         q.spent += t.task.cost
         q.session = (q.session or 0) + t.task.cost
-        q.costs.append(t.task.cost)
+        q.last_cost = t.task.cost
+        q.cost_sum, q.cost_count = q.cost_sum + t.task.cost, q.cost_count + 1
         q.turn, q.last_start, q.standing = c.count(), now, None
         manners = q.rules.politeness
         if manners.count_from == "start" or manners.max_in_flight > 1:

@@ -149,8 +149,8 @@ class Views(ABC):
             grant=budget.balance,
             spent=q.spent,
             total_budget=budget.total_budget,
-            last_cost=q.costs[-1] if q.costs else 0,
-            average_cost=sum(q.costs) / len(q.costs) if q.costs else 0.0,
+            last_cost=q.last_cost,
+            average_cost=q.cost_sum / q.cost_count if q.cost_count else 0.0,
             done=len(q.of(TaskState.DONE)),
             dead=len(q.of(TaskState.DEAD)),
             dropped=sum(self.reads_as(c, t)[0] is TaskState.DROPPED for t in q.tasks),
@@ -248,5 +248,7 @@ class Views(ABC):
 
     async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """O3: what the store did of itself."""
-        log = self.seen(crawl).log[after : after + limit]
-        return [Change(after + i, at / 1000, *rest) for i, (at, *rest) in enumerate(log, 1)]
+        c = self.seen(crawl)
+        log = [(c.forgotten + i, *entry) for i, entry in enumerate(c.log, 1)]
+        new = [entry for entry in log if entry[0] > after][:limit]
+        return [Change(sequence, at / 1000, *rest) for sequence, at, *rest in new]

@@ -1,0 +1,52 @@
+"""STORE and --crawl → a frontier over what is there: no rules change, and only `add` creates."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from outrider.errors import InvalidInput
+from outrider.frontier import Frontier
+from outrider.store.protocol import FullStore
+
+T = TypeVar("T")
+_PASSWORD: Final = re.compile(r"//[^/@]*@")
+_NAMED: Final = 10  # crawls an error message lists
+
+
+def on_crawl(
+    store: str, crawl: str, work: Callable[[Frontier], Awaitable[T]], *, creates: bool = False
+) -> T:
+    """Do some work on a crawl of a store, and close it again."""
+
+    async def worked() -> T:
+        async with Frontier.attach(source_of(store, creates=creates), crawl=crawl) as frontier:
+            if not creates:
+                await _check_crawl(frontier, store)
+            return await work(frontier)
+
+    return asyncio.run(worked())
+
+
+def source_of(store: str, *, creates: bool) -> str | FullStore:
+    """What to open; whoever does not create is told so before anything is made."""
+    if store.startswith("memory:"):
+        raise InvalidInput(f"{store} ends with its process, so no command sees it; name a file")
+    if "://" not in store and not creates and not Path(store).exists():
+        raise InvalidInput(f"no such file: {store}; `outrider add` creates one")
+    return store
+
+
+async def _check_crawl(frontier: Frontier, store: str) -> None:
+    names = await frontier.store.crawls()
+    if frontier.crawl in names:
+        return
+    there = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    known = (
+        f"it has {there}; say --crawl NAME" if names else "it has none; `outrider add` makes one"
+    )
+    place = _PASSWORD.sub("//", store)
+    raise InvalidInput(f"no crawl {frontier.crawl!r} in {place}: {known}")

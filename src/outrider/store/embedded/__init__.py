@@ -1,0 +1,5 @@
+"""The embedded store: one file, one process; the default."""
+
+from outrider.store.embedded.store import EmbeddedStore
+
+__all__ = ["EmbeddedStore"]

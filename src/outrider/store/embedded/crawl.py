@@ -1,0 +1,409 @@
+"""A crawl whose heads are in memory and whose records are in a file.
+
+In memory grow only the known fingerprints, the entries of pending tasks, and queues with work. What
+a verb changes is gathered here until the store has appended it; `wheres` then says on which page
+the last word on each task stands.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from heapq import heappush
+from itertools import islice
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from outrider.core.order import DUE_BITS, NUMBER_BITS, NUMBER_MASK, TIE_MASK, task_key
+from outrider.core.policy.rules import CrawlRules
+from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.task import Task
+from outrider.store.embedded import packing, pages
+from outrider.store.embedded.known import Known
+from outrider.store.embedded.roster import Reader, Roster
+from outrider.store.heads.ledger import Ledger
+from outrider.store.heads.records import COLUMNS, INACTIVE, READY, SHARDS, Kind, Queue, Record
+from outrider.store.heads.standing import parked_key
+
+SPAN_BITS: Final = 16  # tasks of one stretch of `states` and `wheres`
+SPAN: Final = 1 << SPAN_BITS
+SPAN_MASK: Final = SPAN - 1
+LATELY_MOST: Final = 1000  # fingerprints gathered before the table takes them in
+PENDING: Final = COLUMNS[TaskState.PENDING]
+
+
+class FileCrawl(Roster):
+    """One crawl of a file."""
+
+    marks_changes = True
+
+    def __init__(
+        self, name: str, store: str, now: int, *, index: int, reader: Reader, secret: bytes
+    ) -> None:
+        super().__init__(name, store, now, reader=reader)
+        self.index = index
+        self.table = Known(secret)
+        self.states: list[bytearray] = []
+        self.wheres: list[array[int]] = []
+        self._lately: dict[bytes, int] = {}  # known, and not yet in the table
+        self._newborn: list[Record] = []
+        self._dirty: dict[int, Record] = {}
+        self._first = 0
+        self._told: tuple[object, ...] = ()  # what the file tells of the crawl itself; (): nothing
+        self._told_roots: dict[str, int] = {}
+
+    # ---- keeping
+
+    def expect(self, tasks: list[Task]) -> None:
+        """Which of them are known, looked up in one go; and their queues come back into memory."""
+        fingerprints = [task.fingerprint for task in tasks]
+        known: dict[bytes, int] = {}
+        if self.table.count and tasks:
+            found = self.table.find(self.table.hashes(fingerprints)).tolist()
+            known = {
+                name: number for name, number in zip(fingerprints, found, strict=True) if number
+            }
+        lately = self._lately
+        if lately:
+            known.update({name: lately[name] for name in fingerprints if name in lately})
+        self.known = [known] * SHARDS
+        if self.away_count:
+            for key in {task.key for task in tasks}:
+                self.queue_at(key)
+
+    def born(self, record: Record) -> None:
+        """See `Ledger`."""
+        self._newborn.append(record)
+
+    def record(self, number: int) -> Record:
+        """See `Ledger`."""
+        found = self._at_hand(number)
+        return self._fetch(number) if found is None else found
+
+    def changed(self, record: Record) -> None:
+        """See `Ledger`."""
+        self._dirty[record.number] = record
+
+    def seen(self, numbers: Iterable[int]) -> Iterator[Record]:
+        """See `Ledger`."""
+        for number in numbers:
+            yield self.record(number)
+
+    def find(self, fingerprint: bytes) -> int | None:
+        """See `Ledger`; the whole fingerprint is compared, the table knows half of it."""
+        number = self._lately.get(fingerprint) or int(
+            self.table.find(self.table.hashes([fingerprint]))[0]
+        )
+        if not number or self.record(number).task.fingerprint != fingerprint:
+            return None
+        return number
+
+    def _at_hand(self, number: int) -> Record | None:
+        found = self.leases.get(number) or self._dirty.get(number)
+        if found is None and self._newborn and number >= self._newborn[0].number:
+            found = self._newborn[number - self._newborn[0].number]
+        return found
+
+    def _fetch(self, number: int) -> Record:
+        """The last word on a task, from its page."""
+        page = self.wheres[number >> SPAN_BITS][number & SPAN_MASK]
+        is_birth, content = pages.task_in(page, self._reader.page(page), number)
+        return (
+            self._from_birth(number, content, page)
+            if is_birth
+            else self._from_paper(number, content, page)
+        )
+
+    def due(self, queue: Queue, entry: int) -> Record:
+        """See `Ledger`: most were never touched since their birth, and the entry tells the rest."""
+        number = entry >> DUE_BITS & NUMBER_MASK
+        if number in self._dirty:  # taken back in this very claim
+            return self._dirty[number]
+        page = self.wheres[number >> SPAN_BITS][number & SPAN_MASK]
+        is_birth, content = pages.task_in(page, self._reader.page(page), number)
+        if not is_birth:
+            return self._from_paper(number, content, page)
+        birth = pages.birth_of(content)
+        task, key = birth.task, entry >> DUE_BITS
+        record = Record(number, task, queue, self._kind(task), key, birth.due, birth.discovered)
+        record.body = page
+        return record
+
+    def _from_birth(self, number: int, content: bytes, page: int) -> Record:
+        birth = pages.birth_of(content)
+        task = birth.task
+        key = task_key(task.precedence, task.priority, birth.tie, number)
+        record = Record(
+            number, task, self.home_of(task.key), self._kind(task), key, birth.due, birth.discovered
+        )
+        record.body = page
+        return record
+
+    def _from_paper(self, number: int, content: bytes, page: int) -> Record:
+        paper = pages.paper_of(content)
+        task = paper.task or self._task_on(paper.body, number)
+        record = Record(number, task, self.queue_of(paper.queue), self._kind(task), 0, 0, 0)
+        pages.fill_record(record, paper, page)
+        return record
+
+    def _task_on(self, page: int, number: int) -> Task:
+        is_birth, content = pages.task_in(page, self._reader.page(page), number)
+        task = pages.birth_of(content).task if is_birth else pages.paper_of(content).task
+        assert task is not None  # noqa: S101 - `body` names pages that describe their task
+        return task
+
+    def kept_rules(self) -> dict[int, bytes]:
+        """The rules queues may go by, as they are kept."""
+        return {epoch: encode_rules(rules) for epoch, rules in self.rulebook.items()}
+
+    # ---- what a verb changed
+
+    def _gist(self) -> tuple[object, ...]:
+        return (
+            self.status,
+            self.is_idle,
+            self.finished,
+            self.count,
+            self.queue_count,
+            self.counter,
+            self.tokens,
+            self.visits,
+            self.logged,
+            (id(self.rules), self.is_told),
+            self.at_finish,
+            sum(map(len, self.roots.values())),
+        )
+
+    def gathered(self, first: int, now: int) -> list[tuple[int, bytes]]:
+        """What changed since it was last written, as pages numbered from `first` on."""
+        gist, self._first = self._gist(), first
+        if not (self._newborn or self._dirty or self.marks or gist != self._told):
+            self._first = 0
+            return []
+        births, papers, queues = self._newborn, self._papers(), self.marks
+        count = max(1, len(papers), -(-max(len(births), len(queues)) // pages.CHUNK))
+        extra = pages.encode_extra(self._extra(now, is_whole=not self._told))
+        rows = []
+        for place in range(count):
+            part = slice(place * pages.CHUNK, (place + 1) * pages.CHUNK)
+            is_last = place == count - 1
+            content = (
+                [(r.number, pages.encode_birth(r, _tie(r))) for r in births[part]],
+                [
+                    (r.number, pages.encode_paper(r))
+                    for page in papers[place : place + 1]
+                    for r in page
+                ],
+                [(q.number, pages.encode_queue(q)) for q in queues[part]],
+            )
+            number = first + place
+            rows.append(
+                (
+                    number,
+                    pages.sealed(
+                        number, self.index, content, extra if is_last else b"", is_last=is_last
+                    ),
+                )
+            )
+        return rows
+
+    def _papers(self) -> list[list[Record]]:
+        """Papers by page; a newborn's stands on the page of its birth, and is the last word."""
+        if not self._newborn:
+            return _cut(list(self._dirty.values()))
+        first = self._newborn[0].number
+        papers = _cut([record for record in self._dirty.values() if record.number < first])
+        for record in self._dirty.values():
+            if record.number >= first and not record.is_plain():
+                place = (record.number - first) // pages.CHUNK
+                papers += [[] for _ in range(place + 1 - len(papers))]
+                papers[place].append(record)
+        return papers
+
+    def _extra(self, now: int, *, is_whole: bool) -> pages.Extra:
+        told = self._told
+        notes = [entry for entry in self.log if entry[0] > told[8]] if told else list(self.log)  # type: ignore[operator]
+        return pages.Extra(
+            self.row(now),
+            [kind_row(kind) for kind in self.kind_marks],
+            dict(self.outcomes),
+            notes,
+            list(self.timeline) if is_whole or notes else None,
+            self.kept_rules() if is_whole or (id(self.rules), self.is_told) != told[9] else None,
+            self._new_roots(),
+        )
+
+    def _new_roots(self) -> dict[str, list[str]] | None:
+        fresh = {
+            mode: list(islice(roots, self._told_roots.get(mode, 0), None))
+            for mode, roots in self.roots.items()
+            if len(roots) > self._told_roots.get(mode, 0)
+        }
+        return fresh or None
+
+    def row(self, now: int) -> pages.CrawlRow:
+        """The crawl's own numbers."""
+        return pages.CrawlRow(
+            self.name,
+            now,
+            *[getattr(self, name) for name in pages.CrawlRow.__struct_fields__[2:]],
+        )
+
+    def written(self) -> int:
+        """What was gathered stands in the file; how many things that were."""
+        first, count = self._first, len(self._newborn) + len(self._dirty) + len(self.marks)
+        if not first:
+            return 0
+        self._births_stand(first)
+        for page, papers in enumerate(self._papers(), first):
+            for record in papers:
+                record.body, record.left = record.body or page, 0
+                self.stands(record.number, page, COLUMNS[record.state])
+        self._learn()
+        for place, queue in enumerate(self.marks):
+            self.queue_stands(queue.number, first + place // pages.CHUNK)
+            queue.is_marked = False
+            self.rest(queue)
+        for kind in self.kind_marks:
+            kind.is_marked = False
+        self._newborn, self._dirty, self.marks, self.kind_marks = [], {}, [], []
+        self._told, self._told_roots = self._gist(), {m: len(r) for m, r in self.roots.items()}
+        self.make_room()
+        return count
+
+    def _births_stand(self, first: int) -> None:
+        """`stands` for many: they have consecutive numbers, and states begin as pending."""
+        numbers = [record.number for record in self._newborn]
+        for place in range(0, len(numbers), pages.CHUNK):
+            page = first + place // pages.CHUNK
+            for number in numbers[place : place + pages.CHUNK]:
+                if number >> SPAN_BITS == len(self.wheres):
+                    self._new_span()
+                self.wheres[-1][number & SPAN_MASK] = page
+
+    def _new_span(self) -> None:
+        self.wheres.append(array("I", bytes(4 * SPAN)))
+        self.states.append(bytearray(SPAN))
+
+    def _learn(self) -> None:
+        lately = self._lately
+        for record in self._newborn:
+            lately[record.task.fingerprint] = record.number
+        if len(lately) > LATELY_MOST:
+            self.settle_known()
+
+    def settle_known(self) -> None:
+        """What came to be known lately goes into the table: many at a time cost little each."""
+        lately, self._lately = self._lately, {}
+        if lately:
+            numbers = np.fromiter(lately.values(), np.uint32, len(lately))
+            self.table.add(self.table.hashes(list(lately)), numbers)
+
+    def stands(self, number: int, page: int, state: int) -> None:
+        """On which page the last word on a task is."""
+        span = number >> SPAN_BITS
+        if span == len(self.wheres):
+            self._new_span()
+        self.wheres[span][number & SPAN_MASK] = page
+        self.states[span][number & SPAN_MASK] = state
+
+    # ---- reopening
+
+    def recall(self, extra: pages.Extra) -> None:
+        """Be what a page told of the crawl itself."""
+        row = extra.crawl
+        for name in row.__struct_fields__:
+            if name not in ("name", "now"):
+                setattr(self, name, getattr(row, name))
+        for kind in extra.kinds:
+            found = self._kind(kind)
+            found.counts[:] = kind.counts
+        if extra.rules is not None:
+            self.rulebook = {epoch: decode_rules(rules) for epoch, rules in extra.rules.items()}
+            Ledger.obey(self, self.rulebook[self.epoch])  # nobody stands anywhere yet
+        if extra.outcomes is not None:
+            self.outcomes = Counter(extra.outcomes)
+        if extra.timeline is not None:
+            self.timeline = deque(extra.timeline, self.timeline.maxlen)
+        last = self.log[-1][0] if self.log else 0
+        self.log.extend(entry for entry in extra.notes if entry[0] > last)
+        for mode, roots in (extra.roots or {}).items():
+            self.add_roots(mode, roots)
+
+    def resume(self, now: int) -> None:
+        """Queues stand where they stood, and nothing waits to be written."""
+        self.standing = 0
+        for chunk in self.queues:
+            for queue in chunk.values():
+                self._resume(queue, now)
+        for sleepers in self.asleep:
+            for _, data in sleepers.values():
+                self._resume_sleeper(packing.brief_of(data))
+        for kind in self.kinds.values():
+            kind.is_marked = False
+        self.marks, self.kind_marks = [], []
+        self._told, self._told_roots = self._gist(), {m: len(r) for m, r in self.roots.items()}
+        self.make_room()
+
+    def _resume_sleeper(self, brief: packing.Brief) -> None:
+        first, second, place = brief.places()
+        self.standing += bool(first or second or place)
+        for line, rank in zip(self.ready, (first, second), strict=True):
+            if rank:
+                line.push(rank)
+        if place:
+            heappush(self.parked, place)
+        if brief.alarm:
+            heappush(self.alarms, brief.alarm << NUMBER_BITS | brief.number)
+
+    def waiting(self) -> int:
+        """How many tasks wait in all lines."""
+        awake = sum(queue.pending for chunk in self.queues for queue in chunk.values())
+        sleepers = (data for chunk in self.asleep for _, data in chunk.values())
+        return awake + sum(packing.brief_of(data).pending for data in sleepers)
+
+    def _resume(self, queue: Queue, now: int) -> None:
+        self.remind(queue)
+        queue.rank0 = queue.rank1 = 0
+        if queue.standing == READY:
+            self.standing += 1
+            self._rank(queue)
+        elif queue.standing == INACTIVE:
+            self.standing += 1
+            heappush(self.parked, parked_key(queue))
+        self._set_alarm(queue, self._alarm_at(queue, now))
+        queue.is_marked = False
+        self.rest(queue)
+
+    def abandon(self, now: int) -> None:
+        """H4: nobody is left who held its leases: each is a crash, and the visit's end is now."""
+        if self.status is CrawlStatus.CANCELLED:
+            return
+        for record in sorted(self.leases.values(), key=lambda r: (r.deadline, r.number)):
+            self._crash(record, now)
+
+
+def _cut(records: list[Record]) -> list[list[Record]]:
+    return [records[at : at + pages.CHUNK] for at in range(0, len(records), pages.CHUNK)]
+
+
+def _tie(record: Record) -> int:
+    return record.key >> NUMBER_BITS & TIE_MASK
+
+
+def kind_row(kind: Kind) -> pages.KindRow:
+    """A kind as it is kept."""
+    return pages.KindRow(kind.type, kind.tag, kind.origin, kind.depth, list(kind.counts))
+
+
+def encode_rules(rules: CrawlRules) -> bytes:
+    """Rules as they are kept: a cost function is the crawl's own affair."""
+    return msgspec.json.encode(rules, enc_hook=lambda _: "custom")
+
+
+def decode_rules(data: bytes) -> CrawlRules:
+    """Rules as they were kept."""
+    return msgspec.json.decode(data, type=CrawlRules)

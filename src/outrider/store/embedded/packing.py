@@ -1,0 +1,123 @@
+"""Lines as bytes: whole ones of queues that sleep, and pieces of long ones for snapshots."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from heapq import heapify
+from itertools import accumulate, takewhile
+from typing import Final
+
+import msgspec
+
+from outrider.core.order import DELAYED_BYTES, LANE_BYTES, QUEUE_BYTES
+from outrider.store.embedded import pages
+from outrider.store.heads.lines import Deep, Line, packed, unpacked
+from outrider.store.heads.records import INACTIVE, NO_LINE, Queue
+from outrider.store.heads.standing import parked_key
+
+PIECE_BYTES: Final = 1 << 19
+_LINES: Final = (("lane0", LANE_BYTES), ("lane1", LANE_BYTES), ("delayed", DELAYED_BYTES))
+
+
+class Entries(msgspec.Struct, array_like=True):
+    """A line, or what follows of it: its head, then blocks with their floors."""
+
+    head: bytes
+    floors: bytes
+    blocks: list[bytes]
+
+
+class Brief(msgspec.Struct, array_like=True):
+    """The beginning of a packed queue: what others must know of it while it sleeps."""
+
+    key: str
+    number: int
+    pending: int
+    alarm: int
+    ranks: tuple[bytes, bytes]  # its places among the ready; empty: it has none
+    place: bytes  # and among the parked
+
+    def places(self) -> tuple[int, int, int]:
+        """All three as numbers; 0: none."""
+        first, second, third = (int.from_bytes(place, "big") for place in (*self.ranks, self.place))
+        return first, second, third
+
+
+class Packed(Brief, array_like=True):
+    """All of a packed queue: its row, and its lines or their beginnings."""
+
+    row: bytes
+    lane0: Entries | None
+    lane1: Entries | None
+    delayed: Entries | None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+brief_of = msgspec.msgpack.Decoder(Brief).decode
+packed_of = msgspec.msgpack.Decoder(Packed).decode
+
+
+def pack(queue: Queue, ranks: tuple[int, int]) -> tuple[bytes, list[int | None]]:
+    """A queue with the beginnings of its lines, and where each goes on (None: that is all)."""
+    cuts = [cut(line, 0) for line in lines_of(queue)]
+    place = parked_key(queue) if queue.standing == INACTIVE else 0
+    first, second, third = (_packed(key) for key in (*ranks, place))
+    row = pages.encode_queue(queue)
+    brief = (queue.key, queue.number, queue.pending, queue.alarm, (first, second), third)
+    return _encode((*brief, row, *[entries for entries, _ in cuts])), [on for _, on in cuts]
+
+
+def _packed(key: int) -> bytes:
+    return key.to_bytes(QUEUE_BYTES, "big") if key else b""
+
+
+def lines_of(queue: Queue) -> tuple[Line, Line, Line]:
+    """The three lines of a queue."""
+    return queue.lane0, queue.lane1, queue.delayed
+
+
+def length_of(queue: Queue) -> int:
+    """How many tasks wait in its lines."""
+    return sum(line.beyond(0) for line in lines_of(queue))
+
+
+def cut(line: Line, start: int) -> tuple[Entries | None, int | None]:
+    """A piece of a line from an entry on, and where to go on.
+
+    Between two cuts entries come, go, and move to the head; one that only moves is cut once.
+    """
+    head = packed([entry for entry in line.head if entry >= start], line.width)
+    if line.deep is None:
+        return (Entries(bytes(head), b"", []) if head else None), None
+    floors, first = line.deep.floors, bisect_left(line.deep.floors, start)
+    sizes = accumulate(map(len, line.deep.blocks[first:]))
+    last = first + sum(1 for _ in takewhile(lambda size: size < PIECE_BYTES, sizes)) + 1
+    chosen = slice(first, last)
+    entries = Entries(
+        bytes(head),
+        bytes(packed(floors[chosen], line.width)),
+        [bytes(block) for block in line.deep.blocks[chosen]],
+    )
+    return entries, floors[last] if last < len(floors) else None
+
+
+def join(queue: Queue, place: int, entries: Entries) -> None:
+    """Put back what was cut of one of its lines, in the order of the cuts."""
+    name, width = _LINES[place]
+    if getattr(queue, name) is NO_LINE:
+        setattr(queue, name, Line(width, []))
+    line: Line = getattr(queue, name)
+    line.head += unpacked(entries.head, width)
+    heapify(line.head)
+    if entries.blocks:
+        _join_blocks(line, unpacked(entries.floors, width), [bytearray(b) for b in entries.blocks])
+
+
+def _join_blocks(line: Line, floors: list[int], blocks: list[bytearray]) -> None:
+    if line.deep is None:
+        line.deep = Deep(line.width, floors, blocks)
+    else:
+        line.deep.floors += floors
+        line.deep.blocks += blocks
+    if not line.head:  # its head was empty when this was cut, and the blocks are what follows
+        line.refill()

@@ -1,0 +1,329 @@
+"""The verbs over heads in memory: nothing is awaited inside one, so each is atomic by itself.
+
+A store that writes says in `_run` how what a verb changed is kept before it is answered.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+import msgspec
+
+from outrider.clock import Clock
+from outrider.core.act import Act
+from outrider.core.policy.rules import CrawlRules
+from outrider.core.states import TURNS, CrawlStatus, QueueState, TaskState
+from outrider.core.task import Added, LeaseId, Task
+from outrider.core.verdict import Finished, Verdict
+from outrider.errors import InvalidInput
+from outrider.store.heads import operate, views
+from outrider.store.heads.crawl import Crawl
+from outrider.store.heads.records import Queue, Record
+from outrider.store.heads.saving import saved_page
+from outrider.store.protocol import (
+    Change,
+    Claimed,
+    ClaimRequest,
+    CrawlView,
+    Heat,
+    Page,
+    Place,
+    QueueView,
+    Step,
+    TaskView,
+    Which,
+)
+from outrider.store.saved import Saved, checked
+
+T = TypeVar("T")
+
+
+class Verbs(ABC):
+    """Store, Admin and Inspect over crawls whose heads are in memory."""
+
+    is_inline = True
+
+    def __init__(self, store_id: str, clock: Clock) -> None:
+        self.id = store_id
+        self._clock = clock
+        self._last = 0
+        self._crawls: dict[str, Crawl] = {}
+
+    @abstractmethod
+    def _new_crawl(self, name: str) -> Crawl:
+        """A crawl as it is born."""
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Do it; whatever it changed is kept when this returns."""
+        return work()
+
+    def _now(self) -> int:
+        """H7: a clock stepping back counts as no time."""
+        self._last = max(self._last, self._clock.now_ms())
+        return self._last
+
+    def _crawl(self, name: str) -> Crawl:
+        """I1: created by the first add, or by name."""
+        crawl = self._crawls.get(name)
+        if crawl is None:
+            crawl = self._crawls[name] = self._new_crawl(name)
+        return crawl
+
+    def _seen(self, name: str) -> Crawl:
+        """To read: a crawl nobody opened is an empty one, and reading does not open it."""
+        return self._crawls.get(name) or self._new_crawl(name)
+
+    # ---- Store
+
+    async def add(self, tasks: Sequence[Task]) -> list[Added]:
+        """See `protocol.Store`."""
+        return await self._run(lambda: self._add(tasks))
+
+    def _add(self, tasks: Sequence[Task]) -> list[Added]:
+        now = self._now()
+        if len({task.crawl for task in tasks}) == 1:
+            return self._add_to(tasks[0].crawl, list(tasks), now)
+        names = dict.fromkeys(task.crawl for task in tasks)
+        by_crawl = {
+            n: iter(self._add_to(n, [t for t in tasks if t.crawl == n], now)) for n in names
+        }
+        return [next(by_crawl[task.crawl]) for task in tasks]
+
+    def _add_to(self, name: str, tasks: list[Task], now: int) -> list[Added]:
+        crawl = self._crawl(name)
+        crawl.expect(tasks)
+        answers = crawl.add(tasks, now)
+        crawl.check_limits(now)
+        return answers
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        """See `protocol.Store`."""
+        return await self._run(lambda: self._crawl(request.crawl).claim(request, self._now()))
+
+    async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
+        """See `protocol.Store`."""
+        return await self._run(lambda: self._extend(leases, lease_for))
+
+    def _extend(self, leases: Sequence[LeaseId], lease_for: float) -> set[LeaseId]:
+        now, kept = self._now(), set()
+        for lease, crawl, record in self._leased(leases):
+            crawl.extend(record, lease_for, now)
+            kept.add(lease)
+        return kept
+
+    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        """See `protocol.Store`."""
+        return await self._run(lambda: self._finish(verdicts))
+
+    def _finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        now = self._now()
+        for name in {verdict.crawl for verdict in verdicts}:
+            found = [v.tasks for v in verdicts if v.tasks and v.crawl == name]
+            self._crawl(name).expect([task for tasks in found for task in tasks])
+        return [self._crawl(verdict.crawl).finish(verdict, now) for verdict in verdicts]
+
+    async def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        """See `protocol.Store`."""
+        return await self._run(lambda: self._release(leases))
+
+    def _release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        now, freed = self._now(), set()
+        for lease, crawl, record in self._leased(leases):
+            crawl.release(record, now)
+            freed.add(lease)
+        return freed
+
+    async def expire(self, *, limit: int) -> int:
+        """See `protocol.Store`."""
+        return await self._run(lambda: self._expire(limit))
+
+    def _expire(self, limit: int) -> int:
+        now, count = self._now(), 0
+        for name in self._crawls:
+            count += self._crawl(name).take_back(limit - count, now)
+        return count
+
+    def _leased(self, leases: Sequence[LeaseId]) -> Iterator[tuple[LeaseId, Crawl, Record]]:
+        for lease in leases:
+            crawl = self._crawl(lease.crawl) if lease.crawl in self._crawls else None
+            record = crawl.held_by(lease.task, lease.token) if crawl else None
+            if crawl and record:
+                yield lease, crawl, record
+
+    # ---- Admin
+
+    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
+        """See `protocol.Admin`."""
+        return await self._run(lambda: self._configure(crawl, rules))
+
+    def _configure(self, name: str, rules: CrawlRules) -> bool:
+        crawl = self._crawl(name)
+        crawl.configure(msgspec.structs.replace(rules, runtime=crawl.rules.runtime))
+        return not crawl.is_told
+
+    async def steer(
+        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """See `protocol.Admin`."""
+        return await self._run(
+            lambda: operate.steer(
+                self._crawl(crawl), target, act, self._now(), after=after, limit=limit
+            )
+        )
+
+    async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
+        """See `protocol.Admin`."""
+        await self._run(lambda: self._crawl(crawl).add_roots(mode, roots))
+
+    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+        """See `protocol.Admin`."""
+        return await self._run(lambda: self._turn(self._crawl(crawl), status, reason))
+
+    def _turn(self, crawl: Crawl, status: CrawlStatus, reason: str) -> CrawlStatus:
+        if status in TURNS[crawl.status]:
+            crawl.move_to(status, reason, self._now())
+        return crawl.status
+
+    async def drop(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """See `protocol.Admin`."""
+        pending, step = TaskState.PENDING, (dry_run, after, limit)
+        return await self._run(lambda: self._each(crawl, which, pending, Crawl.drop, step))
+
+    async def replay(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """See `protocol.Admin`."""
+        dead, step = TaskState.DEAD, (dry_run, after, limit)
+        return await self._run(lambda: self._each(crawl, which, dead, Crawl.replay, step))
+
+    async def purge(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """See `protocol.Admin`."""
+        dead, step = TaskState.DEAD, (dry_run, after, limit)
+        return await self._run(lambda: self._each(crawl, which, dead, Crawl.purge, step))
+
+    def _each(
+        self,
+        name: str,
+        which: Which,
+        state: TaskState,
+        act: Callable[[Crawl, Record, int], None],
+        step: tuple[bool, int, int],
+    ) -> Step:
+        crawl, now, (dry_run, after, limit) = self._crawl(name), self._now(), step
+        wanted = None if dry_run else lambda record: act(crawl, record, now)
+        return operate.each(crawl, which, state, wanted, now, after=after, limit=limit)
+
+    async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
+        """See `protocol.Admin`."""
+        checked(saved)
+        answer = await self._run(lambda: self._restore(crawl, saved) if saved else 0)
+        if isinstance(answer, str):
+            raise InvalidInput(answer)
+        return answer
+
+    def _restore(self, name: str, saved: Sequence[Saved]) -> int | str:
+        """The count, or why nothing was done: a refusal is no reason to doubt the memory."""
+        refusal = self._seen(name).refusal(saved)
+        return self._crawl(name).restore(saved, self._now()) if refusal is None else refusal
+
+    # ---- Inspect
+
+    async def crawls(self) -> list[str]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: list(self._crawls))
+
+    async def crawl(self, crawl: str) -> CrawlView:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: views.crawl_view(self._seen(crawl)))
+
+    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._page(crawl, after, limit, _state_of))
+
+    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._page(crawl, after, limit, views.queue_view))
+
+    def _page(
+        self, name: str, after: int, limit: int, show: Callable[[Crawl, Queue, int], object]
+    ) -> Page:
+        crawl, now = self._seen(name), self._now()
+        upto = min(after + limit, crawl.queue_count)
+        page = [show(crawl, crawl.queue_of(n), now) for n in range(after + 1, upto + 1)]
+        return Page(page, upto if upto < crawl.queue_count else None)
+
+    async def queue(self, crawl: str, key: str) -> QueueView:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._queue_view(self._seen(crawl), key))
+
+    def _queue_view(self, crawl: Crawl, key: str) -> QueueView:
+        queue, now = crawl.queue(key), self._now()
+        if queue is None:
+            return views.unborn_view(crawl, key, now)
+        return views.queue_view(crawl, queue, now)
+
+    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._task_page(self._seen(crawl), which, after, limit))
+
+    def _task_page(self, crawl: Crawl, which: Which, after: int, limit: int) -> Page:
+        upto, fits = min(after + limit, crawl.count), operate.matcher(crawl, which, self._now())
+        chosen = [
+            views.task_view(crawl, record)
+            for record in crawl.seen(range(after + 1, upto + 1))
+            if which.state in (None, views.reads_as(crawl, record)[0]) and fits(record)
+        ]
+        return Page(chosen, upto if upto < crawl.count else None)
+
+    async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._task_view(self._seen(crawl), fingerprint))
+
+    def _task_view(self, crawl: Crawl, fingerprint: bytes) -> TaskView | None:
+        number = crawl.find(fingerprint)
+        found = () if number is None else crawl.seen((number,))
+        return next((views.task_view(crawl, record) for record in found), None)
+
+    async def place(self, crawl: str, number: int) -> Place:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._place(self._seen(crawl), number))
+
+    def _place(self, crawl: Crawl, number: int) -> Place:
+        (record,) = crawl.seen((number,))
+        return views.place_of(crawl, record, self._now())
+
+    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
+        """See `protocol.Inspect`."""
+        return await self._run(
+            lambda: list(islice(self._seen(crawl).roots.get(mode, ()), after, None))
+        )
+
+    async def heatmap(self, crawl: str) -> Heat:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: views.heat_of(self._seen(crawl), self._now()))
+
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: saved_page(self._seen(crawl), after, limit, self._now()))
+
+    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._changes(self._seen(crawl), after, limit))
+
+    def _changes(self, crawl: Crawl, after: int, limit: int) -> list[Change]:
+        log = [entry for entry in crawl.log if entry[0] > after][:limit]
+        return [Change(sequence, at / 1000, *rest) for sequence, at, *rest in log]
+
+    async def close(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """See `protocol.FullStore`."""
+
+
+def _state_of(crawl: Crawl, queue: Queue, now: int) -> QueueState:
+    return views.state_of(crawl, queue, now)[0]

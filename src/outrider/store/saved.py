@@ -1,0 +1,263 @@
+"""A crawl as it is saved: every value bounded by its type, so that what was read can be believed.
+
+An export is one `SavedCrawl`, then each `SavedQueue` before the first `SavedTask` of its key, and
+one `SavedEnd`. Instants are whole milliseconds of the store's clock and stay what they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from sys import float_info
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from outrider.core.policy.keying import checked_key
+from outrider.core.policy.rules import (
+    BUDGET_FIELDS,
+    POLITENESS_FIELDS,
+    STANDING_FIELDS,
+    CrawlRules,
+    Override,
+    QueueRules,
+    overridden,
+)
+from outrider.core.states import CrawlStatus
+from outrider.core.task import KnownRule
+from outrider.core.url import Refusal, UrlRules, parse_url
+from outrider.errors import InvalidInput
+
+RESTORING: Final = "restoring"  # why a crawl is paused between its SavedCrawl and its SavedEnd
+META_LIMIT: Final = 16 * 1024
+
+_U48: Final = 2**48 - 1
+_MOST: Final = 2**62
+_URLS: Final = UrlRules(allow_private=True, max_bytes=65_536)
+_is_plain_url = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*/[!-~]*").fullmatch
+_OF_A_QUEUE: Final = POLITENESS_FIELDS | BUDGET_FIELDS | STANDING_FIELDS
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=_MOST)]
+Turn: TypeAlias = Annotated[int, Meta(ge=0, le=2**52)]  # half of what an order key has room for
+Instant: TypeAlias = Annotated[int, Meta(ge=0, le=2**47)]
+Finite: TypeAlias = Annotated[float, Meta(ge=-float_info.max, le=float_info.max)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e11)]
+Cost: TypeAlias = Annotated[int, Meta(ge=0, le=65_535)]
+Tie: TypeAlias = Annotated[int, Meta(ge=0, le=_U48)]
+Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
+Word: TypeAlias = Annotated[str, Meta(max_length=255)]
+Text: TypeAlias = Annotated[str, Meta(max_length=2**20)]
+Moment: TypeAlias = tuple[Finite, Text, Text]  # seconds since the epoch, and two words on it
+
+
+class _Saved(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """What all of them have in common: in JSON, `is` says which one it is."""
+
+
+class SavedCrawl(_Saved, frozen=True, gc=False, tag_field="is", tag="crawl"):
+    """What holds of a crawl before anything is in it."""
+
+    crawl: Word
+    created: Instant
+    rules: CrawlRules = CrawlRules()
+    is_told: bool = True  # no queue still waits to hear of a change of the rules
+    roots: dict[Word, list[Text]] = {}  # of the scope, by its mode
+
+
+class SavedQueue(_Saved, frozen=True, gc=False, tag_field="is", tag="queue"):
+    """A queue, but for its tasks; a lease of it reads as released when this was read (H5)."""
+
+    key: Key
+    turn: Turn
+    standing: Literal["ready", "inactive"] | None = None
+    place: Turn = 0  # in the inactive FIFO
+    session: Count | None = None  # spent in the open session
+    spent: Count = 0
+    next_ready: Instant = 0
+    why: Literal["delay", "throttled", "unreachable", "blocked", "waiting", "operator"] = "delay"
+    last_start: Instant | None = None
+    last_end: Instant | None = None
+    paused: bool = False
+    retired: Literal["budget", "quota", "unreachable", "throttled", "operator"] | None = None
+    said: tuple[bool, bool] = (False, False)  # what its rules last said of it: paused, retired
+    level: Count = 0
+    calm: Count = 0
+    throttles_in_row: Count = 0
+    unreachable_in_row: Count = 0
+    blocks_in_row: Count = 0
+    last_delay: Seconds | None = None
+    crawl_delay: Seconds = 0.0
+    errors: Count = 0
+    dones: Count = 0
+    bytes: Count = 0
+    last_cost: Cost = 0
+    cost_sum: Count = 0
+    cost_count: Count = 0
+
+
+class SavedAnswer(
+    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True
+):
+    """What a done task remembers of the host's answer."""
+
+    status: Annotated[int, Meta(ge=-_MOST, le=_MOST)]
+    bytes: Count = 0
+    digest: Text | None = None
+    etag: Text | None = None
+    last_modified: Text | None = None
+
+
+class SavedTask(_Saved, frozen=True, gc=False, tag_field="is", tag="task"):
+    """A task with all that decides its next visit; one that was leased is pending (H5)."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=65_536)]
+    key: Key
+    fingerprint: Annotated[bytes, Meta(min_length=16, max_length=16)]
+    tie: Tie
+    discovered: Instant
+    due: Instant | None = None  # None: since it was discovered
+    state: Literal["pending", "done", "dead", "dropped"] = "pending"
+    type: Word = "page"
+    lane: Literal[0, 1] = 0
+    depth: Count = 0
+    precedence: Cost = 1
+    priority: Finite = 0.0
+    cost: Cost = 1
+    delay: Seconds = 0.0
+    known: KnownRule = "keep"
+    roll: Tie = 0
+    origin: Word = "opportunistic"
+    via: Text | None = None
+    tag: Word | None = None
+    meta: Text = ""  # JSON
+    breakdown: tuple[Text, tuple[tuple[Text, Finite], ...]] | None = None  # source, terms
+    attempts: Count = 0
+    failures: Count = 0
+    crashes: Count = 0
+    throttles: Count = 0
+    claimed: Instant | None = None
+    finished: Instant | None = None
+    reason: Text | None = None
+    answer: SavedAnswer | None = None
+    history: tuple[Moment, ...] = ()
+
+
+class SavedEnd(_Saved, frozen=True, gc=False, tag_field="is", tag="end"):
+    """What a crawl counted, and the status it goes on with."""
+
+    status: CrawlStatus = CrawlStatus.RUNNING
+    reason: Text | None = None
+    at_finish: bool = False
+    counter: Turn = 0
+    arrivals: Annotated[int, Meta(ge=0, le=2**47)] = 0
+    dones: Count = 0
+    bytes: Count = 0
+    runs: Count = 0
+    first: Instant | None = None
+    finished: Instant | None = None
+    logged: Annotated[int, Meta(ge=0, le=2**52)] = 0  # changes told so far
+    outcomes: dict[Word, Count] = {}
+    timeline: Annotated[tuple[Moment, ...], Meta(max_length=100)] = ()
+
+
+Saved: TypeAlias = SavedCrawl | SavedQueue | SavedTask | SavedEnd
+
+_encode = msgspec.msgpack.Encoder(enc_hook=lambda _: "custom").encode
+_decode = msgspec.msgpack.Decoder(list[Saved]).decode
+_rules_of = msgspec.msgpack.Decoder(CrawlRules).decode
+_meta_of = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def plain_rules(rules: CrawlRules) -> CrawlRules:
+    """Rules that can be written: a cost function is the crawl's own affair."""
+    return _rules_of(_encode(rules))
+
+
+def checked(saved: Sequence[Saved]) -> None:
+    """Refuse a batch in which anything is not what an export would say."""
+    try:
+        _decode(_encode(saved))
+    except (msgspec.MsgspecError, TypeError, OverflowError) as error:
+        raise InvalidInput(f"saved: {error}") from error
+    for place, item in enumerate(saved):
+        fault = fault_of(item)
+        if fault is not None:
+            raise InvalidInput(f"saved[{place}]: {fault}")
+
+
+def fault_of(item: Saved) -> str | None:
+    """What is wrong with an item whose values are each within their bounds, or None."""
+    if isinstance(item, SavedTask):
+        return _fault_of_task(item)
+    if isinstance(item, SavedQueue):
+        return _fault_of_queue(item)
+    if isinstance(item, SavedCrawl):
+        return next(_faults_of_rules(item.rules), None)
+    if item.reason == RESTORING:
+        return "end.reason: it was saved while it was being restored itself, so it is not whole"
+    return None
+
+
+def _fault_of_task(task: SavedTask) -> str | None:
+    if checked_key(task.key) is None:
+        return f"task.key = {task.key!r} must be printable"
+    if _is_plain_url(task.url) is None:
+        url = parse_url(task.url, _URLS)
+        if isinstance(url, Refusal):
+            return f"task.url = {task.url[:200]!r}: {url.detail}"
+    if task.meta:
+        return _fault_of_meta(task.meta)
+    return None
+
+
+def _fault_of_meta(meta: str) -> str | None:
+    try:
+        _meta_of(meta)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return f"task.meta must be a JSON object: {error}"
+    size = len(meta.encode())
+    return f"task.meta: {size} bytes of JSON, over {META_LIMIT}" if size > META_LIMIT else None
+
+
+def _fault_of_queue(queue: SavedQueue) -> str | None:
+    if checked_key(queue.key) is None:
+        return f"queue.key = {queue.key!r} must be printable"
+    if queue.standing == "ready" and queue.session is None:
+        return "queue.session: a ready queue has one"
+    if queue.standing == "inactive" and (queue.session is not None or not queue.place):
+        return "queue.place: an inactive queue has one, and no session"
+    return None
+
+
+def _faults_of_rules(rules: CrawlRules) -> Iterator[str]:
+    yield from _faults_of_layer("keys", rules.keys)
+    yield from _faults_of_layer("runtime", rules.runtime)
+    yield from _faults_of_a_queue("queue", rules.queue)
+    counts = {"max_pending": 0, "max_pending_per_queue": 0, "max_retries": 0}
+    for name, least in {**counts, "burst": 1, "max_crashes": 1}.items():
+        if not least <= getattr(rules, name) <= _MOST:
+            yield f"crawl.rules.{name} = {getattr(rules, name)} must be {least} or more"
+    if not 0 <= rules.breadth_discount <= float_info.max:
+        yield f"crawl.rules.breadth_discount = {rules.breadth_discount} must be finite and ≥ 0"
+
+
+def _faults_of_layer(layer: str, overrides: Mapping[str, Override]) -> Iterator[str]:
+    for target, changes in overrides.items():
+        strangers = changes.keys() - _OF_A_QUEUE
+        if strangers:
+            yield f"crawl.rules.{layer}.{target}.{min(strangers)}: no such setting"
+            return
+        yield from _faults_of_a_queue(f"{layer}.{target}", overridden(QueueRules(), changes))
+
+
+def _faults_of_a_queue(name: str, rules: QueueRules) -> Iterator[str]:
+    try:
+        msgspec.convert(msgspec.to_builtins(rules), QueueRules)
+    except (msgspec.MsgspecError, TypeError) as error:
+        yield f"crawl.rules.{name}: {error}"
+        return
+    if not -(2**31) <= rules.precedence < 2**31:
+        yield f"crawl.rules.{name}.precedence = {rules.precedence} must have 32 bits"
+    if not isinstance(rules.budget.cost, str):
+        yield f"crawl.rules.{name}.cost must be a name"

@@ -1,0 +1,556 @@
+"""A crawl that was exported and restored gives the same claims, budgets and manners (I5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from outrider.core.act import Pause, Retire, Set, Snooze
+from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.pick import Streak
+from outrider.core.policy.rules import CrawlRules
+from outrider.core.states import CrawlStatus, QueueState, TaskState
+from outrider.core.task import Lease
+from outrider.errors import InvalidInput
+from outrider.store.protocol import ClaimRequest, FullStore, Which
+from outrider.store.saved import (
+    RESTORING,
+    Saved,
+    SavedCrawl,
+    SavedEnd,
+    SavedQueue,
+    SavedTask,
+)
+from outrider.testing.audit import everything
+from outrider.testing.builders import done, verdict
+from outrider.testing.clock import FakeClock
+from outrider.testing.conformance.steps import (
+    CRAWL,
+    NO_MANNERS,
+    RETIRED,
+    add,
+    ask,
+    claim,
+    configure,
+    crawl,
+    drained,
+    key,
+    mark,
+    names,
+    one,
+    page,
+    queue,
+    state,
+    steer,
+    url,
+    visit,
+)
+from outrider.testing.duel import facts_of
+
+COPY: Final = "copy"
+SAME: Final[tuple[Outcome, ...]] = (
+    Done(status=200, seconds=0.3, bytes=500),
+    Failed("HTTP 500"),
+    Done(status=200, revisit_in=30.0),
+    Throttled(retry_after=5.0),
+    Done(status=200, crawl_delay=2.0),
+    Blocked("challenge"),
+    Unreachable("DNS"),
+    Dropped("robots"),
+)
+
+
+async def export(store: FullStore, limit: int = 3, name: str = CRAWL) -> list[Saved]:
+    """All of an export, by short pages."""
+    return await everything(lambda after: store.export(name, after=after, limit=limit))
+
+
+async def restore(store: FullStore, items: Sequence[Saved], size: int = 4, to: str = COPY) -> int:
+    """Take it in by short batches; how many items were new."""
+    batches = [items[at : at + size] for at in range(0, len(items), size)]
+    return sum([await store.restore(to, batch) for batch in batches])
+
+
+async def copied(store: FullStore) -> list[Saved]:
+    """Export the crawl and restore it beside itself."""
+    items = await export(store)
+    assert await restore(store, items) == len(items)
+    return items
+
+
+async def portrait(store: FullStore, name: str) -> dict[str, Any]:
+    """What two crawls alike show, but for their names."""
+    tasks = await everything(lambda at: store.tasks(name, Which(), after=at, limit=500))
+    return {
+        "crawl": msgspec.structs.replace(await store.crawl(name), crawl=""),
+        "queues": await everything(lambda at: store.queues(name, after=at, limit=500)),
+        "tasks": tasks,
+        "heat": await store.heatmap(name),
+        "census": await everything(lambda at: store.census(name, after=at, limit=500)),
+        "places": [await store.place(name, task.number) for task in tasks],
+    }
+
+
+class Pair:
+    """The saved crawl and the restored one, taken through the same visits."""
+
+    def __init__(self, store: FullStore, clock: FakeClock) -> None:
+        self.store, self.clock = store, clock
+        self.streaks = {CRAWL: Streak(), COPY: Streak()}
+        self.outcomes = cycle(SAME)
+
+    async def go_on(self, times: int) -> list[str]:
+        """Claim, finish and wait, on both; complain at the first difference."""
+        lent: list[str] = []
+        for number in range(times):
+            (leases, wake_in), other = (
+                await self.claim(CRAWL, number),
+                await self.claim(COPY, number),
+            )
+            assert (_facts(leases), wake_in) == (_facts(other[0]), other[1])
+            await self.finish(leases, other[0])
+            assert await portrait(self.store, CRAWL) == await portrait(self.store, COPY)
+            lent += names(leases)
+            self.clock.advance(wake_in or 0.1)
+        return lent
+
+    async def claim(self, name: str, number: int) -> tuple[list[Lease], float | None]:
+        """One to three tasks."""
+        request = ClaimRequest(name, "w", 1 + number % 3, streak=self.streaks[name])
+        claimed = await self.store.claim(request)
+        self.streaks[name] = claimed.streak
+        return claimed.leases, claimed.wake_in
+
+    async def finish(self, *both: list[Lease]) -> None:
+        """The same outcomes, with one link now and then."""
+        for lease, other in zip(*both, strict=True):
+            outcome = next(self.outcomes)
+            for one_of_both in (lease, other):
+                found = page(f"{lease.key[0]}/found-{lease.task}", crawl=one_of_both.crawl)
+                links = [found] if lease.task % 4 == 0 else []
+                await self.store.finish([verdict(one_of_both, outcome, links=links)])
+
+
+def _facts(leases: list[Lease]) -> list[dict[str, Any]]:
+    facts = [facts_of(lease) for lease in leases]
+    return [fact | {"about": msgspec.structs.replace(fact["about"], crawl="")} for fact in facts]
+
+
+async def rich_crawl(store: FullStore, clock: FakeClock) -> None:
+    """Everything that can be said of queues and tasks, somewhere in it."""
+    await configure(store, hold_queues=True, balance=2, total_budget=9, min_delay=0.5)
+    for host in "abcdefghijk":
+        await add(store, *[f"{host}/{n}" for n in range(4)], tag=f"tag-{host}", depth=2)
+        await add(store, f"{host}/article", type="article", lane=1, priority=-1.0)
+    await add(
+        store, "a/meta", "b/meta", meta=b'{"a":[1,2.5,null]}', origin="sitemap", via=url("c/0")
+    )
+    await add(store, "c/late", delay=40.0)
+    await steer(store, key("d"), Pause())
+    await steer(store, key("e"), Retire())
+    await steer(store, key("f"), Snooze(20.0))
+    await steer(store, key("g"), Set({"precedence": 2, "delay": 3.0, "max_in_flight": 2}))
+    await steer(store, ".h.example", Set({"total_budget": 1}))
+    await store.drop(CRAWL, Which(url=url("a/3")), dry_run=False)
+    outcomes = cycle(SAME)
+    for _ in range(20):
+        for lease in await claim(store, 2):
+            await store.finish([verdict(lease, next(outcomes))])
+        clock.advance(0.7)
+    await steer(store, key("l"), Set({"hold_queues": False}))
+    await add(store, "m/1", "l/1", "n/1", "m/2", "l/2")
+    await store.add_roots(CRAWL, "host", ["a.example", "b.example"])
+
+
+class SavingConformance:
+    """Export, restore, and what comes of both."""
+
+    async def test_a_restored_crawl_goes_on_as_the_saved_one(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """I5: same leases, waits, stats, queues, places and heat, visit by visit."""
+        await rich_crawl(store, clock)
+        await copied(store)
+
+        assert await portrait(store, CRAWL) == await portrait(store, COPY)
+        lent = await Pair(store, clock).go_on(40)
+
+        assert len(lent) > 30
+
+    async def test_the_rich_crawl_is_rich(self, store: FullStore, clock: FakeClock) -> None:
+        """What is never saved is not tested."""
+        await rich_crawl(store, clock)
+        items = await export(store)
+        queues = [item for item in items if isinstance(item, SavedQueue)]
+        tasks = [item for item in items if isinstance(item, SavedTask)]
+
+        assert {item.standing for item in queues} == {None, "ready", "inactive"}
+        assert {item.retired for item in queues} >= {None, "operator", "budget"}
+        assert any(item.level for item in queues)
+        assert {item.state for item in tasks} == {"pending", "done", "dropped"}
+        assert any(item.attempts and item.state == "pending" for item in tasks)
+        assert any(item.due for item in tasks)
+
+    async def test_later_is_the_same_as_now(self, store: FullStore, clock: FakeClock) -> None:
+        """I5: instants stay what they were, however late the crawl is restored."""
+        await rich_crawl(store, clock)
+        items = await export(store)
+        clock.advance(30.0)
+        await restore(store, items, size=7)
+
+        assert len(await Pair(store, clock).go_on(10)) > 5
+
+    async def test_dead_letters_come_back_with_their_attempts(self, store: FullStore) -> None:
+        """G2: reason, time and history; replayed as any other."""
+        await configure(store, delay=0.0, max_retries=0)
+        await add(store, "a/1")
+        for _ in range(9):
+            for lease in await claim(store):
+                await store.finish([verdict(lease, Failed("HTTP 500", retry_in=0.0))])
+        await copied(store)
+        before, after = [await store.task(name, mark("a/1")) for name in (CRAWL, COPY)]
+
+        assert before == after
+        assert after is not None
+        assert (after.state, len(after.history)) == (TaskState.DEAD, 4)
+        assert (await store.replay(COPY, Which(), dry_run=False)).count == 1
+        assert names(await claim(store, crawl=COPY)) == ["a/1"]
+
+    async def test_a_lease_is_saved_as_if_it_were_released(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H5, E3, D7: pending in its old place, refunded; the visit's end is now."""
+        await configure(store, delay=2.0, total_budget=2)
+        await add(store, "a/1", "a/2")
+        lease = await one(store)
+        clock.advance(1.0)
+        await copied(store)
+        await store.release([lease.id])
+
+        assert await portrait(store, CRAWL) == await portrait(store, COPY)
+        assert (await ask(store, crawl=COPY)).wake_in == 2.0
+        clock.advance(2.0)
+        assert names(await claim(store, crawl=COPY)) == ["a/1"]
+        assert (await store.finish([done(lease)]))[0].applied is False
+
+    async def test_a_refund_brings_a_saved_queue_back(self, store: FullStore) -> None:
+        """E3: a lease that used the last of a total no longer does."""
+        await configure(store, delay=0.0, max_in_flight=2, total_budget=1)
+        await add(store, "a/1", "a/2")
+        await one(store)
+        assert (await queue(store)).state is QueueState.RETIRED
+        await copied(store)
+
+        assert (await store.queue(COPY, key("a"))).spent == 0
+        assert names(await claim(store, 2, crawl=COPY)) == ["a/1"]
+
+    async def test_inactive_queues_keep_their_order(self, store: FullStore) -> None:
+        """E2: the FIFO, also for those that come later."""
+        await configure(store, hold_queues=True, balance=1, **NO_MANNERS)
+        await add(store, "c/1", "a/1", "b/1", "c/2")
+        await copied(store)
+        await add(store, "d/1", crawl=COPY)
+
+        lent = [names(await claim(store, crawl=COPY)) for _ in range(5)]
+        assert lent == [["c/1"], ["a/1"], ["b/1"], ["d/1"], ["c/2"]]
+
+    async def test_rules_set_at_run_time_come_back(self, store: FullStore) -> None:
+        """A4: by key and by suffix, also for queues to come."""
+        await configure(store, delay=1.0)
+        await steer(store, ".example", Set({"balance": 7}))
+        await steer(store, key("z"), Retire())
+        await copied(store)
+
+        await add(store, "z/1", crawl=COPY)
+        view = await store.queue(COPY, key("z"))
+        assert (view.grant, (view.state, view.reason)) == (7, RETIRED)
+        assert await store.configure(COPY, (await export(store))[0].rules) is False  # type: ignore[union-attr]
+
+    async def test_roots_come_back(self, store: FullStore) -> None:
+        """A5: what seeds contributed to the scope, in order."""
+        await store.add_roots(CRAWL, "host", ["b.example", "a.example"])
+        await copied(store)
+
+        assert await store.roots(COPY, "host") == ["b.example", "a.example"]
+
+    async def test_what_was_known_is_known(self, store: FullStore) -> None:
+        """B3: in whatever state it is."""
+        await configure(store, **NO_MANNERS)
+        await add(store, "a/1", "a/2")
+        await visit(store)
+        await copied(store)
+
+        answers = await add(store, "a/1", "a/2", "a/3", crawl=COPY)
+        assert [answer.reason for answer in answers] == ["duplicate", "duplicate", None]
+        assert [a.added for a in await add(store, "a/1", crawl=COPY, known="revisit")] == [True]
+        assert names(await claim(store, 9, crawl=COPY)) == ["a/2", "a/3", "a/1"]
+
+    @pytest.mark.parametrize("end", [CrawlStatus.PAUSED, CrawlStatus.CANCELLED])
+    async def test_a_turned_crawl_stays_turned(self, store: FullStore, end: CrawlStatus) -> None:
+        """I1, I3: status, reason and timeline."""
+        await add(store, "a/1")
+        await store.turn(CRAWL, end)
+        await copied(store)
+
+        assert await portrait(store, CRAWL) == await portrait(store, COPY)
+        assert (await crawl(store, COPY)).status is end
+
+    async def test_a_finished_crawl_stays_finished(self, store: FullStore) -> None:
+        """I2: until there is work again, and then its next run is the second."""
+        await configure(store, **NO_MANNERS)
+        await add(store, "a/1")
+        await drained(store)
+        await copied(store)
+        before = await crawl(store, COPY)
+        await add(store, "a/2", crawl=COPY)
+        lease = await one(store, crawl=COPY)
+        await store.finish([done(lease)])
+        after = await ask(store, crawl=COPY)
+
+        assert (before.status, before.runs) == (CrawlStatus.FINISHED, 1)
+        assert after.status is CrawlStatus.FINISHED
+        assert (await crawl(store, COPY)).runs == 2
+
+    async def test_a_pause_at_finish_is_remembered(self, store: FullStore) -> None:
+        """I2: resumed with nothing freed, it finishes."""
+        await configure(store, pause_at_finish=True, **NO_MANNERS)
+        await add(store, "a/1")
+        await drained(store)
+        await copied(store)
+        await store.turn(COPY, CrawlStatus.RUNNING)
+
+        assert (await ask(store, crawl=COPY)).status is CrawlStatus.FINISHED
+
+    async def test_an_export_of_what_was_restored_is_the_same(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """I5: nothing is lost on the way, however often."""
+        await rich_crawl(store, clock)
+        items = await copied(store)
+        again = await export(store, limit=5, name=COPY)
+
+        assert msgspec.structs.replace(again[0], crawl=CRAWL) == items[0]
+        assert again[1:-1] == items[1:-1]
+        assert msgspec.structs.replace(again[-1], logged=0) == (
+            msgspec.structs.replace(items[-1], logged=0)
+        )
+
+    # ---- half of it
+
+    async def test_nothing_is_lent_before_the_end_has_come(self, store: FullStore) -> None:
+        """I5: half a crawl would visit in another order."""
+        await add(store, "a/1", "b/1")
+        *most, end = await export(store)
+        await restore(store, most)
+
+        view = await crawl(store, COPY)
+        assert (view.status, view.reason, view.pending) == (CrawlStatus.PAUSED, RESTORING, 2)
+        assert await claim(store, crawl=COPY) == []
+        assert await store.restore(COPY, [end]) == 1
+        assert names(await claim(store, crawl=COPY)) == ["a/1"]
+
+    async def test_what_broke_off_is_begun_again(self, store: FullStore) -> None:
+        """I5: what is there is left alone, and the rest follows."""
+        await add(store, "a/1", "b/1", "a/2")
+        items = await export(store)
+        await restore(store, items[:4])
+
+        assert await restore(store, items) == len(items) - 4
+        assert (await crawl(store, COPY)).known == 3
+
+    async def test_a_repeated_batch_does_no_harm(self, store: FullStore) -> None:
+        """The seam: a lost answer leaves it unknown; also at the very end."""
+        await add(store, "a/1", "b/1")
+        items = await export(store)
+        for item in items:
+            counts = [await store.restore(COPY, [item]) for _ in range(2)]
+            assert counts == [1, 0]
+        lease = await one(store, crawl=COPY)
+
+        assert await store.restore(COPY, items[1:]) == 0
+        assert (await store.finish([done(lease)]))[0].applied
+
+    async def test_an_empty_batch_opens_nothing(self, store: FullStore) -> None:
+        """I1."""
+        assert await store.restore(COPY, []) == 0
+        assert await store.crawls() == []
+
+    async def test_a_crawl_that_has_tasks_is_left_alone(self, store: FullStore) -> None:
+        """I5: the refusal names the crawl and the way out."""
+        await add(store, "a/1")
+        items = await export(store)
+
+        with pytest.raises(InvalidInput, match=r"default.*another name"):
+            await store.restore(CRAWL, items)
+        assert (await crawl(store)).status is CrawlStatus.RUNNING
+
+    async def test_another_export_is_not_mixed_in(self, store: FullStore, clock: FakeClock) -> None:
+        """I5: half of one crawl and half of another is neither."""
+        await add(store, "a/1")
+        await restore(store, (await export(store))[:2])
+        clock.advance(1.0)
+        await add(store, "b/1", crawl="other")
+
+        with pytest.raises(InvalidInput, match="another export"):
+            await store.restore(COPY, await export(store, name="other"))
+
+    async def test_a_crawl_that_was_resumed_meanwhile_takes_nothing_new(
+        self, store: FullStore
+    ) -> None:
+        """I5: an operator who did not wait has what was there."""
+        await add(store, "a/1", "a/2")
+        items = await export(store)
+        await restore(store, items[:3])
+        await store.turn(COPY, CrawlStatus.RUNNING)
+
+        with pytest.raises(InvalidInput, match="not being restored"):
+            await restore(store, items[3:])
+        assert names(await claim(store, crawl=COPY)) == ["a/1"]
+
+    # ---- while it runs
+
+    async def test_pages_stay_right_while_the_crawl_runs(self, store: FullStore) -> None:
+        """I5: a new queue comes before its tasks, and a done page's links come with it."""
+        await configure(store, **NO_MANNERS)
+        await add(store, "a/1", "a/2")
+        first = await store.export(CRAWL, limit=2)
+        await visit(store)
+        await add(store, "b/1", "a/3")
+        assert first.after is not None
+        rest = await everything(
+            lambda at: store.export(CRAWL, after=at or first.after or 0, limit=1)
+        )
+        items = [*first.items, *rest]
+
+        assert [_named(item) for item in items] == [
+            *("crawl", key("a"), url("a/1"), key("b"), url("a/2"), url("b/1"), url("a/3"), "end"),
+        ]
+        assert await restore(store, items) == len(items)
+        assert sorted(names(await claim(store, 9, crawl=COPY))) == ["a/1", "a/2", "a/3", "b/1"]
+
+    async def test_a_visit_after_its_queue_was_told_is_no_secret(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """D7: an export of a crawl that runs never makes a copy impolite."""
+        await configure(store, delay=2.0)
+        await add(store, "a/1", "a/2", "b/1", "b/2")
+        first = await store.export(CRAWL, limit=2)
+        clock.advance(1.0)
+        await visit(store)
+        await one(store)
+        assert first.after is not None
+        rest = await everything(lambda at: store.export(CRAWL, after=at or first.after or 0))
+        await restore(store, [*first.items, *rest])
+
+        assert (await ask(store, 9, crawl=COPY)).wake_in == 2.0
+        clock.advance(2.0)
+        assert sorted(names(await claim(store, 9, crawl=COPY))) == ["a/2", "b/1"]
+
+    async def test_a_queue_that_stood_and_has_nothing_due_does_not_stand(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """E1: whatever a file says, an empty queue is no reason to ask again at once."""
+        await add(store, "a/1", "b/1", delay=5.0)
+        head, a, b, *rest = await export(store)
+        ready = {"standing": "ready", "session": 0}
+        inactive = {"standing": "inactive", "place": 3}
+        queues = [msgspec.structs.replace(q, **s) for q, s in ((a, ready), (b, inactive))]
+        await restore(store, [head, *queues, *rest])
+
+        assert (await ask(store, crawl=COPY)).wake_in == 5.0
+        clock.advance(5.0)
+        assert names(await claim(store, 2, crawl=COPY)) == ["a/1", "b/1"]
+
+    # ---- what nobody should believe
+
+    @pytest.mark.parametrize(
+        ("kind", "fields"),
+        [
+            (SavedTask, {"priority": math.nan}),
+            (SavedTask, {"priority": math.inf}),
+            (SavedTask, {"precedence": 65_536}),
+            (SavedTask, {"cost": -1}),
+            (SavedTask, {"tie": 2**48}),
+            (SavedTask, {"roll": -1}),
+            (SavedTask, {"lane": 2}),
+            (SavedTask, {"depth": -1}),
+            (SavedTask, {"fingerprint": b"short"}),
+            (SavedTask, {"state": "leased"}),
+            (SavedTask, {"state": "lost"}),
+            (SavedTask, {"due": 2**60}),
+            (SavedTask, {"discovered": -5}),
+            (SavedTask, {"attempts": -1}),
+            (SavedTask, {"attempts": 2**70}),
+            (SavedTask, {"key": "k" * 256}),
+            (SavedTask, {"key": "a\nb"}),
+            (SavedTask, {"url": "javascript:void(0)"}),
+            (SavedTask, {"meta": "[1]"}),
+            (SavedTask, {"meta": '{"a":"' + "x" * 17_000 + '"}'}),
+            (SavedTask, {"history": ((math.nan, "w", "e"),)}),
+            (SavedTask, {"type": 7}),
+            (SavedQueue, {"spent": -1}),
+            (SavedQueue, {"turn": 2**53}),
+            (SavedQueue, {"standing": "ready", "session": None}),
+            (SavedQueue, {"standing": "inactive", "session": None, "place": 0}),
+            (SavedQueue, {"standing": "lying"}),
+            (SavedQueue, {"retired": "bored"}),
+            (SavedQueue, {"last_delay": math.nan}),
+            (SavedQueue, {"next_ready": None}),
+            (SavedCrawl, {"rules": CrawlRules(keys={"a": {"speed": 1}})}),
+            (SavedCrawl, {"rules": CrawlRules(runtime={"a": {"delay": "soon"}})}),
+            (SavedCrawl, {"rules": CrawlRules(runtime={"a": {"precedence": 2**40}})}),
+            (SavedCrawl, {"rules": CrawlRules(burst=0)}),
+            (SavedCrawl, {"rules": CrawlRules(breadth_discount=math.nan)}),
+            (SavedEnd, {"status": "asleep"}),
+            (SavedEnd, {"counter": 2**60}),
+            (SavedEnd, {"outcomes": {"done": -1}}),
+            (SavedEnd, {"status": CrawlStatus.PAUSED, "reason": RESTORING}),
+        ],
+    )
+    async def test_a_batch_with_a_fault_is_refused_whole(
+        self, store: FullStore, kind: type[msgspec.Struct], fields: dict[str, Any]
+    ) -> None:
+        """I5: a file may come from anywhere."""
+        await add(store, "a/1")
+        items = await export(store)
+        place = next(n for n, item in enumerate(items) if isinstance(item, kind))
+        items[place] = msgspec.structs.replace(items[place], **fields)
+
+        with pytest.raises(InvalidInput):
+            await store.restore(COPY, items)
+        assert await store.crawls() == [CRAWL]
+
+    @pytest.mark.parametrize("order", [(0, 2, 1, 3), (1, 0, 2, 3), (0, 1, 3, 2), (1, 2, 3)])
+    async def test_items_out_of_order_are_refused(
+        self, store: FullStore, order: tuple[int, ...]
+    ) -> None:
+        """I5: the crawl, its queues, their tasks, the end."""
+        await add(store, "a/1")
+        items = await export(store)
+
+        with pytest.raises(InvalidInput):
+            await store.restore(COPY, [items[place] for place in order])
+        assert await store.crawls() == [CRAWL]
+
+    async def test_states_are_counted_not_believed(self, store: FullStore) -> None:
+        """O5: known = pending + leased + done + dead + dropped, whatever was said to be visited."""
+        await add(store, "a/1", "a/2")
+        await steer(store, key("a"), Retire())
+        *most, end = await export(store)
+        end = msgspec.structs.replace(end, outcomes={"done": 5}, dones=5)
+        await restore(store, [*most, end])
+
+        view = await crawl(store, COPY)
+        assert (view.known, view.pending, view.held, view.visits) == (2, 2, 2, 5)
+        assert (await state(store)) == RETIRED
+
+
+def _named(item: Saved) -> str:
+    if isinstance(item, SavedTask):
+        return item.url
+    return item.key if isinstance(item, SavedQueue) else str(type(item).__struct_config__.tag)

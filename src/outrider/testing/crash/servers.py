@@ -1,0 +1,45 @@
+"""The hosts' own record: when visits began and ended, whoever made them; spacing is judged by it.
+
+A visit of a killed process ends when somebody opens its file again: the killer waits for the end.
+"""
+
+from __future__ import annotations
+
+from outrider.clock import to_ms
+from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.rules import CrawlRules
+from outrider.testing.ledger import require
+
+
+class Servers:
+    """Every host's record."""
+
+    def __init__(self, rules: CrawlRules) -> None:
+        self._rules = rules
+        self._visiting: dict[str, set[str]] = {}
+        self._last: dict[str, int] = {}  # the end of its last visit
+        self.visits = 0
+
+    def begun(self, at: int, visits: list[tuple[str, str]]) -> None:
+        """D1, D2, D7."""
+        for key, url in visits:
+            self.visits += 1
+            manners = self._rules.of(key).politeness
+            present = self._visiting.setdefault(key, set())
+            early = self._last.get(key, 0) + to_ms(least_delay(manners, 0.0)) - at
+            require(early <= 0, "D7", f"{url} is visited {early} ms too soon")
+            present.add(url)
+            most = manners.max_in_flight
+            require(len(present) <= most, "D2", f"{key} has {len(present)} visits, not {most}")
+
+    def ended(self, at: int, visits: list[tuple[str, str]]) -> None:
+        """Hosts are left alone from now on; counted from the start, only claims are spaced (D1)."""
+        for key, url in visits:
+            self._visiting[key].discard(url)  # told again after a refusal
+            if self._rules.of(key).politeness.count_from == "end":
+                self._last[key] = max(self._last.get(key, 0), at)
+
+    def killed(self, at: int) -> None:
+        """Whoever visited is dead."""
+        for key, present in self._visiting.items():
+            self.ended(at, [(key, url) for url in list(present)])

@@ -1,0 +1,79 @@
+"""A file copied while its store works is what a kill leaves: it shows what its store shows."""
+
+import random
+
+import pytest
+
+from outrider.core.outcome import Blocked, Done, Failed
+from outrider.store.embedded import EmbeddedStore
+from outrider.store.protocol import ClaimRequest
+from outrider.testing import FakeClock
+from outrider.testing.builders import rules, task, verdict
+from outrider.testing.crash.whole import whole_of
+
+CRAWL = "default"
+RULES = rules(
+    delay=0.0, max_in_flight=4, keys={"h1.test": {"delay": 0.5}, "h2.test": {"max_in_flight": 1}}
+)
+
+
+class Work:
+    """Calls on one store at a clock's pace; no lease is held between two steps."""
+
+    def __init__(self, store, clock, seed):
+        self.store, self.clock, self.dice = store, clock, random.Random(seed)
+
+    def tasks(self, most):
+        """Some, half of them of few hosts with long lines."""
+        dice = self.dice
+        return [
+            task(
+                f"https://h{dice.choice((0, 0, 0, 1, 2, dice.randrange(60)))}.test"
+                f"/{dice.randrange(9000)}",
+                delay=dice.choice((0.0, 0.0, 0.01, 0.05, 1.0, 100.0)),
+                priority=float(dice.randrange(20)),
+                known=dice.choice(("keep", "raise", "revisit")),
+            )
+            for _ in range(dice.randint(1, most))
+        ]
+
+    async def step(self):
+        """Tasks come, some are visited; time passes."""
+        self.clock.advance(self.dice.choice((0.0, 0.003, 0.02, 0.3)))
+        await self.store.add(self.tasks(self.dice.choice((1, 3, 60))))
+        limit = self.dice.choice((1, 5, 20))
+        claimed = await self.store.claim(ClaimRequest(CRAWL, "w", limit))
+        self.clock.advance(self.dice.choice((0.0, 0.01)))
+        ends = [
+            verdict(
+                lease,
+                self.dice.choice((Done(200), Done(200), Failed("x"), Blocked("y"))),
+                links=self.tasks(2),
+            )
+            for lease in claimed.leases
+        ]
+        if ends and self.dice.random() < 0.8:
+            await self.store.finish(ends)
+        else:
+            await self.store.release([lease.id for lease in claimed.leases])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tight")
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_copy_taken_at_any_moment_opens_and_shows_what_its_store_shows(
+    seed, tmp_path, copied
+):
+    """Whatever a snapshot had copied by then, and whatever came in meanwhile (M3)."""
+    clock, path = FakeClock(), tmp_path / "crawl.outrider"
+    store = EmbeddedStore.open(path, clock)
+    await store.configure(CRAWL, RULES)
+    work = Work(store, clock, seed)
+    for _ in range(20):
+        for _ in range(work.dice.randint(1, 12)):
+            await work.step()
+        copy = EmbeddedStore.open(copied(path), clock)
+        shown, truth = await whole_of(copy, CRAWL), await whole_of(store, CRAWL)
+        assert not shown.differs(truth)
+        await copy.close()
+    await store.close()

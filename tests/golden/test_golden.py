@@ -1,0 +1,46 @@
+"""Files of every release are read by this one: all that is in them, and who comes next."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from outrider.store.embedded.file import FORMAT
+from outrider.store.embedded.pages import VERSION
+from outrider.store.opening import examine
+from outrider.testing import FakeClock
+
+HERE = Path(__file__).parent
+MAKE = runpy.run_path(str(HERE / "make.py"))
+RELEASES = {path.stem: json.loads(path.read_text("utf-8")) for path in HERE.glob("*.json")}
+FILES = [(stem, name) for stem, release in RELEASES.items() for name in release["files"]]
+
+
+@pytest.mark.parametrize(("stem", "name"), FILES, ids=[name for _, name in FILES])
+async def test_a_golden_file_tells_what_it_told_its_own_release(stem, name, tmp_path):
+    """Statistics, queues, tasks, heatmap, changes, roots, and the next claims in their order."""
+    found = await MAKE["told"](MAKE["copied"](name, tmp_path))
+
+    for crawl, views in RELEASES[stem]["told"]["views"].items():
+        for what, told in views.items():
+            assert found["views"][crawl][what] == told, (crawl, what)
+    assert found == RELEASES[stem]["told"]
+
+
+@pytest.mark.parametrize("name", [name for _, name in FILES])
+def test_a_golden_file_is_healthy(name, tmp_path):
+    """Also the one whose process was killed: its log is whole."""
+    found = examine(MAKE["copied"](name, tmp_path), FakeClock())
+
+    assert found.is_healthy, found.findings
+
+
+def test_this_format_has_its_golden_file():
+    """Whoever changes the format adds one: `.venv/bin/python tests/golden/make.py`."""
+    assert (FORMAT, VERSION) in {(r["format"], r["pages"]) for r in RELEASES.values()}
+
+
+def test_every_golden_file_has_its_telling():
+    """None is there that no test reads."""
+    assert {path.name for path in HERE.glob("*.outrider")} == {name for _, name in FILES}

@@ -1,0 +1,301 @@
+"""The other side: a store like any other, until its owner goes."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+import textwrap
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from outrider.clock import SystemClock
+from outrider.errors import Closed, StoreError, StoreUnavailable
+from outrider.store.memory import MemoryStore
+from outrider.store.protocol import ClaimRequest
+from outrider.store.remote import Door, RemoteStore, line, socket_path, wire
+from outrider.testing.builders import done, task
+
+OWNER = textwrap.dedent(
+    """
+    import asyncio, sys
+    from outrider.clock import SystemClock
+    from outrider.store.memory import MemoryStore
+    from outrider.store.remote import Door
+
+    class Owned(MemoryStore):
+        async def expire(self, *, limit):
+            print("asked", flush=True)
+            await asyncio.get_running_loop().create_future()
+
+    async def own():
+        door = await Door.open(Owned(SystemClock()), sys.argv[1])
+        print("open", flush=True)
+        await asyncio.get_running_loop().create_future()
+
+    asyncio.run(own())
+    """
+)
+
+
+@contextlib.asynccontextmanager
+async def owner_of(file):
+    """A real process that holds the file, killed at the end."""
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OWNER, file, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert await owner.stdout.readline() == b"open\n"
+        yield owner
+    finally:
+        if owner.returncode is None:
+            owner.kill()
+        await owner.wait()
+
+
+@contextlib.asynccontextmanager
+async def impostor(file, *frames):
+    """Something that answers a hello with these bytes, and then says no more."""
+
+    async def meet(reader, writer):
+        await wire.read_frame(reader)
+        writer.write(b"".join(frames))
+        writer.close()
+
+    async with await asyncio.start_unix_server(meet, socket_path(Path(file))):
+        yield
+
+
+async def test_it_is_the_owners_store(store, owned):
+    """Its leases are the owner's leases; a verb takes time."""
+    assert store.id == owned.id
+    assert not store.is_inline
+
+
+async def test_nobody_serves_the_file(file):
+    """The message names the file and what to do."""
+    with pytest.raises(StoreUnavailable, match=r"no process serves .*/crawl \(at .*: open it"):
+        await RemoteStore.connect(file)
+
+
+async def test_each_of_many_calls_at_once_gets_its_own_answer(store):
+    """They share the line, and are answered in order."""
+    keys = [f"{number}.example" for number in range(200)]
+    views = await asyncio.gather(*(store.queue("x", key) for key in keys))
+
+    assert [view.key for view in views] == keys
+
+
+async def test_eight_clients_work_at_one_time(door, file):
+    """Every task is lent once and done once."""
+    stores = [await RemoteStore.connect(file) for _ in range(8)]
+    claims = [ClaimRequest("default", f"w{number}", 50) for number in range(8)]
+
+    async def work(store, claim):
+        await store.add([task(f"https://{claim.worker}-{n}.example/") for n in range(50)])
+        leases = (await store.claim(claim)).leases
+        ends = await store.finish([done(lease) for lease in leases])
+        assert all(end.applied for end in ends)
+        return [lease.url for lease in leases]
+
+    visited = await asyncio.gather(*map(work, stores, claims))
+    urls = [url for part in visited for url in part]
+    view = await stores[0].crawl("default")
+    assert view.known == 400
+    assert len(urls) == len(set(urls)) == view.done
+    for store in stores:
+        await store.close()
+
+
+async def test_a_caller_who_leaves_does_not_mix_up_the_answers(store, owned):
+    """The answer that nobody waits for is thrown away."""
+    owned.shut.add("crawls")
+    leaving = asyncio.create_task(store.crawls())
+    await owned.gates["asked"].wait()
+    staying = asyncio.create_task(store.queue("x", "a.example"))
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    owned.gates["crawls"].set()
+
+    assert (await staying).key == "a.example"
+    assert (await store.queue("x", "b.example")).key == "b.example"
+
+
+async def test_a_large_call_cancelled_on_its_way_leaves_the_line_whole(store):
+    """Its frame is longer than any buffer, and goes out to its end."""
+    leaving = asyncio.create_task(store.add_roots("x", "host", ["h" * 100] * 50_000))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+
+    assert (await store.queue("x", "a.example")).key == "a.example"
+
+
+@pytest.mark.slow
+async def test_an_owner_killed_in_the_middle_of_a_call(file):
+    """The call fails, and may be repeated; then nobody is there, and the socket is left over."""
+    async with owner_of(file) as owner:
+        store = await RemoteStore.connect(file)
+        call = asyncio.create_task(store.expire(limit=1))
+        assert await owner.stdout.readline() == b"asked\n"
+        owner.kill()
+        with pytest.raises(StoreUnavailable, match="unknown whether applied, safe to repeat"):
+            await call
+        await owner.wait()
+
+    assert socket_path(Path(file)).is_socket()
+    with pytest.raises(StoreUnavailable, match="no process serves"):
+        await store.crawls()
+    async with owner_of(file):
+        with pytest.raises(StoreError, match="another store"):
+            await store.crawls()
+    await store.close()
+
+
+@pytest.mark.slow
+async def test_a_stopped_owner_is_not_waited_for_for_ever(file, monkeypatch):
+    """Neither by a call nor by a new hello; when it goes on, the next call finds it again."""
+    async with owner_of(file) as owner:
+        store = await RemoteStore.connect(file, patience=0.05)
+        owner.send_signal(signal.SIGSTOP)
+        with pytest.raises(StoreUnavailable, match=r"did not answer for 0\.05 s"):
+            await store.crawls()
+        monkeypatch.setattr(line, "CONNECT_WITHIN", 0.05)
+        with pytest.raises(StoreUnavailable):
+            await store.crawls()
+        with pytest.raises(StoreUnavailable, match="is it stopped"):
+            await RemoteStore.connect(file)
+        monkeypatch.undo()
+        owner.send_signal(signal.SIGCONT)
+        store._patience = 30.0
+
+        assert await store.crawls() == []
+        await store.close()
+
+
+async def test_a_new_owner_of_the_same_store_is_found(door, store, file, owned):
+    """The file was closed and opened again: the next call goes there."""
+    await store.add_roots("x", "host", ["a"])
+    await door.close()
+    with pytest.raises(StoreUnavailable):
+        await store.crawls()
+    second = await Door.open(owned, file)
+
+    assert await asyncio.gather(*(store.crawls() for _ in range(5))) == [["x"]] * 5
+    assert len(second._connections) == 1
+    await second.close()
+
+
+async def test_another_store_at_the_same_path_is_refused(door, store, file):
+    """The file was replaced: leases and cursors of the old one mean nothing there."""
+    await door.close()
+    second = await Door.open(MemoryStore(SystemClock()), file)
+
+    with pytest.raises(StoreError, match="another store now"):
+        await store.crawls()
+    await second.close()
+
+
+async def test_a_closed_store_says_so(store):
+    """Closing it twice is closing it once."""
+    await store.close()
+    await store.close()
+
+    with pytest.raises(Closed, match="was closed"):
+        await store.crawls()
+
+
+async def test_closing_ends_the_calls_that_wait(store, owned):
+    """Nobody is left hanging."""
+    owned.shut.add("crawls")
+    call = asyncio.create_task(store.crawls())
+    await owned.gates["asked"].wait()
+    await store.close()
+
+    with pytest.raises(StoreUnavailable):
+        await call
+    owned.gates["crawls"].set()
+
+
+async def test_closing_while_the_owner_is_looked_for(door, store, file, owned):
+    """The line that was found too late is let go of."""
+    await door.close()
+    with pytest.raises(StoreUnavailable):
+        await store.crawls()
+    second = await Door.open(owned, file)
+    call = asyncio.create_task(store.crawls())
+    await asyncio.sleep(0)
+    await store.close()
+
+    with pytest.raises(Closed):
+        await call
+    assert store._line.is_lost
+    await second.close()
+
+
+async def test_another_release_is_named(file):
+    """Both versions, and what to do."""
+    theirs = wire.frame(wire.Hello("outrider", 2, "9.9", "one"))
+    async with impostor(file, theirs):
+        with pytest.raises(StoreError, match=r"Outrider 9\.9 \(protocol 2\).*use one release"):
+            await RemoteStore.connect(file)
+
+
+@pytest.mark.parametrize("noise", [b"\x00\x00\x00\x03abc", b"\xff\xff\xff\xff"])
+async def test_what_is_no_outrider_is_named(noise, file):
+    """Somebody else's socket has the name."""
+    async with impostor(file, noise):
+        with pytest.raises(StoreError):
+            await RemoteStore.connect(file)
+
+
+async def test_an_owner_that_goes_before_its_hello(file):
+    """It was just closing: ask again."""
+    async with impostor(file):
+        with pytest.raises(StoreUnavailable, match="before it said hello"):
+            await RemoteStore.connect(file)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [b"\x00\x00\x00\x03abc", b"\xff\xff\xff\xff", b"\x00\x00\x10\x00\x01", b""],
+    ids=["nonsense", "oversized", "cut short", "silence"],
+)
+async def test_garbage_in_place_of_an_answer_loses_the_line(noise, file):
+    """The call fails as one whose owner went away, and nobody hangs."""
+    async with impostor(file, wire.frame(wire.hello("one")), noise):
+        store = await RemoteStore.connect(file)
+        with pytest.raises(StoreUnavailable):
+            await store.crawls()
+        await store.close()
+
+
+async def test_an_answer_of_another_type_is_the_stores_fault(store, monkeypatch):
+    """The line is in order; what was said on it is not."""
+    answer = wire.answer(1, {"known": "many"})
+    monkeypatch.setattr(RemoteStore, "_heard", lambda *_: asyncio.sleep(0, answer))
+
+    with pytest.raises(StoreError, match="the answer to crawl makes no sense"):
+        await store.crawl("x")
+
+
+async def test_an_answer_to_a_question_nobody_asked_is_ignored(file):
+    """It belongs to a caller who left."""
+    stray = wire.frame(wire.Answer(99, "", "", msgspec.Raw(b"\x90")))
+    wanted = wire.frame(wire.Answer(1, "", "", msgspec.Raw(b"\x91\xa1x")))
+
+    async def meet(reader, writer):
+        await wire.read_frame(reader)
+        writer.write(wire.frame(wire.hello("one")))
+        await wire.read_frame(reader)
+        writer.writelines([stray, wanted])
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(meet, socket_path(Path(file))):
+        store = await RemoteStore.connect(file)
+        assert await store.crawls() == ["x"]
+        await store.close()
