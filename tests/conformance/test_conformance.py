@@ -17,6 +17,7 @@ from outrider.testing.conformance import (
     LeaseConformance,
     OrderConformance,
     PolitenessConformance,
+    RestoringConformance,
     RetryingConformance,
     SavingConformance,
     SessionsConformance,
@@ -73,6 +74,9 @@ class TestOrder(OrderConformance): ...
 
 
 class TestPoliteness(PolitenessConformance): ...
+
+
+class TestRestoring(RestoringConformance): ...
 
 
 class TestRetrying(RetryingConformance): ...

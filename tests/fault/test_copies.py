@@ -1,5 +1,6 @@
 """A file copied while its store works is what a kill leaves: it shows what its store shows."""
 
+import itertools
 import random
 
 import pytest
@@ -76,4 +77,60 @@ async def test_a_copy_taken_at_any_moment_opens_and_shows_what_its_store_shows(
         shown, truth = await whole_of(copy, CRAWL), await whole_of(store, CRAWL)
         assert not shown.differs(truth)
         await copy.close()
+    await store.close()
+
+
+async def until_snapshot_is_taken(store, monkeypatch, between):
+    """Begin a snapshot now, and do something before each of its pieces."""
+    monkeypatch.setattr("outrider.store.embedded.store.SNAPSHOT_AFTER", 0)
+    await store.add([task("https://begin.test/")])
+    monkeypatch.setattr("outrider.store.embedded.store.SNAPSHOT_AFTER", 1 << 60)
+    while store._taking is not None:
+        await between()
+
+
+@pytest.mark.slow
+async def test_a_queue_that_is_looked_at_while_a_snapshot_is_taken_keeps_its_manners(
+    tmp_path, copied, monkeypatch
+):
+    """D7: a queue without work comes into memory and leaves it unasked; no file forgets it."""
+    clock, path = FakeClock(), tmp_path / "crawl.outrider"
+    monkeypatch.setattr("outrider.store.embedded.roster.IDLE_KEPT", 20)
+    store = EmbeddedStore.open(path, clock)
+    await store.configure(CRAWL, rules(delay=50.0))
+    keys = itertools.cycle(f"h{number}.test" for number in range(600))
+    await store.add([task(f"https://{next(keys)}/") for _ in range(600)])
+    leases = (await store.claim(ClaimRequest(CRAWL, "w", 1000))).leases
+    await store.finish([verdict(lease, Done(200)) for lease in leases])
+    await until_snapshot_is_taken(store, monkeypatch, lambda: store.queue(CRAWL, next(keys)))
+    copy = EmbeddedStore.open(copied(path), clock)
+    await copy.add([task(f"https://{next(keys)}/new") for _ in range(600)])
+    claimed = await copy.claim(ClaimRequest(CRAWL, "w", 1000))
+    assert {lease.key for lease in claimed.leases} == {"begin.test"}  # no other may be visited yet
+    await copy.close()
+    await store.close()
+
+
+@pytest.mark.slow
+async def test_tasks_that_become_due_while_a_snapshot_is_taken_wait_once(
+    tmp_path, copied, monkeypatch
+):
+    """C6: no page tells of them, since nobody changed them; a long line is copied in pieces."""
+    clock, path = FakeClock(), tmp_path / "crawl.outrider"
+    monkeypatch.setattr("outrider.store.embedded.packing.PIECE_BYTES", 4096)
+    store = EmbeddedStore.open(path, clock)
+    await store.configure(CRAWL, rules(delay=0.0))
+    await store.add(
+        [task(f"https://a.test/{n}", delay=20 - n / 100 if n % 2 else 0.0) for n in range(2000)]
+    )
+
+    async def between():
+        clock.advance(0.5)
+        claimed = await store.claim(ClaimRequest(CRAWL, "w", 1))
+        await store.release([lease.id for lease in claimed.leases])
+
+    await until_snapshot_is_taken(store, monkeypatch, between)
+    copy = EmbeddedStore.open(copied(path), clock)
+    assert not (await whole_of(copy, CRAWL)).differs(await whole_of(store, CRAWL))
+    await copy.close()
     await store.close()

@@ -59,26 +59,32 @@ class CrawlFile:
             self.secret = self._required("secret")
             row = self._db.execute("SELECT max(id) FROM page").fetchone()
             self.last_page: int = row[0] or 0 if row else 0
+            # Who waits for the disk does so in a thread of its own, while others read.
+            self._writer = self._connect() if is_synced else self._db
         self._folder = _Folder(self._connect)
-        self._db.set_wal_hook(self._written)
+        self._writer.set_wal_hook(self._written)
 
     # ---- pages
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add pages, all or none; the caller numbers them from `last_page` on."""
+        db = self._writer
         try:
-            if len(rows) == 1:
-                self._db.execute(_ADD_PAGE, rows[0])
-            else:
-                with self._db:
-                    self._db.executemany(_ADD_PAGE, rows)
+            if not db.in_transaction:
+                db.execute("BEGIN IMMEDIATE")
+            db.executemany(_ADD_PAGE, rows)
+            db.execute("COMMIT")
         except apsw.Error as error:
+            with suppress(apsw.Error):  # some errors have rolled back by themselves
+                db.execute("ROLLBACK")
             raise explained(self.path, error) from error
         self.last_page = rows[-1][0]
 
     def page(self, number: int) -> bytes:
-        """A page, checked."""
+        """A page, checked. Reading begins a transaction: many pages then cost half as much."""
         try:
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN")
             row = self._db.execute(_GET_PAGE, (number,)).fetchone() or (b"",)
             pages.checked(number, row[0] or b"")
         except StoreDamaged as error:
@@ -87,6 +93,12 @@ class CrawlFile:
             raise explained(self.path, error) from error
         data: bytes = row[0]
         return data
+
+    def rest(self) -> None:
+        """Nothing is read or written for a while: others may fold the log."""
+        if self._db.in_transaction:
+            with self._named():
+                self._db.execute("COMMIT")
 
     def pages_after(self, number: int) -> Iterator[pages.Page]:
         """All pages after that one, in order and without a gap."""
@@ -164,14 +176,17 @@ class CrawlFile:
             self._folder.fold()
         if count > 4 * WAL_PAGES and not self._folder.is_folding:
             with suppress(apsw.Error):  # the commit stands, whatever becomes of this
-                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         return apsw.SQLITE_OK
 
     def close(self) -> None:
         """Fold the log into the file, and let go."""
         self._folder.close()
         with suppress(apsw.Error):  # the log is whole, and is folded by whoever opens it next
+            self.rest()
             self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+            if self._writer is not self._db:
+                self._writer.close()
             self._db.close()
 
     def is_writable(self) -> bool:

@@ -59,7 +59,7 @@ class Group:
             return batch
 
     def _write(self, rows: list[Row]) -> StoreError | None:
-        if self._fault is None:
+        if self._fault is None and rows:
             try:
                 self._append(rows)
             except StoreError as error:

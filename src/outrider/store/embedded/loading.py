@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from heapq import heappush
+from itertools import chain
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -60,6 +61,7 @@ class Loader:
         self.now = 0
         self.events = 0  # tasks and queues the tail told of
         self._tails: dict[int, _Tail] = {}
+        self._long: set[tuple[int, int]] = set()  # queues whose lines came by themselves
 
     def load(self) -> list[FileCrawl]:
         """All crawls, as they were after the last page."""
@@ -74,9 +76,12 @@ class Loader:
                     self._file.path, f"snapshot {mark.snapshot} has {count} of {mark.pieces} pieces"
                 )
             )
+        for index, number in self._long:
+            packing.sort_out(self.crawls[index].queue_of(number))
         for page in self._file.pages_after(mark.page):
             self._read(page, is_mending=page.number <= mark.end)
         for crawl in self.crawls.values():
+            self._find_the_rest(crawl)
             self._settle(crawl)
             self._stand(crawl)
         return [self.crawls[index] for index in sorted(self.crawls)]
@@ -101,6 +106,7 @@ class Loader:
                     crawl.lay_down(data)
             case LinePiece(_, number, line, entries):
                 packing.join(crawl.queue_of(number), line, entries)
+                self._long.add((piece.crawl, number))
             case AwayPiece(_, names):
                 self._take_away(crawl, names)
             case WheresPiece(_, start, wheres):
@@ -112,6 +118,18 @@ class Loader:
         for key, number in names.items():
             if key not in crawl.away[hash(key) & SHARD_MASK]:
                 crawl.away[hash(key) & SHARD_MASK][key] = number
+                crawl.away_count += 1
+
+    def _find_the_rest(self, crawl: FileCrawl) -> None:
+        """Queues that came back into memory while others were cut: their last page names them."""
+        found = bytearray(crawl.queue_count + 1)
+        for number in chain(*crawl.queues, *crawl.asleep, *(s.values() for s in crawl.away)):
+            found[number] = 1
+        tail = self._tails.get(crawl.index)
+        for number in (n for n in range(1, len(found)) if not found[n]):
+            if tail is None or number not in tail.queues:
+                row = crawl.row_of(number)
+                crawl.away[hash(row.key) & SHARD_MASK][row.key] = number
                 crawl.away_count += 1
 
     # ---- pages

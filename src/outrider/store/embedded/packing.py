@@ -9,7 +9,14 @@ from typing import Final
 
 import msgspec
 
-from outrider.core.order import DELAYED_BYTES, LANE_BYTES, QUEUE_BYTES
+from outrider.core.order import (
+    DELAYED_BYTES,
+    DELAYED_SHIFT,
+    DUE_BITS,
+    KEY_MASK,
+    LANE_BYTES,
+    QUEUE_BYTES,
+)
 from outrider.store.embedded import pages
 from outrider.store.heads.lines import Deep, Line, packed, unpacked
 from outrider.store.heads.records import INACTIVE, NO_LINE, Queue
@@ -44,7 +51,7 @@ class Brief(msgspec.Struct, array_like=True):
 
 
 class Packed(Brief, array_like=True):
-    """All of a packed queue: its row, and its lines or their beginnings."""
+    """All of a packed queue: its row and its lines, if they are not too long."""
 
     row: bytes
     lane0: Entries | None
@@ -57,14 +64,15 @@ brief_of = msgspec.msgpack.Decoder(Brief).decode
 packed_of = msgspec.msgpack.Decoder(Packed).decode
 
 
-def pack(queue: Queue, ranks: tuple[int, int]) -> tuple[bytes, list[int | None]]:
-    """A queue with the beginnings of its lines, and where each goes on (None: that is all)."""
+def pack(queue: Queue) -> tuple[bytes, bool]:
+    """A queue as bytes, and whether its lines are too long to be with it."""
     cuts = [cut(line, 0) for line in lines_of(queue)]
+    is_long = any(onward is not None for _, onward in cuts)
+    lines = [None] * len(cuts) if is_long else [entries for entries, _ in cuts]
     place = parked_key(queue) if queue.standing == INACTIVE else 0
-    first, second, third = (_packed(key) for key in (*ranks, place))
-    row = pages.encode_queue(queue)
+    first, second, third = (_packed(key) for key in (queue.rank0, queue.rank1, place))
     brief = (queue.key, queue.number, queue.pending, queue.alarm, (first, second), third)
-    return _encode((*brief, row, *[entries for entries, _ in cuts])), [on for _, on in cuts]
+    return _encode((*brief, pages.encode_queue(queue), *lines)), is_long
 
 
 def _packed(key: int) -> bytes:
@@ -111,6 +119,15 @@ def join(queue: Queue, place: int, entries: Entries) -> None:
     heapify(line.head)
     if entries.blocks:
         _join_blocks(line, unpacked(entries.floors, width), [bytearray(b) for b in entries.blocks])
+
+
+def sort_out(queue: Queue) -> None:
+    """What became due between two cuts is in both lines: it waits no more."""
+    due = {(lane, entry) for lane in (0, 1) for entry in queue.lane(lane)}
+    for entry in list(queue.delayed):
+        key, at = entry >> 1 & KEY_MASK, entry >> DELAYED_SHIFT
+        if (entry & 1, key << DUE_BITS | at) in due:
+            queue.delayed.discard(entry)
 
 
 def _join_blocks(line: Line, floors: list[int], blocks: list[bytearray]) -> None:

@@ -166,7 +166,8 @@ class _Rescue:
     def _settle(self) -> None:
         """A snapshot, read back as any opening does; then queues stand where they still can."""
         self._tell("a snapshot")
-        for _ in snapshot.take(self._file, list(self._crawls.values()), self._now):
+        file, crawls = self._file, list(self._crawls.values())
+        for _ in snapshot.take(file, crawls, self._now, lambda: file.last_page):
             pass
         self._tell("reading it back")
         self._crawls.clear()

@@ -80,10 +80,13 @@ class Roster(Crawl):
         return 0 if sleeper is None else sleeper[0]
 
     def _fetch_queue(self, number: int) -> Queue:
-        page = self.queue_wheres[number]
-        content = pages.queue_in(page, self._reader.page(page), number)
-        queue = self.idle[number] = self.seat(pages.queue_row_of(content))
+        queue = self.idle[number] = self.seat(self.row_of(number))
         return queue
+
+    def row_of(self, number: int) -> pages.QueueRow:
+        """What the file tells of a queue."""
+        page = self.queue_wheres[number]
+        return pages.queue_row_of(pages.queue_in(page, self._reader.page(page), number))
 
     def _rouse(self, alarm: int, data: bytes) -> Queue:
         packed = packing.packed_of(data)
@@ -177,7 +180,7 @@ class Roster(Crawl):
             queue.is_used = False
         elif self._may_sleep(queue):
             self._leave(queue)
-            self.lay_down(packing.pack(queue, (queue.rank0, queue.rank1))[0])
+            self.lay_down(packing.pack(queue)[0])
 
     def _round(self) -> Iterator[Queue]:
         for chunk in list(self.queues):

@@ -7,7 +7,7 @@ touch, and what they don't touch did not change while it was copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -117,8 +117,13 @@ def mark_of(file: CrawlFile) -> Mark:
     return Mark(0, 0, 0, 0) if found is None else _mark_of(found)
 
 
-def take(file: CrawlFile, crawls: list[FileCrawl], now: int) -> Iterator[None]:
-    """Take a snapshot, a piece at every step; the one before holds until this one is whole."""
+def take(
+    file: CrawlFile, crawls: Sequence[FileCrawl], now: int, last_page: Callable[[], int]
+) -> Iterator[None]:
+    """Take a snapshot, a piece at every step; the one before holds until this one is whole.
+
+    It holds no sooner than the pages whose changes it tells of are written.
+    """
     old, page = mark_of(file), file.last_page
     number, count = old.snapshot + 1, 0
     while file.drop_pieces(old.snapshot, 8):  # of one that was never whole
@@ -128,7 +133,10 @@ def take(file: CrawlFile, crawls: list[FileCrawl], now: int) -> Iterator[None]:
             file.put_piece(number, count, _encode(piece))
             count += 1
             yield
-    file.set_meta("snapshot", _encode(Mark(number, count, page, file.last_page)))
+    end = last_page()
+    while file.last_page < end:
+        yield
+    file.set_meta("snapshot", _encode(Mark(number, count, page, end)))
     while file.drop_pieces(number, 8):
         yield
 
@@ -177,33 +185,36 @@ def _away_pieces(crawl: FileCrawl) -> Iterator[Piece]:
 
 
 def _queue_pieces(crawl: FileCrawl) -> Iterator[Piece]:
-    """Queues in order of their numbers; what does not fit of a long line comes by itself."""
+    """Queues in order of their numbers; long lines come by themselves."""
     batch, size = QueuePiece(crawl.index, []), 0
     for number in range(1, crawl.queue_count + 1):
-        data, onward = _queue_data(crawl, number)
+        data, is_long = _queue_data(crawl, number)
         if data is None:
             continue
         batch.queues.append(data)
         size += len(data)
-        if size > packing.PIECE_BYTES:
+        if is_long or size > packing.PIECE_BYTES:
             yield batch
             batch, size = QueuePiece(crawl.index, []), 0
-            for place, start in enumerate(onward):
-                yield from _rest(crawl, number, place, start)
+        if is_long:
+            yield from _long_lines(crawl, number)
     yield batch
 
 
-def _queue_data(crawl: FileCrawl, number: int) -> tuple[bytes | None, Sequence[int | None]]:
+def _queue_data(crawl: FileCrawl, number: int) -> tuple[bytes | None, bool]:
     queue = crawl.queues[number >> CHUNK_BITS].get(number)
     if queue is not None:
-        return packing.pack(queue, (queue.rank0, queue.rank1))
+        return packing.pack(queue)
     sleeper = crawl.asleep[number >> CHUNK_BITS].get(number)
-    return (None if sleeper is None else sleeper[1]), ()
+    return (None if sleeper is None else sleeper[1]), False
 
 
-def _rest(crawl: FileCrawl, number: int, place: int, start: int | None) -> Iterator[Piece]:
-    while start is not None:
-        line = packing.lines_of(crawl.queue_of(number))[place]
-        entries, start = packing.cut(line, start)
-        if entries is not None:
-            yield LinePiece(crawl.index, number, place, entries)
+def _long_lines(crawl: FileCrawl, number: int) -> Iterator[Piece]:
+    """The delayed first: what becomes due meanwhile is then cut twice, and never missed."""
+    for place in (2, 0, 1):
+        start: int | None = 0
+        while start is not None:
+            line = packing.lines_of(crawl.queue_of(number))[place]
+            entries, start = packing.cut(line, start)
+            if entries is not None:
+                yield LinePiece(crawl.index, number, place, entries)

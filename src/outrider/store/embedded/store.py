@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -164,11 +165,14 @@ class EmbeddedStore(Verbs):
                 self._append(rows)
             if rows:
                 self._written(rows)
+            self._file.rest()
         except BaseException:
             self._is_stale = True
+            with suppress(StoreError):
+                self._file.rest()
             raise
-        if rows and self._group is not None:
-            await self._synced(self._group, rows)
+        if self._group is not None and (rows or self._group.unwritten):
+            await self._synced(self._group, rows)  # also if it only rests on what others wrote
         if self._taking is not None or self._told > SNAPSHOT_AFTER:
             self._go_on()
         return result
@@ -233,7 +237,7 @@ class EmbeddedStore(Verbs):
 
     def _take_snapshot(self) -> Iterator[None]:
         crawls = [crawl for crawl in self._crawls.values() if isinstance(crawl, FileCrawl)]
-        return snapshot.take(self._file, crawls, self._last)
+        return snapshot.take(self._file, crawls, self._last, lambda: self._next_page - 1)
 
     async def close(self) -> None:
         """Let go of the file; what a next opening would have to read again is made short."""

@@ -43,6 +43,7 @@ from outrider.testing.conformance.lanes import LanesConformance
 from outrider.testing.conformance.lease import LeaseConformance
 from outrider.testing.conformance.order import OrderConformance
 from outrider.testing.conformance.politeness import PolitenessConformance
+from outrider.testing.conformance.restoring import RestoringConformance
 from outrider.testing.conformance.retrying import RetryingConformance
 from outrider.testing.conformance.saving import SavingConformance
 from outrider.testing.conformance.sessions import SessionsConformance
@@ -68,6 +69,7 @@ __all__ = [
     "LeaseConformance",
     "OrderConformance",
     "PolitenessConformance",
+    "RestoringConformance",
     "RetryingConformance",
     "SavingConformance",
     "SessionsConformance",
