@@ -57,7 +57,7 @@ format: install ## format the code and mend what the linter can mend safely
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-bench: install ## measure the store beside what is promised; figures also in benchmarks/latest.json
+bench: install ## measure the stores and their peers beside what is promised; also benchmarks/latest.json
 	@$(BIN)/outrider bench --json benchmarks/latest.json
 
 soak: install ## many fresh seeds: simulated, compared with the model, killed (SEEDS=20000 CRASHES=1000)
@@ -67,6 +67,6 @@ soak: install ## many fresh seeds: simulated, compared with the model, killed (S
 	OUTRIDER_FROM=$$from OUTRIDER_CRASHES=$(CRASHES) $(BIN)/pytest -q -n auto tests/fault/test_kills.py
 
 clean: ## remove .venv, caches and everything built
-	@rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache \
+	@rm -rf $(VENV) .venv-peers build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache \
 	    .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

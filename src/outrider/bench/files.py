@@ -27,7 +27,8 @@ def rates(size: int, rounds: int) -> list[Measure]:
     return [
         *limits,
         *ours,
-        Measure("file: adds, parsed ÷ bound", ours[0].value / limits[0].value, "×", 0.30),
+        # Medians: the bound's best windows are its first, while all of it fits into the cache.
+        Measure("file: adds, parsed ÷ bound", ours[1].value / limits[1].value, "×", 0.30),
         *best("file: adds, raw text", lambda: run(raw_adds(raw)), rounds, 100_000),
         *best("file: claim + finish, 100", lambda: run(visits(tasks)), rounds),
         *best(

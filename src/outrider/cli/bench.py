@@ -73,7 +73,7 @@ def _parts(
         yield "idle claims", lambda: measures.idle(1_000_000 // size)
         yield "the longest call", lambda: measures.longest_calls(5_000_000 // size)
     if "file" in only:
-        yield "rates of a file", lambda: files.rates(200_000 // size, rounds)
+        yield "rates of a file", lambda: files.rates(500_000 // size, 3)
     if "peers" in only:
         yield "peers", lambda: peers.ratios(100_000 // size, rounds)
     if "scale" in only:

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from outrider.core.order import DUE_BITS, NUMBER_BITS, NUMBER_MASK, TIE_MASK, task_key
+from outrider.core.order import DUE_BITS, NUMBER_BITS, NUMBER_MASK, task_key
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
@@ -31,6 +31,7 @@ from outrider.store.heads.standing import parked_key
 SPAN_BITS: Final = 16  # tasks of one stretch of `states` and `wheres`
 SPAN: Final = 1 << SPAN_BITS
 SPAN_MASK: Final = SPAN - 1
+A_FEW: Final = 16  # fingerprints looked up one by one rather than as arrays
 LATELY_MOST: Final = 1000  # fingerprints gathered before the table takes them in
 PENDING: Final = COLUMNS[TaskState.PENDING]
 
@@ -52,6 +53,7 @@ class FileCrawl(Roster):
         self._newborn: list[Record] = []
         self._dirty: dict[int, Record] = {}
         self._first = 0
+        self._told_notes = 0
         self._told: tuple[object, ...] = ()  # what the file tells of the crawl itself; (): nothing
         self._told_roots: dict[str, int] = {}
 
@@ -62,7 +64,10 @@ class FileCrawl(Roster):
         fingerprints = [task.fingerprint for task in tasks]
         known: dict[bytes, int] = {}
         if self.table.count and tasks:
-            found = self.table.find(self.table.hashes(fingerprints)).tolist()
+            if len(tasks) <= A_FEW:
+                found = [self.table.get(fingerprint) for fingerprint in fingerprints]
+            else:
+                found = self.table.find(self.table.hashes(fingerprints)).tolist()
             known = {
                 name: number for name, number in zip(fingerprints, found, strict=True) if number
             }
@@ -94,9 +99,7 @@ class FileCrawl(Roster):
 
     def find(self, fingerprint: bytes) -> int | None:
         """See `Ledger`; the whole fingerprint is compared, the table knows half of it."""
-        number = self._lately.get(fingerprint) or int(
-            self.table.find(self.table.hashes([fingerprint]))[0]
-        )
+        number = self._lately.get(fingerprint) or self.table.get(fingerprint)
         if not number or self.record(number).task.fingerprint != fingerprint:
             return None
         return number
@@ -191,7 +194,7 @@ class FileCrawl(Roster):
             part = slice(place * pages.CHUNK, (place + 1) * pages.CHUNK)
             is_last = place == count - 1
             content = (
-                [(r.number, pages.encode_birth(r, _tie(r))) for r in births[part]],
+                [(r.number, pages.encode_birth(r)) for r in births[part]],
                 [
                     (r.number, pages.encode_paper(r))
                     for page in papers[place : place + 1]
@@ -224,8 +227,8 @@ class FileCrawl(Roster):
         return papers
 
     def _extra(self, now: int, *, is_whole: bool) -> pages.Extra:
-        told = self._told
-        notes = [entry for entry in self.log if entry[0] > told[8]] if told else list(self.log)  # type: ignore[operator]
+        told, fresh = self._told, self.logged - self._told_notes
+        notes = list(islice(reversed(self.log), fresh))[::-1] if fresh else []
         return pages.Extra(
             self.row(now),
             [kind_row(kind) for kind in self.kind_marks],
@@ -246,11 +249,7 @@ class FileCrawl(Roster):
 
     def row(self, now: int) -> pages.CrawlRow:
         """The crawl's own numbers."""
-        return pages.CrawlRow(
-            self.name,
-            now,
-            *[getattr(self, name) for name in pages.CrawlRow.__struct_fields__[2:]],
-        )
+        return pages.crawl_row(self, self.name, now)
 
     def written(self) -> int:
         """What was gathered stands in the file; how many things that were."""
@@ -270,7 +269,8 @@ class FileCrawl(Roster):
         for kind in self.kind_marks:
             kind.is_marked = False
         self._newborn, self._dirty, self.marks, self.kind_marks = [], {}, [], []
-        self._told, self._told_roots = self._gist(), {m: len(r) for m, r in self.roots.items()}
+        self._told, self._told_notes = self._gist(), self.logged
+        self._told_roots = {mode: len(roots) for mode, roots in self.roots.items()}
         self.make_room()
         return count
 
@@ -345,7 +345,8 @@ class FileCrawl(Roster):
         for kind in self.kinds.values():
             kind.is_marked = False
         self.marks, self.kind_marks = [], []
-        self._told, self._told_roots = self._gist(), {m: len(r) for m, r in self.roots.items()}
+        self._told, self._told_notes = self._gist(), self.logged
+        self._told_roots = {mode: len(roots) for mode, roots in self.roots.items()}
         self.make_room()
 
     def _resume_sleeper(self, brief: packing.Brief) -> None:
@@ -388,10 +389,6 @@ class FileCrawl(Roster):
 
 def _cut(records: list[Record]) -> list[list[Record]]:
     return [records[at : at + pages.CHUNK] for at in range(0, len(records), pages.CHUNK)]
-
-
-def _tie(record: Record) -> int:
-    return record.key >> NUMBER_BITS & TIE_MASK
 
 
 def kind_row(kind: Kind) -> pages.KindRow:

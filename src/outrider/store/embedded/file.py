@@ -26,6 +26,7 @@ from outrider.store.embedded import pages
 APPLICATION: Final = 0x4F555452  # "OUTR"
 FORMAT: Final = 1
 WAL_PAGES: Final = 2000  # of the write-ahead log before it is folded into the file
+READS_ALONE: Final = 3  # pages read by one verb before they are read in one transaction
 PIECE_BITS: Final = 32  # of a piece's number; above them its snapshot's
 
 _MAGIC: Final = b"SQLite format 3\0"
@@ -61,6 +62,7 @@ class CrawlFile:
             self.last_page: int = row[0] or 0 if row else 0
             # Who waits for the disk does so in a thread of its own, while others read.
             self._writer = self._connect() if is_synced else self._db
+        self._cursor, self._reads = self._db.cursor(), 0
         self._folder = _Folder(self._connect)
         self._writer.set_wal_hook(self._written)
 
@@ -70,10 +72,13 @@ class CrawlFile:
         """Add pages, all or none; the caller numbers them from `last_page` on."""
         db = self._writer
         try:
-            if not db.in_transaction:
-                db.execute("BEGIN IMMEDIATE")
-            db.executemany(_ADD_PAGE, rows)
-            db.execute("COMMIT")
+            if len(rows) == 1 and not db.in_transaction:
+                db.execute(_ADD_PAGE, rows[0])
+            else:
+                if not db.in_transaction:
+                    db.execute("BEGIN IMMEDIATE")
+                db.executemany(_ADD_PAGE, rows)
+                db.execute("COMMIT")
         except apsw.Error as error:
             with suppress(apsw.Error):  # some errors have rolled back by themselves
                 db.execute("ROLLBACK")
@@ -81,21 +86,22 @@ class CrawlFile:
         self.last_page = rows[-1][0]
 
     def page(self, number: int) -> bytes:
-        """A page, checked. Reading begins a transaction: many pages then cost half as much."""
+        """A page, checked. In one transaction many pages cost half as much, but one costs more."""
+        self._reads += 1
         try:
-            if not self._db.in_transaction:
+            if self._reads == READS_ALONE:
                 self._db.execute("BEGIN")
-            row = self._db.execute(_GET_PAGE, (number,)).fetchone() or (b"",)
-            pages.checked(number, row[0] or b"")
+            data: bytes = self._cursor.execute(_GET_PAGE, (number,)).get or b""
+            pages.checked(number, data)
         except StoreDamaged as error:
             raise StoreDamaged(damaged(self.path, str(error))) from None
         except apsw.Error as error:
             raise explained(self.path, error) from error
-        data: bytes = row[0]
         return data
 
     def rest(self) -> None:
         """Nothing is read or written for a while: others may fold the log."""
+        self._reads = 0
         if self._db.in_transaction:
             with self._named():
                 self._db.execute("COMMIT")

@@ -9,6 +9,7 @@ halves from `_line` on have their place in the larger table already, the others 
 from __future__ import annotations
 
 import mmap
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -29,6 +30,8 @@ PIECE: Final = 4096  # buckets of a piece
 _HALF: Final = np.uint64(32)
 _LOW: Final = np.uint64((1 << 32) - 1)
 _WHOLE: Final = 1 << 32
+_ALL: Final = (1 << 64) - 1
+_HALVES: Final = struct.Struct("<QQ").unpack
 
 
 class Shape(NamedTuple):
@@ -45,6 +48,7 @@ class Known:
 
     def __init__(self, secret: bytes) -> None:
         self._keys = np.frombuffer(secret[:32], "<u8") | np.uint64(1)
+        self._plain_keys = self._keys.tolist()
         self.count = 0
         self._buckets = self._grown = FIRST
         self._line = _WHOLE
@@ -98,6 +102,19 @@ class Known:
             which = hits // SLOTS
             found[which] = self._numbers.take(buckets.take(which) * SLOTS + hits % SLOTS)
         return self._find_spilled(hashes, found) if self._spilled else found
+
+    def get(self, fingerprint: bytes) -> int:
+        """`find` for one, without arrays: for a handful that is quicker."""
+        (first, second, third, fourth), (low, high) = self._plain_keys, _HALVES(fingerprint)
+        mixed = ((low ^ first) * second + (high ^ third) * fourth) & _ALL
+        mixed = ((mixed ^ mixed >> 32) * second) & _ALL
+        hash_ = max(mixed ^ mixed >> 32, 1)
+        for half in (hash_ >> 32, hash_ & 0xFFFFFFFF):
+            start = (half * (self._grown if half >= self._line else self._buckets) >> 32) * SLOTS
+            bucket = self._hashes[start : start + SLOTS].tolist()
+            if hash_ in bucket:
+                return int(self._numbers[start + bucket.index(hash_)])
+        return self._spilled.get(hash_, 0)
 
     def _find_spilled(self, hashes: Hashes, found: Numbers) -> Numbers:
         spilled = self._spilled

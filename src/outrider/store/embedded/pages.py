@@ -13,11 +13,12 @@ import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
 
-from outrider.core.order import KEY_BITS
+from outrider.core.order import KEY_BITS, NUMBER_BITS, TIE_MASK
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
 from outrider.core.verdict import Answer
@@ -172,8 +173,9 @@ queue_row_of = msgspec.msgpack.Decoder(QueueRow).decode
 extra_of = msgspec.msgpack.Decoder(Extra).decode
 
 
-def encode_birth(record: Record, tie: int) -> bytes:
+def encode_birth(record: Record) -> bytes:
     """A `Birth`, without making one."""
+    tie = record.key >> NUMBER_BITS & TIE_MASK
     return _encode((record.task, tie, record.due, record.discovered))
 
 
@@ -247,6 +249,14 @@ def encode_queue(queue: Queue) -> bytes:
             (queue.rules.paused, queue.rules.retired),
         )
     )
+
+
+_ROW_FIELDS: Final = attrgetter(*CrawlRow.__struct_fields__[2:])
+
+
+def crawl_row(crawl: object, name: str, now: int) -> CrawlRow:
+    """A crawl's own numbers, off whatever has them under the same names."""
+    return CrawlRow(name, now, *_ROW_FIELDS(crawl))
 
 
 def encode_extra(extra: Extra) -> bytes:

@@ -7,7 +7,7 @@ touch, and what they don't touch did not change while it was copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec

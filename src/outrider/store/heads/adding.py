@@ -9,7 +9,7 @@ from outrider.core.order import DUE_BITS, NUMBER_BITS, TIE_BITS, rank, task_key,
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Added, Task
 from outrider.store.heads.ledger import SHARD_MASK
-from outrider.store.heads.records import COLUMNS, NEITHER, READY, Queue, Record
+from outrider.store.heads.records import COLUMNS, NEITHER, NO_LINE, READY, Queue, Record
 from outrider.store.heads.standing import Standing
 
 PENDING, LEASED = TaskState.PENDING, TaskState.LEASED
@@ -72,12 +72,21 @@ class Adding(Standing):
             queue.pending += 1
             if queue.retired is not None:
                 self.held += 1
-            queue.enter(task.lane, order, due, now)
-            # A queue that stands ready only needs a look when its lane has a new top.
             if due > now:
+                queue.enter(task.lane, order, due, now)
                 self.touch(queue, now)
-            elif queue.standing == READY:
-                if (queue.lane1 if task.lane else queue.lane0).head[0] == order << DUE_BITS | due:
+                answer(Added(task.url, True, None, task.priority))
+                continue
+            line = queue.lane1 if task.lane else queue.lane0
+            entry = order << DUE_BITS | due
+            if line is NO_LINE:
+                queue.enter(task.lane, order, due, now)
+                line = queue.lane1 if task.lane else queue.lane0
+            else:
+                line.push(entry)
+            # A queue that stands ready only needs a look when its lane has a new top.
+            if queue.standing == READY:
+                if line.head[0] == entry:
                     self._rank(queue)
             elif queue.standing == NEITHER and queue.in_flight < queue.slots:
                 self.touch(queue, now)

@@ -53,9 +53,12 @@ class Claiming(Ending):
                 break
             entry = heappop(alarms)
             number = entry & NUMBER_MASK
-            if self.alarm_of(number) != entry >> NUMBER_BITS:
+            queue = queues[number >> CHUNK_BITS].get(number)
+            alarm = self.alarm_of(number) if queue is None else queue.alarm
+            if alarm != entry >> NUMBER_BITS:
                 continue
-            queue = queues[number >> CHUNK_BITS].get(number) or self.queue_of(number)
+            if queue is None:
+                queue = self.queue_of(number)
             queue.alarm = 0
             if queue.standing == NEITHER and not queue.delayed.head:
                 self._judge(queue, now)  # the common case: its snooze is over, its tasks are due
@@ -173,9 +176,12 @@ class Claiming(Ending):
 
     def _count_lease(self, queue: Queue, record: Record) -> None:
         """E3, O5: from pending to leased, and charged."""
-        self.mark(queue)
-        self._mark_kind(record.kind)
-        cost, counts = record.task.cost, record.kind.counts
+        kind = record.kind
+        if not queue.is_marked:
+            self.mark(queue)
+        if not kind.is_marked:
+            self._mark_kind(kind)
+        cost, counts = record.task.cost, kind.counts
         counts[_P] -= 1
         counts[_L] += 1
         self.pending -= 1

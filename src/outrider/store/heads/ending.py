@@ -120,7 +120,8 @@ class Ending(Adding):
 
     def _apply(self, record: Record, verdict: Verdict, now: int) -> None:
         queue = record.queue
-        self.mark(queue)
+        if not queue.is_marked:
+            self.mark(queue)
         self.visits += 1
         self.outcomes[verdict.outcome] += 1
         if verdict.counts and not verdict.failed:

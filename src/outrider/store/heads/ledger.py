@@ -238,8 +238,10 @@ class Ledger(ABC):
 
     def _settle_lease(self, record: Record, state: TaskState) -> None:
         """`_move` for what happens most: a leased task is done, dead or dropped."""
-        queue, counts = record.queue, record.kind.counts
-        self._mark_kind(record.kind)
+        queue, kind = record.queue, record.kind
+        if not kind.is_marked:
+            self._mark_kind(kind)
+        counts = kind.counts
         record.state = state
         del self.leases[record.number]
         self.changed(record)

@@ -14,6 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 import msgspec
+import numpy as np
 
 HEAD_MOST: Final = 16  # entries at the head before the larger ones go deep
 HEAD_KEPT: Final = 6
@@ -36,11 +37,12 @@ class Deep(msgspec.Struct, gc=False, eq=False):
             self._split(place)
 
     def _split(self, place: int) -> None:
-        entries = sorted(_slices(self.blocks[place], self.width))
-        middle = len(entries) // 2
-        halves = [bytearray().join(entries[:middle]), bytearray().join(entries[middle:])]
-        self.blocks[place : place + 1] = halves
-        self.floors.insert(place + 1, int.from_bytes(entries[middle], "big"))
+        # Fixed bytes compare as the integers do, and an array of them sorts at a tenth of the cost.
+        entries = np.sort(np.frombuffer(self.blocks[place], f"S{self.width}")).tobytes()
+        middle = len(entries) // self.width // 2 * self.width
+        self.blocks[place : place + 1] = [bytearray(entries[:middle]), bytearray(entries[middle:])]
+        floor = int.from_bytes(entries[middle : middle + self.width], "big")
+        self.floors.insert(place + 1, floor)
 
     def take(self) -> list[int]:
         """The first block leaves."""

@@ -77,7 +77,8 @@ class Standing(Ledger):
 
     def _judge(self, queue: Queue, now: int) -> None:
         """E1: retired, to the back of the inactive FIFO of its precedence, or ready."""
-        self.mark(queue)
+        if not queue.is_marked:
+            self.mark(queue)
         session = queue.session
         if queue.balance == 0 or 0 <= queue.total <= queue.spent:
             self.retire(queue, "budget", now)
@@ -117,20 +118,20 @@ class Standing(Ledger):
         head = queue.lane0.head
         key = self._queue_key(queue, head[0], discount) if head else 0
         if key != queue.rank0:
-            self._replace(0, queue.rank0, key)
+            if queue.rank0:
+                self.ready[0].discard(queue.rank0)
+            if key:
+                self.ready[0].push(key)
             queue.rank0 = key
         head = queue.lane1.head
         if head or queue.rank1:
             key = self._queue_key(queue, head[0], discount) if head else 0
             if key != queue.rank1:
-                self._replace(1, queue.rank1, key)
+                if queue.rank1:
+                    self.ready[1].discard(queue.rank1)
+                if key:
+                    self.ready[1].push(key)
                 queue.rank1 = key
-
-    def _replace(self, lane: int, old: int, new: int) -> None:
-        if old:
-            self.ready[lane].discard(old)
-        if new:
-            self.ready[lane].push(new)
 
     def _queue_key(self, queue: Queue, top: int, discount: float) -> int:
         """`order.queue_key` written out: every wake asks for it."""

@@ -6,10 +6,11 @@ import uuid
 from collections.abc import Iterable
 
 from outrider.clock import Clock
+from outrider.core.order import DUE_BITS, NUMBER_MASK
 from outrider.core.policy.rules import CrawlRules
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.ledger import CHUNK_MASK
-from outrider.store.heads.records import CHUNK_BITS, Record
+from outrider.store.heads.records import CHUNK_BITS, Queue, Record
 from outrider.store.heads.verbs import Verbs
 
 
@@ -28,6 +29,11 @@ class MemoryCrawl(Crawl):
 
     def record(self, number: int) -> Record:
         """See `Ledger`."""
+        return self.tasks[number >> CHUNK_BITS][number]
+
+    def due(self, queue: Queue, entry: int) -> Record:  # noqa: ARG002 - as others use it
+        """See `Ledger`."""
+        number = entry >> DUE_BITS & NUMBER_MASK
         return self.tasks[number >> CHUNK_BITS][number]
 
     def changed(self, record: Record) -> None:
