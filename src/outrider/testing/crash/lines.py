@@ -146,6 +146,8 @@ class LedgerFile:
     """A ledger on disk."""
 
     def __init__(self, path: Path) -> None:
+        if path.is_file():  # a line that a kill cut short was never acknowledged
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def write(self, line: Line) -> None:
