@@ -63,6 +63,7 @@ class CrawlFile:
             # Who waits for the disk does so in a thread of its own, while others read.
             self._writer = self._connect() if is_synced else self._db
         self._cursor, self._reads = self._db.cursor(), 0
+        self._blob: apsw.Blob | None = None
         self._folder = _Folder(self._connect)
         self._writer.set_wal_hook(self._written)
 
@@ -71,6 +72,8 @@ class CrawlFile:
     def append(self, rows: Sequence[Row]) -> None:
         """Add pages, all or none; the caller numbers them from `last_page` on."""
         db = self._writer
+        if db is self._db:
+            self._let_go()
         try:
             if len(rows) == 1 and not db.in_transaction:
                 db.execute(_ADD_PAGE, rows[0])
@@ -89,9 +92,10 @@ class CrawlFile:
         """A page, checked. In one transaction many pages cost half as much, but one costs more."""
         self._reads += 1
         try:
-            if self._reads == READS_ALONE:
-                self._db.execute("BEGIN")
-            data: bytes = self._cursor.execute(_GET_PAGE, (number,)).get or b""
+            if self._reads <= READS_ALONE:
+                data: bytes = self._cursor.execute(_GET_PAGE, (number,)).get or b""
+            else:
+                data = self._one_of_many(number)
             pages.checked(number, data)
         except StoreDamaged as error:
             raise StoreDamaged(damaged(self.path, str(error))) from None
@@ -99,9 +103,25 @@ class CrawlFile:
             raise explained(self.path, error) from error
         return data
 
+    def _let_go(self) -> None:
+        blob, self._blob = self._blob, None
+        if blob is not None:
+            blob.close(True)
+
+    def _one_of_many(self, number: int) -> bytes:
+        """One handle goes from page to page, without a statement for each."""
+        if self._blob is None:
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN")
+            self._blob = self._db.blob_open("main", "page", "data", number, False)
+        else:
+            self._blob.reopen(number)
+        return self._blob.read()
+
     def rest(self) -> None:
         """Nothing is read or written for a while: others may fold the log."""
         self._reads = 0
+        self._let_go()
         if self._db.in_transaction:
             with self._named():
                 self._db.execute("COMMIT")

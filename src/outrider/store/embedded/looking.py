@@ -7,6 +7,7 @@ it is looked at again.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ import apsw
 
 from outrider.errors import StoreDamaged, StoreError, StoreUnavailable, StoreUnusable
 from outrider.store.embedded import pages
-from outrider.store.embedded.file import APPLICATION, FORMAT, READS_ALONE, CrawlFile, Row
+from outrider.store.embedded.file import APPLICATION, FORMAT, CrawlFile, Row
 from outrider.store.embedded.lock import holder_of
 from outrider.store.health import Holder
 
@@ -40,7 +41,8 @@ class Look(CrawlFile):
             self._db = _beside(path) if holder else _alone(path)
             self._db.set_busy_timeout(10_000)
             self._db.execute("PRAGMA cache_size = -16384")
-            self._cursor, self._reads = self._db.cursor(), READS_ALONE  # each page by itself
+            self._cursor, self._reads = self._db.cursor(), -sys.maxsize  # each page by itself
+            self._blob = None
             found = self._db.execute("SELECT max(id) FROM page").fetchone()
         self.last_page = (found and found[0]) or 0
 
