@@ -27,19 +27,20 @@ def ratios(size: int, rounds: int) -> list[Measure]:
     added = best("file: adds, raw text, beside peers", lambda: run(files.raw_adds(raw)), rounds)
     tasks = run(files.tasks_of(workload.parsed(spread)))
     visited = best("file: claim + finish, 2,000 hosts", lambda: run(files.visits(tasks)), rounds)
-    adds, visits = added[0].value, visited[0].value
+    claimed = best("file: claims alone, 2,000 hosts", lambda: run(files.claims(tasks)), rounds)
+    adds, visits, claims = added[0].value, visited[0].value, claimed[0].value
     slow = _rate(theirs, "scrapy.canonicaliser")
     with_w3lib = 1 / (1 / adds + 1 / slow) if slow else 0.0
     return [
         *added,
         *visited,
+        *claimed,
         _ratio("adds ÷ Scrapy's memory queue", adds, theirs, "scrapy.adds_plain", 3),
         _ratio("adds ÷ Scrapy's default queue", adds, theirs, "scrapy.adds", 3),
         _ratio("adds ÷ Scrapy's, ours with w3lib too", with_w3lib, theirs, "scrapy.adds_plain"),
         _ratio("adds ÷ Scrapy's without w3lib", adds, theirs, "scrapy.adds_as_written"),
-        _ratio(
-            "claim + finish ÷ Scrapy's default queue", visits, theirs, "scrapy.claims_default", 20
-        ),
+        _ratio("claims ÷ Scrapy's default queue", claims, theirs, "scrapy.claims_default", 20),
+        _ratio("claim + finish ÷ Scrapy's claims", visits, theirs, "scrapy.claims_default"),
         _ratio("claim + finish ÷ Crawlee's SQLite", visits, theirs, "crawlee.sqlite.claims", 50),
         _ratio("adds ÷ Crawlee's SQLite", adds, theirs, "crawlee.sqlite.adds"),
     ]
