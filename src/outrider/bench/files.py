@@ -91,7 +91,8 @@ async def visits(tasks: list[Task]) -> list[float]:
 
 async def claims(tasks: list[Task]) -> list[float]:
     """Claims alone, for peers that know no finish: what ends a visit is not counted."""
-    rates, spent, count = [], 0.0, 0
+    rates: list[float] = []
+    spent, count = 0.0, 0
     async with opened() as (frontier, clock):
         await frontier.store.add(tasks)
         while len(rates) < 20:
