@@ -123,6 +123,8 @@ def join(queue: Queue, place: int, entries: Entries) -> None:
 
 def sort_out(queue: Queue) -> None:
     """What became due between two cuts is in both lines: it waits no more."""
+    if not queue.delayed.head:
+        return
     due = {(lane, entry) for lane in (0, 1) for entry in queue.lane(lane)}
     for entry in list(queue.delayed):
         key, at = entry >> 1 & KEY_MASK, entry >> DELAYED_SHIFT

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 SNAPSHOT_AFTER: Final = 400_000  # things told since the last snapshot, so that reopening is quick
 SNAPSHOT_AT_CLOSE: Final = 20_000
+PIECES_A_VERB: Final = 4  # a snapshot that lasts long leaves many pages to be read again
 PAGES_KEPT: Final = 2048  # read lately
 
 
@@ -226,12 +227,14 @@ class EmbeddedStore(Verbs):
         self._used = {}
 
     def _go_on(self) -> None:
-        """Another piece of a snapshot; one that fails is begun again later."""
+        """Some more pieces of a snapshot; one that fails is begun again later."""
         if self._taking is None:
             self._taking, self._told = self._take_snapshot(), 0
         try:
-            if next(self._taking, self) is self:
-                self._taking = None
+            for _ in range(PIECES_A_VERB):
+                if next(self._taking, self) is self:
+                    self._taking = None
+                    return
         except StoreError:
             self._taking = None
 
