@@ -19,6 +19,7 @@ from outrider.store.embedded.packing import Entries
 from outrider.store.heads.records import CHUNK_BITS
 
 AWAY_STEP: Final = 10_000
+DROPPED: Final = 2  # pieces of an older snapshot forgotten at a time: each frees a hundred pages
 WHERES_STEP: Final = 1 << 17
 
 
@@ -126,7 +127,7 @@ def take(
     """
     old, page = mark_of(file), file.last_page
     number, count = old.snapshot + 1, 0
-    while file.drop_pieces(old.snapshot, 8):  # of one that was never whole
+    while file.drop_pieces(old.snapshot, DROPPED):  # of one that was never whole
         yield
     for crawl in crawls:
         for piece in _pieces(crawl, now):
@@ -137,7 +138,7 @@ def take(
     while file.last_page < end:
         yield
     file.set_meta("snapshot", _encode(Mark(number, count, page, end)))
-    while file.drop_pieces(number, 8):
+    while file.drop_pieces(number, DROPPED):
         yield
 
 
