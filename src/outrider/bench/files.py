@@ -147,17 +147,21 @@ async def _steady(
 
 async def singles(texts: list[str]) -> list[float]:
     """One page at a time, each with ten links."""
-    links = workload.parsed(texts[:60_000])
     async with opened() as (frontier, clock):
-        await frontier.add(links[:5000])
-        count, windows = 0, Windows(500)
-        while count < 5000:
-            claim = await frontier.claim(1)
-            if not claim:
-                clock.advance(claim.wake_in or 1.0)
-                continue
-            found = links[5000 + count * 10 : 5010 + count * 10]
-            await frontier.finish(claim[0], Done(200, 0.1), found)
-            count += 1
-            windows.done(1)
-        return windows.rates
+        return await single_visits(frontier, clock, workload.parsed(texts[:60_000]))
+
+
+async def single_visits(frontier: Frontier, clock: FakeClock, links: list[Link]) -> list[float]:
+    """The same on any store."""
+    await frontier.add(links[:5000])
+    count, windows = 0, Windows(500)
+    while count < 5000:
+        claim = await frontier.claim(1)
+        if not claim:
+            clock.advance(claim.wake_in or 1.0)
+            continue
+        found = links[5000 + count * 10 : 5010 + count * 10]
+        await frontier.finish(claim[0], Done(200, 0.1), found)
+        count += 1
+        windows.done(1)
+    return windows.rates

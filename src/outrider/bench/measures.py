@@ -8,7 +8,7 @@ from typing import Any
 
 from outrider.bench import bound, workload
 from outrider.bench.figures import Measure, Windows, best, resident, run
-from outrider.bench.files import EAGER, tasks_of
+from outrider.bench.files import EAGER, single_visits, tasks_of, visit
 from outrider.core.outcome import Done
 from outrider.core.task import Link
 from outrider.frontier import Frontier
@@ -50,30 +50,14 @@ async def _visits(links: list[Link]) -> list[float]:
             await frontier.add(batch)
         wanted, count, windows = len(links) // 4, 0, Windows(5_000)
         while count < wanted:
-            claim = await frontier.claim(100)
-            await frontier.finish_many([(lease, Done(200, 0.1)) for lease in claim])
-            count += len(claim)
-            windows.done(len(claim))
-            if len(claim) < 100:
-                clock.advance(claim.wake_in or 1.0)
+            count += await visit(frontier, clock, windows)
         return windows.rates
 
 
 async def _singles(links: list[Link]) -> list[float]:
     clock = FakeClock()
     async with Frontier.open("memory://", clock=clock) as frontier:
-        await frontier.add(links[:5000])
-        count, windows = 0, Windows(500)
-        while count < 5000:
-            claim = await frontier.claim(1)
-            if not claim:
-                clock.advance(claim.wake_in or 1.0)
-                continue
-            found = links[5000 + count * 10 : 5010 + count * 10]
-            await frontier.finish(claim[0], Done(200, 0.1), found)
-            count += 1
-            windows.done(1)
-        return windows.rates
+        return await single_visits(frontier, clock, links)
 
 
 def flatness(few: int, many: int, rounds: int) -> list[Measure]:
