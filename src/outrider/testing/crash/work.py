@@ -267,7 +267,6 @@ class Worker:
         visits = [(lease, self._outcome()) for lease in leases]
         if self._ended and self._dice.random() < 0.05:
             visits.append(self._ended[-1])
-        self._ended = visits[:1]
         found = [self._links() if self._dice.random() < 0.5 else [] for _ in visits]
         ends = [
             End(lease.url, decide(lease, outcome, self._policy, ROLL), links)
@@ -284,6 +283,7 @@ class Worker:
             return Told(self.now, answers)
 
         await self._call(Finish(ends), make)
+        self._ended = visits[:1]  # a refused one has not ended: told again, it would end unnoticed
 
     def _outcome(self) -> Outcome:
         dice, name = self._dice, f"reason {self._dice.randrange(1_000_000)}"
