@@ -128,6 +128,8 @@ def _without(entry: Override, names: AbstractSet[str]) -> Override:
 
 def acted(rules: QueueRules, now: QueueRules) -> QueueRules:
     """The rules a queue has, but for what acts say: that holds at once."""
+    if (rules.paused, rules.retired) == (now.paused, now.retired):
+        return rules  # millions of queues share them
     return msgspec.structs.replace(rules, paused=now.paused, retired=now.retired)
 
 

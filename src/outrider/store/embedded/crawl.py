@@ -11,6 +11,7 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from heapq import heappush
+from itertools import count as count_from
 from itertools import islice
 from typing import Final
 
@@ -52,7 +53,10 @@ class FileCrawl(Roster):
         self._lately: dict[bytes, int] = {}  # known, and not yet in the table
         self._newborn: list[Record] = []
         self._dirty: dict[int, Record] = {}
+        # what was gathered last: its first page, its papers by page, and what it tells of the crawl
         self._first = 0
+        self._sheets: list[list[Record]] = []
+        self._next_told: tuple[object, ...] = ()
         self._told_notes = 0
         self._told: tuple[object, ...] = ()  # what the file tells of the crawl itself; (): nothing
         self._told_roots: dict[str, int] = {}
@@ -68,9 +72,7 @@ class FileCrawl(Roster):
                 found = [self.table.get(fingerprint) for fingerprint in fingerprints]
             else:
                 found = self.table.find(self.table.hashes(fingerprints)).tolist()
-            known = {
-                name: number for name, number in zip(fingerprints, found, strict=True) if number
-            }
+            known = {name: number for name, number in zip(fingerprints, found) if number}  # noqa: B905 - slower
         lately = self._lately
         if lately:
             known.update({name: lately[name] for name in fingerprints if name in lately})
@@ -182,34 +184,28 @@ class FileCrawl(Roster):
 
     def gathered(self, first: int, now: int) -> list[tuple[int, bytes]]:
         """What changed since it was last written, as pages numbered from `first` on."""
-        gist, self._first = self._gist(), first
-        if not (self._newborn or self._dirty or self.marks or gist != self._told):
+        gist, newborn, marks = self._gist(), self._newborn, self.marks
+        if not (newborn or self._dirty or marks or gist != self._told):
             self._first = 0
             return []
-        births, papers, queues = self._newborn, self._papers(), self.marks
-        count = max(1, len(papers), -(-max(len(births), len(queues)) // pages.CHUNK))
         extra = pages.encode_extra(self._extra(now, is_whole=not self._told))
+        self._first, self._next_told, self._sheets = first, gist, self._papers()
+        born = newborn[0].number if newborn else 0
+        births, queues = pages.encode_births(newborn), [pages.encode_queue(q) for q in marks]
+        count = max(1, len(self._sheets), -(-max(len(births), len(queues)) // pages.CHUNK))
         rows = []
         for place in range(count):
-            part = slice(place * pages.CHUNK, (place + 1) * pages.CHUNK)
-            is_last = place == count - 1
-            content = (
-                [(r.number, pages.encode_birth(r)) for r in births[part]],
-                [
-                    (r.number, pages.encode_paper(r))
-                    for page in papers[place : place + 1]
-                    for r in page
-                ],
-                [(q.number, pages.encode_queue(q)) for q in queues[part]],
-            )
-            number = first + place
+            low, high = place * pages.CHUNK, (place + 1) * pages.CHUNK
+            sheet = self._sheets[place] if place < len(self._sheets) else []
+            parts = births[low:high], [pages.encode_paper(r) for r in sheet], queues[low:high]
+            names = [
+                *range(born + low, born + low + len(parts[0])),
+                *[record.number for record in sheet],
+                *[queue.number for queue in marks[low:high]],
+            ]
+            tail = extra if place == count - 1 else b""
             rows.append(
-                (
-                    number,
-                    pages.sealed(
-                        number, self.index, content, extra if is_last else b"", is_last=is_last
-                    ),
-                )
+                (first + place, pages.sealed(first + place, self.index, names, parts, tail))
             )
         return rows
 
@@ -232,7 +228,7 @@ class FileCrawl(Roster):
         return pages.Extra(
             self.row(now),
             [kind_row(kind) for kind in self.kind_marks],
-            dict(self.outcomes),
+            dict(self.outcomes) if is_whole or self.visits != told[7] else None,
             notes,
             list(self.timeline) if is_whole or notes else None,
             self.kept_rules() if is_whole or (id(self.rules), self.is_told) != told[9] else None,
@@ -256,12 +252,13 @@ class FileCrawl(Roster):
         first, count = self._first, len(self._newborn) + len(self._dirty) + len(self.marks)
         if not first:
             return 0
-        self._births_stand(first)
-        for page, papers in enumerate(self._papers(), first):
-            for record in papers:
+        if self._newborn:
+            self._births_stand(first)
+            self._learn()
+        for page, sheet in enumerate(self._sheets, first):
+            for record in sheet:
                 record.body, record.left = record.body or page, 0
                 self.stands(record.number, page, COLUMNS[record.state])
-        self._learn()
         for place, queue in enumerate(self.marks):
             self.queue_stands(queue.number, first + place // pages.CHUNK)
             queue.is_marked = False
@@ -269,30 +266,41 @@ class FileCrawl(Roster):
         for kind in self.kind_marks:
             kind.is_marked = False
         self._newborn, self._dirty, self.marks, self.kind_marks = [], {}, [], []
-        self._told, self._told_notes = self._gist(), self.logged
-        self._told_roots = {mode: len(roots) for mode, roots in self.roots.items()}
+        self._told_now(self._next_told)
         self.make_room()
         return count
 
+    def _told_now(self, gist: tuple[object, ...]) -> None:
+        """The file tells this of the crawl itself."""
+        self._told, self._told_notes = gist, self.logged
+        self._told_roots = {mode: len(roots) for mode, roots in self.roots.items()}
+
     def _births_stand(self, first: int) -> None:
         """`stands` for many: they have consecutive numbers, and states begin as pending."""
-        numbers = [record.number for record in self._newborn]
-        for place in range(0, len(numbers), pages.CHUNK):
-            page = first + place // pages.CHUNK
-            for number in numbers[place : place + pages.CHUNK]:
-                if number >> SPAN_BITS == len(self.wheres):
-                    self._new_span()
-                self.wheres[-1][number & SPAN_MASK] = page
+        number, end = self._newborn[0].number, self._newborn[-1].number + 1
+        while number < end:
+            if number >> SPAN_BITS == len(self.wheres):
+                self._new_span()
+            place = number & SPAN_MASK
+            count = min(pages.CHUNK, end - number)
+            if place + count > SPAN:  # a page of two spans
+                self._stand_apart(number, count, first)
+            else:
+                self.wheres[-1][place : place + count] = array("I", (first,)) * count
+            number, first = number + count, first + 1
+
+    def _stand_apart(self, number: int, count: int, page: int) -> None:
+        for each in range(number, number + count):
+            self.stands(each, page, PENDING)
 
     def _new_span(self) -> None:
         self.wheres.append(array("I", bytes(4 * SPAN)))
         self.states.append(bytearray(SPAN))
 
     def _learn(self) -> None:
-        lately = self._lately
-        for record in self._newborn:
-            lately[record.task.fingerprint] = record.number
-        if len(lately) > LATELY_MOST:
+        names = [record.task.fingerprint for record in self._newborn]
+        self._lately.update(zip(names, count_from(self._newborn[0].number), strict=False))
+        if len(self._lately) > LATELY_MOST:
             self.settle_known()
 
     def settle_known(self) -> None:
@@ -345,8 +353,7 @@ class FileCrawl(Roster):
         for kind in self.kinds.values():
             kind.is_marked = False
         self.marks, self.kind_marks = [], []
-        self._told, self._told_notes = self._gist(), self.logged
-        self._told_roots = {mode: len(roots) for mode, roots in self.roots.items()}
+        self._told_now(self._gist())
         self.make_room()
 
     def _resume_sleeper(self, brief: packing.Brief) -> None:
@@ -371,6 +378,7 @@ class FileCrawl(Roster):
         queue.rank0 = queue.rank1 = 0
         if queue.standing == READY:
             self.standing += 1
+            queue.ripen(now)  # its row may tell more than its lines, copied before they ripened
             self._rank(queue)
         elif queue.standing == INACTIVE:
             self.standing += 1

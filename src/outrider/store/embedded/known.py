@@ -22,16 +22,17 @@ Places: TypeAlias = NDArray[np.int64]
 
 SLOTS: Final = 8  # of a bucket
 FIRST: Final = 64  # buckets of a new table
-FULL: Final = 0.72  # load at which the table begins to grow
-GROWTH: Final = 1.3
+FULL: Final = 0.8  # load at which the table begins to grow
+GROWTH: Final = 1.18
 STRETCH: Final = 1024  # buckets moved at a time
-PIECE: Final = 4096  # buckets of a piece
+PIECE: Final = 1024  # buckets of a piece
 
 _HALF: Final = np.uint64(32)
 _LOW: Final = np.uint64((1 << 32) - 1)
 _WHOLE: Final = 1 << 32
 _ALL: Final = (1 << 64) - 1
 _HALVES: Final = struct.Struct("<QQ").unpack
+_BUCKET: Final = struct.Struct(f"={SLOTS}Q").unpack_from
 
 
 class Shape(NamedTuple):
@@ -111,7 +112,7 @@ class Known:
         hash_ = max(mixed ^ mixed >> 32, 1)
         for half in (hash_ >> 32, hash_ & 0xFFFFFFFF):
             start = (half * (self._grown if half >= self._line else self._buckets) >> 32) * SLOTS
-            bucket = self._hashes[start : start + SLOTS].tolist()
+            bucket = _BUCKET(self._rooms[0].memory, 8 * start)
             if hash_ in bucket:
                 return int(self._numbers[start + bucket.index(hash_)])
         return self._spilled.get(hash_, 0)

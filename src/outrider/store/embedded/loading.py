@@ -104,7 +104,6 @@ class Loader:
             case QueuePiece(_, queues):
                 for data in queues:
                     crawl.lay_down(data)
-                    crawl.queue_of(packing.brief_of(data).number)
             case LinePiece(_, number, line, entries):
                 packing.join(crawl.queue_of(number), line, entries)
                 self._long.add((piece.crawl, number))

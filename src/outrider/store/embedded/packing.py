@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from heapq import heapify
+from bisect import bisect_right
 from itertools import accumulate, takewhile
 from typing import Final
 
@@ -22,7 +21,7 @@ from outrider.store.heads.lines import Deep, Line, packed, unpacked
 from outrider.store.heads.records import INACTIVE, NO_LINE, Queue
 from outrider.store.heads.standing import parked_key
 
-PIECE_BYTES: Final = 1 << 19
+PIECE_BYTES: Final = 1 << 17
 _LINES: Final = (("lane0", LANE_BYTES), ("lane1", LANE_BYTES), ("delayed", DELAYED_BYTES))
 
 
@@ -94,19 +93,26 @@ def cut(line: Line, start: int) -> tuple[Entries | None, int | None]:
 
     Between two cuts entries come, go, and move to the head; one that only moves is cut once.
     """
+    if not line.head:
+        return None, None
     head = packed([entry for entry in line.head if entry >= start], line.width)
     if line.deep is None:
         return (Entries(bytes(head), b"", []) if head else None), None
-    floors, first = line.deep.floors, bisect_left(line.deep.floors, start)
+    floors = line.deep.floors
+    first = max(0, bisect_right(floors, start) - 1)
     sizes = accumulate(map(len, line.deep.blocks[first:]))
     last = first + sum(1 for _ in takewhile(lambda size: size < PIECE_BYTES, sizes)) + 1
-    chosen = slice(first, last)
-    entries = Entries(
-        bytes(head),
-        bytes(packed(floors[chosen], line.width)),
-        [bytes(block) for block in line.deep.blocks[chosen]],
-    )
+    chosen, blocks = floors[first:last], [bytes(block) for block in line.deep.blocks[first:last]]
+    if chosen[0] < start:  # smaller ones have joined its block meanwhile
+        chosen[0], blocks[0] = start, _not_below(start, blocks[0], line.width)
+    if not blocks[0]:
+        del chosen[0], blocks[0]
+    entries = Entries(bytes(head), bytes(packed(chosen, line.width)), blocks)
     return entries, floors[last] if last < len(floors) else None
+
+
+def _not_below(start: int, block: bytes, width: int) -> bytes:
+    return bytes(packed([entry for entry in unpacked(block, width) if entry >= start], width))
 
 
 def join(queue: Queue, place: int, entries: Entries) -> None:
@@ -115,10 +121,13 @@ def join(queue: Queue, place: int, entries: Entries) -> None:
     if getattr(queue, name) is NO_LINE:
         setattr(queue, name, Line(width, []))
     line: Line = getattr(queue, name)
-    line.head += unpacked(entries.head, width)
-    heapify(line.head)
+    head = unpacked(entries.head, width)
+    if not line.head:
+        line.head, head = head, []
     if entries.blocks:
         _join_blocks(line, unpacked(entries.floors, width), [bytearray(b) for b in entries.blocks])
+    for entry in head:  # moved there since the first cut, whose head is not the line's any more
+        line.push(entry)
 
 
 def sort_out(queue: Queue) -> None:

@@ -173,10 +173,11 @@ queue_row_of = msgspec.msgpack.Decoder(QueueRow).decode
 extra_of = msgspec.msgpack.Decoder(Extra).decode
 
 
-def encode_birth(record: Record) -> bytes:
-    """A `Birth`, without making one."""
-    tie = record.key >> NUMBER_BITS & TIE_MASK
-    return _encode((record.task, tie, record.due, record.discovered))
+def encode_births(records: Sequence[Record]) -> list[bytes]:
+    """Each as a `Birth`, without making one."""
+    return [
+        _encode((r.task, r.key >> NUMBER_BITS & TIE_MASK, r.due, r.discovered)) for r in records
+    ]
 
 
 def encode_paper(record: Record) -> bytes:
@@ -264,15 +265,20 @@ def encode_extra(extra: Extra) -> bytes:
     return _encode(extra)
 
 
+_SHARED: Final = [
+    name for name in QueueRow.__struct_fields__ if name not in ("key", "number", "manners", "said")
+]
+_shared: Final = attrgetter(*_SHARED)
+
+
 def fill_queue(queue: Queue, row: QueueRow) -> None:
     """Let a queue be what its row says."""
-    for name in row.__struct_fields__:
-        if name not in ("key", "number", "manners", "said"):
-            setattr(queue, name, getattr(row, name))
+    for name, value in zip(_SHARED, _shared(row), strict=True):
+        setattr(queue, name, value)
     queue.manners = Manners(*row.manners)
-    paused, retired = row.said
-    queue.rules = msgspec.structs.replace(queue.rules, paused=paused, retired=retired)
-    queue.measure_gap()
+    if (queue.rules.paused, queue.rules.retired) != row.said:
+        paused, retired = row.said
+        queue.rules = msgspec.structs.replace(queue.rules, paused=paused, retired=retired)
 
 
 def fill_record(record: Record, paper: Paper, page: int) -> None:
@@ -296,27 +302,21 @@ def is_leased(paper: Paper) -> bool:
 
 
 def sealed(
-    number: int,
-    crawl: int,
-    parts: tuple[list[tuple[int, bytes]], list[tuple[int, bytes]], list[tuple[int, bytes]]],
-    extra: bytes,
-    *,
-    is_last: bool,
+    number: int, crawl: int, names: list[int], parts: Sequence[list[bytes]], extra: bytes
 ) -> bytes:
-    """One page, whole."""
-    counts = [len(part) for part in parts]
-    items = [item for part in parts for item in part]
+    """One page, whole: births, papers and queues; extra ends what a verb tells."""
+    contents = [content for part in parts for content in part]
     body = b"".join(
         (
-            array("Q", [name for name, _ in items]).tobytes(),
-            array("I", accumulate([len(content) for _, content in items])).tobytes(),
-            *[content for _, content in items],
+            array("Q", names).tobytes(),
+            array("I", accumulate(map(len, contents))).tobytes(),
+            *contents,
             extra,
         )
     )
-    head = _HEAD.pack(0, VERSION, is_last * LAST, crawl, *counts, len(extra))
+    head = _HEAD.pack(0, VERSION, LAST if extra else 0, crawl, *map(len, parts), len(extra))
     checksum = zlib.crc32(body, zlib.crc32(head[4:], number & 0xFFFFFFFF))
-    return checksum.to_bytes(4, "little") + head[4:] + body
+    return b"".join((checksum.to_bytes(4, "little"), head[4:], body))
 
 
 def checked(number: int, data: bytes) -> tuple[int, ...]:

@@ -11,16 +11,17 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, Protocol
 
-from outrider.core.policy.rules import CrawlRules, acted
+from outrider.core.policy.rules import CrawlRules, QueueRules, acted
 from outrider.store.embedded import packing, pages
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.ledger import RULES_KEPT, SHARD_MASK
-from outrider.store.heads.records import CHUNK_BITS, NEITHER, SHARDS, Queue, new_queue
+from outrider.store.heads.records import CHUNK_BITS, NEITHER, SHARDS, Queue
 
 IDLE_KEPT: Final = 4096  # queues without work that stay in memory, the last ones used
 AWAKE_MOST: Final = 16_384  # queues in memory before those not used lately go to sleep
 SLEEPER_MOST: Final = 256  # tasks of a queue that may sleep
 LOOKED_AT: Final = 2048  # queues looked at for sleepiness, at most, after one verb
+LAID_DOWN: Final = 256  # queues that go to sleep, at most, after one verb
 
 
 class Reader(Protocol):
@@ -94,7 +95,7 @@ class Roster(Crawl):
         for place, entries in enumerate((packed.lane0, packed.lane1, packed.delayed)):
             if entries is not None:
                 packing.join(queue, place, entries)
-        queue.pending, queue.alarm = packing.length_of(queue), alarm
+        queue.pending, queue.alarm = packed.pending, alarm
         queue.rank0, queue.rank1, _ = packed.places()
         return queue
 
@@ -110,9 +111,10 @@ class Roster(Crawl):
 
     def seat(self, row: pages.QueueRow) -> Queue:
         """A queue as its row tells, in memory."""
-        queue = new_queue(row.key, row.number, row.turn, self.rules.of(row.key), self.epoch)
+        rules = self._rules_told(row.key, row.epoch)
+        queue = Queue(row.key, row.number, row.turn, rules, row.paused, row.retired)
         pages.fill_queue(queue, row)
-        self.remind(queue)
+        queue.obey(queue.rules, row.epoch)
         queue.is_marked = False
         while len(self.queues) <= row.number >> CHUNK_BITS:
             self.queues.append({})
@@ -127,8 +129,12 @@ class Roster(Crawl):
 
     def remind(self, queue: Queue) -> None:
         """It goes by the rules it was last told of, and by what was said to it since."""
-        told = self.rulebook.get(queue.epoch) or self.rulebook[min(self.rulebook)]
-        queue.obey(acted(told.of(queue.key), queue.rules), queue.epoch)
+        rules = self._rules_told(queue.key, queue.epoch)
+        queue.obey(acted(rules, queue.rules), queue.epoch)
+
+    def _rules_told(self, key: str, epoch: int) -> QueueRules:
+        told = self.rulebook.get(epoch) or self.rulebook[min(self.rulebook)]
+        return told.of(key)
 
     def obey(self, rules: CrawlRules) -> None:
         """See `Standing`: another order among queues concerns those that sleep as well."""
@@ -152,8 +158,9 @@ class Roster(Crawl):
     def rest(self, queue: Queue) -> None:
         """It was used: later than all others it may leave the memory."""
         queue.is_used = True
-        self.idle.pop(queue.number, None)
-        if is_idle(queue):
+        if self.idle:
+            self.idle.pop(queue.number, None)
+        if not queue.pending and is_idle(queue):
             self.idle[queue.number] = queue
 
     def make_room(self) -> None:
@@ -169,18 +176,23 @@ class Roster(Crawl):
 
     def _look_around(self, count: int) -> None:
         """Go on round and round over the queues in memory."""
+        left = LAID_DOWN
         for queue in islice(self._hand, count):
-            self._look_in_on(queue)
+            left -= self._look_in_on(queue)
             count -= 1
+            if not left:
+                return
         if count:
             self._hand = self._round()
 
-    def _look_in_on(self, queue: Queue) -> None:
-        if queue.is_used:
+    def _look_in_on(self, queue: Queue) -> bool:
+        """Whether it fell asleep."""
+        if queue.is_used or not self._may_sleep(queue):
             queue.is_used = False
-        elif self._may_sleep(queue):
-            self._leave(queue)
-            self.lay_down(packing.pack(queue)[0])
+            return False
+        self._leave(queue)
+        self.lay_down(packing.pack(queue)[0])
+        return True
 
     def _round(self) -> Iterator[Queue]:
         for chunk in list(self.queues):

@@ -120,26 +120,29 @@ def mark_of(file: CrawlFile) -> Mark:
 
 def take(
     file: CrawlFile, crawls: Sequence[FileCrawl], now: int, last_page: Callable[[], int]
-) -> Iterator[None]:
-    """Take a snapshot, a piece at every step; the one before holds until this one is whole.
+) -> Iterator[int]:
+    """Take a snapshot, a piece at every step, and say how many bytes that moved.
 
-    It holds no sooner than the pages whose changes it tells of are written.
+    The one before holds until this one is whole.
+
+    This one holds no sooner than the pages whose changes it tells of are written.
     """
     old, page = mark_of(file), file.last_page
     number, count = old.snapshot + 1, 0
     while file.drop_pieces(old.snapshot, DROPPED):  # of one that was never whole
-        yield
+        yield DROPPED * packing.PIECE_BYTES
     for crawl in crawls:
         for piece in _pieces(crawl, now):
-            file.put_piece(number, count, _encode(piece))
+            data = _encode(piece)
+            file.put_piece(number, count, data)
             count += 1
-            yield
+            yield len(data)
     end = last_page()
-    while file.last_page < end:
-        yield
+    while file.last_page < end:  # nothing to do but wait
+        yield packing.PIECE_BYTES
     file.set_meta("snapshot", _encode(Mark(number, count, page, end)))
     while file.drop_pieces(number, DROPPED):
-        yield
+        yield DROPPED * packing.PIECE_BYTES
 
 
 def _pieces(crawl: FileCrawl, now: int) -> Iterator[Piece]:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 SNAPSHOT_AFTER: Final = 400_000  # things told since the last snapshot, so that reopening is quick
 SNAPSHOT_AT_CLOSE: Final = 20_000
-PIECES_A_VERB: Final = 4  # a snapshot that lasts long leaves many pages to be read again
+SLICE_BYTES: Final = 1 << 20  # of a snapshot, after one verb: a few milliseconds
 PAGES_KEPT: Final = 2048  # read lately
 
 
@@ -74,7 +74,7 @@ class EmbeddedStore(Verbs):
         if self._group is not None:
             self._shelf.unwritten = self._group.unwritten
         self._used: dict[str, FileCrawl] = {}
-        self._taking: Iterator[None] | None = None
+        self._taking: Iterator[int] | None = None
         self._told = 0  # things since the last snapshot
         self._next_page = 0
         self._is_stale = False
@@ -230,15 +230,18 @@ class EmbeddedStore(Verbs):
         """Some more pieces of a snapshot; one that fails is begun again later."""
         if self._taking is None:
             self._taking, self._told = self._take_snapshot(), 0
+        moved = 0
         try:
-            for _ in range(PIECES_A_VERB):
-                if next(self._taking, self) is self:
+            while self._taking is not None and moved < SLICE_BYTES:
+                size = next(self._taking, None)
+                if size is None:
                     self._taking = None
-                    return
+                else:
+                    moved += size
         except StoreError:
             self._taking = None
 
-    def _take_snapshot(self) -> Iterator[None]:
+    def _take_snapshot(self) -> Iterator[int]:
         crawls = [crawl for crawl in self._crawls.values() if isinstance(crawl, FileCrawl)]
         return snapshot.take(self._file, crawls, self._last, lambda: self._next_page - 1)
 

@@ -22,7 +22,7 @@ class Adding(Standing):
     def add(self, tasks: list[Task], now: int) -> list[Added]:  # noqa: C901, PLR0912, PLR0915
         """B3, B4, link by link in batch order; the first of the two hot loops."""
         answers: list[Added] = []
-        answer = answers.append
+        answer, born = answers.append, self.born
         known, keys, kinds, rules = self.known, self.keys, self.kinds, self.rules
         tie, most, most_each = rules.tie, rules.max_pending, rules.max_pending_per_queue
         if self.status is CrawlStatus.CANCELLED:
@@ -49,13 +49,12 @@ class Adding(Standing):
                 self._readmit(self.record(old), task, queue, now)
                 answer(Added(task.url, True, None, task.priority))
                 continue
-            number = self.count + 1
-            self.count = number
-            self.arrivals += 1
+            self.count = number = self.count + 1
+            self.arrivals = arrival = self.arrivals + 1
             order = task_key(
                 task.precedence,
                 task.priority,
-                self.arrivals if tie == "fifo" else tie_of(tie, self.arrivals, task.roll),
+                arrival if tie == "fifo" else tie_of(tie, arrival, task.roll),
                 number,
             )
             depth = task.depth
@@ -64,7 +63,7 @@ class Adding(Standing):
                 kind = self._kind(task)
             due = now + to_ms(task.delay) if task.delay else now
             shard[fingerprint] = number
-            self.born(Record(number, task, queue, kind, order, due, now))
+            born(Record(number, task, queue, kind, order, due, now))
             if not kind.is_marked:
                 self._mark_kind(kind)
             kind.counts[_P] += 1

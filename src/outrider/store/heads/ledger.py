@@ -29,6 +29,7 @@ from outrider.store.heads.records import (
 CHANGES_KEPT: Final = 10_000
 TIMELINE_KEPT: Final = 100
 RULES_KEPT: Final = 8
+READY_HEAD: Final = 256  # queues come and go at the head of these lines all the time
 SHARD_MASK: Final = SHARDS - 1
 CHUNK_MASK: Final = (1 << CHUNK_BITS) - 1
 
@@ -85,7 +86,10 @@ class Ledger(ABC):
         self.roots: dict[str, dict[str, None]] = {}  # of the scope, by its mode
         self.is_told = True  # no queue still waits to hear of a change of the crawl's rules
         self.standing = 0
-        self.ready: tuple[Line, Line] = (Line(QUEUE_BYTES, []), Line(QUEUE_BYTES, []))
+        self.ready: tuple[Line, Line] = (
+            Line(QUEUE_BYTES, [], most=READY_HEAD),
+            Line(QUEUE_BYTES, [], most=READY_HEAD),
+        )
         self.parked: list[int] = []
         self.alarms: list[int] = []
         self.deadlines: list[int] = []

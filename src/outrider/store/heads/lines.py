@@ -1,23 +1,22 @@
-"""A line of packed integers in order: a few at its head as a heap, the rest as plain bytes.
+"""A line of packed integers in order: a few at its head, the rest as plain bytes.
 
 What lies deep is not smaller than its first floor, in blocks of ordered ranges, unsorted inside: a
-push appends, a pop takes from the head, and a block is sorted only when it is split. So a million
-entries cost their own bytes, and nothing ever touches more than one block. A line that holds
-anything has something at its head.
+push appends, a pop takes from the head, and a block is sorted only when it is split or comes to the
+head. So a million entries cost their own bytes, and nothing ever touches more than one block. A
+line that holds anything has something at its head.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import struct
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
 from typing import Final
 
 import msgspec
 import numpy as np
 
-HEAD_MOST: Final = 16  # entries at the head before the larger ones go deep
-HEAD_KEPT: Final = 6
+HEAD_MOST: Final = 16  # entries at the head before the larger ones go deep: integers are large
 BLOCK_MOST: Final = 256  # entries of a block before it is split
 
 
@@ -28,26 +27,31 @@ class Deep(msgspec.Struct, gc=False, eq=False):
     floors: list[int]
     blocks: list[bytearray]
 
-    def put(self, entry: int) -> None:
-        """Into the block of its range."""
-        place = bisect_right(self.floors, entry) - 1
-        block = self.blocks[place]
-        block += entry.to_bytes(self.width, "big")
-        if len(block) > BLOCK_MOST * self.width:
-            self._split(place)
-
-    def _split(self, place: int) -> None:
-        # Fixed bytes compare as the integers do, and an array of them sorts at a tenth of the cost.
-        entries = np.sort(np.frombuffer(self.blocks[place], f"S{self.width}")).tobytes()
+    def split(self, place: int) -> None:
+        """A block has become too long."""
+        entries = in_order(self.blocks[place], self.width)
         middle = len(entries) // self.width // 2 * self.width
         self.blocks[place : place + 1] = [bytearray(entries[:middle]), bytearray(entries[middle:])]
-        floor = int.from_bytes(entries[middle : middle + self.width], "big")
-        self.floors.insert(place + 1, floor)
+        self.floors.insert(place + 1, _first(entries[middle:], self.width))
 
-    def take(self) -> list[int]:
-        """The first block leaves."""
-        del self.floors[0]
-        return unpacked(self.blocks.pop(0), self.width)
+    def put_first(self, floor: int, entries: bytearray) -> None:
+        """Smaller ones than all that lie here."""
+        if self.blocks and len(self.blocks[0]) <= BLOCK_MOST // 2 * self.width:
+            self.blocks[0] += entries
+            self.floors[0] = floor
+        else:
+            self.blocks.insert(0, entries)
+            self.floors.insert(0, floor)
+
+    def take(self, most: int) -> list[int]:
+        """The smallest leave."""
+        entries, size = in_order(self.blocks[0], self.width), most * self.width
+        if len(entries) > size:
+            self.blocks[0] = bytearray(entries[size:])
+            self.floors[0] = _first(entries[size:], self.width)
+        else:
+            del self.floors[0], self.blocks[0]
+        return unpacked(entries[:size], self.width)
 
     def discard(self, entry: int) -> bool:
         """Whether it was there."""
@@ -66,45 +70,46 @@ class Line(msgspec.Struct, gc=False, eq=False):
     """Entries in order; `head[0]` is the first, and an empty head is an empty line."""
 
     width: int
-    head: list[int]
+    head: list[int]  # in order
     deep: Deep | None = None
+    most: int = HEAD_MOST
 
     def push(self, entry: int) -> None:
         """Join the line."""
         deep = self.deep
         if deep is not None and entry >= deep.floors[0]:
-            deep.put(entry)
+            place = bisect_right(deep.floors, entry) - 1
+            block = deep.blocks[place]
+            block += entry.to_bytes(self.width, "big")
+            if len(block) > BLOCK_MOST * self.width:
+                deep.split(place)
             return
         head = self.head
-        heappush(head, entry)
-        if len(head) > HEAD_MOST:
+        insort(head, entry)
+        if len(head) > self.most:
             self._spill()
 
     def _spill(self) -> None:
-        """The larger ones go deep, as a block before all others."""
-        entries = sorted(self.head)
-        self.head = entries[:HEAD_KEPT]
-        block, floor = packed(entries[HEAD_KEPT:], self.width), entries[HEAD_KEPT]
+        """The larger ones go deep."""
+        kept = self.most // 3 + 1
+        entries, self.head = self.head[kept:], self.head[:kept]
         if self.deep is None:
-            self.deep = Deep(self.width, [floor], [block])
-        else:
-            self.deep.floors.insert(0, floor)
-            self.deep.blocks.insert(0, block)
+            self.deep = Deep(self.width, [], [])
+        self.deep.put_first(entries[0], packed(entries, self.width))
 
     def pop(self) -> int:
         """The first leaves."""
-        entry = heappop(self.head)
+        entry = self.head.pop(0)
         if not self.head and self.deep is not None:
             self.refill()
         return entry
 
     def refill(self) -> None:
-        """Its head has run empty: the first block becomes its head."""
+        """Its head has run empty: the smallest of the rest become its head."""
         deep = self.deep
         if deep is None:
             return
-        self.head = deep.take()
-        heapify(self.head)
+        self.head = deep.take(self.most)
         if not deep.blocks:
             self.deep = None
 
@@ -117,10 +122,10 @@ class Line(msgspec.Struct, gc=False, eq=False):
                 self.deep = None
             return found
         head = self.head
-        if entry not in head:
+        place = bisect_left(head, entry)
+        if place == len(head) or head[place] != entry:
             return False
-        head.remove(entry)
-        heapify(head)
+        del head[place]
         if not head:
             self.refill()
         return True
@@ -154,11 +159,18 @@ def packed(entries: list[int], width: int) -> bytearray:
 def unpacked(block: bytearray | bytes, width: int) -> list[int]:
     """The entries of a block."""
     number = int.from_bytes
-    return [number(piece, "big") for piece in _slices(block, width)]
+    pieces = struct.unpack(f"{width}s" * (len(block) // width), block)
+    return [number(piece, "big") for piece in pieces]
 
 
-def _slices(block: bytearray | bytes, width: int) -> list[bytearray | bytes]:
-    return [block[at : at + width] for at in range(0, len(block), width)]
+def in_order(block: bytearray | bytes, width: int) -> bytes:
+    """The same block, sorted."""
+    # Fixed bytes compare as the integers do, and an array of them sorts at a tenth of the cost.
+    return np.sort(np.frombuffer(block, f"S{width}")).tobytes()
+
+
+def _first(block: bytes, width: int) -> int:
+    return int.from_bytes(block[:width], "big")
 
 
 def _find(block: bytearray, wanted: bytes, width: int) -> int:

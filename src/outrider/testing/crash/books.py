@@ -165,7 +165,8 @@ class Books:
             self.tasks[link.url] = Fact(len(self.tasks) + 1, link.key, link.priority)
             return True
         if link.known == "revisit" and old.state not in (PENDING, LEASED):
-            self.tasks[link.url] = Fact(old.number, link.key, link.priority)
+            again = Fact(old.number, link.key, link.priority, token=old.token)  # H3: still current
+            self.tasks[link.url] = again
             return True
         if link.known == "raise" and old.state is PENDING and link.priority < old.priority:
             self._set_task(link.url, priority=link.priority)

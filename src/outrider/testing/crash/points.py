@@ -40,6 +40,8 @@ _TIGHT: Final = {
     "SLEEPER_MOST": 30,
     "LOOKED_AT": 8,
     "PIECE_BYTES": 2048,
+    "SLICE_BYTES": 8192,
+    "LAID_DOWN": 4,
     "AWAY_STEP": 20,
     "WHERES_STEP": 64,
     "STRETCH": 16,
