@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from outrider.store.embedded import EmbeddedStore, roster
+from outrider.store.embedded import store as embedded_store
 from outrider.store.memory import MemoryStore
 from outrider.store.remote import Door, RemoteStore
 from outrider.testing.clock import FakeClock
@@ -52,7 +53,9 @@ class Forgetful(EmbeddedStore):
 @asynccontextmanager
 async def forgetful(clock, tmp_path):
     """A file that is all there is: whatever a verb needs was written by those before."""
-    yield Forgetful.open(tmp_path / "crawl.outrider", clock)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedded_store, "SLICE_BYTES", 1)  # a piece at a time: much changes meanwhile
+        yield Forgetful.open(tmp_path / "crawl.outrider", clock)
 
 
 @asynccontextmanager

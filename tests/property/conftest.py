@@ -5,6 +5,7 @@ from itertools import count
 import pytest
 
 from outrider.store.embedded import EmbeddedStore, roster
+from outrider.store.embedded import store as embedded_store
 from outrider.store.memory import MemoryStore
 
 
@@ -45,6 +46,8 @@ def make_store(kind, tmp_path, monkeypatch):
     if kind == "sleepy":  # queues leave the memory as soon as nobody uses them
         monkeypatch.setattr(roster, "AWAKE_MOST", 0)
         monkeypatch.setattr(roster, "IDLE_KEPT", 0)
+    if kind == "forgetful":
+        monkeypatch.setattr(embedded_store, "SLICE_BYTES", 1)  # much changes between two pieces
     if store is MemoryStore:
         return store
     return lambda clock: store.open(tmp_path / f"{next(numbers)}.outrider", clock)

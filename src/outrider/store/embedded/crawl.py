@@ -276,20 +276,19 @@ class FileCrawl(Roster):
         self._told_roots = {mode: len(roots) for mode, roots in self.roots.items()}
 
     def _births_stand(self, first: int) -> None:
-        """`stands` for many: they have consecutive numbers, and states begin as pending."""
+        """`stands` for many: they have consecutive numbers."""
         number, end = self._newborn[0].number, self._newborn[-1].number + 1
-        while number < end:
-            if number >> SPAN_BITS == len(self.wheres):
-                self._new_span()
-            place = number & SPAN_MASK
-            count = min(pages.CHUNK, end - number)
-            if place + count > SPAN:  # a page of two spans
-                self._stand_apart(number, count, first)
-            else:
-                self.wheres[-1][place : place + count] = array("I", (first,)) * count
-            number, first = number + count, first + 1
+        for page, start in enumerate(range(number, end, pages.CHUNK), first):
+            self.births_stand(start, min(pages.CHUNK, end - start), page)
 
-    def _stand_apart(self, number: int, count: int, page: int) -> None:
+    def births_stand(self, number: int, count: int, page: int) -> None:
+        """The births of one page."""
+        span, place = number >> SPAN_BITS, number & SPAN_MASK
+        if span == len(self.wheres):
+            self._new_span()
+        if place + count <= SPAN:
+            self.wheres[span][place : place + count] = array("I", (page,)) * count
+            return
         for each in range(number, number + count):
             self.stands(each, page, PENDING)
 
@@ -344,6 +343,7 @@ class FileCrawl(Roster):
     def resume(self, now: int) -> None:
         """Queues stand where they stood, and nothing waits to be written."""
         self.standing = 0
+        self._rouse_outdated()
         for chunk in self.queues:
             for queue in chunk.values():
                 self._resume(queue, now)
@@ -355,6 +355,13 @@ class FileCrawl(Roster):
         self.marks, self.kind_marks = [], []
         self._told_now(self._gist())
         self.make_room()
+
+    def _rouse_outdated(self) -> None:
+        """Whoever was copied before the order among queues changed stands elsewhere now."""
+        for sleepers in self.asleep:
+            for number, (_, data) in list(sleepers.items()):
+                if packing.brief_of(data).by_turn != self.by_turn:
+                    self.queue_of(number)
 
     def _resume_sleeper(self, brief: packing.Brief) -> None:
         first, second, place = brief.places()

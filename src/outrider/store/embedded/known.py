@@ -22,9 +22,10 @@ Places: TypeAlias = NDArray[np.int64]
 
 SLOTS: Final = 8  # of a bucket
 FIRST: Final = 64  # buckets of a new table
-FULL: Final = 0.8  # load at which the table begins to grow
-GROWTH: Final = 1.18
+FULL: Final = 0.72  # load at which the table begins to grow
+GROWTH: Final = 1.3
 STRETCH: Final = 1024  # buckets moved at a time
+PACE: Final = 3  # tenths of a task that may come for each bucket moved: else the rest overflows
 PIECE: Final = 1024  # buckets of a piece
 
 _HALF: Final = np.uint64(32)
@@ -177,7 +178,7 @@ class Known:
     def _move(self) -> None:
         end = self._buckets if self._line == _WHOLE else self._line * self._buckets >> 32
         start = max(0, end - STRETCH)
-        self._debt -= (end - start) * SLOTS // 6
+        self._debt -= (end - start) * PACE // 10
         hashes, numbers, homes = self._taken(start, end)
         self._line = -(-(start << 32) // self._buckets)  # the first half whose bucket is `start`
         firsts, seconds = self._homes(hashes)

@@ -5,8 +5,10 @@ Pages tell what is, so reading them over a snapshot that was copied while they c
 
 from __future__ import annotations
 
+import gc
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from heapq import heappush
 from itertools import chain
 from typing import NamedTuple, assert_never
@@ -17,6 +19,7 @@ from outrider.core.order import NUMBER_BITS, task_key
 from outrider.core.states import TaskState
 from outrider.errors import StoreDamaged
 from outrider.store.embedded import packing, pages
+from outrider.store.embedded.births import Births
 from outrider.store.embedded.crawl import PENDING, SPAN, SPAN_BITS, FileCrawl
 from outrider.store.embedded.file import CrawlFile, damaged
 from outrider.store.embedded.known import Shape
@@ -25,6 +28,7 @@ from outrider.store.embedded.snapshot import (
     CrawlPiece,
     KnownPiece,
     LinePiece,
+    Mark,
     Piece,
     QueuePiece,
     ShapePiece,
@@ -40,12 +44,10 @@ _LEASED = COLUMNS[TaskState.LEASED]
 
 
 class _Tail(NamedTuple):
-    """What the pages after a snapshot tell of a crawl: the last word on each task and queue."""
+    """What the pages after a snapshot tell of a crawl's tasks."""
 
-    births: dict[int, bytes]
-    tasks: dict[int, tuple[int, bytes, bool]]  # by number: page, content, whether it was born there
-    queues: dict[int, tuple[int, bytes]]
-    left: dict[int | str, list[tuple[int, int, int]]]  # by queue: lane, key and due of entries
+    births: Births
+    papers: list[tuple[int, bytes, int]]  # number, content and page; 0: born, but not due
 
 
 Make = Callable[[int, str, int], FileCrawl]
@@ -60,33 +62,36 @@ class Loader:
         self.crawls: dict[int, FileCrawl] = {}
         self.now = 0
         self.events = 0  # tasks and queues the tail told of
+        self._verb: list[pages.Page] = []  # its pages so far
         self._tails: dict[int, _Tail] = {}
         self._long: set[tuple[int, int]] = set()  # queues whose lines came by themselves
 
     def load(self) -> list[FileCrawl]:
         """All crawls, as they were after the last page."""
-        mark = mark_of(self._file)
+        with _no_collecting():
+            mark = mark_of(self._file)
+            self._take_all(mark)
+            for page in self._file.pages_after(mark.page):
+                self._read(page)
+            for crawl in self.crawls.values():
+                self._settle(crawl, self._tails.pop(crawl.index, None))
+                self._stand(crawl)
+        return [self.crawls[index] for index in sorted(self.crawls)]
+
+    # ---- pieces
+
+    def _take_all(self, mark: Mark) -> None:
         count = 0
         for data in self._file.pieces(mark.snapshot):
             self._take(piece_of(data))
             count += 1
         if count != mark.pieces:
-            raise StoreDamaged(
-                damaged(
-                    self._file.path, f"snapshot {mark.snapshot} has {count} of {mark.pieces} pieces"
-                )
-            )
+            what = f"snapshot {mark.snapshot} has {count} of {mark.pieces} pieces"
+            raise StoreDamaged(damaged(self._file.path, what))
         for index, number in self._long:
             packing.sort_out(self.crawls[index].queue_of(number))
-        for page in self._file.pages_after(mark.page):
-            self._read(page, is_mending=page.number <= mark.end)
         for crawl in self.crawls.values():
             self._find_the_rest(crawl)
-            self._settle(crawl)
-            self._stand(crawl)
-        return [self.crawls[index] for index in sorted(self.crawls)]
-
-    # ---- pieces
 
     def _take(self, piece: Piece) -> None:  # noqa: C901 - one line for each kind of piece
         if isinstance(piece, CrawlPiece):
@@ -124,58 +129,31 @@ class Loader:
         """Queues that came back into memory while others were cut: their last page names them."""
         found = bytearray(crawl.queue_count + 1)
         for number in chain(*crawl.queues, *crawl.asleep, *(s.values() for s in crawl.away)):
-            found[number] = 1
-        tail = self._tails.get(crawl.index)
+            if number < len(found):  # younger ones are told by the pages that follow
+                found[number] = 1
         for number in (n for n in range(1, len(found)) if not found[n]):
-            if tail is None or number not in tail.queues:
-                row = crawl.row_of(number)
-                crawl.away[hash(row.key) & SHARD_MASK][row.key] = number
-                crawl.away_count += 1
+            row = crawl.row_of(number)
+            crawl.away[hash(row.key) & SHARD_MASK][row.key] = number
+            crawl.away_count += 1
 
     # ---- pages
 
-    def _read(self, page: pages.Page, *, is_mending: bool) -> None:
-        """Note what a page tells; of what it tells again and again, the last word is enough."""
-        tail = self._tails.setdefault(page.crawl, _Tail({}, {}, {}, {}))
-        if page.extra:
-            self._apply_extra(page.crawl, pages.extra_of(page.extra))
-        for number, content in page.queues:
-            tail.queues[number] = (page.number, content)
-        for number, content in page.births:
-            if is_mending:
-                birth = pages.birth_of(content)
-                self._leaves(tail, birth.task.key, birth.task.lane, _key(number, birth), birth.due)
-            tail.births[number] = content
-            tail.tasks[number] = (page.number, content, True)
-        for number, content in page.papers:
-            if is_mending or number not in tail.tasks:
-                self._left(tail, pages.paper_of(content))
-            tail.tasks[number] = (page.number, content, False)
-        self.events += len(page.births) + len(page.papers) + len(page.queues)
-
-    def _left(self, tail: _Tail, paper: pages.Paper) -> None:
-        """The entries a line of the snapshot may have, although they are outdated."""
-        for key in (paper.key, paper.left):
-            if key is not None:
-                entry = (paper.lane, int.from_bytes(key, "big"), paper.due)
-                tail.left.setdefault(paper.queue, []).append(entry)
-
-    def _leaves(self, tail: _Tail, name: str, lane: int, key: int, due: int) -> None:
-        tail.left.setdefault(name, []).append((lane, key, due))
-
-    def _settle(self, crawl: FileCrawl) -> None:
-        tail = self._tails.get(crawl.index)
-        if tail is None:
+    def _read(self, page: pages.Page) -> None:
+        """A verb is read when its last page was: a queue may be told after its tasks."""
+        self._verb.append(page)
+        if not page.is_last:
             return
-        for number, (page, content) in tail.queues.items():
-            self._take_row(crawl, number, content, page)
-        for name, entries in tail.left.items():
-            queue = crawl.home_of(name) if isinstance(name, str) else crawl.queue_of(name)
-            for entry in entries:
-                queue.leave(*entry)
-        for number, word in tail.tasks.items():
-            self._take_task(crawl, number, *word)
-        self._learn(crawl, tail.births)
+        told, self._verb = self._verb, []
+        self._apply_extra(page.crawl, pages.extra_of(page.extra))
+        crawl = self.crawls[page.crawl]
+        tail = self._tails.setdefault(page.crawl, _Tail(Births(), []))
+        for each in told:
+            for number, content in each.queues:
+                self._take_row(crawl, number, content, each.number)
+            if each.births:
+                self._note_births(crawl, tail, each)
+            tail.papers.extend([(name, content, each.number) for name, content in each.papers])
+            self.events += len(each.births) + len(each.papers) + len(each.queues)
 
     def _take_row(self, crawl: FileCrawl, number: int, content: bytes, page: int) -> None:
         row = pages.queue_row_of(content)
@@ -186,31 +164,47 @@ class Loader:
         else:
             pages.fill_queue(queue, row)
 
-    def _take_task(
-        self, crawl: FileCrawl, number: int, page: int, content: bytes, is_birth: bool
-    ) -> None:
-        """Where a task waits now."""
-        if is_birth:
-            birth = pages.birth_of(content)
-            task = birth.task
-            queue, key = crawl.home_of(task.key), _key(number, birth)
-            queue.enter(task.lane, key, birth.due, self.now)
-            crawl.stands(number, page, PENDING)
+    def _note_births(self, crawl: FileCrawl, tail: _Tail, page: pages.Page) -> None:
+        crawl.births_stand(page.births[0][0], len(page.births), page.number)
+        for number, content in tail.births.read(page.births, self.now):
+            tail.papers.append((number, content, 0))  # it may have been copied in either line
+
+    def _settle(self, crawl: FileCrawl, tail: _Tail | None) -> None:
+        """Whoever was born waits; then where each went from there, in the order of the pages."""
+        if tail is None:
             return
+        for key, lane, entries in tail.births.lines():
+            crawl.home_of(key).open_lane(lane).extend(entries)
+        for number, content, page in tail.papers:
+            if page:
+                self._take_paper(crawl, number, content, page)
+            else:
+                self._take_delayed(crawl, number, pages.birth_of(content))
+        self._learn(crawl, tail.births)
+
+    def _take_delayed(self, crawl: FileCrawl, number: int, birth: pages.Birth) -> None:
+        task, key = birth.task, _key(number, birth)
+        queue = crawl.home_of(task.key)
+        queue.leave(task.lane, key, birth.due)
+        queue.enter(task.lane, key, birth.due, self.now)
+
+    def _take_paper(self, crawl: FileCrawl, number: int, content: bytes, page: int) -> None:
+        """Where a task waited it waits no more; it may wait elsewhere, or again."""
         paper = pages.paper_of(content)
+        queue, key = crawl.queue_of(paper.queue), int.from_bytes(paper.key, "big")
+        if paper.left is not None:
+            queue.leave(paper.lane, int.from_bytes(paper.left, "big"), paper.due)
+        queue.leave(paper.lane, key, paper.due)
         if paper.state == PENDING:
-            queue = crawl.queue_of(paper.queue)
-            queue.enter(paper.lane, int.from_bytes(paper.key, "big"), paper.due, self.now)
+            queue.enter(paper.lane, key, paper.due, self.now)
         crawl.stands(number, page, paper.state)
 
-    def _learn(self, crawl: FileCrawl, births: dict[int, bytes]) -> None:
-        """What the tail made known, but for what the snapshot knew already."""
-        if births:
-            known = [pages.birth_of(content).task.fingerprint for content in births.values()]
-            hashes = crawl.table.hashes(known)
-            numbers = np.fromiter(births, np.uint32, len(births))
+    def _learn(self, crawl: FileCrawl, births: Births) -> None:
+        """What the pages made known, but for what the snapshot knew already."""
+        if births.names:
+            hashes = crawl.table.hashes(births.names)
             new = crawl.table.find(hashes) == 0
-            crawl.table.add(hashes[new], numbers[new])
+            crawl.table.add(hashes[new], np.array(births.numbers, np.uint32)[new])
 
     def _apply_extra(self, index: int, extra: pages.Extra) -> None:
         row = extra.crawl
@@ -248,6 +242,18 @@ class Loader:
         if told != found:
             what = f"crawl {crawl.name!r} tells of known, pending, leased {told}, but has {found}"
             raise StoreDamaged(damaged(self._file.path, what))
+
+
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Millions of objects come, and no garbage: the collector would look at all of them often."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _key(number: int, birth: pages.Birth) -> int:

@@ -42,6 +42,7 @@ class Brief(msgspec.Struct, array_like=True):
     alarm: int
     ranks: tuple[bytes, bytes]  # its places among the ready; empty: it has none
     place: bytes  # and among the parked
+    by_turn: bool  # whether the order those places are in is round-robin
 
     def places(self) -> tuple[int, int, int]:
         """All three as numbers; 0: none."""
@@ -63,14 +64,14 @@ brief_of = msgspec.msgpack.Decoder(Brief).decode
 packed_of = msgspec.msgpack.Decoder(Packed).decode
 
 
-def pack(queue: Queue) -> tuple[bytes, bool]:
+def pack(queue: Queue, *, by_turn: bool) -> tuple[bytes, bool]:
     """A queue as bytes, and whether its lines are too long to be with it."""
     cuts = [cut(line, 0) for line in lines_of(queue)]
     is_long = any(onward is not None for _, onward in cuts)
     lines = [None] * len(cuts) if is_long else [entries for entries, _ in cuts]
     place = parked_key(queue) if queue.standing == INACTIVE else 0
     first, second, third = (_packed(key) for key in (queue.rank0, queue.rank1, place))
-    brief = (queue.key, queue.number, queue.pending, queue.alarm, (first, second), third)
+    brief = (queue.key, queue.number, queue.pending, queue.alarm, (first, second), third, by_turn)
     return _encode((*brief, pages.encode_queue(queue), *lines)), is_long
 
 
@@ -85,7 +86,7 @@ def lines_of(queue: Queue) -> tuple[Line, Line, Line]:
 
 def length_of(queue: Queue) -> int:
     """How many tasks wait in its lines."""
-    return sum(line.beyond(0) for line in lines_of(queue))
+    return sum(line.count() for line in lines_of(queue))
 
 
 def cut(line: Line, start: int) -> tuple[Entries | None, int | None]:

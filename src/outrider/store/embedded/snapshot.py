@@ -19,7 +19,7 @@ from outrider.store.embedded.packing import Entries
 from outrider.store.heads.records import CHUNK_BITS
 
 AWAY_STEP: Final = 10_000
-DROPPED: Final = 2  # pieces of an older snapshot forgotten at a time: each frees a hundred pages
+DROPPED: Final = 4  # pieces of an older snapshot forgotten at a time
 WHERES_STEP: Final = 1 << 17
 
 
@@ -130,7 +130,7 @@ def take(
     old, page = mark_of(file), file.last_page
     number, count = old.snapshot + 1, 0
     while file.drop_pieces(old.snapshot, DROPPED):  # of one that was never whole
-        yield DROPPED * packing.PIECE_BYTES
+        yield packing.PIECE_BYTES
     for crawl in crawls:
         for piece in _pieces(crawl, now):
             data = _encode(piece)
@@ -142,7 +142,7 @@ def take(
         yield packing.PIECE_BYTES
     file.set_meta("snapshot", _encode(Mark(number, count, page, end)))
     while file.drop_pieces(number, DROPPED):
-        yield DROPPED * packing.PIECE_BYTES
+        yield packing.PIECE_BYTES
 
 
 def _pieces(crawl: FileCrawl, now: int) -> Iterator[Piece]:
@@ -208,7 +208,7 @@ def _queue_pieces(crawl: FileCrawl) -> Iterator[Piece]:
 def _queue_data(crawl: FileCrawl, number: int) -> tuple[bytes | None, bool]:
     queue = crawl.queues[number >> CHUNK_BITS].get(number)
     if queue is not None:
-        return packing.pack(queue)
+        return packing.pack(queue, by_turn=crawl.by_turn)
     sleeper = crawl.asleep[number >> CHUNK_BITS].get(number)
     return (None if sleeper is None else sleeper[1]), False
 

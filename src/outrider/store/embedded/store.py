@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 SNAPSHOT_AFTER: Final = 400_000  # things told since the last snapshot, so that reopening is quick
 SNAPSHOT_AT_CLOSE: Final = 20_000
-SLICE_BYTES: Final = 1 << 20  # of a snapshot, after one verb: a few milliseconds
+SLICE_BYTES: Final = 1 << 20  # of a snapshot, after one verb: some milliseconds
 PAGES_KEPT: Final = 2048  # read lately
 
 

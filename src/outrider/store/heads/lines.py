@@ -16,8 +16,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
-HEAD_MOST: Final = 16  # entries at the head before the larger ones go deep: integers are large
+HEAD_MOST: Final = 6  # entries at the head before the larger ones go deep: integers are large
+REFILL: Final = 16  # entries that come to the head at a time
 BLOCK_MOST: Final = 256  # entries of a block before it is split
+FEW: Final = 32  # fewer than that, or less than one for so many: they join one by one
 
 
 class Deep(msgspec.Struct, gc=False, eq=False):
@@ -89,6 +91,25 @@ class Line(msgspec.Struct, gc=False, eq=False):
         if len(head) > self.most:
             self._spill()
 
+    def extend(self, more: bytes) -> None:
+        """Many join at once, as the bytes of a block; who is there already joins only once."""
+        if len(more) // self.width < max(FEW, self.count() // FEW):
+            for entry in unpacked(more, self.width):
+                self.discard(entry)
+                self.push(entry)
+        elif more:
+            self._make_anew(more)
+
+    def _make_anew(self, more: bytes) -> None:
+        blocks = () if self.deep is None else self.deep.blocks
+        every = b"".join((packed(self.head, self.width), *blocks, more))
+        entries = _once_each(every, self.width)
+        size, step = self.most * self.width, BLOCK_MOST * 3 // 4 * self.width
+        self.head, rest = unpacked(entries[:size], self.width), entries[size:]
+        cut = [bytearray(rest[at : at + step]) for at in range(0, len(rest), step)]
+        floors = [_first(block, self.width) for block in cut]
+        self.deep = Deep(self.width, floors, cut) if cut else None
+
     def _spill(self) -> None:
         """The larger ones go deep."""
         kept = self.most // 3 + 1
@@ -109,7 +130,7 @@ class Line(msgspec.Struct, gc=False, eq=False):
         deep = self.deep
         if deep is None:
             return
-        self.head = deep.take(self.most)
+        self.head = deep.take(max(REFILL, self.most))
         if not deep.blocks:
             self.deep = None
 
@@ -129,6 +150,11 @@ class Line(msgspec.Struct, gc=False, eq=False):
         if not head:
             self.refill()
         return True
+
+    def count(self) -> int:
+        """How many there are."""
+        blocks = () if self.deep is None else self.deep.blocks
+        return len(self.head) + sum(map(len, blocks)) // (self.width or 1)
 
     def beyond(self, bound: int) -> int:
         """How many are not smaller; only blocks the bound falls into are opened."""
@@ -169,7 +195,13 @@ def in_order(block: bytearray | bytes, width: int) -> bytes:
     return np.sort(np.frombuffer(block, f"S{width}")).tobytes()
 
 
-def _first(block: bytes, width: int) -> int:
+def _once_each(block: bytes, width: int) -> bytes:
+    entries = np.sort(np.frombuffer(block, f"S{width}"), kind="stable")
+    kept: bytes = entries[np.append(True, entries[1:] != entries[:-1])].tobytes()
+    return kept
+
+
+def _first(block: bytes | bytearray, width: int) -> int:
     return int.from_bytes(block[:width], "big")
 
 

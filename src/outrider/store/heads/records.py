@@ -137,6 +137,12 @@ class Queue(msgspec.Struct, gc=False, eq=False):
                 self.lane0 = Line(LANE_BYTES, [])
             self.lane0.push(key << DUE_BITS | due)
 
+    def open_lane(self, lane: int) -> Line:
+        """The line of a lane, to join it."""
+        if self.lane(lane) is NO_LINE:
+            setattr(self, f"lane{lane}", Line(LANE_BYTES, []))
+        return self.lane(lane)
+
     def leave(self, lane: int, key: int, due: int) -> bool:
         """A task waits no more, wherever it did; whether it did."""
         if self.lane(lane).discard(key << DUE_BITS | due):
