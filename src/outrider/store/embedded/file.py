@@ -94,9 +94,12 @@ class CrawlFile:
         try:
             if self._reads <= READS_ALONE:
                 data: bytes = self._cursor.execute(_GET_PAGE, (number,)).get or b""
-            else:
-                data = self._one_of_many(number)
-            pages.checked(number, data)
+            elif self._blob is None:
+                data = self._first_of_many(number)
+            else:  # one handle goes from page to page, without a statement for each
+                self._blob.reopen(number)
+                data = self._blob.read()
+            pages.check(number, data)
         except StoreDamaged as error:
             raise StoreDamaged(damaged(self.path, str(error))) from None
         except apsw.Error as error:
@@ -108,14 +111,10 @@ class CrawlFile:
         if blob is not None:
             blob.close(True)
 
-    def _one_of_many(self, number: int) -> bytes:
-        """One handle goes from page to page, without a statement for each."""
-        if self._blob is None:
-            if not self._db.in_transaction:
-                self._db.execute("BEGIN")
-            self._blob = self._db.blob_open("main", "page", "data", number, False)
-        else:
-            self._blob.reopen(number)
+    def _first_of_many(self, number: int) -> bytes:
+        if not self._db.in_transaction:
+            self._db.execute("BEGIN")
+        self._blob = self._db.blob_open("main", "page", "data", number, False)
         return self._blob.read()
 
     def rest(self) -> None:

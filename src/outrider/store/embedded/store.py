@@ -7,7 +7,6 @@ is behind or ahead of the file: it is thrown away, and the next verb reads the f
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -30,7 +29,7 @@ T = TypeVar("T")
 SNAPSHOT_AFTER: Final = 400_000  # things told since the last snapshot, so that reopening is quick
 SNAPSHOT_AT_CLOSE: Final = 20_000
 SLICE_BYTES: Final = 1 << 20  # of a snapshot, after one verb: some milliseconds
-PAGES_KEPT: Final = 2048  # read lately
+PAGES_KEPT: Final = 4096  # read lately
 
 
 class Shelf:
@@ -39,15 +38,15 @@ class Shelf:
     def __init__(self, file: CrawlFile) -> None:
         self.file = file
         self.unwritten: dict[int, bytes] = {}
-        self._lately: OrderedDict[int, bytes] = OrderedDict()
+        self._lately: dict[int, bytes] = {}
 
     def page(self, number: int) -> bytes:
         """A page, checked."""
-        data = self.unwritten.get(number) or self._lately.get(number)
+        data = self._lately.get(number) or self.unwritten.get(number)
         if data is None:
+            if len(self._lately) >= PAGES_KEPT:
+                self._lately.clear()  # cheaper than to know which was used last
             data = self._lately[number] = self.file.page(number)
-            if len(self._lately) > PAGES_KEPT:
-                self._lately.popitem(last=False)
         return data
 
 
