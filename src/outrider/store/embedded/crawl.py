@@ -349,7 +349,7 @@ class FileCrawl(Roster):
             for queue in chunk.values():
                 self._resume(queue, now)
         for sleepers in self.asleep:
-            for _, data in sleepers.values():
+            for data in sleepers.values():
                 self._resume_sleeper(packing.brief_of(data))
         for kind in self.kinds.values():
             kind.is_marked = False
@@ -360,7 +360,7 @@ class FileCrawl(Roster):
     def _rouse_outdated(self) -> None:
         """Whoever was copied before the order among queues changed stands elsewhere now."""
         for sleepers in self.asleep:
-            for number, (_, data) in list(sleepers.items()):
+            for number, data in list(sleepers.items()):
                 if packing.brief_of(data).by_turn != self.by_turn:
                     self.queue_of(number)
 
@@ -378,7 +378,7 @@ class FileCrawl(Roster):
     def waiting(self) -> int:
         """How many tasks wait in all lines."""
         awake = sum(queue.pending for chunk in self.queues for queue in chunk.values())
-        sleepers = (data for chunk in self.asleep for _, data in chunk.values())
+        sleepers = (data for chunk in self.asleep for data in chunk.values())
         return awake + sum(packing.brief_of(data).pending for data in sleepers)
 
     def _resume(self, queue: Queue, now: int) -> None:

@@ -22,8 +22,8 @@ Places: TypeAlias = NDArray[np.int64]
 
 SLOTS: Final = 8  # of a bucket
 FIRST: Final = 64  # buckets of a new table
-FULL: Final = 0.72  # load at which the table begins to grow
-GROWTH: Final = 1.3
+FULL: Final = 0.75  # load at which the table begins to grow
+GROWTH: Final = 1.22
 STRETCH: Final = 1024  # buckets moved at a time
 PACE: Final = 3  # tenths of a task that may come for each bucket moved: else the rest overflows
 PIECE: Final = 1024  # buckets of a piece

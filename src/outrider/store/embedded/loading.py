@@ -46,7 +46,8 @@ _LEASED = COLUMNS[TaskState.LEASED]
 class _Tail(NamedTuple):
     """What the pages after a snapshot tell of a crawl's tasks."""
 
-    births: Births
+    copied: Births  # while the snapshot was taken: their lines may know them already
+    births: Births  # since then
     papers: list[tuple[int, bytes, int]]  # number, content and page; 0: born, but not due
 
 
@@ -62,6 +63,7 @@ class Loader:
         self.crawls: dict[int, FileCrawl] = {}
         self.now = 0
         self.events = 0  # tasks and queues the tail told of
+        self._end = 0  # the last page that may be older than the snapshot's last piece
         self._verb: list[pages.Page] = []  # its pages so far
         self._tails: dict[int, _Tail] = {}
         self._long: set[tuple[int, int]] = set()  # queues whose lines came by themselves
@@ -71,6 +73,7 @@ class Loader:
         with _no_collecting():
             mark = mark_of(self._file)
             self._take_all(mark)
+            self._end = mark.end
             for page in self._file.pages_after(mark.page):
                 self._read(page)
             for crawl in self.crawls.values():
@@ -146,7 +149,7 @@ class Loader:
         told, self._verb = self._verb, []
         self._apply_extra(page.crawl, pages.extra_of(page.extra))
         crawl = self.crawls[page.crawl]
-        tail = self._tails.setdefault(page.crawl, _Tail(Births(), []))
+        tail = self._tails.setdefault(page.crawl, _Tail(Births(), Births(), []))
         for each in told:
             for number, content in each.queues:
                 self._take_row(crawl, number, content, each.number)
@@ -166,21 +169,24 @@ class Loader:
 
     def _note_births(self, crawl: FileCrawl, tail: _Tail, page: pages.Page) -> None:
         crawl.births_stand(page.births[0][0], len(page.births), page.number)
-        for number, content in tail.births.read(page.births, self.now):
+        births = tail.copied if page.number <= self._end else tail.births
+        for number, content in births.read(page.births, self.now):
             tail.papers.append((number, content, 0))  # it may have been copied in either line
 
     def _settle(self, crawl: FileCrawl, tail: _Tail | None) -> None:
         """Whoever was born waits; then where each went from there, in the order of the pages."""
         if tail is None:
             return
-        for key, lane, entries in tail.births.lines():
-            crawl.home_of(key).open_lane(lane).extend(entries)
+        for births in (tail.copied, tail.births):
+            for key, lane, entries in births.lines():
+                line = crawl.home_of(key).open_lane(lane)
+                line.extend(entries, is_new=births is tail.births)
+            self._learn(crawl, births)
         for number, content, page in tail.papers:
             if page:
                 self._take_paper(crawl, number, content, page)
             else:
                 self._take_delayed(crawl, number, pages.birth_of(content))
-        self._learn(crawl, tail.births)
 
     def _take_delayed(self, crawl: FileCrawl, number: int, birth: pages.Birth) -> None:
         task, key = birth.task, _key(number, birth)

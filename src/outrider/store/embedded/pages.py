@@ -19,6 +19,7 @@ from zlib import crc32
 import msgspec
 
 from outrider.core.order import KEY_BITS, NUMBER_BITS, TIE_MASK
+from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
 from outrider.core.verdict import Answer
@@ -282,6 +283,40 @@ def fill_queue(queue: Queue, row: QueueRow) -> None:
     if (queue.rules.paused, queue.rules.retired) != row.said:
         paused, retired = row.said
         queue.rules = msgspec.structs.replace(queue.rules, paused=paused, retired=retired)
+
+
+def queue_of(row: QueueRow, rules: QueueRules) -> Queue:
+    """A queue as its row says, under these rules; what is said of it by acts is the row's."""
+    paused, retired = row.said
+    if (rules.paused, rules.retired) != row.said:
+        rules = msgspec.structs.replace(rules, paused=paused, retired=retired)
+    return Queue(
+        row.key,
+        row.number,
+        row.turn,
+        rules,
+        row.paused,
+        row.retired,
+        standing=row.standing,
+        place=row.place,
+        session=row.session,
+        spent=row.spent,
+        next_ready=row.next_ready,
+        why=row.why,
+        last_start=row.last_start,
+        last_end=row.last_end,
+        manners=Manners(*row.manners),
+        errors=row.errors,
+        dones=row.dones,
+        bytes=row.bytes,
+        done=row.done,
+        dead=row.dead,
+        dropped=row.dropped,
+        last_cost=row.last_cost,
+        cost_sum=row.cost_sum,
+        cost_count=row.cost_count,
+        epoch=row.epoch,
+    )
 
 
 def fill_record(record: Record, paper: Paper, page: int) -> None:

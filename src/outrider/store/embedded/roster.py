@@ -41,7 +41,7 @@ class Roster(Crawl):
         self.queue_wheres: array[int] = array("I", [0])
         self.away: list[dict[str, int]] = [{} for _ in range(SHARDS)]  # not in memory, by key
         self.away_count = 0
-        self.asleep: list[dict[int, tuple[int, bytes]]] = [{}]  # by number: alarm and bytes
+        self.asleep: list[dict[int, bytes]] = [{}]  # by number, as `packing` writes them
         self.idle: dict[int, Queue] = {}  # in memory without work, the last used at the end
         self._awake = 0
         self._hand = self._round()
@@ -68,7 +68,7 @@ class Roster(Crawl):
         if found is not None:
             return found
         sleeper = self.asleep[number >> CHUNK_BITS].pop(number, None)
-        queue = self._fetch_queue(number) if sleeper is None else self._rouse(*sleeper)
+        queue = self._fetch_queue(number) if sleeper is None else self._rouse(sleeper)
         self.away_count -= self.away[hash(queue.key) & SHARD_MASK].pop(queue.key, None) is not None
         return queue
 
@@ -78,7 +78,7 @@ class Roster(Crawl):
         if queue is not None:
             return queue.alarm
         sleeper = self.asleep[number >> CHUNK_BITS].get(number)
-        return 0 if sleeper is None else sleeper[0]
+        return 0 if sleeper is None else packing.brief_of(sleeper).alarm
 
     def _fetch_queue(self, number: int) -> Queue:
         queue = self.idle[number] = self.seat(self.row_of(number))
@@ -89,13 +89,13 @@ class Roster(Crawl):
         page = self.queue_wheres[number]
         return pages.queue_row_of(pages.queue_in(page, self._reader.page(page), number))
 
-    def _rouse(self, alarm: int, data: bytes) -> Queue:
+    def _rouse(self, data: bytes) -> Queue:
         packed = packing.packed_of(data)
         queue = self.seat(pages.queue_row_of(packed.row))
         for place, entries in enumerate((packed.lane0, packed.lane1, packed.delayed)):
             if entries is not None:
                 packing.join(queue, place, entries)
-        queue.pending, queue.alarm = packed.pending, alarm
+        queue.pending, queue.alarm = packed.pending, packed.alarm
         queue.rank0, queue.rank1, _ = packed.places()
         return queue
 
@@ -105,15 +105,14 @@ class Roster(Crawl):
         while len(self.asleep) <= brief.number >> CHUNK_BITS:
             self.asleep.append({})
             self.queues.append({})
-        self.asleep[brief.number >> CHUNK_BITS][brief.number] = (brief.alarm, data)
+        self.asleep[brief.number >> CHUNK_BITS][brief.number] = data
         self.away[hash(brief.key) & SHARD_MASK][brief.key] = brief.number
         self.away_count += 1
 
     def seat(self, row: pages.QueueRow) -> Queue:
         """A queue as its row tells, in memory."""
         rules = self._rules_told(row.key, row.epoch)
-        queue = Queue(row.key, row.number, row.turn, rules, row.paused, row.retired)
-        pages.fill_queue(queue, row)
+        queue = pages.queue_of(row, rules)
         queue.obey(queue.rules, row.epoch)
         queue.is_marked = False
         while len(self.queues) <= row.number >> CHUNK_BITS:

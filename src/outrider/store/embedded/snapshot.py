@@ -210,7 +210,7 @@ def _queue_data(crawl: FileCrawl, number: int) -> tuple[bytes | None, bool]:
     if queue is not None:
         return packing.pack(queue, by_turn=crawl.by_turn)
     sleeper = crawl.asleep[number >> CHUNK_BITS].get(number)
-    return (None if sleeper is None else sleeper[1]), False
+    return sleeper, False
 
 
 def _long_lines(crawl: FileCrawl, number: int) -> Iterator[Piece]:

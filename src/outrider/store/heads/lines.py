@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-HEAD_MOST: Final = 6  # entries at the head before the larger ones go deep: integers are large
+HEAD_MOST: Final = 4  # entries at the head before the larger ones go deep: integers are large
 REFILL: Final = 16  # entries that come to the head at a time
 BLOCK_MOST: Final = 256  # entries of a block before it is split
 FEW: Final = 32  # fewer than that, or less than one for so many: they join one by one
@@ -91,11 +91,11 @@ class Line(msgspec.Struct, gc=False, eq=False):
         if len(head) > self.most:
             self._spill()
 
-    def extend(self, more: bytes) -> None:
-        """Many join at once, as the bytes of a block; who is there already joins only once."""
+    def extend(self, more: bytes, *, is_new: bool) -> None:
+        """Many join at once, as the bytes of a block; if not new, some may be there already."""
         if len(more) // self.width < max(FEW, self.count() // FEW):
             for entry in unpacked(more, self.width):
-                self.discard(entry)
+                _ = is_new or self.discard(entry)
                 self.push(entry)
         elif more:
             self._make_anew(more)
