@@ -67,11 +67,10 @@ class FileCrawl(Roster):
         """Which of them are known, looked up in one go; and their queues come back into memory."""
         fingerprints = [task.fingerprint for task in tasks]
         known: dict[bytes, int] = {}
-        if self.table.count and tasks:
-            if len(tasks) <= A_FEW:
-                found = [self.table.get(fingerprint) for fingerprint in fingerprints]
-            else:
-                found = self.table.find(self.table.hashes(fingerprints)).tolist()
+        if self.table.count and len(tasks) <= A_FEW:
+            known = self.table.get_few(fingerprints)
+        elif self.table.count:
+            found = self.table.find(self.table.hashes(fingerprints)).tolist()
             known = {name: number for name, number in zip(fingerprints, found) if number}  # noqa: B905 - slower
         lately = self._lately
         if lately:
@@ -189,7 +188,7 @@ class FileCrawl(Roster):
         if not (newborn or self._dirty or marks or gist != self._told):
             self._first = 0
             return []
-        extra = pages.encode_extra(self._extra(now, is_whole=not self._told))
+        extra = self._extra(now, is_whole=not self._told)
         self._first, self._next_told, self._sheets = first, gist, self._papers()
         born = newborn[0].number if newborn else 0
         births, queues = pages.encode_births(newborn), [pages.encode_queue(q) for q in marks]
@@ -223,12 +222,14 @@ class FileCrawl(Roster):
                 papers[place].append(record)
         return papers
 
-    def _extra(self, now: int, *, is_whole: bool) -> pages.Extra:
+    def _extra(self, now: int, *, is_whole: bool) -> bytes:
         told, fresh = self._told, self.logged - self._told_notes
         notes = list(islice(reversed(self.log), fresh))[::-1] if fresh else []
-        return pages.Extra(
-            self.row(now),
-            [kind_row(kind) for kind in self.kind_marks],
+        return pages.encode_extra(
+            self,
+            self.name,
+            now,
+            self.kind_marks,
             dict(self.outcomes) if is_whole or self.visits != told[7] else None,
             notes,
             list(self.timeline) if is_whole or notes else None,

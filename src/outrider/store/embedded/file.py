@@ -192,7 +192,7 @@ class CrawlFile:
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {self._level}")
-        db.execute("PRAGMA cache_size = -6144")
+        db.execute("PRAGMA cache_size = -4096")
         return db
 
     def _written(self, _db: apsw.Connection, _name: str, count: int) -> int:

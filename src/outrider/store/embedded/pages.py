@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
 from outrider.core.verdict import Answer
 from outrider.errors import StoreDamaged
-from outrider.store.heads.records import COLUMNS, Queue, Record
+from outrider.store.heads.records import COLUMNS, Kind, Queue, Record
 
 VERSION: Final = 1
 CHUNK: Final = 16  # tasks or queues of one kind in a page: one is read without many others
@@ -264,9 +264,10 @@ def crawl_row(crawl: object, name: str, now: int) -> CrawlRow:
     return CrawlRow(name, now, *_ROW_FIELDS(crawl))
 
 
-def encode_extra(extra: Extra) -> bytes:
-    """An `Extra`."""
-    return _encode(extra)
+def encode_extra(crawl: object, name: str, now: int, kinds: Iterable[Kind], *rest: object) -> bytes:
+    """An `Extra`, without making one; the rest as its fields follow."""
+    rows = [(k.type, k.tag, k.origin, k.depth, k.counts) for k in kinds]
+    return _encode(((name, now, *_ROW_FIELDS(crawl)), rows, *rest))
 
 
 _SHARED: Final = [

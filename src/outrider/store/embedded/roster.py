@@ -18,7 +18,7 @@ from outrider.store.heads.ledger import RULES_KEPT, SHARD_MASK
 from outrider.store.heads.records import CHUNK_BITS, NEITHER, SHARDS, Queue
 
 IDLE_KEPT: Final = 4096  # queues without work that stay in memory, the last ones used
-AWAKE_MOST: Final = 65_536  # queues in memory before those not used lately go to sleep
+AWAKE_MOST: Final = 49_152  # queues in memory before those not used lately go to sleep
 SLEEPER_MOST: Final = 256  # tasks of a queue that may sleep
 LOOKED_AT: Final = 2048  # queues looked at for sleepiness, at most, after one verb
 LAID_DOWN: Final = 256  # queues that go to sleep, at most, after one verb
