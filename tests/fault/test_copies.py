@@ -83,6 +83,7 @@ async def test_a_copy_taken_at_any_moment_opens_and_shows_what_its_store_shows(
 async def until_snapshot_is_taken(store, monkeypatch, between):
     """Begin a snapshot now, and do something before each of its pieces."""
     monkeypatch.setattr("outrider.store.embedded.store.SNAPSHOT_AFTER", 0)
+    monkeypatch.setattr("outrider.store.embedded.store.SLICE_BYTES", 1)
     await store.add([task("https://begin.test/")])
     monkeypatch.setattr("outrider.store.embedded.store.SNAPSHOT_AFTER", 1 << 60)
     while store._taking is not None:
@@ -132,5 +133,25 @@ async def test_tasks_that_become_due_while_a_snapshot_is_taken_wait_once(
     await until_snapshot_is_taken(store, monkeypatch, between)
     copy = EmbeddedStore.open(copied(path), clock)
     assert not (await whole_of(copy, CRAWL)).differs(await whole_of(store, CRAWL))
+    await copy.close()
+    await store.close()
+
+
+@pytest.mark.slow
+async def test_a_queue_copied_before_the_order_changed_stands_where_the_new_one_puts_it(
+    tmp_path, copied, monkeypatch
+):
+    """C3: which place a queue has among the ready is told by no page, and may be outdated."""
+    clock, path = FakeClock(), tmp_path / "crawl.outrider"
+    store = EmbeddedStore.open(path, clock)
+    await store.configure(CRAWL, rules())
+    await store.add([task(f"https://h{n}.test/", priority=float(-n)) for n in range(50)])
+    await until_snapshot_is_taken(store, monkeypatch, lambda: store.crawl(CRAWL))
+    await store.configure(CRAWL, rules(order="round-robin"))
+    copy = EmbeddedStore.open(copied(path), clock)
+    request = ClaimRequest(CRAWL, "w", 100)
+    expected = [lease.key for lease in (await store.claim(request)).leases]
+    assert [lease.key for lease in (await copy.claim(request)).leases] == expected
+    assert expected[:2] == ["h0.test", "h1.test"]
     await copy.close()
     await store.close()

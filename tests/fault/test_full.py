@@ -149,7 +149,7 @@ def test_a_file_that_may_not_grow_is_worked_on_again_when_it_may(seed, durabilit
 @both
 def test_a_small_filesystem_that_fills_up_is_worked_on_again_when_freed(durability, tmp_path):
     """A real disk, full; the lock and SQLite's shared memory stand on it too."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(tmp_path)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(tmp_path)]
     try:
         mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
     except FileNotFoundError:

@@ -7,6 +7,7 @@ is behind or ahead of the file: it is thrown away, and the next verb reads the f
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,8 @@ T = TypeVar("T")
 
 SNAPSHOT_AFTER: Final = 400_000  # things told since the last snapshot, so that reopening is quick
 SNAPSHOT_AT_CLOSE: Final = 20_000
-SLICE_BYTES: Final = 1 << 20  # of a snapshot, after one verb: some milliseconds
+SLICE_BYTES: Final = 1 << 21  # of a snapshot, at most, after one verb
+SLICE_SECONDS: Final = 0.01  # and no piece is begun later than that
 PAGES_KEPT: Final = 4096  # read lately
 
 
@@ -229,9 +231,9 @@ class EmbeddedStore(Verbs):
         """Some more pieces of a snapshot; one that fails is begun again later."""
         if self._taking is None:
             self._taking, self._told = self._take_snapshot(), 0
-        moved = 0
+        moved, until = 0, time.perf_counter() + SLICE_SECONDS
         try:
-            while self._taking is not None and moved < SLICE_BYTES:
+            while self._taking is not None and moved < SLICE_BYTES and time.perf_counter() < until:
                 size = next(self._taking, None)
                 if size is None:
                     self._taking = None
