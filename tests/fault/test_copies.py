@@ -155,3 +155,33 @@ async def test_a_queue_copied_before_the_order_changed_stands_where_the_new_one_
     assert expected[:2] == ["h0.test", "h1.test"]
     await copy.close()
     await store.close()
+
+
+@pytest.mark.slow
+async def test_a_queue_whose_tasks_ripened_after_they_were_copied_is_counted_as_ready(
+    tmp_path, copied, monkeypatch
+):
+    """C6: that a task has become due is told by no page; its queue's row tells it stands ready."""
+    clock, path = FakeClock(), tmp_path / "crawl.outrider"
+    store = EmbeddedStore.open(path, clock)
+    await store.configure(CRAWL, rules())
+    late = task("https://late.test/", delay=10.0, priority=100.0)
+    await store.add([late, task("https://next.test/")])
+    await until_snapshot_is_taken(store, monkeypatch, lambda: store.crawl(CRAWL))
+    clock.advance(11.0)
+    request = ClaimRequest(CRAWL, "w", 1)
+    (lent,) = (await store.claim(request)).leases
+    assert lent.key != "late.test"  # it was judged, and stands ready behind others
+    monkeypatch.setattr("outrider.store.embedded.store.SNAPSHOT_AT_CLOSE", -1)
+    copy = EmbeddedStore.open(copied(path), clock)
+    await copy.close()
+    copy = EmbeddedStore.open(copy.path, clock)
+    keys = []
+    while claimed := (await copy.claim(request)).leases:
+        keys.append(claimed[0].key)
+    assert "late.test" in keys
+    wake_in = (await copy.claim(request)).wake_in
+    assert wake_in is not None
+    assert wake_in > 0  # not at once: nobody stands ready any more
+    await copy.close()
+    await store.close()
