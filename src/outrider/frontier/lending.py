@@ -37,7 +37,10 @@ class Lending(Footing):
             self._stirred.clear()
             claim = await self._claim_once(limit, per_queue or 0)
             left = (until - self._clock.now_ms()) / 1000
-            if claim or left <= 0 or claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
+            if claim:
+                return claim
+            if left <= 0 or claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
+                await asyncio.sleep(0)  # whoever asks again at once must not starve the others
                 return claim
             most = POLL if claim.wake_in is None else claim.wake_in
             await self._rest(min(left, most), self._stirred)

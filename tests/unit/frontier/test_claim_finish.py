@@ -682,3 +682,11 @@ async def test_the_seconds_of_a_lease_are_configurable(opened, clock):
     await frontier.claim()
 
     assert (await frontier.claim()).wake_in == 5.0
+
+
+async def test_whoever_asks_in_vain_again_and_again_lets_others_run(frontier):
+    """A store that answers at once awaits nothing: the owner's socket would never be heard."""
+    ran: list[bool] = []
+    asyncio.get_running_loop().call_soon(ran.append, True)
+    assert not await frontier.claim(1)
+    assert ran

@@ -102,7 +102,12 @@ async def _greeted(file: str, reader: StreamReader, writer: StreamWriter) -> str
 
 
 def _require_same_user(file: str, writer: StreamWriter) -> None:
-    if not is_same_user(writer.get_extra_info("socket")):
+    connection = writer.get_extra_info("socket")
+    try:
+        connection.getpeername()
+    except OSError:  # so many wait already that nobody let us in: asyncio takes that for a line
+        raise TimeoutError from None
+    if not is_same_user(connection):
         raise StoreError(f"the socket of {file} is served by another user: nothing was sent")
 
 

@@ -1,5 +1,6 @@
 """Where the socket stands, and who may come through it."""
 
+import contextlib
 import os
 import socket
 import stat
@@ -173,3 +174,18 @@ async def test_closing_leaves_a_new_owners_socket_alone(file, owned):
     assert second.path.exists()
     await second.close()
     assert not second.path.exists()
+
+
+async def test_who_is_not_let_in_is_told_that_the_owner_is_busy(file):
+    """A line nobody took is no line to another user."""
+    place = str(socket_path(Path(file)))
+    with socket.socket(socket.AF_UNIX) as owner, contextlib.ExitStack() as crowd:
+        owner.bind(place)
+        owner.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                visitor = crowd.enter_context(socket.socket(socket.AF_UNIX))
+                visitor.setblocking(False)
+                visitor.connect(place)
+        with pytest.raises(StoreUnavailable, match="does not answer"):
+            await RemoteStore.connect(file)
