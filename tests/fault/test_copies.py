@@ -137,16 +137,23 @@ async def test_tasks_that_become_due_while_a_snapshot_is_taken_wait_once(
     await store.close()
 
 
+async def copied_whole(tasks, path, clock, monkeypatch):
+    """A store of these tasks, after a snapshot of all of them."""
+    store = EmbeddedStore.open(path, clock)
+    await store.configure(CRAWL, rules())
+    await store.add(tasks)
+    await until_snapshot_is_taken(store, monkeypatch, lambda: store.crawl(CRAWL))
+    return store
+
+
 @pytest.mark.slow
 async def test_a_queue_copied_before_the_order_changed_stands_where_the_new_one_puts_it(
     tmp_path, copied, monkeypatch
 ):
     """C3: which place a queue has among the ready is told by no page, and may be outdated."""
     clock, path = FakeClock(), tmp_path / "crawl.outrider"
-    store = EmbeddedStore.open(path, clock)
-    await store.configure(CRAWL, rules())
-    await store.add([task(f"https://h{n}.test/", priority=float(-n)) for n in range(50)])
-    await until_snapshot_is_taken(store, monkeypatch, lambda: store.crawl(CRAWL))
+    tasks = [task(f"https://h{n}.test/", priority=float(-n)) for n in range(50)]
+    store = await copied_whole(tasks, path, clock, monkeypatch)
     await store.configure(CRAWL, rules(order="round-robin"))
     copy = EmbeddedStore.open(copied(path), clock)
     request = ClaimRequest(CRAWL, "w", 100)
@@ -163,11 +170,8 @@ async def test_a_queue_whose_tasks_ripened_after_they_were_copied_is_counted_as_
 ):
     """C6: that a task has become due is told by no page; its queue's row tells it stands ready."""
     clock, path = FakeClock(), tmp_path / "crawl.outrider"
-    store = EmbeddedStore.open(path, clock)
-    await store.configure(CRAWL, rules())
     late = task("https://late.test/", delay=10.0, priority=100.0)
-    await store.add([late, task("https://next.test/")])
-    await until_snapshot_is_taken(store, monkeypatch, lambda: store.crawl(CRAWL))
+    store = await copied_whole([late, task("https://next.test/")], path, clock, monkeypatch)
     clock.advance(11.0)
     request = ClaimRequest(CRAWL, "w", 1)
     (lent,) = (await store.claim(request)).leases

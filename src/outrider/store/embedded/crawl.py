@@ -131,9 +131,8 @@ class FileCrawl(Roster):
         if not is_birth:
             return self._from_paper(number, content, page)
         birth = pages.birth_of(content)
-        task = birth.task
-        kind = self.kinds.get((task.type, task.tag, task.origin, task.depth)) or self._kind(task)
-        record = Record(number, task, queue, kind, entry >> DUE_BITS, birth.due, birth.discovered)
+        task, key = birth.task, entry >> DUE_BITS
+        record = Record(number, task, queue, self._kind(task), key, birth.due, birth.discovered)
         record.body = page
         return record
 

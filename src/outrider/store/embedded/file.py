@@ -99,7 +99,7 @@ class CrawlFile:
             else:  # one handle goes from page to page, without a statement for each
                 self._blob.reopen(number)
                 data = self._blob.read()
-            pages.check(number, data)
+            pages.checked(number, data)
         except StoreDamaged as error:
             raise StoreDamaged(damaged(self.path, str(error))) from None
         except apsw.Error as error:

@@ -13,14 +13,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from outrider.core.order import KEY_BITS, NUMBER_BITS, TIE_MASK
 from outrider.core.policy.rules import QueueRules
-from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.states import CrawlStatus
 from outrider.core.task import Manners, Task
 from outrider.core.verdict import Answer
 from outrider.errors import StoreDamaged
@@ -28,18 +28,14 @@ from outrider.store.heads.records import COLUMNS, Kind, Queue, Record
 
 VERSION: Final = 1
 CHUNK: Final = 16  # tasks or queues of one kind in a page: one is read without many others
-_VERSION: Final = bytes([VERSION])
 LAST: Final = 1  # flag: the last page of a verb
 
 _HEAD: Final = struct.Struct("<IBBIHHHI")  # checksum, version, flags, crawl, counts of three, extra
-_COUNTS: Final = struct.Struct("<HHH").unpack_from
-_HEAD_COUNTS: Final = 10  # where the counts stand in a head
 _NAME: Final = struct.Struct("<Q").unpack_from
 _END: Final = struct.Struct("<I").unpack_from
 _SPAN: Final = struct.Struct("<II").unpack_from
 _KEY_BYTES: Final = KEY_BITS // 8
 STATES: Final = tuple(COLUMNS)
-_LEASED: Final = COLUMNS[TaskState.LEASED]
 
 
 class Birth(msgspec.Struct, array_like=True, gc=False):
@@ -270,54 +266,32 @@ def encode_extra(crawl: object, name: str, now: int, kinds: Iterable[Kind], *res
     return _encode(((name, now, *_ROW_FIELDS(crawl)), rows, *rest))
 
 
+# What a queue and its row have under the same names.
 _SHARED: Final = [
     name for name in QueueRow.__struct_fields__ if name not in ("key", "number", "manners", "said")
 ]
 _shared: Final = attrgetter(*_SHARED)
 
 
+def queue_of(row: QueueRow, rules: QueueRules) -> Queue:
+    """A queue as its row says, under these rules."""
+    shared: dict[str, Any] = dict(zip(_SHARED, _shared(row), strict=True))
+    manners, said = Manners(*row.manners), _as_said(rules, row)
+    return Queue(key=row.key, number=row.number, rules=said, manners=manners, **shared)
+
+
 def fill_queue(queue: Queue, row: QueueRow) -> None:
     """Let a queue be what its row says."""
     for name, value in zip(_SHARED, _shared(row), strict=True):
         setattr(queue, name, value)
-    queue.manners = Manners(*row.manners)
-    if (queue.rules.paused, queue.rules.retired) != row.said:
-        paused, retired = row.said
-        queue.rules = msgspec.structs.replace(queue.rules, paused=paused, retired=retired)
+    queue.manners, queue.rules = Manners(*row.manners), _as_said(queue.rules, row)
 
 
-def queue_of(row: QueueRow, rules: QueueRules) -> Queue:
-    """A queue as its row says, under these rules; what is said of it by acts is the row's."""
+def _as_said(rules: QueueRules, row: QueueRow) -> QueueRules:
+    if (rules.paused, rules.retired) == row.said:
+        return rules
     paused, retired = row.said
-    if (rules.paused, rules.retired) != row.said:
-        rules = msgspec.structs.replace(rules, paused=paused, retired=retired)
-    return Queue(
-        row.key,
-        row.number,
-        row.turn,
-        rules,
-        row.paused,
-        row.retired,
-        standing=row.standing,
-        place=row.place,
-        session=row.session,
-        spent=row.spent,
-        next_ready=row.next_ready,
-        why=row.why,
-        last_start=row.last_start,
-        last_end=row.last_end,
-        manners=Manners(*row.manners),
-        errors=row.errors,
-        dones=row.dones,
-        bytes=row.bytes,
-        done=row.done,
-        dead=row.dead,
-        dropped=row.dropped,
-        last_cost=row.last_cost,
-        cost_sum=row.cost_sum,
-        cost_count=row.cost_count,
-        epoch=row.epoch,
-    )
+    return msgspec.structs.replace(rules, paused=paused, retired=retired)
 
 
 def fill_record(record: Record, paper: Paper, page: int) -> None:
@@ -330,11 +304,6 @@ def fill_record(record: Record, paper: Paper, page: int) -> None:
     record.deadline, record.claimed, record.finished = paper.deadline, paper.claimed, paper.finished
     record.reason, record.worker = paper.reason, paper.worker
     record.answer, record.history = paper.answer, paper.history
-
-
-def is_leased(paper: Paper) -> bool:
-    """Whether somebody held it."""
-    return paper.state == _LEASED
 
 
 # ---- pages
@@ -356,14 +325,6 @@ def sealed(
     head = _HEAD.pack(0, VERSION, LAST if extra else 0, crawl, *map(len, parts), len(extra))
     checksum = crc32(body, crc32(head[4:], number & 0xFFFFFFFF))
     return b"".join((checksum.to_bytes(4, "little"), head[4:], body))
-
-
-def check(number: int, data: bytes) -> None:
-    """`checked`, for one that is read again and again: almost always all is well."""
-    if type(data) is not bytes or data[:5] != (
-        crc32(memoryview(data)[4:], number & 0xFFFFFFFF).to_bytes(4, "little") + _VERSION
-    ):
-        checked(number, data)
 
 
 def checked(number: int, data: bytes) -> tuple[int, ...]:
@@ -412,7 +373,7 @@ def _spans(data: bytes, count: int, start: int) -> Iterator[tuple[int, int]]:
 
 def task_in(number: int, data: bytes, task: int) -> tuple[bool, bytes]:
     """What a page tells of one task, and whether that is its birth."""
-    births, papers, queues = _COUNTS(data, _HEAD_COUNTS)
+    _, _, _, _, births, papers, queues, _ = _HEAD.unpack_from(data)
     count = births + papers + queues
     if papers:
         content = _one(data, count, task, births, births + papers)

@@ -128,14 +128,8 @@ class Queue(msgspec.Struct, gc=False, eq=False):
             if self.delayed is NO_LINE:
                 self.delayed = Line(DELAYED_BYTES, [])
             self.delayed.push(due << DELAYED_SHIFT | key << 1 | lane)
-        elif lane:
-            if self.lane1 is NO_LINE:
-                self.lane1 = Line(LANE_BYTES, [])
-            self.lane1.push(key << DUE_BITS | due)
         else:
-            if self.lane0 is NO_LINE:
-                self.lane0 = Line(LANE_BYTES, [])
-            self.lane0.push(key << DUE_BITS | due)
+            self.open_lane(lane).push(key << DUE_BITS | due)
 
     def open_lane(self, lane: int) -> Line:
         """The line of a lane, to join it."""
