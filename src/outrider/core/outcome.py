@@ -33,6 +33,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
     reason: str
     seconds: float = 0.0
     retry_in: float | None = None
+    crawl_delay: float | None = None
 
 
 class Throttled(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +41,7 @@ class Throttled(msgspec.Struct, frozen=True, gc=False):
 
     retry_after: float | None = None
     seconds: float = 0.0
+    crawl_delay: float | None = None
 
 
 class Blocked(msgspec.Struct, frozen=True, gc=False):
@@ -47,6 +49,7 @@ class Blocked(msgspec.Struct, frozen=True, gc=False):
 
     reason: str
     seconds: float = 0.0
+    crawl_delay: float | None = None
 
 
 class Unreachable(msgspec.Struct, frozen=True, gc=False):
@@ -56,9 +59,15 @@ class Unreachable(msgspec.Struct, frozen=True, gc=False):
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """We chose not to: robots, an off-scope redirect, type, size."""
+    """We chose not to: robots, an off-scope redirect, type, size.
+
+    Without a request (`visited=False`) the host was left alone, so its delay does not begin anew.
+    """
 
     reason: str
+    seconds: float = 0.0
+    crawl_delay: float | None = None
+    visited: bool = True
 
 
 Outcome: TypeAlias = Done | Failed | Throttled | Blocked | Unreachable | Dropped

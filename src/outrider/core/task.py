@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Sel
 
 import msgspec
 
+from outrider.core.answer import Last
 from outrider.core.breakdown import Breakdown
 from outrider.core.policy.rules import QueueRules
 from outrider.core.url import Url
@@ -133,6 +134,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     rules: QueueRules
     manners: Manners
     holder: Holder | None = None
+    last: Last | None = None  # what an earlier visit was answered, if this is a revisit
 
     @property
     def id(self) -> LeaseId:

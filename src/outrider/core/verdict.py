@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
 from outrider.core.states import TaskState
 from outrider.core.task import Added, Task
@@ -20,16 +21,6 @@ class Revisit(msgspec.Struct, frozen=True, gc=False):
     precedence: int
     priority: float
     breakdown: Breakdown | None
-
-
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What a done task remembers of the host's answer."""
-
-    status: int
-    bytes: int
-    digest: str | None
-    etag: str | None
-    last_modified: str | None
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):

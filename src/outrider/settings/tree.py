@@ -19,6 +19,7 @@ from outrider.core.policy.scope import Mode, Scope
 from outrider.core.policy.score import TYPE_WEIGHTS, Scoring
 from outrider.core.policy.traps import Traps
 from outrider.core.url import TRACKING, UrlRules
+from outrider.settings.visiting import ExecutorSettings, FetchSettings, OutputSettings, Revisiting
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 _Guard = Annotated[int, Meta(ge=0, le=10_000)]
@@ -181,6 +182,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ] = msgspec.field(default_factory=Scoring)
     limits: Annotated[Limits, Meta(description="when a whole crawl pauses by itself")] = Limits()
     events: Annotated[EventSettings, Meta(description="where events are written")] = EventSettings()
+    revisit: Annotated[Revisiting, Meta(description="when pages are read again")] = Revisiting()
+    fetch: Annotated[FetchSettings, Meta(description="how pages are fetched")] = (
+        msgspec.field(default_factory=FetchSettings)
+    )
+    executor: Annotated[
+        ExecutorSettings, Meta(description="how many visits run at a time, and how they end")
+    ] = ExecutorSettings()
+    output: Annotated[OutputSettings, Meta(description="what is written down of pages")] = (
+        OutputSettings()
+    )
     keys: Annotated[
         dict[str, dict[str, Any]],
         Meta(description="overrides for one queue key, or a domain suffix that begins with a dot"),

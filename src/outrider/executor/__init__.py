@@ -1,0 +1,1 @@
+"""Runs visits: claims for free slots, calls handlers, and finishes what they end with."""

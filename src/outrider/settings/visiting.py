@@ -1,0 +1,132 @@
+"""What a crawl can be told about visits: how they are run, made, repeated and written down."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from outrider.core.policy.revisit import Revisiting
+
+_DAY: Final = 86_400.0
+_Seconds = Annotated[float, Meta(gt=0, le=_DAY)]
+_Bytes = Annotated[int, Meta(ge=1024, le=2**31)]
+
+
+class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How pages are fetched."""
+
+    user_agent: Annotated[
+        str, Meta(description="product the host reads; robots.txt groups are looked up by it")
+    ] = "Outrider"
+    contact: Annotated[
+        str, Meta(description="address or page where a host's owner reaches you; put it in")
+    ] = ""
+    robots: Annotated[bool, Meta(description="true: robots.txt is obeyed (RFC 9309)")] = True
+    robots_max_age: Annotated[
+        _Seconds, Meta(description="seconds a robots.txt is trusted before it is read again")
+    ] = _DAY
+    sitemaps: Annotated[
+        bool, Meta(description="true: sitemaps that robots.txt names are visited too")
+    ] = True
+    follow: Annotated[
+        bool, Meta(description="true: links of pages, feeds and headers are added")
+    ] = True
+    nofollow: Annotated[
+        bool, Meta(description="true: rel=nofollow and robots meta tags and headers are obeyed")
+    ] = True
+    max_links: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="links taken of one page, feed or sitemap")
+    ] = 50_000
+    max_redirects: Annotated[
+        int, Meta(ge=0, le=50, description="hops of a chain that are followed")
+    ] = 6
+    connect_timeout: Annotated[_Seconds, Meta(description="seconds to connect, TLS included")] = (
+        10.0
+    )
+    read_timeout: Annotated[_Seconds, Meta(description="seconds without a byte")] = 15.0
+    total_timeout: Annotated[
+        _Seconds, Meta(description="seconds one request may take; less than lease.seconds")
+    ] = 45.0
+    max_body: Annotated[
+        _Bytes, Meta(description="bytes of a body, unpacked; longer ones are dropped as `size`")
+    ] = 10 * 1024 * 1024
+    max_headers: Annotated[
+        _Bytes, Meta(description="bytes of one header field, or of all together ×4")
+    ] = 16 * 1024
+    types: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="media types that are read; `*` may end one; others are dropped as `type`"
+        ),
+    ] = ("*",)
+    dns_max_age: Annotated[
+        _Seconds, Meta(description="seconds an address found by DNS is remembered")
+    ] = 300.0
+    connections: Annotated[
+        int, Meta(ge=1, le=100_000, description="open connections kept for reuse, at most")
+    ] = 1000
+    http2: Annotated[bool, Meta(description="true: HTTP/2 where a host speaks it (extra)")] = False
+    connect_to: Annotated[
+        dict[str, str],
+        Meta(description="host, or suffix with a leading dot → address:port to connect to instead"),
+    ] = {}
+    detector: Annotated[
+        str | Any,
+        Meta(description="default | none | module:function | a function: page → why it is a block"),
+    ] = "default"
+    cache: Annotated[
+        str, Meta(description="path of a file that keeps responses for reuse; empty: none")
+    ] = ""
+    cache_bytes: Annotated[
+        int, Meta(ge=0, le=2**50, description="bytes the cache may take; the oldest go first")
+    ] = 2**30
+
+
+class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many visits run at a time, and how they end."""
+
+    slots: Annotated[
+        int, Meta(ge=1, le=100_000, description="visits at one time; with autoscaling, at first")
+    ] = 64
+    min_slots: Annotated[
+        int, Meta(ge=0, le=100_000, description="autoscaling: least; 0: as `slots`")
+    ] = 0
+    max_slots: Annotated[
+        int, Meta(ge=0, le=100_000, description="autoscaling: most; 0: as `slots`")
+    ] = 0
+    max_memory: Annotated[
+        int,
+        Meta(ge=0, le=2**50, description="bytes of memory over which no slot is added; 0: any"),
+    ] = 0
+    handler_timeout: Annotated[
+        _Seconds, Meta(description="seconds a handler may take for one visit, waits excepted")
+    ] = 120.0
+    drain: Annotated[
+        float, Meta(ge=0, le=_DAY, description="seconds visits in flight get when it must stop")
+    ] = 30.0
+    pipeline: Annotated[
+        tuple[str, ...],
+        Meta(description="stages around every visit, outermost first: module:function"),
+    ] = ()
+
+
+class OutputSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is written down of pages."""
+
+    format: Annotated[
+        Literal["jsonl", "warc", "none"], Meta(description="how pages are written")
+    ] = "jsonl"
+    path: Annotated[
+        str, Meta(description="path the output's file names begin with; empty: none is written")
+    ] = ""
+    body: Annotated[
+        bool, Meta(description="true: JSONL records carry the page's text in `body`")
+    ] = False
+    warc_bytes: Annotated[
+        int, Meta(ge=2**20, le=2**50, description="bytes after which a new WARC file is begun")
+    ] = 10**9
+
+
+__all__ = ["ExecutorSettings", "FetchSettings", "OutputSettings", "Revisiting"]
