@@ -67,7 +67,7 @@ class Admission(msgspec.Struct):
         self, asked: Sequence[Asked], *, are_seeds: bool = True, found_on: Lease | None = None
     ) -> list[Task | Added]:
         """A task to store or the reason why not, per link, in order."""
-        from_seed = found_on is not None and not found_on.depth and found_on.via is None
+        from_seed = found_on is not None and _leads_from_seed(found_on)
         answers: list[_Passed | Added] = [self._screen(one, are_seeds, from_seed) for one in asked]
         scores = iter(self._scores([one for one in answers if not isinstance(one, Added)]))
         return [
@@ -192,6 +192,11 @@ class Admission(msgspec.Struct):
             meta,
             None if score is None else score.breakdown,
         )
+
+
+def _leads_from_seed(lease: Lease) -> bool:
+    """A seed, or what a seed redirected to, however many hops away: redirects keep the depth."""
+    return not lease.depth and (lease.via is None or lease.origin == REDIRECT)
 
 
 def _is_ordinary(link: Link) -> bool:

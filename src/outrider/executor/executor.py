@@ -1,0 +1,294 @@
+"""The loop: what ended is written down and finished, then free slots are claimed for and begun.
+
+An outcome is told to the frontier once, with the page's links; a visit without an outcome goes
+back. One batch is written and finished at a time, so a sink knows which records are not settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from math import inf
+from typing import Final, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from outrider.core.outcome import Done, Failed
+from outrider.core.states import CrawlStatus
+from outrider.core.task import Lease
+from outrider.errors import StoreError
+from outrider.executor.bell import Bell
+from outrider.executor.handlers import Handlers
+from outrider.executor.holding import Holding
+from outrider.executor.keeping import Keeping
+from outrider.executor.scaling import Scaler
+from outrider.executor.slots import Slots
+from outrider.executor.visit import Visit
+from outrider.frontier import Frontier
+
+POLL: Final = 1.0  # seconds after which it looks again: others may share the store
+TOGETHER: Final = 0.002  # seconds an ended visit waits for company: a batch is cheaper
+GRACE: Final = 5.0  # seconds a handler that was cancelled may take to leave
+PARKED: Final = 16  # visits without a slot, per slot, before parking keeps the slot
+LATE: Final = "time limit: handler"
+
+
+class Sink(Protocol):
+    """Where pages are written down; see outrider.output."""
+
+    def write(self, visits: Sequence[Visit]) -> None:
+        """Before the visits are finished."""
+        ...
+
+    def settle(self, answers: Sequence[bool] | None) -> None:
+        """After: True where the visit counts; None if nobody knows."""
+        ...
+
+    def close(self) -> None:
+        """No more visits."""
+        ...
+
+
+How: TypeAlias = Literal["finished", "paused", "cancelled", "stopped"]
+Observer: TypeAlias = Callable[[Sequence[Visit]], None]
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """Why a run is over."""
+
+    how: How
+    reason: str = ""
+
+
+class Executor:
+    """Runs one crawl's visits in this process until the crawl ends or it is stopped."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        handlers: Handlers,
+        *,
+        sink: Sink | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        wanted = frontier.settings.executor
+        self._frontier = frontier
+        self._handlers = handlers
+        self._sink = sink
+        self._observer = observer
+        self.slots = Slots(wanted.slots)
+        self.scaler = Scaler(
+            wanted.min_slots or wanted.slots, wanted.max_slots or wanted.slots, wanted.max_memory
+        )
+        self._holding = Holding(frontier)
+        self._bell = Bell()
+        self._flying: dict[Visit, asyncio.Task[None]] = {}
+        self._late: set[Visit] = set()
+        self._ended: list[Visit] = []
+        self._returned: list[Lease] = []
+        self._parked = 0
+        self._stops = 0
+        self._stop_at = inf
+        self._done = 0  # of the whole crawl, as far as this worker knows
+        self._wake_in: float = 0.0
+        self.has_ready = False
+
+    @property
+    def in_flight(self) -> int:
+        """Visits that are not over, parked ones included."""
+        return len(self._flying)
+
+    @property
+    def parked_count(self) -> int:
+        """Visits that wait without a slot."""
+        return self._parked
+
+    def stop(self) -> None:
+        """Claim no more, and end when what is in flight has; a second time: at once (J4)."""
+        self._stops += 1
+        limit = 0.0 if self._stops > 1 else self._frontier.settings.executor.drain
+        self._stop_at = min(self._stop_at, asyncio.get_running_loop().time() + limit)
+        self._bell.ring()
+
+    async def run(self) -> Ending:
+        """Until the crawl ends, pauses by itself, or `stop` is called."""
+        self._done = (await self._frontier.stats()).outcomes.get("done", 0)
+        keeping = Keeping(self, self._frontier, self._holding)
+        keeper = asyncio.create_task(keeping.run())
+        keeper.add_done_callback(lambda _: self._bell.ring())
+        try:
+            return await self._loop(keeper)
+        finally:
+            keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeper
+            await self._abandon()
+            self._handlers.close()
+
+    async def _loop(self, keeper: asyncio.Task[None]) -> Ending:
+        while True:
+            await self._settle()
+            ending = await self._claim()
+            if ending is not None:
+                return ending
+            if keeper.done():
+                keeper.result()
+            await self._bell.rest(min(self._wake_in, POLL))
+
+    async def _settle(self) -> None:
+        """What ended is written, then finished, then known to be settled."""
+        if self._returned:
+            returned, self._returned = self._returned, []
+            await self._frontier.release(returned)
+        if not self._ended:
+            return
+        ended, self._ended = self._ended, []
+        if self._sink is not None:
+            self._sink.write(ended)
+        answers = await self._finish(ended)
+        if self._sink is not None:
+            self._sink.settle(answers)
+        if self._observer is not None:
+            self._observer(ended)
+
+    async def _finish(self, ended: Sequence[Visit]) -> list[bool]:
+        try:
+            answers = await self._frontier.finish_many(
+                [(one.lease, one.outcome, one.links) for one in ended if one.outcome is not None]
+            )
+        except StoreError:
+            if self._sink is not None:
+                self._sink.settle(None)
+            raise
+        self._done += sum(isinstance(visit.outcome, Done) for visit in ended)
+        return answers
+
+    async def _claim(self) -> Ending | None:
+        """D2: only for free slots. None: go on."""
+        self._wake_in = POLL
+        if self._stops:
+            return None if self._flying or self._ended else Ending("stopped", "asked to stop")
+        wanted = self._wanted()
+        if not wanted:
+            self.has_ready = not self.slots.free
+            return None
+        asked_at = self._holding.now()
+        claim = await self._frontier.claim(wanted)
+        self._begin(claim, asked_at)
+        self.has_ready = claim.wake_in == 0 and len(claim) == wanted
+        self._wake_in = POLL if claim.wake_in is None else claim.wake_in
+        if self.has_ready and not self.slots.free:
+            self._wake_in = POLL  # only a visit's end frees a slot
+        if claim or self._flying or self._ended:
+            return None
+        return await self._ending(claim.status)
+
+    def _wanted(self) -> int:
+        """As many as there are slots, and no more than the crawl's limit still allows (I4)."""
+        limit = self._frontier.settings.limits.done
+        free = self.slots.free
+        if not limit:
+            return free
+        left = limit - self._done - len(self._flying) - len(self._ended)
+        return min(free, max(left, 0 if self._flying or self._ended else 1))
+
+    def _begin(self, leases: Sequence[Lease], asked_at: float) -> None:
+        if not leases:
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._frontier.settings.executor.handler_timeout
+        visits = [Visit(lease, self) for lease in leases]
+        self._holding.begin(visits, asked_at)
+        for visit in visits:
+            visit.until = until
+            self.slots.take(visit)
+            self._flying[visit] = loop.create_task(self._visit(visit))
+
+    async def _ending(self, status: CrawlStatus) -> Ending | None:
+        if status is CrawlStatus.FINISHED:
+            return Ending("finished")
+        if status is CrawlStatus.CANCELLED:
+            return Ending("cancelled", "operator")
+        if status is CrawlStatus.PAUSED:
+            reason = (await self._frontier.stats()).reason or ""
+            return None if reason == "operator" else Ending("paused", reason)
+        return None
+
+    async def _visit(self, visit: Visit) -> None:
+        try:
+            visit.outcome = await self._handlers.outcome_of(visit)
+        except asyncio.CancelledError:
+            visit.outcome = Failed(LATE) if visit in self._late else None
+        self._over(visit)
+
+    def _over(self, visit: Visit) -> None:
+        """Once a visit, whoever says so first."""
+        if self._flying.pop(visit, None) is None:
+            return
+        self._late.discard(visit)
+        self._holding.end(visit)
+        self.slots.give(visit)
+        if visit.outcome is None:
+            self._returned.append(visit.lease)
+        else:
+            self._ended.append(visit)
+        self._bell.ring_in(TOGETHER)
+
+    async def holds(self, visit: Visit, seconds: float) -> bool:
+        """D7: asked before every request."""
+        return visit in self._flying and await self._holding.lasts(visit, seconds)
+
+    @asynccontextmanager
+    async def parked(self, visit: Visit) -> AsyncIterator[None]:
+        """The handler's time limit stands still, and its slot is free for others meanwhile."""
+        loop = asyncio.get_running_loop()
+        left, visit.until = visit.until - loop.time(), inf
+        gives = self._parked < PARKED * self.slots.count
+        self._parked += gives
+        if gives:
+            self.slots.give(visit)
+            self._bell.ring_in(TOGETHER)
+        try:
+            yield
+            if gives:
+                await self.slots.take_again(visit)
+        finally:
+            self._parked -= gives
+            visit.until = loop.time() + left
+
+    def watch(self) -> None:
+        """J6: what is late is cancelled; what does not leave then is left behind."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._stop_at:
+            self._cancel(list(self._flying))
+        for visit in [visit for visit in self._flying if now >= visit.until]:
+            if visit not in self._late:
+                self._late.add(visit)
+                self._flying[visit].cancel()
+            elif now >= visit.until + GRACE:
+                visit.outcome = Failed(LATE)
+                self._over(visit)
+
+    def lost(self, visits: Sequence[Visit]) -> None:
+        """H3: whoever lost a lease stops; its task is somebody else's now."""
+        self._cancel(visits)
+
+    def _cancel(self, visits: Sequence[Visit]) -> None:
+        for visit in visits:
+            self._flying[visit].cancel()
+
+    def resize(self, count: int) -> None:
+        """J3: as the scaler says."""
+        self.slots.resize(count)
+        self._bell.ring()
+
+    async def _abandon(self) -> None:
+        """Whatever still flies goes back, as far as the store can be told."""
+        tasks = list(self._flying.values())
+        self._cancel(list(self._flying))
+        if tasks:
+            await asyncio.wait(tasks, timeout=GRACE)
+        self._returned += [visit.lease for visit in self._flying]
+        with suppress(StoreError):
+            await self._settle()

@@ -1,0 +1,71 @@
+"""Who handles which type of task (J1), and what their misconduct comes to (J6).
+
+Whatever a handler does, its visit ends in an outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, Final, cast
+
+from outrider.core.decide import fault_of
+from outrider.core.outcome import Failed, Outcome
+from outrider.errors import InvalidInput
+from outrider.executor.threads import Threads
+from outrider.executor.visit import Handler, Next, Stage, Visit
+
+DEFAULT: Final = "*"  # handles every type that has no handler of its own
+
+
+class Handlers:
+    """A registry that is frozen once made: types, and the stages around all of them."""
+
+    def __init__(
+        self, handlers: Handler | Mapping[str, Handler], stages: Sequence[Stage] = ()
+    ) -> None:
+        given = handlers if isinstance(handlers, Mapping) else {DEFAULT: handlers}
+        self._threads = Threads()
+        self._chains = {kind: self._chain(kind, one, stages) for kind, one in given.items()}
+        self._default = self._chains.get(DEFAULT, _unhandled)
+
+    def _chain(self, kind: str, handler: Handler, stages: Sequence[Stage]) -> Next:
+        if not isinstance(kind, str) or not callable(handler):
+            raise InvalidInput(f"handlers[{kind!r}] = {handler!r}: a type of task, and a function")
+        chain = cast("Next", handler if _is_async(handler) else self._beside(handler))
+        for stage in reversed(stages):
+            if not _is_async(stage):
+                raise InvalidInput(f"stage {stage!r}: an async function of (visit, next)")
+            chain = partial(_through, stage, chain)
+        return chain
+
+    def _beside(self, handler: Handler) -> Next:
+        return partial(self._threads.call, handler)
+
+    async def outcome_of(self, visit: Visit) -> Outcome:
+        """What the visit came to; nothing but a cancellation is ever raised."""
+        try:
+            outcome = await self._chains.get(visit.lease.type, self._default)(visit)
+        except Exception as error:  # noqa: BLE001 - a handler may be a user's
+            return Failed(f"handler: {type(error).__name__}: {error}"[:500])
+        fault = fault_of(outcome)
+        return outcome if fault is None else Failed(f"handler: {fault}"[:500])
+
+    def close(self) -> None:
+        """No more calls."""
+        self._threads.close()
+
+
+def _is_async(function: Any) -> bool:
+    return iscoroutinefunction(function) or iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - is its call a coroutine function?
+    )
+
+
+def _through(stage: Stage, chain: Next, visit: Visit) -> Awaitable[Outcome]:
+    return stage(visit, chain)
+
+
+async def _unhandled(visit: Visit) -> Outcome:
+    return Failed(f"handler: none for type {visit.lease.type!r}")
