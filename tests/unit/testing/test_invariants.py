@@ -29,9 +29,10 @@ class Watched:
         """Add pages of one host."""
         return await self.store.add([task(f"https://a.example/{url}", **fields) for url in urls])
 
-    async def claim(self, limit=1, lease_for=60.0):
+    async def claim(self, limit=1, lease_for=60.0, names=()):
         """The leases of a claim."""
-        return (await self.store.claim(ClaimRequest("default", "w", limit, lease_for))).leases
+        request = ClaimRequest("default", "w", limit, lease_for, names=names)
+        return (await self.store.claim(request)).leases
 
     async def configure(self, **fields):
         """Open the crawl under these rules."""
@@ -164,6 +165,60 @@ async def test_a_spent_budget_is_seen():
             await it.store.finish([done(lease) for lease in await it.claim()])
 
     assert await broken_by({"retire": _spendthrift}, story) == "E1"
+
+
+def _lends_others(self, c, request):
+    return [self.lease_named(c, t.queue, t, request) for t in c.tasks]
+
+
+async def test_a_task_lent_by_name_that_was_not_named_is_seen():
+    """By name means those and no others."""
+
+    async def story(it):
+        await it.add("1", "2")
+        await it.claim(2, names=[task("https://a.example/2").fingerprint])
+
+    assert await broken_by({"lend_named": _lends_others}, story) == "D5"
+
+
+async def test_a_slot_lost_to_a_name_is_seen():
+    """A lease by name takes no slot; the others still do."""
+
+    async def story(it):
+        await it.add("1", "2", "3")
+        await it.claim(names=[task("https://a.example/1").fingerprint])
+        await it.claim(2)
+
+    assert await broken_by({"servable": _crowded}, story) == "D2"
+
+
+async def test_a_name_that_overspends_is_seen():
+    """A lease by name is charged like any other."""
+
+    async def story(it):
+        await it.configure(total_budget=1)
+        await it.add("1", "2")
+        await it.claim(2, names=[task(f"https://a.example/{n}").fingerprint for n in (1, 2)])
+
+    assert await broken_by({"lend_named": _lends_others}, story) == "E1"
+
+
+@pytest.mark.parametrize("way", ["finish", "expire"])
+async def test_a_visit_of_a_name_is_held_to_its_delay(way):
+    """What was visited after all is spaced, and what was lent by name before changes nothing."""
+
+    async def story(it):
+        await it.add("1", "2", "3")
+        (lease,) = await it.claim(names=[task("https://a.example/3").fingerprint])
+        if way == "finish":
+            await it.store.finish([done(lease)])
+        else:
+            await it.claim()
+            it.clock.advance(60)
+            await it.store.expire(limit=9)
+        await it.claim()
+
+    assert await broken_by({"visit_ended": _hasty}, story) == "D1"
 
 
 def _applies_again(self, v):
