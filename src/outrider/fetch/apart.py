@@ -1,0 +1,152 @@
+"""Calls of a function in a process of its own: whatever it does there, the answer is a value.
+
+A child that dies, hangs, grows or raises is a `Fault`; it is replaced when the next call comes. A
+child ends with us, even if we are killed: its pipe ends, and its own alarm ends what hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from outrider.fetch import inside
+from outrider.fetch.inside import ANSWERED, HEADER, Terms, framed
+
+T = TypeVar("T")
+
+SECONDS: Final = 5.0
+MEMORY: Final = 2**30
+LONGEST_START: Final = 60.0  # seconds to import what the function needs
+MOST_BYTES: Final = 64 * 2**20  # of one answer
+
+
+class Fault(msgspec.Struct, frozen=True, array_like=True):
+    """Why a call has no answer."""
+
+    kind: Literal["time", "memory", "died", "raised", "size", "start"]
+    detail: str = ""
+
+
+class Apart:
+    """`module:function`, called elsewhere, one argument and one answer, both plain data."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        seconds: float = SECONDS,
+        memory: int = MEMORY,
+        children: int = 1,
+    ) -> None:
+        self._terms = Terms(sys.path, target, seconds, memory, MOST_BYTES)
+        self._free = asyncio.Semaphore(children)
+        self._idle: list[_Child] = []
+        self._alive: set[_Child] = set()  # or not yet reaped
+
+    async def call(
+        self,
+        argument: Any,
+        answer: type[T] = Any,  # type: ignore[assignment]  # a variable has no default type
+    ) -> T | Fault:
+        """The function's answer, as this type; or why there is none."""
+        request = framed(msgspec.msgpack.encode(argument))
+        async with self._free:
+            child = self._idle.pop() if self._idle else await self._started()
+            if isinstance(child, Fault):
+                return child
+            told = await self._told(child, request, self._terms.seconds)
+        return told if isinstance(told, Fault) else _read(told, answer)
+
+    async def close(self) -> None:
+        """End the children, also those at work; none is left behind."""
+        self._idle.clear()
+        alive, self._alive = self._alive, set()
+        for child in alive:
+            child.kill()
+        for child in alive:
+            await child.process.wait()
+
+    async def _started(self) -> _Child | Fault:
+        try:
+            child = _Child(await _spawned())
+        except OSError as error:
+            return Fault("start", str(error))
+        self._alive.add(child)
+        terms = framed(msgspec.msgpack.encode(self._terms))
+        told = await self._told(child, terms, LONGEST_START)
+        if isinstance(told, Fault):
+            return Fault("start", told.detail)
+        self._idle.remove(child)
+        return child
+
+    async def _told(self, child: _Child, request: bytes, seconds: float) -> bytes | Fault:
+        """One request and its answer. Only a child that is well is kept for another."""
+        told: bytes | Fault = Fault("died", "its process ended")
+        try:
+            async with asyncio.timeout(seconds):
+                told = await child.ask(request)
+        except TimeoutError:
+            told = Fault("time", f"took longer than {seconds:g} s")
+        except (asyncio.IncompleteReadError, OSError):
+            pass  # it died
+        finally:
+            is_well = isinstance(told, bytes) or told.kind == "raised"
+            if is_well and child in self._alive:
+                self._idle.append(child)
+            else:
+                self._end(child)
+        return told
+
+    def _end(self, child: _Child) -> None:
+        child.kill()
+        self._alive = {one for one in self._alive if one.process.returncode is None}
+
+
+class _Child:
+    """One process and its two pipes."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    async def ask(self, request: bytes) -> bytes | Fault:
+        """Write a frame and read one: an answer's bytes, or the child's own word of a fault."""
+        writer, reader = self.process.stdin, self.process.stdout
+        if writer is None or reader is None:
+            raise AssertionError("a child is spawned with both pipes")
+        writer.write(request)
+        await writer.drain()
+        size = int.from_bytes(await reader.readexactly(HEADER), "big")
+        if not 0 < size <= MOST_BYTES:
+            return Fault("size", f"an answer of {size} bytes")
+        told = await reader.readexactly(size)
+        return told[1:] if told[:1] == ANSWERED else _read(told[1:], Fault)
+
+    def kill(self) -> None:
+        """End it and whatever it started, at once."""
+        with suppress(ProcessLookupError, PermissionError):
+            if self.process.returncode is None:  # a number that was reaped may be another's by now
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+async def _spawned() -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",  # nothing in the working directory stands in for a module
+        inside.__file__,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is ours to hear
+    )
+
+
+def _read(data: bytes, answer: type[T]) -> T | Fault:
+    try:
+        return msgspec.msgpack.decode(data, type=answer)
+    except msgspec.DecodeError as error:
+        return Fault("died", f"its answer is unreadable: {error}")

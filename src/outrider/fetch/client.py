@@ -1,0 +1,187 @@
+"""Makes HTTP requests: one request, one value, whatever the host does (K1).
+
+Nothing is followed, nothing is read beyond the limits, and nothing is kept from one request to the
+next but connections and addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from importlib.metadata import version
+from ssl import SSLContext
+from types import TracebackType
+from typing import Final, Self, cast
+
+from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, InvalidURL
+from yarl import URL
+
+from outrider.clock import Clock, SystemClock
+from outrider.fetch.body import ACCEPTED
+from outrider.fetch.connection import Connector
+from outrider.fetch.dns import Lookup, Resolver
+from outrider.fetch.guard import Guard
+from outrider.fetch.reasons import Trouble, tell
+from outrider.fetch.reply import Reply
+from outrider.fetch.response import Response
+from outrider.fetch.targets import Targets
+from outrider.fetch.troubles import RAISED, reason_of
+from outrider.settings.visiting import FetchSettings
+
+ACCEPT: Final = (
+    "text/html,application/xhtml+xml,application/atom+xml,application/rss+xml,"
+    "application/xml;q=0.9,*/*;q=0.8"
+)
+FIELDS: Final = 256  # header fields of one answer
+
+_NONE: Final[Mapping[str, str]] = {}
+_SOON: Final = 0.001  # seconds; to aiohttp 0 means no limit
+_NEVER: Final = 1e9  # aiohttp would round longer limits up to whole seconds
+_SENDABLE: Final = re.compile(r"[\t -~\x80-\U0010ffff]*").fullmatch
+
+
+class Client:
+    """Gets URLs; to be closed in the end, or opened with `async with`.
+
+    `keep_packed` keeps compressed bodies as they were sent, beside the unpacked.
+    """
+
+    def __init__(
+        self,
+        settings: FetchSettings,
+        *,
+        allow_private: bool = False,
+        keep_packed: bool = False,
+        _clock: Clock | None = None,
+        _lookup: Lookup | None = None,
+        _tls: SSLContext | bool = True,
+    ) -> None:
+        self._settings = settings
+        self._keep_packed = keep_packed
+        self._clock = _clock or SystemClock()
+        self._tls = _tls
+        self._guard = Guard(allow_private=allow_private)
+        self._resolver = Resolver(
+            self._guard,
+            Targets(settings.connect_to),
+            max_age=settings.dns_max_age,
+            lookup=_lookup,
+        )
+        self._limits = self._limits_of(settings.total_timeout)
+        self._session: ClientSession | None = None
+
+    async def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] = _NONE,
+        within: float | None = None,
+        most: int | None = None,
+    ) -> Response | Trouble:
+        """Ask for a URL exactly as it is spelt; `within` and `most` narrow what settings allow."""
+        began = asyncio.get_running_loop().time()
+        at = self._clock.now_ms() / 1000 - began
+        try:
+            reply = await self._sent(url, headers, within)
+            try:
+                return await self._read(url, reply, most, at)
+            finally:
+                if not reply.closed:
+                    reply.close()
+        except RAISED as error:
+            return tell(reason_of(error), asyncio.get_running_loop().time() - began)
+
+    async def _sent(self, url: str, headers: Mapping[str, str], within: float | None) -> Reply:
+        """The head of the answer."""
+        session = self._session or self._open()
+        request = session.request(
+            "GET",
+            _target(url),
+            headers=_sendable(headers) if headers else None,
+            allow_redirects=False,
+            timeout=self._limits if within is None else self._limits_of(within),
+        )
+        return cast("Reply", await request)
+
+    async def _read(
+        self, url: str, reply: Reply, most: int | None, at: float
+    ) -> Response | Trouble:
+        limit = self._settings.max_body if most is None else min(most, self._settings.max_body)
+        payload = await reply.payload(limit, 4 * self._settings.max_headers)
+        body = payload if isinstance(payload, str) else reply.unpacked(payload, limit)
+        if isinstance(payload, str) or isinstance(body, str):
+            return tell(str(body), asyncio.get_running_loop().time() - reply.began)
+        packed = payload if self._keep_packed and body is not payload else None
+        return reply.response(url, body, packed, at)
+
+    def _open(self) -> ClientSession:
+        settings = self._settings
+        self._session = ClientSession(
+            connector=Connector(self._resolver, self._guard, settings.connections, ssl=self._tls),
+            response_class=Reply,
+            cookie_jar=DummyCookieJar(),
+            headers={
+                "User-Agent": user_agent(settings),
+                "Accept": ACCEPT,
+                "Accept-Encoding": ACCEPTED,
+            },
+            timeout=self._limits,
+            auto_decompress=False,
+            trust_env=False,
+            max_line_size=settings.max_headers,
+            max_field_size=settings.max_headers,
+            max_headers=FIELDS,
+        )
+        return self._session
+
+    def _limits_of(self, total: float) -> ClientTimeout:
+        settings = self._settings
+        total = max(min(total, settings.total_timeout), _SOON)
+        return ClientTimeout(
+            total=total,
+            connect=settings.connect_timeout,
+            sock_read=settings.read_timeout,
+            ceil_threshold=_NEVER,
+        )
+
+    async def close(self) -> None:
+        """Close all connections; requests under way fail."""
+        if self._session is not None:
+            await self._session.close()
+        await self._resolver.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def user_agent(settings: FetchSettings) -> str:
+    """What hosts read: the product as set, or with our version and the contact."""
+    product = settings.user_agent
+    if "/" in product:
+        return product
+    contact = f" (+{settings.contact})" if settings.contact else ""
+    return f"{product}/{version('outrider')}{contact}"
+
+
+def _target(url: str) -> URL:
+    try:
+        if url.find("?") == len(url) - 1:  # yarl forgets a query without a character
+            bare = URL(url[:-1], encoded=True)
+            return bare.with_path(bare.raw_path + "?", encoded=True)
+        return URL(url, encoded=True)
+    except ValueError as error:
+        raise InvalidURL(url) from error
+
+
+def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
+    """Those that can be sent: an ETag of a host may hold anything."""
+    return {name: value for name, value in headers.items() if _SENDABLE(value)}

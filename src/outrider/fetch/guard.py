@@ -1,0 +1,62 @@
+"""The guard against being sent into somebody's network: it sees every address before it is used.
+
+A name is judged by what it resolves to, each time, and a socket's own address once more before it
+connects; so neither a name that changes its mind nor a literal address gets past (K5).
+"""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Final
+
+from aiohttp import AddrInfoType
+
+from outrider.core.url import is_private_address
+from outrider.fetch.reasons import PRIVATE_ADDRESS, Hindered
+
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+
+
+def is_guarded(address: str) -> bool:
+    """Whether nobody on the public internet has this address; nor has what is no address at all."""
+    if is_private_address(address):
+        return True
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return True
+    meant = _meant(parsed)
+    return meant.is_multicast or not meant.is_global
+
+
+def _meant(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The IPv4 address inside an IPv6 one, where there is one."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _NAT64:
+        return IPv4Address(address.packed[-4:])
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+class Guard:
+    """Which addresses may be connected to: public ones, and those a person named."""
+
+    def __init__(self, *, allow_private: bool = False) -> None:
+        self._allow_private = allow_private
+        self._named: set[tuple[str, int]] = set()
+
+    def name(self, address: str, port: int) -> None:
+        """Permit an address that settings name."""
+        self._named.add((address, port))
+
+    def permits(self, address: str) -> bool:
+        """Whether a host may lead us there."""
+        return self._allow_private or not is_guarded(address)
+
+    def socket(self, info: AddrInfoType) -> socket.socket:
+        """A socket for an address that is permitted."""
+        family, kind, protocol, _, place = info
+        if not self.permits(place[0]) and place[:2] not in self._named:
+            raise Hindered(PRIVATE_ADDRESS)
+        return socket.socket(family, kind, protocol)

@@ -1,0 +1,84 @@
+"""The requests of one visit: each while its lease lasts, with the host's delay between two (D7)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol, TypeAlias
+
+from outrider.clock import Clock
+from outrider.core.outcome import Failed
+from outrider.core.policy.politeness import delay_after
+from outrider.core.task import Lease, Link
+from outrider.fetch.reasons import Trouble
+from outrider.fetch.response import Response
+
+# Why a link found on a visit would not be admitted; None: it would.
+Refusing: TypeAlias = Callable[[Link, Lease], Awaitable[str | None]]
+
+LOST: Final = Failed("lease: lost before the request was sent")
+
+
+class Visit(Protocol):
+    """What a visit of the executor offers its handler."""
+
+    lease: Lease
+    links: list[Link]
+    page: Any
+
+    async def holds(self, seconds: float) -> bool:
+        """Whether the lease lasts that much longer."""
+        ...
+
+    def parked(self) -> AbstractAsyncContextManager[None]:
+        """Wait without holding a slot."""
+        ...
+
+
+class Getter(Protocol):
+    """What makes requests."""
+
+    async def get(
+        self, url: str, *, headers: Mapping[str, str] = ..., within: float | None = ...
+    ) -> Response | Trouble:
+        """One request, one value."""
+        ...
+
+
+class Pacing:
+    """Asks, and waits between asking."""
+
+    def __init__(
+        self, client: Getter, clock: Clock, dice: Callable[[], float], limit: float
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._dice = dice
+        self._limit = limit  # seconds one request may take
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock.now_ms() / 1000
+
+    async def get(
+        self, visit: Visit, url: str, headers: Mapping[str, str] | None = None
+    ) -> Response | Trouble:
+        """One request; the lease outlasts it, or it is not sent."""
+        if not await visit.holds(self._limit):
+            return LOST
+        return await self._client.get(url, headers=headers or {})
+
+    async def pause(self, visit: Visit, last: Response, crawl_delay: float | None) -> None:
+        """The queue's delay after a request that was not the visit's last; no slot is held."""
+        lease = visit.lease
+        known = lease.manners.crawl_delay
+        delay = delay_after(
+            lease.rules.politeness,
+            last.seconds,
+            len(last.body),
+            known if crawl_delay is None else crawl_delay,
+            lease.manners.level,
+            self._dice(),
+        )
+        async with visit.parked():
+            await self._clock.sleep(delay)

@@ -1,0 +1,96 @@
+"""What a user's function sees of a fetched URL; whatever is not asked for is not computed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from hashlib import blake2b
+from typing import Final
+
+from selectolax.lexbor import LexborNode
+
+from outrider.core.task import Lease, Link
+from outrider.core.url import Url, UrlRules, parse_url
+from outrider.fetch.document import Document
+from outrider.fetch.found import Found
+from outrider.fetch.response import Response
+
+_UNREAD: Final = Found("other")
+_ANY_ADDRESS: Final = UrlRules(allow_private=True)
+
+
+class Page(Document):
+    """A response to a leased URL. `links` may be changed: what stands there at the end is added."""
+
+    def __init__(self, lease: Lease, response: Response, *, from_cache: bool = False) -> None:
+        super().__init__(response.url, response.headers, response.body)
+        self.lease = lease
+        self.response = response
+        self.from_cache = from_cache
+        self.found: Found = _UNREAD
+        self.links: list[Link] = []
+        self.depth = lease.depth
+        self.type = lease.type
+        if lease.type == "sitemap":
+            self.indexes = _indexes(lease)
+
+    def __repr__(self) -> str:
+        return f"<Page {self.status} {self.url}>"
+
+    @property
+    def status(self) -> int:
+        """The status code of the answer."""
+        return self.response.status
+
+    @property
+    def seconds(self) -> float:
+        """From sending the request to the last byte."""
+        return self.response.seconds
+
+    @property
+    def at(self) -> float:
+        """When the request was sent, in seconds since 1970."""
+        return self.response.at
+
+    @cached_property
+    def digest(self) -> str:
+        """The body's fingerprint: pages of one digest are the same, byte by byte."""
+        return blake2b(self.body, digest_size=16).hexdigest()
+
+    @property
+    def title(self) -> str | None:
+        """The page's or feed's title."""
+        return self.found.title
+
+    @property
+    def canonical(self) -> str | None:
+        """The URL the page says it should be known by."""
+        return self.found.canonical
+
+    @property
+    def is_nofollow(self) -> bool:
+        """Whether the page asks us not to follow its links."""
+        return self.found.nofollow
+
+    @property
+    def is_noindex(self) -> bool:
+        """Whether the page asks us not to keep it."""
+        return self.found.noindex
+
+    @property
+    def location(self) -> str | None:
+        """Where the page has moved to, as an absolute URL."""
+        told = self.headers.get("location") if 300 <= self.status < 400 else None
+        base = parse_url(self.url, _ANY_ADDRESS)
+        if told is None or not isinstance(base, Url):
+            return None
+        target = parse_url(told, _ANY_ADDRESS, base)
+        return target.text if isinstance(target, Url) else None
+
+    def css(self, selector: str) -> list[LexborNode]:
+        """The elements of the page that a CSS selector matches."""
+        return self.html.css(selector)
+
+
+def _indexes(lease: Lease) -> int:
+    told = lease.meta.get("indexes", 0)
+    return told if isinstance(told, int) else 0

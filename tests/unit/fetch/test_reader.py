@@ -1,0 +1,123 @@
+import gzip
+
+import pytest
+
+from outrider.core.policy.rules import QueueRules
+from outrider.core.task import Lease, Manners
+from outrider.core.url import UrlRules
+from outrider.fetch.page import Page
+from outrider.fetch.reader import LARGE, MOST_OPEN, MOST_TAGS, SMALL, Reader, is_dangerous
+from outrider.fetch.response import Response
+from outrider.settings.visiting import FetchSettings
+from outrider.testing.builders import task
+
+URL = "https://example.org/a/"
+HTML = "text/html; charset=utf-8"
+ATTRIBUTES = b" ".join(b"a%d" % n for n in range(5000))
+
+
+def page(body, content_type=HTML, *, type="page", url=URL):
+    """A page as a visit makes it."""
+    about = task(url, type=type, depth=2)
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    return Page(lease, Response(url, 200, (("Content-Type", content_type),), body, 0.1, 0.0))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"x" * (LARGE + 1),
+        b"<b>" * (MOST_OPEN + 1),
+        b"<b></b>" * MOST_TAGS,
+        b"<p " + ATTRIBUTES + b">",
+        b"<p x=1>" * 99 + b"<p/" + ATTRIBUTES.replace(b" ", b"/") + b">",
+        b"<p x='>' y=\">\" " + ATTRIBUTES + b">",
+        b'<p x"y=">" ' + ATTRIBUTES + b">",
+        b'<p =" z=">" ' + ATTRIBUTES + b">",
+        b"<p " + ATTRIBUTES.replace(b" ", b'="1"') + b">",
+        b"<p a = 1 b=' ' " + ATTRIBUTES.replace(b" ", b"='>' ") + b">",
+        b"<p <p " + ATTRIBUTES + b">",
+    ],
+)
+def test_dangerous_pages_are_told(body):
+    """Too large, too many tags, or a tag of too many attributes however it hides its end."""
+    assert is_dangerous(page(body))
+
+
+def test_a_page_that_is_not_written_in_ascii_is_dangerous():
+    """Nobody looked into it."""
+    text = "<p>" + "x" * SMALL
+
+    assert is_dangerous(page(text.encode("utf-16"), "text/html"))
+    assert not is_dangerous(page(text.encode("koi8-r"), "text/html; charset=koi8-r"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<p>hello",
+        b"<div class='a b' id=x><a href='/b' data-x='<i>'>x</a></div>" * 500,
+        b"<script>" + b"if (a < b) { c = d / e; } " * 1500 + b"</script>",
+        b"<p>" + b"words and more words " * 5000,
+    ],
+)
+def test_ordinary_pages_are_not_dangerous(body):
+    """They are read at once."""
+    assert not is_dangerous(page(body))
+
+
+def test_what_leads_nowhere_is_not_dangerous():
+    """An image of any size is not read at all."""
+    assert not is_dangerous(page(b"x" * (LARGE + 1), "image/png"))
+
+
+def test_what_is_packed_is_dangerous():
+    """A few bytes may unpack to many."""
+    assert is_dangerous(page(gzip.compress(b"<urlset/>"), "application/xml"))
+
+
+async def test_an_ordinary_page_is_read_here():
+    """No process is started for it; the page knows what was found."""
+    async with Reader(FetchSettings(), UrlRules()) as reader:
+        one = page(b"<title>T</title><a href=b>")
+        found = await reader.read(one)
+        assert not reader._apart._alive
+
+    assert (one.found, one.links, one.title) == (found, found.links, "T")
+    assert [link.url.text for link in one.links] == ["https://example.org/a/b"]
+
+
+async def test_a_dangerous_page_is_read_apart_with_the_same_result():
+    """Whichever way, the answer is one."""
+    html = b"<html lang=en><title>T</title><link rel=canonical href=c>" + b"<a href=b><p>" * 9
+    large = html + b" " * LARGE
+    sitemap = gzip.compress(b"<sitemapindex><sitemap><loc>/s</loc></sitemap></sitemapindex>")
+    async with Reader(FetchSettings(), UrlRules()) as reader:
+        here, there = await reader.read(page(html)), await reader.read(page(large))
+        assert reader._apart._alive
+        packed = page(sitemap, "application/gzip", type="sitemap")
+        await reader.read(packed)
+
+    assert here == there
+    assert [(one.url.text, one.type, one.meta) for one in packed.links] == [
+        ("https://example.org/s", "sitemap", {"indexes": 1})
+    ]
+
+
+async def test_a_page_that_takes_too_long_leads_nowhere():
+    """Nested so that a parser takes quadratic time: it is given up, and the next page is read."""
+    async with Reader(FetchSettings(), UrlRules(), seconds=1.0) as reader:
+        slow = await reader.read(page(b"<div>" * 200_000))
+        well = await reader.read(page(b"<a href=b>" + b" " * LARGE))
+
+    assert (slow.kind, slow.urls, slow.fault) == ("other", [], "time: took longer than 1 s")
+    assert len(well.urls) == 1
+
+
+async def test_a_page_that_takes_too_much_memory_leads_nowhere():
+    """The bound is the child's; nothing else notices."""
+    async with Reader(FetchSettings(), UrlRules(), memory=32 * 2**20) as reader:
+        found = await reader.read(page(b"<a href=b></a>" * 500_000))
+
+    assert found.urls == []
+    assert found.fault is not None
