@@ -59,3 +59,13 @@ class StoreUnusable(StoreError):
 
 class StoreDamaged(StoreUnusable):
     """Part of a file is not what was written; nothing is guessed, nothing is thrown away."""
+
+
+class OutputError(OutriderError):
+    """An output file is not what it should be: the message names it and the way out."""
+
+
+class OutputFull(OutputError):
+    """There is no room to write a batch: none of it stays; make room, and try again."""
+
+    retryable = True

@@ -1,0 +1,177 @@
+"""Pages as JSON lines, one a page; what users made of them as lines of a second file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from outrider.core.outcome import Done
+from outrider.errors import InvalidInput, OutputError
+from outrider.output.faults import unwritable
+from outrider.output.filing import FileSink, Record
+from outrider.output.sink import Page, Visit
+from outrider.output.tail import Tail
+
+SUFFIX: Final = ".jsonl"
+ITEMS: Final = ".items.jsonl"
+
+_FIRST: Final = {SUFFIX: b'{"url":', ITEMS: b"{"}  # how files of ours begin
+_encode = msgspec.json.Encoder().encode
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What is written of a page; what is not known is left out."""
+
+    url: str
+    status: int
+    at: str  # when it was asked for: ISO 8601, UTC, milliseconds
+    seconds: float
+    bytes: int  # of the body, unpacked
+    depth: int = -1
+    type: str | None = None
+    charset: str | None = None
+    title: str | None = None
+    via: str | None = None
+    tag: str | None = None
+    digest: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    redirect: str | None = None
+    canonical: str | None = None
+    from_cache: bool = False
+    meta: msgspec.Raw | None = None
+    links: list[str] | None = None
+    body: str | None = None
+
+
+def jsonl_sink(path: str | Path, *, body: bool = False, sync: bool = False) -> FileSink:
+    """Pages to `<path>.jsonl`, items to `<path>.items.jsonl`; `path` may end in `.jsonl` itself."""
+    stem = Path(path)
+    stem = stem.with_name(stem.name.removesuffix(SUFFIX))
+    return FileSink(stem.with_name(stem.name + SUFFIX), JsonLines(stem.name, body=body), sync=sync)
+
+
+class JsonLines:
+    """See `Format`."""
+
+    def __init__(self, stem: str, *, body: bool) -> None:
+        self._body = body
+        self.names = self._pages, self._items = f"{stem}{SUFFIX}", f"{stem}{ITEMS}"
+
+    def owns(self, name: str) -> bool:
+        """See `Format`."""
+        return name in self.names
+
+    def begin(self, folder: Path, *, is_fresh: bool) -> None:
+        """See `Format`."""
+        if is_fresh:
+            for name, first in zip(self.names, _FIRST.values(), strict=True):
+                _check_lines(folder / name, first)
+            Tail(folder / self._pages).close()  # a crawl without a page has an empty output
+
+    def records(self, visits: Sequence[Visit], length_of: Callable[[str], int]) -> list[Record]:  # noqa: ARG002 - lines go on for ever
+        """See `Format`."""
+        records = []
+        for place, visit in enumerate(visits):
+            if not isinstance(visit.outcome, Done):
+                continue
+            if visit.page is not None:
+                line = page_line(visit.page, visit.outcome, visit, body=self._body)
+                records.append(Record(place, self._pages, line))
+            if visit.items:
+                records.append(Record(place, self._items, item_lines(visit.lease.url, visit.items)))
+        return records
+
+    def stayed(self, visits: Iterable[int]) -> None:
+        """See `Format`."""
+
+
+def page_line(page: Page, done: Done, visit: Visit, *, body: bool) -> bytes:
+    """One line."""
+    task = visit.lease.about
+    line = Line(
+        page.url,
+        page.status,
+        datetime.fromtimestamp(page.at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+        round(page.seconds, 6),
+        len(page.body),
+        task.depth,
+        page.media_type,
+        page.charset,
+        page.title,
+        task.via,
+        task.tag,
+        page.digest,
+        done.etag,
+        done.last_modified,
+        page.location if 300 <= page.status < 400 else None,
+        page.canonical,
+        page.from_cache,
+        _meta(task.meta),
+        [url if isinstance(url := link.url, str) else url.text for link in visit.links],
+        page.text if body else None,
+    )
+    try:
+        return _encode(line) + b"\n"
+    except UnicodeEncodeError:  # a header may hold any bytes
+        return _encode(_printable(line)) + b"\n"
+
+
+def _meta(meta: bytes) -> msgspec.Raw | None:
+    if not meta:
+        return None
+    return msgspec.Raw(msgspec.json.format(meta, indent=-1) if b"\n" in meta else meta)
+
+
+def _printable(line: Line) -> Line:
+    """The same, with every byte that is no text replaced."""
+    texts = {
+        name: _replaced(value)
+        for name, value in msgspec.structs.asdict(line).items()
+        if isinstance(value, str)
+    }
+    links = [_replaced(link) for link in line.links or ()]
+    return msgspec.structs.replace(line, **texts, links=links)
+
+
+def _replaced(text: str) -> str:
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def item_lines(url: str, items: Sequence[Mapping[str, Any]]) -> bytes:
+    """What a user's function made of a page, a line each; InvalidInput if one is not JSON."""
+    try:
+        return b"".join([_item_line(item) for item in items])
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidInput(f"an item of {url} is not JSON: {str(error)[:200]}") from error
+
+
+def _item_line(item: Mapping[str, Any]) -> bytes:
+    line = _encode(item) + b"\n"
+    if line[:1] != b"{":
+        raise TypeError(f"{type(item).__name__}, and must be a dict")
+    return line
+
+
+def _check_lines(path: Path, first: bytes) -> None:
+    """Without a journal only whole lines of ours are believed; nothing is repaired unasked."""
+    try:
+        with path.open("rb") as file:
+            head, size = file.read(len(first)), file.seek(0, 2)
+            file.seek(max(0, size - 1))
+            last = file.read()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise unwritable(path, error) from error
+    if head and head != first:
+        raise OutputError(f"{path} is a file, but no output of Outrider; name another output")
+    if last not in (b"", b"\n"):
+        raise OutputError(
+            f"{path} ends in the middle of a line, and there is no journal to tell why; complete "
+            "or remove its last line, or name another output"
+        )

@@ -1,0 +1,37 @@
+"""Settings → sink."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from outrider.errors import OutputError
+from outrider.output.jsonl import jsonl_sink
+from outrider.output.sink import NoSink, Sink
+from outrider.settings import Settings
+
+
+def open_sink(settings: Settings, *, user_agent: str = "") -> Sink:
+    """What `settings.output` asks for; then `await recover(sink, store)`, before the first claim.
+
+    `user_agent` is what hosts were told, for the archive to say.
+    """
+    output, sync = settings.output, settings.store.durability == "sync"
+    if not output.path or output.format == "none":
+        return NoSink()
+    if output.format == "jsonl":
+        return jsonl_sink(output.path, body=output.body, sync=sync)
+    try:
+        from outrider.output.warc import warc_sink  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise OutputError(
+            "output.format = 'warc' needs a package that is not installed: "
+            "pip install 'outrider[warc]'"
+        ) from error
+    info = {
+        "software": f"Outrider/{version('outrider')}",
+        "format": "WARC File Format 1.1",
+        "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+        "http-header-user-agent": user_agent or settings.fetch.user_agent,
+        "robots": "obey" if settings.fetch.robots else "ignore",
+    }
+    return warc_sink(output.path, info=info, most=output.warc_bytes, sync=sync)
