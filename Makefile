@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PIP_INSTALL) --no-build-isolation -e '.[all,dev]'
 	@touch $@
 
-demo: install ## crawl a simulated web, in virtual time
+demo: install ## crawl a synthetic web, served by this machine to itself
 	@$(BIN)/outrider demo
 
 # What is in PYTEST_ADDOPTS comes later than our own option, so it wins.

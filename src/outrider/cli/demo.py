@@ -1,47 +1,86 @@
-"""`outrider demo`: a simulated polite crawl of some hundred hosts, in virtual time."""
+"""`outrider demo`: a real, polite crawl of a synthetic web that this machine serves to itself."""
 
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+
+from outrider.cli.showing import note, say
 
 if TYPE_CHECKING:
-    from outrider.simulation.crawl import CrawlReport, ImaginedCrawl
+    from outrider.cli.crawl_report import Closing
+    from outrider.settings import Settings
+    from outrider.testing.web import WebProcess
 
 
 def demo(
     *,
-    hosts: Annotated[int, typer.Option(min=1, max=5_000, help="Hosts of the web.")] = 400,
-    pages: Annotated[int, typer.Option(min=1, max=100_000, help="Its articles, in all.")] = 12_000,
+    hosts: Annotated[int, typer.Option(min=1, max=1000, help="Hosts of the web.")] = 60,
+    pages: Annotated[int, typer.Option(min=1, max=10_000, help="Pages of each, by links.")] = 25,
     slots: Annotated[int, typer.Option(min=1, max=10_000, help="Visits at one time.")] = 64,
+    delay: Annotated[
+        float, typer.Option(min=0, max=60, help="Seconds between two visits of a host.")
+    ] = 0.3,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**63, help="Which web; same seed, same web.")
+        int, typer.Option(min=0, max=2**32, help="Which web; same seed, same web.")
     ] = 7,
 ) -> None:
-    """Crawl a simulated web politely, in virtual time.
+    """Crawl a synthetic web politely, over real sockets, on this machine alone.
 
-    Hours pass in seconds: hosts answer, fail, throttle, doze or are gone; the frontier keeps its
-    manners towards each. Leaves with 1 if any host was visited too soon or the crawl did not end.
+    Hosts with robots.txt, sitemaps and feeds answer on loopback and write down every visit. Leaves
+    with 1 if one of them was visited too soon, or a page was missed.
     """
-    from outrider.cli.demo_report import print_report
-    from outrider.simulation.crawl import ImaginedCrawl, demo_web
+    from outrider.testing.web import Shape, WebProcess, violations
 
-    console = Console(highlight=False)
-    crawl = ImaginedCrawl(demo_web(seed, hosts=hosts, pages=pages), slots=slots)
-    report = asyncio.run(_watched(crawl, console, f"seed {seed} · {hosts} hosts · {slots} slots"))
-    print_report(report, console)
-    if report.too_soon or report.status != "finished":
+    shape = Shape(seed=seed, hosts=hosts, pages=pages, private=2, listed=3, fed=2)
+    with WebProcess(shape) as web:
+        note(f"serving {hosts:,} hosts on 127.0.0.1:{web.port}; seed {seed}")
+        closed = _crawled(web, _settings(web, delay, slots))
+        hits = web.hits()
+        wrong = violations(hits, delay=delay, web=web.web)
+        missed = _missed(web)
+    say("")
+    say(f"politeness  {len(wrong)} of {len(hits):,} visits too soon, by the hosts' own record")
+    for one in wrong[:3]:
+        note(str(one))
+    if wrong or missed or closed.code:
+        note(f"{len(wrong)} visits too soon, {missed} pages missed")
         raise typer.Exit(1)
 
 
-async def _watched(crawl: ImaginedCrawl, console: Console, title: str) -> CrawlReport:
-    """Live in a terminal, plain lines everywhere else."""
-    from outrider.cli.demo_view import LiveView, PlainView
+def _settings(web: WebProcess, delay: float, slots: int) -> Settings:
+    from outrider.settings import merged, settings_of
+    from outrider.wiring import SITES
 
-    if not console.is_terminal:
-        return await crawl.run(PlainView(console, title).see)
-    with LiveView(console, title) as view:
-        return await crawl.run(view.see)
+    tree = merged(settings_of(SITES), web.settings())
+    return merged(tree, {"politeness": {"delay": delay}, "executor": {"slots": slots}})
+
+
+def _crawled(web: WebProcess, settings: Settings) -> Closing:
+    """In a folder of its own, which is gone afterwards."""
+    from outrider.cli.crawl_plan import Plan
+    from outrider.cli.crawl_report import summary
+    from outrider.cli.crawl_run import run
+
+    with tempfile.TemporaryDirectory() as folder:
+        stem = str(Path(folder) / "demo")
+        plan = Plan(f"{stem}.outrider", tuple(web.web.seeds()[:1]), _to(settings, stem), None, "")
+        closed = asyncio.run(run(plan, isolate=False, quiet=False))
+    summary(closed)
+    return closed
+
+
+def _to(settings: Settings, stem: str) -> Settings:
+    from outrider.settings import merged
+
+    return merged(settings, {"output": {"path": stem}})
+
+
+def _missed(web: WebProcess) -> int:
+    """Pages that a perfect crawl fetches, and this one did not."""
+    seen = {web.web.page(hit.host, hit.target) for hit in web.hits()}
+    return len(set(web.web.urls()) - seen)

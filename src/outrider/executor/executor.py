@@ -7,7 +7,7 @@ back. One batch is written and finished at a time, so a sink knows which records
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import inf
 from typing import Final, Literal, Protocol, TypeAlias
@@ -17,7 +17,7 @@ import msgspec
 from outrider.core.outcome import Done, Failed
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease
-from outrider.errors import StoreError
+from outrider.errors import OutriderError, StoreError
 from outrider.executor.bell import Bell
 from outrider.executor.handlers import Handlers
 from outrider.executor.holding import Holding
@@ -26,6 +26,7 @@ from outrider.executor.scaling import Scaler
 from outrider.executor.slots import Slots
 from outrider.executor.visit import Visit
 from outrider.frontier import Frontier
+from outrider.store.protocol import CrawlView
 
 POLL: Final = 1.0  # seconds after which it looks again: others may share the store
 TOGETHER: Final = 0.002  # seconds an ended visit waits for company: a batch is cheaper
@@ -52,6 +53,8 @@ class Sink(Protocol):
 
 How: TypeAlias = Literal["finished", "paused", "cancelled", "stopped"]
 Observer: TypeAlias = Callable[[Sequence[Visit]], None]
+# Visits that ended → more that are over already (D5).
+Sparing: TypeAlias = Callable[[Sequence[Visit]], Awaitable[list[Visit]]]
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -71,12 +74,14 @@ class Executor:
         *,
         sink: Sink | None = None,
         observer: Observer | None = None,
+        spares: Sparing | None = None,
     ) -> None:
         wanted = frontier.settings.executor
         self._frontier = frontier
         self._handlers = handlers
         self._sink = sink
         self._observer = observer
+        self._spares = spares
         self.slots = Slots(wanted.slots)
         self.scaler = Scaler(
             wanted.min_slots or wanted.slots, wanted.max_slots or wanted.slots, wanted.max_memory
@@ -93,6 +98,11 @@ class Executor:
         self._done = 0  # of the whole crawl, as far as this worker knows
         self._wake_in: float = 0.0
         self.has_ready = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether somebody said stop."""
+        return self._stops > 0
 
     @property
     def in_flight(self) -> int:
@@ -113,7 +123,7 @@ class Executor:
 
     async def run(self) -> Ending:
         """Until the crawl ends, pauses by itself, or `stop` is called."""
-        self._done = (await self._frontier.stats()).outcomes.get("done", 0)
+        self._done = (await self._crawl()).outcomes.get("done", 0)
         keeping = Keeping(self, self._frontier, self._holding)
         keeper = asyncio.create_task(keeping.run())
         keeper.add_done_callback(lambda _: self._bell.ring())
@@ -126,6 +136,9 @@ class Executor:
             await self._abandon()
             self._handlers.close()
 
+    async def _crawl(self) -> CrawlView:
+        return await self._frontier.store.crawl(self._frontier.crawl)
+
     async def _loop(self, keeper: asyncio.Task[None]) -> Ending:
         while True:
             await self._settle()
@@ -134,7 +147,7 @@ class Executor:
                 return ending
             if keeper.done():
                 keeper.result()
-            await self._bell.rest(min(self._wake_in, POLL))
+            await self._bell.rest(0.0 if self._ended else min(self._wake_in, POLL))
 
     async def _settle(self) -> None:
         """What ended is written, then finished, then known to be settled."""
@@ -144,13 +157,22 @@ class Executor:
         if not self._ended:
             return
         ended, self._ended = self._ended, []
-        if self._sink is not None:
-            self._sink.write(ended)
+        self._write(ended)
         answers = await self._finish(ended)
         if self._sink is not None:
             self._sink.settle(answers)
         if self._observer is not None:
             self._observer(ended)
+        if self._spares is not None and not self._stops:
+            self._ended += await self._spares(ended)
+
+    def _write(self, ended: Sequence[Visit]) -> None:
+        try:
+            if self._sink is not None:
+                self._sink.write(ended)
+        except OutriderError:  # nothing of the batch stays, so its pages are to be visited again
+            self._returned += [visit.lease for visit in ended]
+            raise
 
     async def _finish(self, ended: Sequence[Visit]) -> list[bool]:
         try:
@@ -211,7 +233,7 @@ class Executor:
         if status is CrawlStatus.CANCELLED:
             return Ending("cancelled", "operator")
         if status is CrawlStatus.PAUSED:
-            reason = (await self._frontier.stats()).reason or ""
+            reason = (await self._crawl()).reason or ""
             return None if reason == "operator" else Ending("paused", reason)
         return None
 

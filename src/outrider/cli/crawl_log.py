@@ -1,0 +1,51 @@
+"""The full log of a crawl: one line a visit, in a file, so that the screen stays quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self, TextIO
+
+from outrider.cli.showing import instant, printable
+from outrider.clock import SystemClock
+from outrider.core.outcome import Done, Outcome, Throttled
+from outrider.executor.visit import Visit
+
+
+class VisitLog:
+    """Appends; "" writes nothing."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+        self._clock = SystemClock()
+
+    def __enter__(self) -> Self:
+        if self._path:
+            self._file = Path(self._path).open("a", encoding="utf-8", errors="backslashreplace")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def __call__(self, visits: Sequence[Visit]) -> None:
+        """These ended."""
+        if self._file is not None:
+            at = instant(self._clock.now_ms() / 1000)
+            self._file.writelines(f"{at} {_line(visit)}\n" for visit in visits)
+            self._file.flush()
+
+
+def _line(visit: Visit) -> str:
+    what = type(visit.outcome).__name__.lower()
+    return printable(f"{what} {_detail(visit.outcome)} {visit.url} attempt {visit.lease.attempt}")
+
+
+def _detail(outcome: Outcome | None) -> str:
+    if isinstance(outcome, Done):
+        cached = " from cache" if outcome.from_cache else ""
+        return f"{outcome.status} {outcome.bytes} B {outcome.seconds:.3f} s{cached}"
+    if isinstance(outcome, Throttled):
+        return "" if outcome.retry_after is None else f"for {outcome.retry_after:.0f} s"
+    return f"({getattr(outcome, 'reason', '')})"

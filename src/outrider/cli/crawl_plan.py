@@ -1,0 +1,205 @@
+"""Options of `outrider crawl` → settings, files and seeds: decided before anything is opened."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from outrider.core.url import Url, UrlRules, parse_url
+from outrider.errors import InvalidInput
+from outrider.settings import Settings, from_toml, merged, settings_of
+from outrider.store.opening import glance
+from outrider.wiring import SITES
+
+SUFFIX: Final = ".outrider"
+_ENDINGS: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
+_STEM: Final = re.compile(r"[^a-z0-9.-]+")
+_BESIDE: Final = ("", "-wal", "-shm", "-lock")  # a crawl's own files
+_STEMMED: Final = (".jsonl", ".items.jsonl", ".jsonl.journal", ".warc.journal", ".robots", ".log")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the command line said."""
+
+    urls: Sequence[str]
+    seeds: str | None
+    store: str | None
+    options: Mapping[str, Mapping[str, Any]]  # section → name → value; None: not given
+    settings: str | None
+    assign: Sequence[str]
+    log: str | None
+    handler: str | None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is to be done, and where it is kept."""
+
+    store: str
+    urls: tuple[str, ...]
+    settings: Settings
+    handler: str | None
+    log: str
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What a user may look for afterwards."""
+        found = {"crawl": self.store}
+        output = self.settings.output
+        if output.path and output.format != "none":
+            found["pages"] = output.path + _ENDINGS[output.format]
+        if self.log:
+            found["log"] = self.log
+        return found
+
+
+def planned(asked: Asked) -> Plan:
+    """The whole plan, or the first thing that is wrong with it."""
+    urls = [*asked.urls, *(_lines_of(asked.seeds) if asked.seeds else ())]
+    store = asked.store or _named_after(urls)
+    stem = stem_of(store)
+    options = {
+        section: {name: value for name, value in fields.items() if value is not None}
+        for section, fields in asked.options.items()
+    }
+    base = settings_of(SITES)
+    if asked.settings is not None:
+        base = from_toml(_text(asked.settings), source=asked.settings, over=base)
+    beside = {
+        "output": {"path": base.output.path or stem},
+        "fetch": {"robots_cache": base.fetch.robots_cache or f"{stem}.robots"},
+    }
+    base = merged(base, beside)
+    settings = merged(merged(base, options), assigned(asked.assign))
+    checked = tuple(_checked(url, settings.url) for url in urls)
+    log = stem + ".log" if asked.log is None else asked.log
+    return Plan(store, checked, settings, asked.handler, log)
+
+
+def _lines_of(path: str) -> list[str]:
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8-sig")
+    except OSError as error:
+        raise InvalidInput(f"--from {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"--from {path}: not UTF-8: {error}") from error
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _given(text: str) -> str:
+    """A host without a scheme is taken as https."""
+    return text if "://" in text else f"https://{text}"
+
+
+def _checked(text: str, rules: UrlRules) -> str:
+    url = parse_url(_given(text), rules)
+    if isinstance(url, Url):
+        return url.text
+    fix = "; --allow-private admits it" if url.reason == "private-address" else ""
+    raise InvalidInput(f"{text}: {url.detail}{fix}")
+
+
+def _named_after(urls: Sequence[str]) -> str:
+    """A file named after the first seed's host."""
+    if not urls:
+        raise InvalidInput("nothing to crawl: give a URL, or --store FILE to go on with one")
+    url = parse_url(_given(urls[0]), UrlRules(allow_private=True))
+    host = url.host if isinstance(url, Url) else ""
+    return (_STEM.sub("-", host).strip("-.") or "crawl") + SUFFIX
+
+
+def stem_of(store: str) -> str:
+    """What the names of other files of this crawl begin with."""
+    return store.removesuffix(SUFFIX) if "://" not in store else "crawl"
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except OSError as error:
+        raise InvalidInput(f"--settings {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"--settings {path}: not UTF-8: {error}") from error
+
+
+def assigned(pairs: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`--set politeness.delay=2` → the same as a mapping; values are read as TOML."""
+    tree: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        section, dot, field = name.strip().partition(".")
+        if not (sign and dot and section and field):
+            raise InvalidInput(f"--set {pair}: write section.name=value, as in politeness.delay=2")
+        _put(tree.setdefault(section, {}), field.split("."), _value(value.strip()))
+    return tree
+
+
+def _put(tree: dict[str, Any], path: Sequence[str], value: object) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def _value(text: str) -> object:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # a word need not be quoted
+
+
+def begin(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) -> None:
+    """What must be so before the crawl is opened."""
+    if start_over:
+        for name in set_aside(plan.store, stem_of(plan.store)):
+            tell(f"kept as {name}")
+    if "://" in plan.store:
+        return
+    check_free(plan.store)
+    if not plan.urls and not Path(plan.store).exists():
+        raise InvalidInput(f"no such file: {plan.store}; give a URL to begin a crawl in it")
+
+
+def check_free(store: str) -> None:
+    """One crawl runs on a file at a time; a second would only wait for the first."""
+    holder = glance(store)[0] if Path(store).exists() else None
+    if holder is not None:
+        raise InvalidInput(
+            f"{store} is in use by {holder.name}; look on with `outrider watch {store}`"
+        )
+
+
+def set_aside(store: str, stem: str) -> list[str]:
+    """Starting over: what is there gets another name, and nothing is thrown away."""
+    if "://" in store:
+        raise InvalidInput(f"--start-over keeps the old crawl as a file, and {store} is none")
+    check_free(store)
+    old = [path for path in _files_of(store, stem) if path.exists()]
+    mark = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    return [str(path.rename(path.with_name(f"{path.name}.{mark}"))) for path in old]
+
+
+def _files_of(store: str, stem: str) -> Iterator[Path]:
+    yield from (Path(store + ending) for ending in _BESIDE)
+    yield from (Path(stem + ending) for ending in _STEMMED)
+    base = Path(stem)
+    yield from sorted(base.parent.glob(f"{_literal(base.name)}-[0-9]*.warc.gz"))
+
+
+def _literal(name: str) -> str:
+    return re.sub(r"([\[*?])", r"[\1]", name)
+
+
+def resume_command(store: str, arguments: Sequence[str] | None = None) -> str:
+    """The command line that goes on: the same, but for what would begin anew."""
+    words = [word for word in (arguments or sys.argv[1:]) if word != "--start-over"]
+    if not any(word == "--store" or word.startswith("--store=") for word in words):
+        words += ["--store", store]
+    return shlex.join(["outrider", *words])

@@ -1,0 +1,203 @@
+"""Settings → a running crawl: the one place that knows which part is made of which."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import random
+from typing import Any, Final
+
+import msgspec
+
+from outrider.clock import Clock
+from outrider.core.task import Link
+from outrider.errors import InvalidInput
+from outrider.executor.executor import Ending, Executor, Observer
+from outrider.executor.handlers import DEFAULT, Handlers
+from outrider.executor.isolation import Isolated
+from outrider.executor.paging import Paged, PageFunction
+from outrider.executor.spares import Spares
+from outrider.executor.tally import Tally
+from outrider.executor.visit import Handler, Visit
+from outrider.fetch.cache import Cache
+from outrider.fetch.cache_file import CacheFile
+from outrider.fetch.client import Client, user_agent
+from outrider.fetch.detect import detector_of
+from outrider.fetch.entrance import Entrance
+from outrider.fetch.pacing import Pacing
+from outrider.fetch.reader import Reader
+from outrider.fetch.robots import Shelf
+from outrider.fetch.visiting import Fetcher, Surroundings
+from outrider.frontier import Frontier
+from outrider.frontier.reports import Stats
+from outrider.output.opening import open_sink
+from outrider.output.sink import Sink, recover
+from outrider.settings import Settings, merged, resolve, settings_of
+from outrider.settings.visiting import FetchSettings
+
+# What is usual for a crawl of whole sites, unless it is told otherwise.
+SITES: Final[Mapping[str, Any]] = {"scope": {"mode": "domain"}, "queue": {"max_depth": 100}}
+
+
+class CrawlReport(msgspec.Struct, frozen=True):
+    """How a crawl ended, and what came of it."""
+
+    ending: Ending
+    stats: Stats
+    fetched: int  # pages a host sent with a 2xx, in this run
+
+
+class Crawling:
+    """A frontier, and all that visits its pages."""
+
+    def __init__(
+        self, frontier: Frontier, handlers: Handlers, sink: Sink, cache: Cache | None = None
+    ) -> None:
+        self.frontier = frontier
+        self.tally = Tally()
+        self._observers: list[Observer] = [self.tally]
+        spares = None if cache is None else Spares(frontier, cache)
+        self.executor = Executor(
+            frontier, handlers, sink=sink, observer=self._observed, spares=spares
+        )
+
+    def observe(self, observer: Observer) -> None:
+        """Tell somebody of visits as they end."""
+        self._observers.append(observer)
+
+    def _observed(self, visits: Sequence[Visit]) -> None:
+        for observer in self._observers:
+            observer(visits)
+
+    async def run(self) -> Ending:
+        """Until the crawl ends, pauses by itself, or the executor is stopped."""
+        return await self.executor.run()
+
+
+@asynccontextmanager
+async def opened(  # noqa: PLR0913 - each is one thing a crawl may be made of
+    store: str | os.PathLike[str] = "memory://",
+    *,
+    settings: Settings | Mapping[str, Any] | None = None,
+    crawl: str = "default",
+    handler: PageFunction | str | None = None,
+    handlers: Mapping[str, Handler] | None = None,
+    isolate: bool = False,
+    sink: Sink | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[Crawling]:
+    """Everything put together: add seeds to `.frontier`, then `await .run()`.
+
+    `handler` is called with each page; `handlers` replace fetching for types of task.
+    """
+    tree = settings_of(settings)
+    stages = [resolve(stage, "executor.pipeline") for stage in tree.executor.pipeline]
+    function = _function(handler, isolate=isolate)
+    async with AsyncExitStack() as stack:
+        sink = sink or open_sink(tree, user_agent=user_agent(tree.fetch))
+        stack.callback(sink.close)
+        frontier = await stack.enter_async_context(
+            Frontier.open(store, settings=tree, crawl=crawl, clock=clock)
+        )
+        cache = _cache(tree.fetch, stack)
+        fetcher = await stack.enter_async_context(fetching(frontier, cache))
+        every = {DEFAULT: _handling(fetcher, function, tree, stack), **(handlers or {})}
+        await recover(sink, frontier.store)
+        yield Crawling(frontier, Handlers(every, stages), sink, cache)
+
+
+def _function(handler: PageFunction | str | None, *, isolate: bool) -> PageFunction | str | None:
+    """What is to be called with each page; by its name if it is to be called elsewhere."""
+    found: PageFunction | None = resolve(handler, "handler")
+    if found is not None and not callable(found):
+        raise InvalidInput(f"handler = {handler!r}: give a function, or module:function")
+    if not isolate or handler is None:
+        return found
+    if not isinstance(handler, str):
+        raise InvalidInput("isolate: name the handler as module:function, so that it can be found")
+    return handler
+
+
+def _handling(
+    fetcher: Fetcher, function: PageFunction | str | None, tree: Settings, stack: AsyncExitStack
+) -> Handler:
+    if function is None:
+        return fetcher
+    if not isinstance(function, str):
+        return Paged(fetcher, function)
+    isolated = Isolated(fetcher, function, seconds=tree.executor.handler_timeout)
+    stack.push_async_callback(isolated.close)
+    return isolated
+
+
+@asynccontextmanager
+async def fetching(frontier: Frontier, cache: Cache | None = None) -> AsyncIterator[Fetcher]:
+    """The default handler, with its connections and caches open."""
+    settings, wanted = frontier.settings, frontier.settings.fetch
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            Client(
+                wanted,
+                allow_private=settings.url.allow_private,
+                keep_packed=settings.output.format == "warc",
+            )
+        )
+        pacing = Pacing(client, frontier.clock, random, wanted.total_timeout)
+        around = Surroundings(
+            Entrance(settings, pacing, _shelf(frontier, stack), frontier.refusal_of),
+            pacing,
+            await stack.enter_async_context(Reader(wanted, settings.url)),
+            detector_of(wanted.detector),
+            cache,
+            frontier.refusal_of,
+        )
+        yield Fetcher(settings, around)
+
+
+def _shelf(frontier: Frontier, stack: AsyncExitStack) -> Shelf:
+    wanted = frontier.settings.fetch
+    file = CacheFile(wanted.robots_cache) if wanted.robots_cache else None
+    shelf = Shelf(frontier.clock, wanted.user_agent, file)
+    if file is not None:
+        stack.callback(file.close)
+        stack.callback(shelf.flush)
+    return shelf
+
+
+def _cache(wanted: FetchSettings, stack: AsyncExitStack) -> Cache | None:
+    if not wanted.cache:
+        return None
+    cache = Cache(CacheFile(wanted.cache, wanted.cache_bytes))
+    stack.callback(cache.close)
+    return cache
+
+
+async def crawl(
+    urls: str | Link | Iterable[str | Link],
+    handler: PageFunction | str | None = None,
+    *,
+    store: str | os.PathLike[str] = "memory://",
+    settings: Settings | Mapping[str, Any] | None = None,
+    name: str = "default",
+    progress: Callable[[Sequence[Visit]], None] | None = None,
+) -> CrawlReport:
+    """Crawl from these URLs, politely, to the end; stays on their domains unless told otherwise.
+
+    `handler` is called with each page. With a path as `store`, the same call goes on where the
+    last one stopped, however it was stopped.
+    """
+    tree = settings if isinstance(settings, Settings) else _scoped(settings)
+    async with opened(store, settings=tree, crawl=name, handler=handler) as crawling:
+        if progress is not None:
+            crawling.observe(progress)
+        await crawling.frontier.add(urls if isinstance(urls, str | Link) else list(urls))
+        ending = await crawling.run()
+        return CrawlReport(ending, await crawling.frontier.stats(), crawling.tally.fetched)
+
+
+def _scoped(settings: Mapping[str, Any] | None) -> Settings:
+    return merged(settings_of(SITES), settings or {})
+
+
+__all__ = ["CrawlReport", "Crawling", "crawl", "fetching", "opened"]

@@ -1,0 +1,325 @@
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from outrider import Done, Failed, Frontier, Link, StoreFull
+from outrider.executor import executor as module
+from outrider.executor.executor import Ending, Executor
+from outrider.executor.handlers import Handlers
+from outrider.executor.tally import Tally
+
+FAST = {"politeness": {"delay": 0.0, "max_in_flight": 100}, "retry": {"base": 0.0, "jitter": 0.0}}
+URLS = [f"https://h{n}.example/" for n in range(20)]
+
+
+def opened(store="memory://", **sections):
+    """A frontier without delays."""
+    return Frontier.open(store, settings=FAST | sections)
+
+
+class Shelf:
+    """A sink that remembers in which order it was told what."""
+
+    def __init__(self):
+        self.told = []
+
+    def write(self, visits):
+        """Before the finish."""
+        self.told.append(("write", [visit.url for visit in visits]))
+
+    def settle(self, answers):
+        """After it."""
+        self.told.append(("settle", answers))
+
+    def close(self):
+        """At the end."""
+        self.told.append(("close",))
+
+
+async def done(visit):
+    """A visit that ends at once."""
+    await asyncio.sleep(0)
+    return Done(200, 0.001, 10)
+
+
+async def test_it_runs_until_the_crawl_is_finished_links_included():
+    """Every task, found ones too, is visited once."""
+
+    async def handle(visit):
+        if visit.lease.depth < 3:
+            visit.links = [Link(f"{visit.url}{n}/", depth=visit.lease.depth + 1) for n in (0, 1)]
+        return Done(200)
+
+    tally = Tally()
+    async with opened() as frontier:
+        await frontier.add(["https://a.example/"])
+        ending = await Executor(frontier, Handlers(handle), observer=tally).run()
+        stats = await frontier.stats()
+
+    assert ending == Ending("finished")
+    assert (stats.done, stats.known, tally.visits) == (15, 15, 15)
+
+
+async def test_no_more_visits_run_than_there_are_slots():
+    """D2: an executor claims only for free slots."""
+    running, most = 0, 0
+
+    async def handle(visit):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+        return Done(200)
+
+    async with opened(executor={"slots": 3}) as frontier:
+        await frontier.add(URLS)
+        await Executor(frontier, Handlers(handle)).run()
+        assert (await frontier.stats()).done == 20
+
+    assert most == 3
+
+
+async def test_a_batch_is_written_before_it_is_finished_and_settled_after():
+    """K4: a sink knows which records are not settled."""
+    shelf = Shelf()
+    async with opened() as frontier:
+        await frontier.add(URLS)
+        finish = frontier.finish_many
+
+        async def told(visits):
+            shelf.told.append(("finish", [lease.url for lease, *_ in visits]))
+            return await finish(visits)
+
+        frontier.finish_many = told
+        await Executor(frontier, Handlers(done), sink=shelf).run()
+
+    batches = list(zip(*[iter(shelf.told)] * 3, strict=True))
+    assert sum(len(write[1]) for write, _, _ in batches) == 20
+    for write, finish_, settle in batches:
+        assert [write[0], finish_[0], settle[0]] == ["write", "finish", "settle"]
+        assert write[1] == finish_[1]
+        assert settle[1] == [True] * len(write[1])
+
+
+async def test_parked_visits_hold_no_slot():
+    """D7: a visit that waits for its host's delay lets others go on."""
+    gate, order = asyncio.Event(), []
+
+    async def handle(visit):
+        if visit.url == URLS[0]:
+            async with visit.parked():
+                await gate.wait()
+        order.append(visit.url)
+        if len(order) == 19:
+            gate.set()
+        return Done(200)
+
+    async with opened(executor={"slots": 1}) as frontier:
+        await frontier.add(URLS)
+        await Executor(frontier, Handlers(handle)).run()
+
+    assert order[-1] == URLS[0]
+    assert len(order) == 20
+
+
+async def test_a_raising_and_a_hanging_handler_take_no_other_down(monkeypatch):
+    """J6: they fail, even one that will not be cancelled; all others are done."""
+    monkeypatch.setattr(module, "GRACE", 0.1)
+
+    async def handle(visit):
+        if "h0." in visit.url:
+            raise ValueError("no")
+        if "h1." in visit.url:
+            await asyncio.sleep(3600)
+        if "h2." in visit.url:
+            for _ in range(40):  # stubborn
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.05)
+        return Done(200)
+
+    limits = {"executor": {"handler_timeout": 0.1, "slots": 8}, "retry": {"max_retries": 0}}
+    async with opened(**limits) as frontier:
+        await frontier.add(URLS)
+        await Executor(frontier, Handlers(handle)).run()
+        stats = await frontier.stats()
+        reasons = {letter.url: letter.reason async for letter in frontier.dead()}
+
+    assert (stats.done, stats.dead) == (17, 3)
+    assert reasons[URLS[0]] == "handler: ValueError: no"
+    assert reasons[URLS[1]] == reasons[URLS[2]] == "time limit: handler"
+
+
+async def test_stopping_finishes_what_is_in_flight_and_claims_no_more():
+    """J4: drain."""
+    started = []
+
+    async def handle(visit):
+        started.append(visit.url)
+        executor.stop()
+        await asyncio.sleep(0.01)
+        return Done(200)
+
+    async with opened(executor={"slots": 2}) as frontier:
+        await frontier.add(URLS)
+        executor = Executor(frontier, Handlers(handle))
+        executor.stop = lambda stop=executor.stop: len(started) == 1 and stop()
+        ending = await executor.run()
+        stats = await frontier.stats()
+
+    assert ending.how == "stopped"
+    assert (stats.done, stats.leased, stats.pending) == (2, 0, 18)
+
+
+async def test_stopping_twice_gives_everything_back_at_once():
+    """J4: a second signal releases; nothing counts as an attempt."""
+
+    async def handle(visit):
+        executor.stop()
+        await asyncio.sleep(3600)
+
+    async with opened(executor={"slots": 4}) as frontier:
+        await frontier.add(URLS)
+        executor = Executor(frontier, Handlers(handle))
+        await executor.run()
+        stats = await frontier.stats()
+        attempts = {task.attempts async for task in frontier.tasks()}
+
+    assert (stats.leased, stats.pending) == (0, 20)
+    assert attempts == {0}
+
+
+async def test_leases_outlast_long_visits():
+    """H2: the executor renews by itself; a visit longer than its lease is finished once."""
+
+    async def handle(visit):
+        await asyncio.sleep(1.0)
+        return Done(200)
+
+    async with opened(lease={"seconds": 0.4}) as frontier:
+        await frontier.add(URLS[:3])
+        await Executor(frontier, Handlers(handle)).run()
+        stats = await frontier.stats()
+
+    assert (stats.done, stats.visits) == (3, 3)
+
+
+async def test_a_visit_learns_that_its_lease_is_lost():
+    """D7: it asks before every request, and its late outcome changes nothing."""
+    asked = []
+
+    async def handle(visit):
+        if not asked:
+            await frontier.store.release([visit.lease.id])
+            asked.append(await visit.holds(10_000.0))
+        return Done(200)
+
+    async with opened() as frontier:
+        await frontier.add(URLS[:1])
+        await Executor(frontier, Handlers(handle)).run()
+        stats = await frontier.stats()
+
+    assert asked == [False]
+    assert stats.done == 1
+
+
+async def test_the_limit_of_pages_is_not_overshot_by_what_is_in_flight():
+    """I4: many slots, few pages left."""
+    async with opened(limits={"done": 5}, executor={"slots": 16}) as frontier:
+        await frontier.add(URLS)
+        ending = await Executor(frontier, Handlers(done)).run()
+        stats = await frontier.stats()
+
+    assert ending == Ending("paused", "limit-done")
+    assert stats.done == 5
+
+
+async def test_an_operators_pause_is_waited_out():
+    """A person pauses and resumes a running crawl; the executor is still there."""
+    seen = []
+
+    async def handle(visit):
+        seen.append(visit.url)
+        if len(seen) == 1:
+            await frontier.pause()
+            asyncio.get_running_loop().call_later(0.05, resumed.set)
+        return Done(200)
+
+    async def resume():
+        await resumed.wait()
+        await frontier.resume()
+
+    resumed = asyncio.Event()
+    async with opened(executor={"slots": 1}) as frontier:
+        await frontier.add(URLS[:3])
+        resuming = asyncio.ensure_future(resume())
+        ending = await Executor(frontier, Handlers(handle)).run()
+        await resuming
+
+    assert ending == Ending("finished")
+    assert len(seen) == 3
+
+
+async def test_a_cancelled_crawl_ends_the_run():
+    """I3."""
+
+    async def handle(visit):
+        await frontier.cancel()
+        return Done(200)
+
+    async with opened() as frontier:
+        await frontier.add(URLS)
+        ending = await Executor(frontier, Handlers(handle)).run()
+
+    assert ending.how == "cancelled"
+
+
+async def test_a_store_that_fails_ends_the_run_with_its_error():
+    """M6: nothing is pretended; the sink is told that nobody knows."""
+    shelf = Shelf()
+    async with opened() as frontier:
+        await frontier.add(URLS)
+
+        async def full(visits):
+            raise StoreFull("no room")
+
+        frontier.finish_many = full
+        with pytest.raises(StoreFull):
+            await Executor(frontier, Handlers(done), sink=shelf).run()
+
+    assert ("settle", None) in shelf.told
+
+
+async def test_failures_are_tried_again():
+    """G1: through the frontier, like everything."""
+
+    async def handle(visit):
+        return Done(200) if visit.lease.attempt == 3 else Failed("cut")
+
+    async with opened() as frontier:
+        await frontier.add(URLS[:2])
+        await Executor(frontier, Handlers(handle)).run()
+        stats = await frontier.stats()
+
+    assert (stats.done, stats.visits) == (2, 6)
+
+
+async def test_slots_follow_the_load(monkeypatch):
+    """J3: with autoscaling, ready work brings slots, and the reason is kept."""
+    monkeypatch.setattr("outrider.executor.keeping.EVERY", 0.0)
+    most = 0
+
+    async def handle(visit):
+        nonlocal most
+        most = max(most, executor.slots.count)
+        await asyncio.sleep(0.3)
+        return Done(200)
+
+    async with opened(executor={"slots": 2, "max_slots": 4}) as frontier:
+        await frontier.add(URLS[:8])
+        executor = Executor(frontier, Handlers(handle))
+        await executor.run()
+
+    assert most == 4
+    assert [decision.after for decision in executor.scaler.decisions] == [4]
