@@ -12,6 +12,7 @@ from outrider.cli import (
     add,
     bench,
     checkpoint,
+    crawl,
     dead,
     demo,
     doctor,
@@ -27,6 +28,7 @@ from outrider.cli import (
     tasks,
     turn,
     version,
+    watch,
 )
 from outrider.cli.showing import note
 from outrider.errors import OutriderError
@@ -49,8 +51,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
+    "Crawling": {
+        "crawl": crawl.crawl,
+    },
     "A crawl in a store": {
         "add": add.add,
+        "watch": watch.watch,
         "stats": stats.stats,
         "queues": queues.queues,
         "tasks": tasks.tasks,

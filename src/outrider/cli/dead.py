@@ -133,7 +133,7 @@ def _show(asked: Asked) -> None:
     if asked.as_json:
         say_json(letter)
     else:
-        show_pairs(_pairs(letter))
+        show_pairs(pairs_of(letter))
 
 
 async def found(frontier: Frontier, url: str) -> DeadLetter | str:
@@ -180,7 +180,8 @@ def _row(letter: DeadLetter) -> tuple[object, ...]:
     )
 
 
-def _pairs(letter: DeadLetter) -> Iterator[tuple[str, str]]:
+def pairs_of(letter: DeadLetter) -> Iterator[tuple[str, str]]:
+    """All of a dead letter, for people."""
     yield "URL", letter.url
     yield "queue", letter.key
     yield "type", letter.type

@@ -25,7 +25,7 @@ def on_crawl(
     async def worked() -> T:
         async with Frontier.attach(source_of(store, creates=creates), crawl=crawl) as frontier:
             if not creates:
-                await _check_crawl(frontier, store)
+                await check_crawl(frontier, store)
             return await work(frontier)
 
     return asyncio.run(worked())
@@ -40,7 +40,8 @@ def source_of(store: str, *, creates: bool) -> str | FullStore:
     return store
 
 
-async def _check_crawl(frontier: Frontier, store: str) -> None:
+async def check_crawl(frontier: Frontier, store: str) -> None:
+    """Go on only if the store has the crawl; else name those it has."""
     names = await frontier.store.crawls()
     if frontier.crawl in names:
         return

@@ -64,7 +64,7 @@ def queue(
     if as_json:
         say_json(view)
     else:
-        show_pairs(_sums(view) if isinstance(view, SuffixView) else _pairs(view))
+        show_pairs(_sums(view) if isinstance(view, SuffixView) else pairs_of(view))
     if _is_unknown(view):
         note(
             f"no task of {key} was ever added" + ("" if act is Act.SHOW else "; it holds for later")
@@ -132,7 +132,8 @@ def _sums(view: SuffixView) -> Iterator[tuple[str, str]]:
     yield "spent", f"{view.spent:,}"
 
 
-def _pairs(view: QueueView) -> Iterator[tuple[str, str]]:
+def pairs_of(view: QueueView) -> Iterator[tuple[str, str]]:
+    """All of a queue, for people."""
     yield "queue", view.key
     yield "state", view.state + (f" ({view.reason})" if view.reason else "")
     yield "pending", f"{view.pending:,}, {view.delayed:,} of them not yet due"

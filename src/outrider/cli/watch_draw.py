@@ -1,0 +1,263 @@
+"""What is seen → lines of styled text: plain values in, no terminal, no markup of others' text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
+from typing import Final
+
+from rich.text import Text
+
+from outrider.cli.showing import STATES, duration, printable, size
+from outrider.cli.watch_follow import Seen
+from outrider.cli.watch_hosts import Host
+from outrider.cli.watch_plain import ENDED, TASKS
+from outrider.cli.watch_rates import Rates
+from outrider.cli.watch_reach import Presence
+from outrider.cli.watch_sample import Sample
+from outrider.core.states import CrawlStatus
+
+RATES_ROOM: Final = 30  # columns of the words beside the chart
+BARS: Final = " ▁▂▃▄▅▆▇█"
+STATUSES: Final = {
+    CrawlStatus.RUNNING: ("●", "bold green"),
+    CrawlStatus.PAUSED: ("‖", "bold magenta"),
+    CrawlStatus.FINISHED: ("✔", "bold cyan"),
+    CrawlStatus.CANCELLED: ("✘", "bold red"),
+}
+_TASK_STYLES: Final = {"leased": "cyan", "done": "green", "dead": "red", "held": "yellow"}
+_SHADES: Final = ("#1c2733", "#1f3b4d", "#245a66", "#2f7a74", "#4f9a6d", "#8bb45c", "#d9c24a")
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Others' text on one line: shown as it is, never read as markup."""
+    return Text(printable(text), style, no_wrap=True, overflow="ellipsis", end="")
+
+
+def short(number: float) -> str:
+    """A count in at most seven letters."""
+    for unit, least in (("G", 1e9), ("M", 1e6), ("k", 1e5)):
+        if number >= least:
+            return f"{number / (1e3 if unit == 'k' else least):,.4g}{unit}"
+    return f"{number:,.0f}"
+
+
+# ---- the head
+
+
+def head(seen: Seen, place: str, width: int, stale_for: float) -> Text:
+    """The crawl, its file and how it is, in one line."""
+    right = _condition(seen, stale_for)
+    name = f" {seen.sample.crawl.crawl} "
+    left = Text.assemble((printable(name), "bold reverse"), "  ", end="", no_wrap=True)
+    room = max(0, width - left.cell_len - right.cell_len - 2)
+    left.append_text(Text(_tail(printable(place), room), "dim"))
+    left.append(" " * max(2, width - left.cell_len - right.cell_len))
+    return left.append_text(right)
+
+
+def _tail(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    return "…" + text[len(text) - room + 1 :] if room > 1 else ""
+
+
+def _condition(seen: Seen, stale_for: float) -> Text:
+    if seen.presence is Presence.LOST or stale_for > 0:
+        return Text(f"○ no answer for {duration(stale_for)}", "bold red")
+    crawl, is_alone = seen.sample.crawl, seen.presence is Presence.ALONE
+    if is_alone and crawl.status is CrawlStatus.RUNNING:
+        return Text("○ running, but nobody runs it", "bold yellow")
+    sign, style = STATUSES[crawl.status]
+    reason = f" ({crawl.reason})" if crawl.reason else ""
+    told = Text.assemble((f"{sign} {crawl.status}{printable(reason)}", style))
+    return told.append(f" {_since(seen.sample)}", "dim")
+
+
+def _since(sample: Sample) -> str:
+    crawl = sample.crawl
+    began = [at for at, status, _ in crawl.timeline if status == crawl.status]
+    since = max(0.0, sample.at - (began[-1] if began else crawl.created_at))
+    return f"{duration(since)} ago" if crawl.status in ENDED else f"for {duration(since)}"
+
+
+# ---- the numbers
+
+
+def counters(sample: Sample, width: int) -> Text:
+    """Tasks by state: names over numbers, in columns."""
+    each = max(9, width // len(TASKS))
+    names, numbers = Text(no_wrap=True), Text(no_wrap=True)
+    for name in TASKS:
+        count = getattr(sample.crawl, name)
+        told = f"{count:,}" if len(f"{count:,}") < each - 1 else short(count)
+        names.append(f"{name:<{each}}", "dim")
+        style = _TASK_STYLES.get(name, "") if count else "dim"
+        numbers.append(f"{told:<{each}}", f"bold {style}")
+    return Text("\n").join([names, numbers])
+
+
+def rates(told: Rates | None, pace: Sequence[float], width: int, height: int) -> Text:
+    """How fast it goes, beside the last minutes."""
+    words = [*_rate_words(told, height), *[""] * height][:height]
+    lines = bars(pace, max(8, width - RATES_ROOM), height)
+    rows = Text(no_wrap=True)
+    for number, (word, line) in enumerate(zip(words, lines, strict=True)):
+        rows.append_text(_cut(word, RATES_ROOM - 1, "" if number else "bold"))
+        rows.append(f" {line}\n", "green")
+    rows.right_crop(1)
+    return rows
+
+
+def _rate_words(told: Rates | None, height: int) -> list[str]:
+    if told is None:
+        return ["– visits/s"]
+    visits, fetched = f"{told.visits:,.1f} visits/s", f"{size(round(told.bytes))}/s"
+    ends = (f"{told.done:,.1f} done", f"{told.failed:,.1f} failed")
+    if height >= 4:
+        return [visits, *ends, fetched]
+    return [f"{told.visits:,.1f} visits/s {fetched}", "  ".join(ends)]
+
+
+def bars(values: Sequence[float], width: int, height: int) -> list[str]:
+    """A chart of so many lines, the newest value at the right; the highest fills it."""
+    values = list(values[-width:])
+    most = max(values, default=0.0)
+    steps = len(BARS) - 1
+    levels = [round(value / most * height * steps) if most > 0 else 0 for value in values]
+    # A little is not nothing.
+    levels = [
+        max(level, 1) if value > 0 else 0 for level, value in zip(levels, values, strict=True)
+    ]
+    blank = " " * (width - len(values))
+    return [
+        blank + "".join(BARS[max(0, min(steps, level - row * steps))] for level in levels)
+        for row in reversed(range(height))
+    ]
+
+
+def states(sample: Sample, width: int) -> Text:
+    """Queues by state: a bar, and what its colours mean."""
+    told = Text(no_wrap=True, overflow="ellipsis")
+    for name, cells in _shares(sample.queues, width).items():
+        told.append("━" * cells, STATES[name])
+    told.append("\n")
+    total = sum(sample.queues.values())
+    told.append(f"{short(total)} {'queue' if total == 1 else 'queues'}", "bold")
+    told.append("" if sample.is_whole else " seen", "dim")
+    for name in STATES:
+        if sample.queues.get(name):
+            told.append(f"  {short(sample.queues[name])} {name}", STATES[name])
+    return told
+
+
+def _shares(counts: Mapping[str, int], width: int) -> dict[str, int]:
+    """Cells of a bar by count; whoever is there has one."""
+    total = sum(counts.values())
+    named = {name: counts[name] for name in STATES if counts.get(name)}
+    cells = {name: max(1, count * width // total) for name, count in named.items()}
+    if cells:
+        largest = max(cells, key=lambda name: named[name])
+        cells[largest] = max(1, cells[largest] + width - sum(cells.values()))
+    return cells
+
+
+# ---- hosts
+
+
+def leaders(title: str, hosts: Iterable[Host], width: int, *, by_pace: bool) -> Text:
+    """A short list under its title."""
+    told = Text.assemble((title, "bold"))
+    for host in hosts:
+        value = per_minute(host.pace) + "/min" if by_pace else duration(host.view.delay)
+        room = max(1, width - len(value) - 1)
+        told.append("\n").append_text(_cut(host.view.key, room, STATES[host.view.state]))
+        told.append(f" {value}")
+    return told
+
+
+def _cut(text: str, width: int, style: str) -> Text:
+    told = Text(printable(text), style)
+    told.truncate(width, overflow="ellipsis", pad=True)
+    return told
+
+
+def brief(seconds: float | None) -> str:
+    """Seconds in at most five letters."""
+    if seconds is None:
+        return ""
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return _figure(seconds / length) + unit
+    return _figure(seconds) + "s"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.1f}" if 0 < value < 9.95 else f"{min(value, 9999):.0f}"
+
+
+def per_minute(pace: float) -> str:
+    """A pace as whole visits a minute, or a part of one."""
+    value = pace * 60
+    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 0.05 else "0"
+
+
+def pairs(told: Iterable[tuple[str, str]], width: int, room: int = 12) -> Text:
+    """Names and values, one a line; a long value goes on below itself."""
+    lines = []
+    for name, value in told:
+        first, *more = wrap(printable(value), max(8, width - room)) or [""]
+        lines.append(Text.assemble((f"{printable(name):<{room}}", "dim"), first))
+        lines += [Text(" " * room + part) for part in more]
+    return Text("\n").join(lines)
+
+
+# ---- the heatmap
+
+
+def heatmap(sample: Sample, width: int) -> Text:
+    """What is pending: origins by group, the warmer the more; and by depth."""
+    heat = sample.heat
+    told = Text.assemble((f"{heat.total:,} pending\n\n", "bold"))
+    if not heat.total:
+        return told
+    origins = sorted(heat.cells.items(), key=lambda row: -sum(row[1].values()))
+    told.append_text(_grid(origins[:_ORIGINS], max(12, min(30, width - 3 * _CELL - 2))))
+    if len(origins) > _ORIGINS:
+        told.append(f"… and {len(origins) - _ORIGINS:,} more origins\n", "dim")
+    told.append("\n")
+    return told.append_text(_depths(heat.depth, width))
+
+
+_CELL: Final = 14
+_ORIGINS: Final = 12
+
+
+def _grid(rows: Sequence[tuple[str, Mapping[str, int]]], room: int) -> Text:
+    groups = list(rows[0][1])
+    told = Text.assemble((f"{'origin':<{room}}", "dim"))
+    told.append("".join(f"{group:>{_CELL - 1}} " for group in groups) + "\n", "dim")
+    most = max(count for _, counts in rows for count in counts.values())
+    for origin, counts in rows:
+        told.append_text(_cut(origin, room, ""))
+        for group in groups:
+            told.append(f"{counts[group]:>{_CELL - 1},} ", _shade(counts[group], most))
+        told.append("\n")
+    return told
+
+
+def _shade(count: int, most: int) -> str:
+    if not count:
+        return "dim"
+    step = min(len(_SHADES) - 1, round((count / most) ** 0.5 * (len(_SHADES) - 1)))
+    return f"{'black' if step >= 4 else 'white'} on {_SHADES[step]}"
+
+
+def _depths(depth: Mapping[str, int], width: int) -> Text:
+    told = Text.assemble(("depth\n", "dim"))
+    most, room = max(depth.values()), max(10, width - 26)
+    for name, count in depth.items():
+        cells = max(1, count * room // most) if count else 0
+        told.append(f"{name:>8} {count:>12,}  ")
+        told.append("█" * cells + "\n", _SHADES[4])
+    return told
