@@ -13,10 +13,10 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     digest: str | None
     etag: str | None
     last_modified: str | None
-    looks: int = 0  # visits that could tell whether the page had changed
+    looks: int = 0  # visits that could tell whether the page had changed, the older ones fading
     changes: int = 0  # of those, how many found it changed
-    watched: float = 0.0  # seconds between the first and the last of them
-    planned: float = 0.0  # seconds the last visit chose until the next; 0: none
+    watched: float = 0.0  # seconds, each wait counted up to the change it ended with
+    planned: float = 0.0  # seconds the policy chose until the next visit; 0: it did not
 
 
 class Last(msgspec.Struct, frozen=True, gc=False):

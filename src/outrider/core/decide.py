@@ -12,7 +12,9 @@ from typing import Final, assert_never
 
 import msgspec
 
+from outrider.core.answer import Answer, Last
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.policy.change import learned
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import (
     BLOCKS_TO_SNOOZE,
@@ -27,7 +29,7 @@ from outrider.core.policy.retry import Backoff, Retry, gives_up, wait_after
 from outrider.core.policy.score import Score
 from outrider.core.states import TaskState
 from outrider.core.task import Lease
-from outrider.core.verdict import Answer, Revisit, Verdict
+from outrider.core.verdict import Revisit, Verdict
 
 FREE_THROTTLES: Final = 4  # D3: a task keeps its attempts this often, then each counts
 REFRESH: Final = "refresh"
@@ -42,6 +44,7 @@ class Policy(msgspec.Struct, frozen=True):
     retry: Retry
     lanes: Lanes
     score: Callable[[Lease, str], Score]  # the priority of a task that comes back as this type
+    revisit_in: Callable[[Answer, Last | None], float | None] | None = None  # None: no revisits
 
 
 def decide(lease: Lease, outcome: Outcome, policy: Policy, roll: float) -> Verdict:
@@ -58,7 +61,7 @@ def decide(lease: Lease, outcome: Outcome, policy: Policy, roll: float) -> Verdi
         case Unreachable():
             return _unreachable(lease, outcome)
         case Dropped():
-            return _dropped(lease, outcome)
+            return _dropped(lease, outcome, roll)
         case _:
             assert_never(outcome)
 
@@ -100,6 +103,8 @@ _DURATIONS: Final = frozenset(
 
 
 def _fault_of_kind(outcome: Outcome) -> str | None:
+    if isinstance(outcome, Dropped) and type(outcome.visited) is not bool:
+        return f"Dropped.visited = {outcome.visited!r} must be True or False"
     if not isinstance(outcome, Done):
         reason = getattr(outcome, "reason", "")
         return None if isinstance(reason, str) else f"a reason is text, not {reason!r}"
@@ -118,6 +123,7 @@ def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
         return _from_cache(lease, outcome, policy, roll)
     # D3: the tenth Done in a row lowers the level, and its own delay is already the lower one.
     level = lease.manners.level - (lease.manners.level > 0 and lease.manners.calm + 1 >= CALM)
+    answer, revisit = _remembered(lease, outcome, policy)
     crawl_delay = lease.manners.crawl_delay if outcome.crawl_delay is None else outcome.crawl_delay
     manners = lease.rules.politeness
     return Verdict(  # by position: half the price, and almost every visit ends here
@@ -125,42 +131,44 @@ def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
         lease.task,
         lease.token,
         "done",
-        TaskState.DONE if outcome.revisit_in is None else TaskState.PENDING,
+        TaskState.DONE if revisit is None else TaskState.PENDING,
         delay_after(manners, outcome.seconds, outcome.bytes, crawl_delay, level, roll),
-        _answer(outcome),
+        answer,
         0,
         0,
         0,
         CALM,
         outcome.crawl_delay,
-        None if outcome.revisit_in is None else _revisit(lease, outcome, policy),
+        revisit,
     )
 
 
 def _from_cache(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
     """D5: the task is done, the visit refunded; the host is untouched unless it throttled."""
+    answer, revisit = _remembered(lease, outcome, policy)
     verdict = Verdict(
         *_named(lease, outcome),
-        _state_after_done(outcome),
+        TaskState.DONE if revisit is None else TaskState.PENDING,
         counts=False,
         touched=False,
-        answer=_answer(outcome),
-        revisit=_revisit(lease, outcome, policy),
+        answer=answer,
+        revisit=revisit,
     )
     if outcome.throttled is None:
         return verdict
-    return _throttling(lease, verdict, outcome.throttled, outcome.seconds, roll)
+    return _throttling(lease, outcome, verdict, outcome.throttled, roll)
 
 
 def _throttling(
-    lease: Lease, verdict: Verdict, retry_after: float, seconds: float, roll: float
+    lease: Lease, outcome: Done | Throttled, verdict: Verdict, retry_after: float, roll: float
 ) -> Verdict:
     """D3: the queue snoozes; its level and row are the lease's + 1, however many say so at once."""
     level, in_row = lease.manners.level + 1, lease.manners.throttles_in_row + 1
     return msgspec.structs.replace(
         verdict,
         touched=True,
-        delay=_delay(lease, seconds, level, roll),
+        delay=_delay(lease, outcome, level, roll),
+        crawl_delay=outcome.crawl_delay,
         snooze=throttle_snooze(level, retry_after, roll),
         snooze_reason="throttled",
         retire="throttled" if in_row >= THROTTLES_TO_RETIRE else None,
@@ -183,7 +191,7 @@ def _throttled(lease: Lease, outcome: Throttled, policy: Policy, roll: float) ->
         throttled=1,
         reason="throttled",
     )
-    return _throttling(lease, verdict, outcome.retry_after or 0.0, outcome.seconds, roll)
+    return _throttling(lease, outcome, verdict, outcome.retry_after or 0.0, roll)
 
 
 def _failed(lease: Lease, outcome: Failed, policy: Policy, roll: float) -> Verdict:
@@ -195,7 +203,8 @@ def _failed(lease: Lease, outcome: Failed, policy: Policy, roll: float) -> Verdi
         retry_in=_retry_in(lease, outcome.retry_in, backoff, roll),
         reason=outcome.reason[:_REASON_LENGTH],
         penalty=lease.rules.budget.error_penalty,
-        delay=_delay(lease, outcome.seconds, lease.manners.level, roll),
+        delay=_delay(lease, outcome, lease.manners.level, roll),
+        crawl_delay=outcome.crawl_delay,
         unreachable_in_row=0,
         blocks_in_row=0,
         calm=0,
@@ -212,7 +221,8 @@ def _blocked(lease: Lease, outcome: Blocked, policy: Policy, roll: float) -> Ver
         retry_in=_retry_in(lease, None, backoff, roll),
         reason=outcome.reason[:_REASON_LENGTH],
         penalty=lease.rules.budget.error_penalty,
-        delay=_delay(lease, outcome.seconds, lease.manners.level, roll),
+        delay=_delay(lease, outcome, lease.manners.level, roll),
+        crawl_delay=outcome.crawl_delay,
         snooze=wait_after(held, backoff, roll) if held > 0 else 0.0,
         snooze_reason="blocked" if held > 0 else None,
         unreachable_in_row=0,
@@ -228,7 +238,8 @@ def _unreachable(lease: Lease, outcome: Unreachable) -> Verdict:
         TaskState.PENDING,
         counts=False,
         reason=outcome.reason[:_REASON_LENGTH],
-        delay=_delay(lease, 0.0, lease.manners.level, 0.0),
+        delay=_delay(lease, outcome, lease.manners.level, 0.0),
+        crawl_delay=outcome.crawl_delay,
         snooze=unreachable_snooze(in_row),
         snooze_reason="unreachable",
         retire="unreachable" if in_row >= UNREACHABLE_TO_RETIRE else None,
@@ -238,14 +249,16 @@ def _unreachable(lease: Lease, outcome: Unreachable) -> Verdict:
     )
 
 
-def _dropped(lease: Lease, outcome: Dropped) -> Verdict:
-    """D4: says nothing of the host, so no count of the queue moves; its delay is kept."""
+def _dropped(lease: Lease, outcome: Dropped, roll: float) -> Verdict:
+    """D4, D7: no count of the queue moves; its delay begins only if the host was asked."""
     return Verdict(
         *_named(lease, outcome),
         TaskState.DROPPED,
         counts=False,
         reason=outcome.reason[:_REASON_LENGTH],
-        delay=_delay(lease, 0.0, lease.manners.level, 0.0),
+        delay=_delay(lease, outcome, lease.manners.level, roll),
+        crawl_delay=outcome.crawl_delay,
+        touched=outcome.visited,
     )
 
 
@@ -253,8 +266,12 @@ def _named(lease: Lease, outcome: Outcome) -> tuple[str, int, int, str]:
     return lease.crawl, lease.task, lease.token, type(outcome).__name__.lower()
 
 
-def _delay(lease: Lease, seconds: float, level: int, roll: float) -> float:
-    return delay_after(lease.rules.politeness, seconds, 0, lease.manners.crawl_delay, level, roll)
+def _delay(lease: Lease, outcome: Outcome, level: int, roll: float) -> float:
+    """D1: what robots.txt said in this very visit counts for its own delay."""
+    seconds = 0.0 if isinstance(outcome, Unreachable) else outcome.seconds
+    asked = outcome.crawl_delay
+    crawl_delay = lease.manners.crawl_delay if asked is None else asked
+    return delay_after(lease.rules.politeness, seconds, 0, crawl_delay, level, roll)
 
 
 def _state_after_failure(lease: Lease, backoff: Backoff) -> TaskState:
@@ -265,22 +282,19 @@ def _retry_in(lease: Lease, asked: float | None, backoff: Backoff, roll: float) 
     return wait_after(lease.failures + 1, backoff, roll) if asked is None else asked
 
 
-def _state_after_done(outcome: Done) -> TaskState:
-    return TaskState.DONE if outcome.revisit_in is None else TaskState.PENDING
+def _remembered(lease: Lease, outcome: Done, policy: Policy) -> tuple[Answer, Revisit | None]:
+    """G3: the answer with what it taught, and how the task comes back; the caller's word wins."""
+    answer, after = learned(lease.last, outcome), outcome.revisit_in
+    if after is None and policy.revisit_in is not None:
+        after = policy.revisit_in(answer, lease.last)
+        answer = msgspec.structs.replace(answer, planned=after or 0.0)
+    return answer, None if after is None else _revisit(lease, after, policy)
 
 
-def _answer(outcome: Done) -> Answer:
-    return Answer(
-        outcome.status, outcome.bytes, outcome.digest, outcome.etag, outcome.last_modified
-    )
-
-
-def _revisit(lease: Lease, outcome: Done, policy: Policy) -> Revisit | None:
-    if outcome.revisit_in is None:
-        return None
+def _revisit(lease: Lease, after: float, policy: Policy) -> Revisit:
     score = policy.score(lease, REFRESH)
     return Revisit(
-        outcome.revisit_in,
+        after,
         REFRESH,
         policy.lanes.lane_of(REFRESH),
         max(1, lease.about.cost),

@@ -56,6 +56,7 @@ class Unreachable(msgspec.Struct, frozen=True, gc=False):
     """Nobody answered: DNS, connect, TLS."""
 
     reason: str
+    crawl_delay: float | None = None
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):

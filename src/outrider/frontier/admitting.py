@@ -88,6 +88,11 @@ class Admitting(Operator, Reader):
             await self._share_roots()
         return admitted, report
 
+    async def refusal_of(self, link: str | Url | Link, found_on: Lease) -> str | None:
+        """Why a link found on a visit would be refused; None: it is admissible, known or not."""
+        ((one,), _) = await self._admit([link], found_on)
+        return one.reason if isinstance(one, Added) else None
+
     async def add(self, links: Links | str | Link, *, answers: bool = True) -> AddReport:
         """Admit links in order; one bad link never spoils the others.
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from outrider.core.decide import decide, fault_of
+from outrider.core.decide import REFRESH, decide, fault_of
 from outrider.core.outcome import Outcome
 from outrider.core.task import Added, Lease, Link, Task
 from outrider.core.url import Url
@@ -15,6 +15,7 @@ from outrider.core.verdict import Finished, Verdict
 from outrider.errors import InvalidInput
 from outrider.frontier.admitting import Admitting
 from outrider.frontier.lending import Lending
+from outrider.frontier.revisits import Revisits
 
 Visit: TypeAlias = "tuple[Lease, Outcome] | tuple[Lease, Outcome, Iterable[str | Url | Link]]"
 
@@ -86,6 +87,8 @@ class Finishing(Admitting, Lending):
         await self._teller.added(refused)
 
     async def _submit(self, leases: list[Lease], verdicts: list[Verdict]) -> list[Finished]:
+        if self._revisits is not None and self._revisits.wants_count:
+            await self._count_pages(self._revisits)
         try:
             finished = await self._finishes.submit(verdicts)
         finally:
@@ -97,3 +100,8 @@ class Finishing(Admitting, Lending):
         if self._events.is_heard:
             await self._teller.finished(leases, verdicts, finished)
         return finished
+
+    async def _count_pages(self, revisits: Revisits) -> None:
+        """G3: so many pages come again; all workers are told the same."""
+        counts = (await self.store.crawl(self.crawl)).types.get(REFRESH, {})
+        revisits.count(counts.get("pending", 0) + counts.get("leased", 0))

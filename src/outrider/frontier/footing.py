@@ -17,6 +17,7 @@ from outrider.events import EventBus, JsonlSink
 from outrider.frontier.batching import Batcher
 from outrider.frontier.policies import admission_for, policy_for, scorer_for
 from outrider.frontier.reports import Claim
+from outrider.frontier.revisits import revisits_for
 from outrider.frontier.telling import Teller
 from outrider.settings import Settings
 from outrider.store.opening import open_store
@@ -123,7 +124,9 @@ class Footing(ABC):
         """Settings name functions that may be missing: everything is made before anything holds."""
         scorer = scorer_for(settings)
         admission = admission_for(settings, self.crawl, scorer, self._dice)
-        self._policy = policy_for(settings, admission)
+        revisits = revisits_for(settings.revisit)
+        self._policy = policy_for(settings, admission, revisits)
+        self._revisits = revisits
         self._scorer, self._admission, self._settings = scorer, admission, settings
         self._roots_seen = 0
 

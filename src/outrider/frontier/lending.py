@@ -13,7 +13,7 @@ from outrider.core.task import Lease, LeaseId
 from outrider.errors import ForeignLease, InvalidInput
 from outrider.frontier.footing import Footing
 from outrider.frontier.reports import Claim
-from outrider.store.protocol import Claimed, ClaimRequest
+from outrider.store.protocol import NAME_BYTES, NAMES_MOST, Claimed, ClaimRequest
 
 POLL: Final = 1.0  # seconds after which a waiting claim looks again: others may share the store
 _MAX_LIMIT: Final = 100_000
@@ -45,16 +45,27 @@ class Lending(Footing):
             most = POLL if claim.wake_in is None else claim.wake_in
             await self._rest(min(left, most), self._stirred)
 
+    async def claim_named(self, fingerprints: Iterable[bytes]) -> Claim:
+        """Lease those of up to 64 tasks that are pending and due, whatever their queues wait for.
+
+        For answers that are at hand: it takes no slot and begins no delay, so nothing may be asked
+        of the host. Finish with `Done(from_cache=True)`, or release.
+        """
+        names = list(fingerprints)
+        if len(names) > NAMES_MOST or not all(_is_name(name) for name in names):
+            raise InvalidInput(f"claim_named: at most {NAMES_MOST} fingerprints of 16 bytes each")
+        return await self._claim_once(len(names), 0, names)
+
     def _check_claim(self, limit: int, per_queue: int | None) -> None:
         if type(limit) is not int or not 0 <= limit <= _MAX_LIMIT:
             raise InvalidInput(f"claim({limit!r}): the limit is a whole number, 0 to {_MAX_LIMIT}")
         if per_queue is not None and (type(per_queue) is not int or per_queue < 1):
             raise InvalidInput(f"claim(per_queue={per_queue!r}): a whole number ≥ 1, or None")
 
-    async def _claim_once(self, limit: int, per_queue: int) -> Claim:
+    async def _claim_once(self, limit: int, per_queue: int, names: Sequence[bytes] = ()) -> Claim:
         store, seconds = self.store, self._settings.lease.seconds
         request = ClaimRequest(
-            self.crawl, self.worker, limit, seconds, per_queue, streak=self._streak
+            self.crawl, self.worker, limit, seconds, per_queue, self._streak, names
         )
         claimed = await (store.claim(request) if store.is_inline else self._shielded(request))
         self._streak = claimed.streak
@@ -208,3 +219,7 @@ class Lending(Footing):
             f"the lease of {lease.url} (token {lease.token}) is of {place}, this frontier serves "
             f"crawl {self.crawl!r}; hand it to the frontier that claimed it"
         )
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, bytes) and len(name) == NAME_BYTES

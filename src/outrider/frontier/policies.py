@@ -13,6 +13,7 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.core.policy.scope import compile_scope
 from outrider.core.policy.score import Candidate, Score, Scorer, Scoring, scorer_of
 from outrider.frontier.reports import ScoringReport
+from outrider.frontier.revisits import Revisits
 from outrider.settings import Settings, crawl_rules, resolve
 
 
@@ -77,6 +78,9 @@ def _cost_by_key(rules: CrawlRules) -> Callable[[str], Cost] | None:
     return lambda key: costing(resolve(rules.of(key).budget.cost, f"keys.{key}.cost"))
 
 
-def policy_for(settings: Settings, admission: Admission) -> Policy:
+def policy_for(
+    settings: Settings, admission: Admission, revisits: Revisits | None = None
+) -> Policy:
     """What `decide` needs beyond the lease."""
-    return Policy(settings.retry, settings.lanes, admission.score_again)
+    revisit_in = None if revisits is None else revisits.plan
+    return Policy(settings.retry, settings.lanes, admission.score_again, revisit_in)

@@ -23,7 +23,9 @@ from outrider.frontier.reports import (
     Stats,
     dead_letter,
 )
-from outrider.store.protocol import QueueView, TaskView, Which
+from outrider.store.protocol import QueueView, TaskView, Upcoming, Which
+
+_MOST_UPCOMING: Final = 1000
 
 
 class Reader(Footing):
@@ -72,6 +74,12 @@ class Reader(Footing):
         async for view in views:
             if wanted is None or view.state is wanted:
                 yield view
+
+    async def upcoming(self, key: str, limit: int = 64) -> list[Upcoming]:
+        """The first due tasks of a queue, each as (fingerprint, url), for `claim_named`."""
+        if type(limit) is not int or not 0 < limit <= _MOST_UPCOMING:
+            raise InvalidInput(f"upcoming(limit={limit!r}): a whole number, 1 to {_MOST_UPCOMING}")
+        return await self.store.upcoming(self.crawl, key, limit=limit)
 
     async def tasks(
         self,

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from outrider.core.answer import Answer
 from outrider.core.decide import Policy, decide, fault_of
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Throttled, Unreachable
 from outrider.core.policy.lanes import Lanes
@@ -11,7 +12,6 @@ from outrider.core.policy.rules import Budget, QueueRules
 from outrider.core.policy.score import explicit
 from outrider.core.states import TaskState
 from outrider.core.task import ACQUISITION, Lease, Manners, Task
-from outrider.core.verdict import Answer
 
 DAY = 86_400.0
 PENDING, DONE = TaskState.PENDING, TaskState.DONE
@@ -392,6 +392,60 @@ def test_a_dropped_visit_says_nothing_of_the_host():
     check(lease(), Dropped("robots"), 0.0, expected | UNMOVED | {"retire": None, "penalty": 0})
 
 
+@pytest.mark.parametrize(
+    ("politeness", "outcome", "roll", "delay"),
+    [
+        ({}, Dropped("size"), 0.0, 1.0),
+        ({}, Dropped("size", seconds=2.0), 0.0, 10.0),
+        ({"delay": 5.0, "delay_to": 15.0}, Dropped("size"), 0.5, 10.0),
+    ],
+)
+def test_a_visit_that_was_dropped_under_way_is_a_visit(politeness, outcome, roll, delay):
+    """D7: the host was asked, so its duration counts as any other's."""
+    check(lease(politeness=politeness), outcome, roll, {"delay": delay, "touched": True})
+
+
+def test_a_visit_that_was_dropped_before_it_began_leaves_the_host_alone():
+    """D7: no request was made, so nothing begins anew; the task is dropped and refunded."""
+    expected = {"state": DROPPED, "counts": False, "touched": False, "reason": "robots"}
+
+    check(lease(), Dropped("robots", visited=False), 0.0, expected | UNMOVED)
+
+
+# ---- robots.txt, whatever became of the visit
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Failed("x", crawl_delay=9.0),
+        Throttled(crawl_delay=9.0),
+        Blocked("x", crawl_delay=9.0),
+        Unreachable("x", crawl_delay=9.0),
+        Dropped("x", crawl_delay=9.0),
+        Done(200, from_cache=True, throttled=0.0, crawl_delay=9.0),
+    ],
+)
+def test_what_robots_said_in_a_visit_counts_from_that_visit_on(outcome):
+    """D1: for its own delay, raised by the level it leaves behind, and for those to come."""
+    before = lease(manners={"crawl_delay": 4.0})
+    doubled = 2.0 if decide(before, outcome, policy(), 0.0).level else 1.0
+
+    check(before, outcome, 0.0, {"crawl_delay": 9.0, "delay": 9.0 * doubled})
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Failed("x"), Throttled(), Blocked("x"), Unreachable("x"), Dropped("x")],
+)
+def test_a_visit_that_says_nothing_of_robots_keeps_what_was_said(outcome):
+    """D1: a crawl delay of before holds for this visit's delay too."""
+    before = lease(manners={"crawl_delay": 4.0})
+    doubled = 2.0 if decide(before, outcome, policy(), 0.0).level else 1.0
+
+    check(before, outcome, 0.0, {"crawl_delay": None, "delay": 4.0 * doubled})
+
+
 # ---- what somebody handed in
 
 
@@ -406,7 +460,9 @@ def test_a_dropped_visit_says_nothing_of_the_host():
         Throttled(DAY, 1),
         Blocked("x"),
         Unreachable("x"),
+        Unreachable("x", 5.0),
         Dropped("x"),
+        Dropped("x", 0.5, 2.0, visited=False),
     ],
 )
 def test_a_proper_outcome_has_no_fault(outcome):
@@ -438,7 +494,11 @@ def test_a_proper_outcome_has_no_fault(outcome):
         (Throttled(seconds=math.nan), "Throttled.seconds"),
         (Blocked(5), "reason"),
         (Unreachable(b"x"), "reason"),
+        (Unreachable("x", -1.0), "Unreachable.crawl_delay"),
         (Dropped(None), "reason"),
+        (Dropped("x", seconds=-1.0), "Dropped.seconds"),
+        (Dropped("x", crawl_delay=math.nan), "Dropped.crawl_delay"),
+        (Dropped("x", visited=None), "Dropped.visited"),
     ],
 )
 def test_a_fault_names_the_field(outcome, named):

@@ -1,14 +1,30 @@
-"""When a page that was read is read again (G3)."""
+"""When a page that was read is read again (G3).
+
+A copy grows stale as its page changes. What a visit would give back is the copy's *crawl value*;
+the page is read again when that has reached the *price* of a visit, which is the same for all. If
+the price is such that the visits wanted are made, no other timetable keeps more copies fresh.
+docs/explanation/revisits.md has the reasons.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
+from outrider.core.answer import Answer, Last
+from outrider.core.policy.change import change_rate
+
 _DAY: Final = 86_400.0
 _Seconds = Annotated[float, Meta(gt=0, le=3650 * _DAY)]
+
+GONE: Final = frozenset({404, 410})
+_DEAREST: Final = 0.2984  # of the interval wanted: above, even the best page would wait longer
+_CHEAPEST: Final = 1e-4  # of it too: far below what any web asks for, so never far away
+_STEP: Final = 0.003  # the price moves by so much at a visit whose interval is twice the one wanted
+_EXACT: Final = 1e-3  # as near as an age is looked for
 
 
 class Revisiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,7 +35,8 @@ class Revisiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="none; fixed: every so often; value: by how often each page changes"),
     ] = "none"
     every: Annotated[
-        _Seconds, Meta(description="fixed: seconds between visits; value: the first of them")
+        _Seconds,
+        Meta(description="fixed: seconds between visits; value: the first of them, and the mean"),
     ] = _DAY
     min_age: Annotated[_Seconds, Meta(description="value: no page is read again sooner")] = 3600.0
     max_age: Annotated[
@@ -28,3 +45,64 @@ class Revisiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     visits_per_hour: Annotated[
         float, Meta(ge=0, le=1e9, description="value: revisits the crawl aims at; 0: by `every`")
     ] = 0.0
+
+    def within(self, seconds: float) -> float:
+        """An interval as near to this as the ages allow; the greatest age has the last word."""
+        return min(max(seconds, self.min_age), self.max_age)
+
+
+def is_gone(answer: Answer, last: Last | None) -> bool:
+    """Whether nothing is there to be kept fresh: never was, or was missing twice in a row."""
+    return answer.status in GONE and (last is None or last.answer.status in GONE)
+
+
+def crawl_value(rate: float, age: float) -> float:
+    """Seconds of freshness a visit gains at this age, beyond those it would gain if put off."""
+    passed = rate * age
+    return (-math.expm1(-passed) - passed * math.exp(-passed)) / rate
+
+
+def interval(answer: Answer, last: Last | None, how: Revisiting, price: float) -> float:
+    """Seconds until a page that answered this is worth a visit at this price."""
+    rate = change_rate(answer)
+    if rate is None or last is None:
+        return how.within(how.every)
+    if answer.changes == answer.looks and 1 / rate > how.min_age:
+        return how.within(0.5 / rate)  # quick, or hopeless? Only a shorter wait can tell
+    return age_worth(rate, price, how.min_age, min(how.max_age, max(how.min_age, 2 * last.age)))
+
+
+def age_worth(rate: float, price: float, least: float, most: float) -> float:
+    """The age between two bounds at which a page's value reaches the price."""
+    while most - least > _EXACT * most:
+        middle = (least + most) / 2
+        if crawl_value(rate, middle) < price:
+            least = middle
+        else:
+            most = middle
+    return most
+
+
+def first_price(wanted: float) -> float:
+    """The price to begin with: a page that changes once in the interval wanted is worth it."""
+    return crawl_value(1 / wanted, wanted)
+
+
+def next_price(price: float, chosen: float, wanted: float, how: Revisiting) -> float:
+    """The price after a visit: it rises while intervals are shorter than wanted on average.
+
+    Every worker sees a fair sample of the visits, so each comes to the same price by itself.
+    """
+    step = min(_STEP, 0.5 * wanted / how.max_age)  # the rare visits at the greatest age weigh most
+    moved = price * math.exp(step * (1 - chosen / wanted))
+    return min(max(moved, _CHEAPEST * wanted), _DEAREST * wanted)
+
+
+def price_paid(answer: Answer, how: Revisiting) -> float | None:
+    """The price an earlier visit was planned at; None if something else decided."""
+    rate = change_rate(answer)
+    if rate is None or answer.changes == answer.looks:
+        return None
+    if not how.min_age < answer.planned < how.max_age:
+        return None
+    return crawl_value(rate, answer.planned)
