@@ -1,5 +1,7 @@
 """Outrider: a crawl frontier and its executor. Lower priority is sooner, everywhere."""
 
+from typing import TYPE_CHECKING, Any
+
 from outrider.core.outcome import (
     Blocked,
     Done,
@@ -15,6 +17,8 @@ from outrider.errors import (
     Closed,
     ForeignLease,
     InvalidInput,
+    OutputError,
+    OutputFull,
     OutriderError,
     SettingsError,
     StoreDamaged,
@@ -28,12 +32,16 @@ from outrider.frontier import Frontier
 from outrider.settings import Settings
 from outrider.store.opening import checkpoint
 
+if TYPE_CHECKING:
+    from outrider.wiring import CrawlReport, crawl
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Added",
     "Blocked",
     "Closed",
+    "CrawlReport",
     "Done",
     "Dropped",
     "Event",
@@ -44,6 +52,8 @@ __all__ = [
     "Lease",
     "Link",
     "Outcome",
+    "OutputError",
+    "OutputFull",
     "OutriderError",
     "Settings",
     "SettingsError",
@@ -56,5 +66,22 @@ __all__ = [
     "Unreachable",
     "__version__",
     "checkpoint",
+    "crawl",
     "outcome_of",
 ]
+
+_OF_AN_EXTRA = frozenset({"CrawlReport", "crawl"})
+
+
+def __getattr__(name: str) -> Any:
+    """What needs the `crawl` extra is imported when it is asked for."""
+    if name not in _OF_AN_EXTRA:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from outrider import wiring  # noqa: PLC0415 - see above
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"outrider.{name} fetches pages, and {error.name} is not installed: "
+            "pip install 'outrider[crawl]'"
+        ) from error
+    return getattr(wiring, name)

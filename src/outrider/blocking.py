@@ -38,9 +38,10 @@ from outrider.frontier.reports import (
 )
 from outrider.frontier.steering import QueueHandle as AsyncQueueHandle
 from outrider.settings import Settings
-from outrider.store.protocol import FullStore, QueueView, TaskView
+from outrider.store.protocol import FullStore, QueueView, TaskView, Upcoming
 
 if TYPE_CHECKING:
+    from outrider.wiring import CrawlReport
     from types import TracebackType
 
 T = TypeVar("T")
@@ -88,6 +89,37 @@ class _Loop:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+
+_GRACE = 10.0  # seconds an interrupted crawl gets to give back what it has
+
+
+def crawl(
+    urls: str | Link | Iterable[str | Link],
+    handler: Callable[[Any], Any] | str | None = None,
+    *,
+    store: str | os.PathLike[str] = "memory://",
+    settings: Settings | Mapping[str, Any] | None = None,
+    name: str = "default",
+) -> CrawlReport:
+    """See `outrider.crawl`; works in notebooks too, whatever loop runs there."""
+    from outrider.wiring import crawl as crawled  # noqa: PLC0415 - needs the `crawl` extra
+
+    loop, ended = _Loop(), threading.Event()
+
+    async def whole() -> CrawlReport:
+        try:
+            return await crawled(urls, handler, store=store, settings=settings, name=name)
+        finally:
+            ended.set()
+
+    try:
+        return loop.run(whole())
+    except KeyboardInterrupt:
+        ended.wait(_GRACE)
+        raise
+    finally:
+        loop.stop()
 
 
 async def _next(items: AsyncIterator[T]) -> T:
@@ -205,7 +237,14 @@ class Frontier:
 
     def claim(self, limit: int = 1, *, wait: float = 0.0, per_queue: int | None = None) -> Claim:
         """See `outrider.Frontier.claim`."""
-        claim = self._loop.run(self._frontier.claim(limit, wait=wait, per_queue=per_queue))
+        return self._held(self._frontier.claim(limit, wait=wait, per_queue=per_queue))
+
+    def claim_named(self, fingerprints: Iterable[bytes]) -> Claim:
+        """See `outrider.Frontier.claim_named`."""
+        return self._held(self._frontier.claim_named(fingerprints))
+
+    def _held(self, claiming: Coroutine[Any, Any, Claim]) -> Claim:
+        claim = self._loop.run(claiming)
         for lease in claim:
             self._hold(lease)
         return claim
@@ -282,6 +321,10 @@ class Frontier:
         """See `outrider.Frontier.heatmap`."""
         return self._loop.run(self._frontier.heatmap())
 
+    def refusal_of(self, link: str | Url | Link, found_on: Lease) -> str | None:
+        """See `outrider.Frontier.refusal_of`."""
+        return self._loop.run(self._frontier.refusal_of(link, found_on))
+
     def explain(self, url: str) -> Explanation:
         """See `outrider.Frontier.explain`."""
         return self._loop.run(self._frontier.explain(url))
@@ -291,6 +334,10 @@ class Frontier:
     ) -> Iterator[QueueView]:
         """See `outrider.Frontier.queues`."""
         return self._loop.iterate(self._frontier.queues(state=state, sort=sort, reverse=reverse))
+
+    def upcoming(self, key: str, limit: int = 64) -> list[Upcoming]:
+        """See `outrider.Frontier.upcoming`."""
+        return self._loop.run(self._frontier.upcoming(key, limit))
 
     def tasks(self, **which: Any) -> Iterator[TaskView]:
         """See `outrider.Frontier.tasks`."""

@@ -4,7 +4,9 @@ from outrider.testing.conformance import (
     AddConformance,
     AddressingConformance,
     AdminConformance,
+    AnswersConformance,
     BudgetConformance,
+    CacheConformance,
     ClaimConformance,
     CrawlConformance,
     ExpiryConformance,
@@ -24,6 +26,8 @@ from outrider.testing.conformance import (
     SettingConformance,
     SnoozingConformance,
     StopsConformance,
+    UntouchedConformance,
+    UpcomingConformance,
     WaitingConformance,
 )
 
@@ -37,7 +41,13 @@ class TestAddressing(AddressingConformance): ...
 class TestAdmin(AdminConformance): ...
 
 
+class TestAnswers(AnswersConformance): ...
+
+
 class TestBudget(BudgetConformance): ...
+
+
+class TestCache(CacheConformance): ...
 
 
 class TestClaim(ClaimConformance): ...
@@ -95,6 +105,12 @@ class TestSnoozing(SnoozingConformance): ...
 
 
 class TestStops(StopsConformance): ...
+
+
+class TestUntouched(UntouchedConformance): ...
+
+
+class TestUpcoming(UpcomingConformance): ...
 
 
 class TestWaiting(WaitingConformance): ...

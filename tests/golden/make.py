@@ -136,6 +136,8 @@ async def steer(store, clock, dice):
         dead = [letter async for letter in frontier.dead()]
         await frontier.replay(url=dead[0].url)
         await frontier.purge(url=dead[1].url)
+        names = [name for name, _ in await frontier.upcoming("h5.example", limit=3)]
+        await frontier.claim_named(names)
         leases = await frontier.claim(10)
         await frontier.finish(leases[0], Done(200), links=["https://h5.example/new"])
         await frontier.release(leases[1:2])
@@ -203,7 +205,7 @@ async def claims_of(store, crawl, clock):
                 claimed.status,
                 claimed.wake_in,
                 [
-                    (lease.url, lease.attempt, lease.priority, lease.manners)
+                    (lease.url, lease.attempt, lease.priority, lease.manners, lease.last)
                     for lease in claimed.leases
                 ],
             ]

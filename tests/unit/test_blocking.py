@@ -109,6 +109,18 @@ def test_claim_finish_extend_release_expire(frontier, clock):
     assert frontier.expire(limit=5) == 1
 
 
+def test_what_is_next_is_leased_by_name(frontier):
+    """D5: for the cache; the lease gives itself back without `await`."""
+    frontier.add([f"{A}{n}" for n in range(3)])
+    names = [name for name, _ in frontier.upcoming("a.example", limit=2)]
+    one, two = frontier.claim_named(names)
+
+    assert (one.url, two.url) == (A + "0", A + "1")
+    with pytest.raises(ZeroDivisionError), one:
+        raise ZeroDivisionError
+    assert [url for _, url in frontier.upcoming("a.example")] == [A + "0", A + "2"]
+
+
 def test_a_claim_waits_for_another_thread(frontier):
     """A long poll blocks its own thread alone."""
     answers = []

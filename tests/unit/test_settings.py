@@ -248,7 +248,7 @@ class TestReading:
                 "min_delay = 3: no such setting; did you mean politeness.min_delay?",
             ),
             ({"key": "host"}, "key = 'host': no such setting; did you mean keys or queue.key?"),
-            ({"fetch": {}}, "fetch = {}: no such setting; known here: store, politeness, budget,"),
+            ({"zzz": {}}, "zzz = {}: no such setting; known here: store, politeness, budget,"),
             ({"politeness": 3}, "politeness = 3: give a table of settings"),
             ({"politeness": None}, "politeness = None: give a table of settings"),
             ({"politeness": {3: 4}}, "politeness.3 = 4: a name here is text, and not empty"),
@@ -740,6 +740,7 @@ NAMES = {
     ("budget", "cost"): st.sampled_from(["zero", "unit", "wag", "anti-calendar", "a:b"]),
     ("scope", "function"): st.sampled_from([None, "a:b", by_path]),
     ("scoring", "scorer"): st.sampled_from(["default", "fifo", "a:b"]),
+    ("fetch", "detector"): st.sampled_from(["default", "none", "a:b"]),
     ("scope", "include"): st.lists(st.sampled_from(["a", "b.*"])),
     ("scope", "exclude"): st.lists(st.sampled_from(["a", "b.*"])),
 }

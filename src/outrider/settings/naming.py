@@ -21,6 +21,7 @@ from outrider.core.policy.score import SCORERS, Scoring
 from outrider.errors import SettingsError
 from outrider.settings.faults import shown
 from outrider.settings.tree import QueueSettings, ScopeSettings
+from outrider.settings.visiting import FetchSettings
 
 # `buckets` is the name of a keying, so no module of that name can be meant.
 _REFERENCE: Final = re.compile(
@@ -85,6 +86,11 @@ def _function(value: object) -> None:
         raise ValueError("give module:function or a function")
 
 
+def _detector(name: str) -> None:
+    if name not in {"default", "none"}:
+        raise ValueError("give default, none, module:function or a function")
+
+
 def _scorer(value: object) -> None:
     known = value in SCORERS if isinstance(value, str) else _scores(value)
     if not (known or _refers(value)):
@@ -110,4 +116,5 @@ _QUESTIONS: Final[Mapping[tuple[type, str], Callable[[Any], object]]] = {
     (ScopeSettings, "exclude"): lambda patterns: compile_scope(Scope(exclude=patterns)),
     (ScopeSettings, "function"): _function,
     (Scoring, "scorer"): _scorer,
+    (FetchSettings, "detector"): _named(_detector),
 }

@@ -13,14 +13,14 @@ from outrider.settings.reading import read
 from outrider.settings.tree import Settings
 
 
-def from_toml(text: str, *, source: str = "settings") -> Settings:
-    """The validated tree that TOML text stands for."""
+def from_toml(text: str, *, source: str = "settings", over: Settings | None = None) -> Settings:
+    """The validated tree that TOML text stands for, laid over another tree or the defaults."""
     try:
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"{source}: not TOML: {error}") from error
     with explained(lambda fault: f"{source}, line {_line_of(fault.path, text)}: {fault}"):
-        return read(tree, Settings())
+        return read(tree, over or Settings())
 
 
 def _line_of(path: Path, text: str) -> int:

@@ -27,6 +27,9 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     robots_max_age: Annotated[
         _Seconds, Meta(description="seconds a robots.txt is trusted before it is read again")
     ] = _DAY
+    robots_cache: Annotated[
+        str, Meta(description="path of a file that keeps robots.txt over restarts; empty: none")
+    ] = ""
     sitemaps: Annotated[
         bool, Meta(description="true: sitemaps that robots.txt names are visited too")
     ] = True
@@ -67,7 +70,6 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connections: Annotated[
         int, Meta(ge=1, le=100_000, description="open connections kept for reuse, at most")
     ] = 1000
-    http2: Annotated[bool, Meta(description="true: HTTP/2 where a host speaks it (extra)")] = False
     connect_to: Annotated[
         dict[str, str],
         Meta(description="host, or suffix with a leading dot → address:port to connect to instead"),

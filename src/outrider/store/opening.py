@@ -13,7 +13,7 @@ from typing import Final
 
 from outrider.clock import Clock
 from outrider.errors import InvalidInput, StoreUnavailable
-from outrider.store.health import Copied, Diagnosis, Rescued, Tell
+from outrider.store.health import Copied, Diagnosis, Holder, Rescued, Tell
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import FullStore
 
@@ -86,6 +86,15 @@ def rescue(
     from outrider.store.embedded.rescue import rescue
 
     return rescue(file_of(store, "no file to rescue"), Path(new), clock, tell)
+
+
+def glance(store: str | os.PathLike[str]) -> tuple[Holder | None, tuple[object, ...]]:
+    """Who holds a file, and what is other once it was written; nobody is disturbed."""
+    from outrider.store.embedded.lock import holder_of
+    from outrider.store.embedded.looking import traces
+
+    file = file_of(store, "no file to look at")
+    return holder_of(file), traces(file)
 
 
 def file_of(store: str | os.PathLike[str], lacks: str) -> Path:

@@ -7,18 +7,25 @@ cross the seam, instants stay with the store, dice arrive as numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from outrider.core.act import Act
+from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
 from outrider.core.pick import Streak
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Task
-from outrider.core.verdict import Answer, Finished, Verdict
+from outrider.core.verdict import Finished, Verdict
 from outrider.store.saved import Saved
+
+NAMES_MOST: Final = 64  # names of one claim that are looked at (D5)
+NAME_BYTES: Final = 16
+
+Name: TypeAlias = Annotated[bytes, Meta(min_length=NAME_BYTES, max_length=NAME_BYTES)]
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
@@ -30,6 +37,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     lease_for: float = 60.0
     per_queue: int = 0  # 0: no cap but the queue's free slots (C5)
     streak: Streak = Streak()
+    names: Sequence[Name] = ()  # given: lend these, for the cache, and nothing else (D5)
 
 
 class Claimed(msgspec.Struct):
@@ -49,7 +57,12 @@ class Store(Protocol):
         ...
 
     async def claim(self, request: ClaimRequest) -> Claimed:
-        """Lend the next tasks; only a claim wakes queues and closes a run."""
+        """Lend the next tasks; only a claim wakes queues and closes a run.
+
+        By name (D5) it does neither. It lends those of the first 64 named that are pending and due,
+        of queues neither paused, retired nor over their budget, whatever next-ready, session and
+        slots say: such a lease takes no slot, and its host is untouched until a verdict says else.
+        """
         ...
 
     async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
@@ -175,6 +188,7 @@ class QueueView(msgspec.Struct, frozen=True):
     pending: int
     delayed: int
     in_flight: int
+    named: int  # of those, lent by name: they take no slot (D5)
     precedence: int
     balance: int  # left in the open session
     grant: int  # the setting
@@ -225,6 +239,13 @@ class TaskView(msgspec.Struct, frozen=True):
     finished_at: float | None
     answer: Answer | None
     history: Sequence[tuple[float, str, str]]  # at, worker, error: every attempt that went wrong
+
+
+class Upcoming(NamedTuple):
+    """A task that is due: the name a claim knows it by, and its URL."""
+
+    fingerprint: bytes
+    url: str
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -289,6 +310,10 @@ class Inspect(Protocol):
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """One task, by its identity."""
+        ...
+
+    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
+        """The first due tasks of a queue, both lanes in one order; without scanning the others."""
         ...
 
     async def place(self, crawl: str, number: int) -> Place:

@@ -106,6 +106,10 @@ class SavedAnswer(
     digest: Text | None = None
     etag: Text | None = None
     last_modified: Text | None = None
+    looks: Count = 0
+    changes: Count = 0
+    watched: Seconds = 0.0
+    planned: Seconds = 0.0
 
 
 class SavedTask(_Saved, frozen=True, gc=False, tag_field="is", tag="task"):
@@ -140,6 +144,7 @@ class SavedTask(_Saved, frozen=True, gc=False, tag_field="is", tag="task"):
     finished: Instant | None = None
     reason: Text | None = None
     answer: SavedAnswer | None = None
+    answered: Instant | None = None  # when the visit that brought it ended
     history: tuple[Moment, ...] = ()
 
 
@@ -206,6 +211,8 @@ def _fault_of_task(task: SavedTask) -> str | None:
         url = parse_url(task.url, _URLS)
         if isinstance(url, Refusal):
             return f"task.url = {task.url[:200]!r}: {url.detail}"
+    if (task.answer is None) != (task.answered is None):
+        return "task.answered: an answer has one, and nothing else"
     if task.meta:
         return _fault_of_meta(task.meta)
     return None

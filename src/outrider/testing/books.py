@@ -26,6 +26,7 @@ class Visit:
     cost: int
     started: int
     deadline: int
+    named: bool = False  # D5: lent by name, so it takes no slot and does not touch its host
     fate: str = "held"  # held, closing, applied, released, lost, unsure
 
     def is_valid(self, now: int) -> bool:

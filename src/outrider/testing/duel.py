@@ -21,6 +21,7 @@ from outrider.testing.clock import FakeClock
 from outrider.testing.ops import (
     Add,
     Claim,
+    ClaimNamed,
     Configure,
     Expire,
     Extend,
@@ -62,7 +63,7 @@ class Hands:
         match op:
             case Add(crawl, pages):
                 return await self.store.add([page.task(crawl) for page in pages])
-            case Claim():
+            case Claim() | ClaimNamed():
                 return await self._claim(op)
             case Finish() | Extend() | Release() | Stale() | Expire():
                 return await self._end(op)
@@ -83,10 +84,11 @@ class Hands:
             case _:
                 return 0.0
 
-    async def _claim(self, op: Claim) -> Answer:
+    async def _claim(self, op: Claim | ClaimNamed) -> Answer:
         streak = self._streaks.get((op.crawl, op.worker), Streak())
+        cap, names = (op.per_queue, ()) if isinstance(op, Claim) else (0, _names(op))
         request = ClaimRequest(
-            op.crawl, f"w{op.worker}", op.limit, op.lease_for, op.per_queue, streak
+            op.crawl, f"w{op.worker}", op.limit, op.lease_for, cap, streak, names
         )
         claimed = await self.store.claim(request)
         self._streaks[op.crawl, op.worker] = claimed.streak
@@ -171,6 +173,10 @@ class Hands:
         )
 
 
+def _names(op: ClaimNamed) -> tuple[bytes, ...]:
+    return tuple(page.task(op.crawl).fingerprint for page in op.pages)
+
+
 def _told(answers: Iterable[Finished]) -> Answer:
     return [(answer.applied, answer.state, [*answer.answers]) for answer in answers]
 
@@ -192,9 +198,11 @@ def facts_of(lease: Lease) -> dict[str, Any]:
 
 async def glance(store: FullStore, crawl: str) -> dict[str, Answer]:
     """What tells most of a crawl at a small price."""
+    queues = await _all(lambda after: store.queues(crawl, after=after, limit=3))
     return {
         "crawl": _plain(await store.crawl(crawl)),
-        "queues": await _all(lambda after: store.queues(crawl, after=after, limit=3)),
+        "queues": queues,
+        "upcoming": [await store.upcoming(crawl, queue.key, limit=3) for queue in queues],
         "tasks": await _all(lambda after: store.tasks(crawl, Which(), after=after, limit=7)),
         "heat": _plain(await store.heatmap(crawl)),
     }
@@ -328,6 +336,8 @@ def _slimmer(op: Op) -> list[Op]:
     match op:
         case Add(_, pages):
             return [replace(op, pages=left) for left in _less(pages) if left]
+        case ClaimNamed(pages=named):
+            return [replace(op, pages=left) for left in _less(named) if left]
         case Finish(links=links) if links:
             return [replace(op, links=left) for left in _less(links)]
         case Configure(_, fields):

@@ -34,6 +34,7 @@ from outrider.store.protocol import (
     QueueView,
     Step,
     TaskView,
+    Upcoming,
     Which,
 )
 from outrider.store.saved import Saved
@@ -256,6 +257,11 @@ class FaultyStore:
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """See `protocol.Inspect`."""
         return await self._call("task", lambda: self._store.task(crawl, fingerprint))
+
+    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
+        """See `protocol.Inspect`."""
+        store = self._store
+        return await self._call("upcoming", lambda: store.upcoming(crawl, key, limit=limit))
 
     async def place(self, crawl: str, number: int) -> Place:
         """See `protocol.Inspect`."""

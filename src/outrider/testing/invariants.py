@@ -28,6 +28,7 @@ from outrider.store.protocol import (
     QueueView,
     Step,
     TaskView,
+    Upcoming,
     Which,
 )
 from outrider.store.saved import Saved
@@ -117,7 +118,9 @@ class Witness:
         self.ledger.taken_back(request.crawl, began, certain=certain)
         require(len(claimed.leases) <= request.limit, "C6", f"{len(claimed.leases)} leases")
         for lease in claimed.leases:
-            self.ledger.lent(lease, now, alone=alone)
+            fair = not request.names or lease.fingerprint in request.names
+            require(fair, "D5", f"{lease.url} was lent by name, and was not named")
+            self.ledger.lent(lease, now, alone=alone, named=bool(request.names))
         await self._see_the_end(claimed, request.crawl, now, alone=alone)
         return claimed
 
@@ -291,6 +294,10 @@ class Witness:
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """Hand on."""
         return await self.store.task(crawl, fingerprint)
+
+    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
+        """Hand on."""
+        return await self.store.upcoming(crawl, key, limit=limit)
 
     async def place(self, crawl: str, number: int) -> Place:
         """Hand on."""

@@ -101,17 +101,20 @@ class Ledger:
 
     # ---- claim
 
-    def lent(self, lease: Lease, now: int, *, alone: bool) -> None:
-        """One valid lease a task, concurrency, spacing, budget, order."""
+    def lent(self, lease: Lease, now: int, *, alone: bool, named: bool = False) -> None:
+        """One valid lease a task, budget; concurrency, spacing and order unless it was by name."""
         book, line = self.book(lease.crawl), self.book(lease.crawl).line(lease.key)
         entry = self._entry_of(book, lease)
         self._check_single(entry, lease, now)
-        self._check_concurrency(book, lease, now)
         self._check_budget(line, lease)
-        if alone:
+        if not named:
+            self._check_concurrency(book, lease, now)
+        if alone and not named:
             self._check_spacing(line, lease, now)
             self._check_order(book, line, entry, now)
-        self._lend(book, line, entry, lease, now)
+        self._lend(book, line, entry, lease, now, named=named)
+        if not named:
+            self._begin(line, lease, now)
 
     def _entry_of(self, book: Book, lease: Lease) -> Entry:
         entry = book.entries.get(lease.about.fingerprint)
@@ -129,7 +132,8 @@ class Ledger:
         require(other is None or other.id != lease.id, "H1", f"the token of {lease.id} is not new")
 
     def _check_concurrency(self, book: Book, lease: Lease, now: int) -> None:
-        count = 1 + sum(visit.key == lease.key for visit in book.held(now))
+        held = (visit for visit in book.held(now) if not visit.named)
+        count = 1 + sum(visit.key == lease.key for visit in held)
         most = lease.rules.politeness.max_in_flight
         require(count <= most, "D2", f"{lease.key} has {count} visits in flight, of {most}")
 
@@ -168,16 +172,23 @@ class Ledger:
             heappop(ripe)
         return ripe[0][4] if ripe else None
 
-    def _lend(self, book: Book, line: Line, entry: Entry, lease: Lease, now: int) -> None:
-        visit = Visit(lease.id, lease.key, lease.about.cost, now, now + whole_ms(lease.lease_for))
+    def _lend(
+        self, book: Book, line: Line, entry: Entry, lease: Lease, now: int, *, named: bool
+    ) -> None:
+        until = now + whole_ms(lease.lease_for)
+        visit = Visit(lease.id, lease.key, lease.about.cost, now, until, named)
         if entry.visit is not None and entry.visit.fate in ("held", "unsure"):
             book.mark(entry.visit, "lost")
         entry.visit, entry.is_pending = visit, False
         book.visits[lease.id] = book.open[lease.id] = visit
         line.charged += lease.about.cost
-        line.rules, line.crawl_delay, line.last_start = lease.rules, lease.manners.crawl_delay, now
+        line.rules, line.crawl_delay = lease.rules, lease.manners.crawl_delay
         if not book.is_whole:  # visits we did not see
             line.last_delay = lease.manners.last_delay
+
+    def _begin(self, line: Line, lease: Lease, now: int) -> None:
+        """D1: a visit begins; leases are spaced if several may run, or if starts count."""
+        line.last_start = now
         manners = lease.rules.politeness
         if manners.count_from == "start" or manners.max_in_flight > 1:
             line.postpone(now + whole_ms(least_delay(manners, lease.manners.crawl_delay)))
@@ -223,7 +234,7 @@ class Ledger:
             line.last_delay = verdict.delay
             if verdict.crawl_delay is not None:
                 line.crawl_delay = verdict.crawl_delay
-            line.ended(visit.started, now, verdict.delay)
+            line.ended(now if visit.named else visit.started, now, verdict.delay)
             line.postpone(now + whole_ms(verdict.snooze))
         entry = book.numbers[visit.id.task]
         if entry.visit is visit:
@@ -262,7 +273,8 @@ class Ledger:
         book.mark(visit, "released")
         line = book.line(visit.key)
         line.charged -= visit.cost
-        line.ended(visit.started, now, line.usual_delay())
+        if not visit.named:
+            line.ended(visit.started, now, line.usual_delay())
         entry = book.numbers[lease.task]
         if entry.visit is visit:
             entry.is_pending, entry.due = True, now
@@ -288,8 +300,9 @@ class Ledger:
             book.mark(visit, "lost" if certain else "unsure")
             if was_unsure:
                 continue  # its visit may have ended before
-            line = book.line(visit.key)
-            line.ended(visit.started, now, line.usual_delay())
+            if not visit.named:
+                line = book.line(visit.key)
+                line.ended(visit.started, now, line.usual_delay())
             entry = book.numbers[visit.id.task]
             if entry.visit is visit:
                 entry.is_pending = entry.is_sure = False

@@ -65,6 +65,16 @@ class Claim(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     lease_for: float = 60.0
 
 
+class ClaimNamed(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Claim pages by name; a page that is not known is named as well."""
+
+    crawl: str
+    worker: int
+    pages: tuple[Page, ...]
+    limit: int = 64
+    lease_for: float = 60.0
+
+
 class Finish(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     """Finish one of the leases held, perhaps more than once."""
 
@@ -149,6 +159,7 @@ class Wait(msgspec.Struct, frozen=True, tag=True):
 Op: TypeAlias = (
     Add
     | Claim
+    | ClaimNamed
     | Finish
     | Extend
     | Release

@@ -20,6 +20,7 @@ from outrider.testing.ops import (
     HOSTS,
     Add,
     Claim,
+    ClaimNamed,
     Configure,
     Expire,
     Extend,
@@ -129,6 +130,20 @@ class Scene:
             limit or dice.choice((1, 1, 2, 3, 5, 20)),
             per_queue=dice.choice((0, 0, 0, 1, 2)),
             lease_for=self.lease_for if dice.random() < 0.8 else dice.choice((1.0, 90.0)),
+        )
+
+    def claim_named(self) -> Op:
+        """Some pages, for the cache."""
+        dice = self.dice
+        return ClaimNamed(
+            self.crawl(),
+            dice.randrange(WORKERS),
+            tuple(
+                Page(dice.choice(self.hosts), dice.randrange(PAGES))
+                for _ in range(dice.choice((1, 3, 8)))
+            ),
+            limit=dice.choice((1, 64, 64)),
+            lease_for=self.lease_for,
         )
 
     def finish(self, index: int | None = None) -> Op:
@@ -247,6 +262,7 @@ Maker: TypeAlias = Callable[[Scene], Op | list[Op]]
 MAKERS: Final[Mapping[str, Maker]] = {
     "add": Scene.add,
     "claim": Scene.claim,
+    "claim_named": Scene.claim_named,
     "finish": Scene.finish,
     "work": Scene.work,
     "storm": Scene.storm,
@@ -265,6 +281,7 @@ MAKERS: Final[Mapping[str, Maker]] = {
 KINDS: Final[Mapping[str, float]] = {
     "add": 12,
     "claim": 20,
+    "claim_named": 4,
     "finish": 18,
     "work": 2,
     "storm": 1.5,
@@ -298,15 +315,31 @@ _OUTCOMES: Final[Mapping[str, Callable[[Random], Outcome]]] = {
         bytes=dice.choice((0, 700)),
         crawl_delay=dice.choice((None, None, 0.0, 4.0)),
     ),
-    "failed": lambda dice: Failed("HTTP 500", retry_in=dice.choice((None, 0.0, 0.0, 20.0))),
-    "throttled": lambda dice: Throttled(retry_after=dice.choice((None, 0.0, 100.0))),
-    "blocked": lambda _: Blocked("challenge"),
-    "unreachable": lambda _: Unreachable("DNS"),
-    "dropped": lambda _: Dropped("robots"),
+    "failed": lambda dice: Failed(
+        "HTTP 500",
+        retry_in=dice.choice((None, 0.0, 0.0, 20.0)),
+        crawl_delay=dice.choice((None, None, 2.0)),
+    ),
+    "throttled": lambda dice: Throttled(
+        retry_after=dice.choice((None, 0.0, 100.0)), crawl_delay=dice.choice((None, None, 2.0))
+    ),
+    "blocked": lambda dice: Blocked("challenge", crawl_delay=dice.choice((None, None, 2.0))),
+    "unreachable": lambda dice: Unreachable("DNS", crawl_delay=dice.choice((None, None, 2.0))),
+    "dropped": lambda dice: Dropped(
+        "robots",
+        seconds=dice.choice((0.0, 2.0)),
+        crawl_delay=dice.choice((None, None, 2.0)),
+        visited=dice.random() < 0.7,
+    ),
     "cached": lambda dice: Done(
         status=200, bytes=10, from_cache=True, throttled=dice.choice((None, None, 0.0, 50.0))
     ),
-    "revisit": lambda dice: Done(status=200, revisit_in=dice.choice((0.0, 5.0, 100.0))),
+    "revisit": lambda dice: Done(
+        status=200,
+        digest=dice.choice((None, "d", "e")),
+        etag=dice.choice((None, "v")),
+        revisit_in=dice.choice((0.0, 5.0, 100.0)),
+    ),
 }
 
 ACTS: Final[Mapping[str, float]] = {

@@ -227,11 +227,12 @@ class Loader:
         for chunk in crawl.queues:
             for queue in chunk.values():
                 queue.pending = packing.length_of(queue)
-                queue.in_flight = 0
+                queue.in_flight = queue.named = 0
         for number in self._leased(crawl):
             record = crawl.record(number)
             crawl.leases[number] = record
-            record.queue.in_flight += 1
+            record.queue.in_flight += not record.named
+            record.queue.named += record.named
             heappush(crawl.deadlines, record.deadline << NUMBER_BITS | number)
         crawl.resume(self.now)
         self._check(crawl)

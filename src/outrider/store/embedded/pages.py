@@ -18,11 +18,11 @@ from zlib import crc32
 
 import msgspec
 
+from outrider.core.answer import Answer
 from outrider.core.order import KEY_BITS, NUMBER_BITS, TIE_MASK
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Manners, Task
-from outrider.core.verdict import Answer
 from outrider.errors import StoreDamaged
 from outrider.store.heads.records import COLUMNS, Kind, Queue, Record
 
@@ -71,6 +71,8 @@ class Paper(msgspec.Struct, array_like=True, gc=False):
     worker: str | None
     answer: Answer | None
     history: tuple[tuple[float, str, str], ...]
+    answered: int
+    named: bool
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):
@@ -206,6 +208,8 @@ def encode_paper(record: Record) -> bytes:
             record.worker,
             record.answer,
             record.history,
+            record.answered,
+            record.named,
         )
     )
 
@@ -304,6 +308,7 @@ def fill_record(record: Record, paper: Paper, page: int) -> None:
     record.deadline, record.claimed, record.finished = paper.deadline, paper.claimed, paper.finished
     record.reason, record.worker = paper.reason, paper.worker
     record.answer, record.history = paper.answer, paper.history
+    record.answered, record.named = paper.answered, paper.named
 
 
 # ---- pages

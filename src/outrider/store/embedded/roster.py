@@ -200,7 +200,8 @@ class Roster(Crawl):
                     yield queue
 
     def _may_sleep(self, queue: Queue) -> bool:
-        return 0 < queue.pending <= SLEEPER_MOST and not queue.in_flight and not queue.is_marked
+        is_held = queue.in_flight or queue.named
+        return 0 < queue.pending <= SLEEPER_MOST and not is_held and not queue.is_marked
 
     def _leave(self, queue: Queue) -> None:
         del self.keys[hash(queue.key) & SHARD_MASK][queue.key]
@@ -216,4 +217,4 @@ class Roster(Crawl):
 
 def is_idle(queue: Queue) -> bool:
     """Whether it has no work."""
-    return not (queue.pending or queue.in_flight or queue.standing != NEITHER)
+    return not (queue.pending or queue.in_flight or queue.named or queue.standing != NEITHER)

@@ -10,7 +10,7 @@ from outrider.core.order import NUMBER_BITS, NUMBER_MASK
 from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Lease
-from outrider.store.heads.ending import Ending
+from outrider.store.heads.naming import Naming, recall
 from outrider.store.heads.records import (
     CHUNK_BITS,
     COLUMNS,
@@ -30,7 +30,7 @@ LEASED = TaskState.LEASED
 _P, _L = COLUMNS[TaskState.PENDING], COLUMNS[LEASED]
 
 
-class Claiming(Ending):
+class Claiming(Naming):
     """How tasks go out."""
 
     def claim(self, request: ClaimRequest, now: int) -> Claimed:
@@ -39,11 +39,17 @@ class Claiming(Ending):
         self.check_limits(now)
         if self.status is not CrawlStatus.RUNNING:  # I1: lends nothing
             return Claimed([], None, self.status, request.streak)
+        leases, streak = self._lend(request, now)
+        is_cut = len(leases) >= request.limit
+        return Claimed(leases, 0.0 if is_cut else self._wake_in(now), self.status, streak)
+
+    def _lend(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak]:
+        if request.names:
+            return self.lend_named(request, now), request.streak
         self._wake(now)
         leases, streak = self._pick(request, now)
         self._close_run(now)
-        is_cut = len(leases) >= request.limit
-        return Claimed(leases, 0.0 if is_cut else self._wake_in(now), self.status, streak)
+        return leases, streak
 
     def _wake(self, now: int) -> None:
         """E1: what time brought is judged in (instant, queue number) order."""
@@ -150,7 +156,7 @@ class Claiming(Ending):
         self.changed(record)
         heappush(self.deadlines, deadline << NUMBER_BITS | record.number)
         self._count_lease(queue, record)
-        lease = Lease(
+        lease = Lease(  # `_lent` written out: every visit begins here
             self.store,
             record.number,
             token,
@@ -163,6 +169,8 @@ class Claiming(Ending):
             queue.rules,
             queue.manners,
         )
+        if record.answer is not None:
+            recall(lease, record.answer, now - record.answered)
         self.standing -= 1
         queue.standing = NEITHER
         if queue.rank0 or queue.rank1:

@@ -50,7 +50,7 @@ class Ending(Adding):
 
     def _crash(self, record: Record, now: int) -> None:
         """H4: counts as an attempt, due at once; dead after too many."""
-        queue, rules = record.queue, self.rules
+        queue, rules, was_named = record.queue, self.rules, self._end_named(record)
         record.attempts += 1
         record.crashes += 1
         record.reason = "lease expired"
@@ -67,19 +67,30 @@ class Ending(Adding):
         else:
             record.finished = -1
             self._give_back(record, now)
-        self._visit_ended(record, queue.delay_ms(), now)
+        if not was_named:
+            self._visit_ended(record, queue.delay_ms(), now)
         self.touch(queue, now)
 
     def release(self, record: Record, now: int) -> None:
         """H5, E3, D7: unpunished, refunded, in its old place; the visit's end is now."""
-        queue = record.queue
+        queue, was_named = record.queue, self._end_named(record)
         self._give_back(record, now)
         record.worker = None
         queue.refund(record.task.cost)
-        self._visit_ended(record, queue.delay_ms(), now)
+        if not was_named:
+            self._visit_ended(record, queue.delay_ms(), now)
         if queue.retired == "budget" and not queue.over_budget():
             self.bring_back(queue, now)
         self.touch(queue, now)
+
+    def _end_named(self, record: Record) -> bool:
+        """D5: one lent by name ends as any other does, and did not touch its host by itself."""
+        if not record.named:
+            return False
+        record.named = False
+        record.queue.named -= 1
+        record.queue.in_flight += 1
+        return True
 
     def extend(self, record: Record, lease_for: float, now: int) -> None:
         """H2."""
@@ -113,6 +124,8 @@ class Ending(Adding):
         if record is None:
             return Finished(self.has_ended(verdict.task, verdict.token))
         answers = self.add(list(verdict.tasks), now) if verdict.tasks else ()
+        if record.named and self._end_named(record) and verdict.touched:
+            record.claimed = record.queue.last_start = now  # after all: it began and ended now
         self._apply(record, verdict, now)
         if self.is_limited:
             self.check_limits(now)
@@ -161,7 +174,7 @@ class Ending(Adding):
             record.remember(now, verdict.reason)
         answer = verdict.answer
         if answer is not None:
-            record.answer = answer
+            record.answer, record.answered = answer, now
             self.dones += 1
             self.bytes += answer.bytes
             record.queue.dones += 1

@@ -169,6 +169,22 @@ class Line(msgspec.Struct, gc=False, eq=False):
                 count += sum(entry >= bound for entry in unpacked(block, self.width))
         return count
 
+    def below(self, bound: int) -> list[int]:
+        """Those that are smaller, in no order; only blocks that may hold some are opened."""
+        found = [entry for entry in self.head if entry < bound]
+        if self.deep is not None:
+            for block in self.deep.blocks[: bisect_left(self.deep.floors, bound)]:
+                found += [entry for entry in unpacked(block, self.width) if entry < bound]
+        return found
+
+    def first(self, count: int) -> list[int]:
+        """The smallest, in order, and nobody leaves; only blocks that hold some are opened."""
+        found = self.head[:count]
+        blocks = iter(() if self.deep is None else self.deep.blocks)
+        while len(found) < count and (block := next(blocks, None)) is not None:
+            found += unpacked(in_order(block, self.width), self.width)
+        return found[:count]
+
     def __iter__(self) -> Iterator[int]:
         """All of it, in no order."""
         yield from self.head

@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 
 from outrider.clock import to_ms
+from outrider.core.answer import Answer
 from outrider.core.order import DELAYED_BYTES, DELAYED_SHIFT, DUE_BITS, KEY_MASK, LANE_BYTES
 from outrider.core.policy.politeness import least_delay
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import TaskState
 from outrider.core.task import Manners, Task
-from outrider.core.verdict import Answer
 from outrider.store.heads.lines import Line
 
 NEITHER: Final = 0
@@ -76,7 +76,8 @@ class Queue(msgspec.Struct, gc=False, eq=False):
     from_start: bool = False
     # manners and spending, which survive emptiness
     pending: int = 0
-    in_flight: int = 0
+    in_flight: int = 0  # slots taken
+    named: int = 0  # leases by name, which take none
     standing: int = NEITHER
     place: int = 0
     alarm: int = 0
@@ -166,6 +167,14 @@ class Queue(msgspec.Struct, gc=False, eq=False):
             return to_ms(last_delay)
         return to_ms(least_delay(self.rules.politeness, self.manners.crawl_delay))
 
+    def charge(self, cost: int) -> None:
+        """E3: to the total and to the session now open."""
+        self.spent += cost
+        self.session += cost if self.session >= 0 else 0
+        self.last_cost = cost
+        self.cost_sum += cost
+        self.cost_count += 1
+
     def refund(self, cost: int) -> None:
         """E3: to the total and to the session now open, never below 0."""
         self.spent = max(0, self.spent - cost)
@@ -217,6 +226,8 @@ class Record(msgspec.Struct, gc=False, eq=False):
     history: tuple[tuple[float, str, str], ...] = ()
     body: int = 0  # where its task is written; 0: nowhere yet
     left: int = 0  # the key it stood under in its line, while that is not written; 0: the same
+    answered: int = -1  # when the visit that brought its answer ended
+    named: bool = False  # lent by name: it takes no slot
 
     def restart(self) -> None:
         """B2: a revisit or replay starts with attempts at 0."""

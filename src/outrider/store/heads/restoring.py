@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
+from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
 from outrider.core.order import DUE_BITS, task_key
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
-from outrider.core.verdict import Answer
 from outrider.store.heads.adding import Adding
 from outrider.store.heads.records import (
     COLUMNS,
@@ -282,6 +282,7 @@ def _record_of(number: int, task: Task, saved: SavedTask, queue: Queue, kind: Ki
         None,
         None if answer is None else Answer(*msgspec.structs.astuple(answer)),
         saved.history,
+        answered=_instant(saved.answered),
     )
 
 

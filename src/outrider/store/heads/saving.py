@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.core.answer import Answer
 from outrider.core.order import NUMBER_BITS, TIE_MASK
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.verdict import Answer
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import INACTIVE, NEITHER, READY, Queue, Record
 from outrider.store.protocol import Page
@@ -68,8 +68,10 @@ def _released(queue: Queue, leases: list[Record], now: int) -> Queue:
     queue = copy(queue)
     for record in leases:
         queue.refund(record.task.cost)
-        queue.postpone((record.claimed if queue.from_start else now) + queue.delay_ms(), "delay")
-        queue.last_end = now
+        if not record.named:
+            start = record.claimed if queue.from_start else now
+            queue.postpone(start + queue.delay_ms(), "delay")
+            queue.last_end = now
     if queue.retired == "budget" and not queue.over_budget():
         queue.retired = None
     if queue.next_ready > now:
@@ -144,6 +146,7 @@ def _task(record: Record, now: int) -> SavedTask:
         _given(record.finished),
         record.reason,
         None if record.answer is None else _answer(record.answer),
+        _given(record.answered),
         record.history,
     )
 

@@ -68,7 +68,7 @@ class Standing(Ledger):
         else:
             if queue.standing != NEITHER:
                 self._stand_down(queue)
-            if queue.session >= 0 and not queue.pending and not queue.in_flight:
+            if queue.session >= 0 and not (queue.pending or queue.in_flight or queue.named):
                 self.mark(queue)
                 queue.session = -1
         at = self._alarm_at(queue, now)

@@ -34,6 +34,7 @@ from outrider.store.protocol import (
     QueueView,
     Step,
     TaskView,
+    Upcoming,
     Which,
 )
 from outrider.store.saved import Saved, checked
@@ -290,6 +291,14 @@ class Verbs(ABC):
         number = crawl.find(fingerprint)
         found = () if number is None else crawl.seen((number,))
         return next((views.task_view(crawl, record) for record in found), None)
+
+    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._upcoming(self._seen(crawl), key, limit))
+
+    def _upcoming(self, crawl: Crawl, key: str, limit: int) -> list[Upcoming]:
+        queue = crawl.queue(key)
+        return [] if queue is None else views.upcoming(crawl, queue, limit, self._now())
 
     async def place(self, crawl: str, number: int) -> Place:
         """See `protocol.Inspect`."""

@@ -13,7 +13,7 @@ from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import COLUMNS, INACTIVE, Kind, Queue, Record, new_queue
-from outrider.store.protocol import CrawlView, Heat, Place, QueueView, TaskView
+from outrider.store.protocol import CrawlView, Heat, Place, QueueView, TaskView, Upcoming
 
 _HUBS: Final = frozenset({"hub", "hub-seed", "nav"})
 _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
@@ -65,7 +65,8 @@ def state_of(crawl: Crawl, queue: Queue, now: int) -> tuple[QueueState, str | No
         return QueueState.RETIRED, queue.retired
     if queue.paused:
         return QueueState.PAUSED, "operator"
-    if crawl.status is CrawlStatus.CANCELLED or not (queue.pending or queue.in_flight):
+    is_over = crawl.status is CrawlStatus.CANCELLED
+    if is_over or not (queue.pending or queue.in_flight or queue.named):
         return QueueState.EMPTY, None
     if queue.in_flight >= queue.slots or not queue.pending:
         return QueueState.BUSY, None
@@ -91,14 +92,16 @@ def queue_view(crawl: Crawl, queue: Queue, now: int) -> QueueView:
     """E8."""
     state, reason = state_of(crawl, queue, now)
     cancelled = crawl.status is CrawlStatus.CANCELLED
-    gone = queue.pending + queue.in_flight if cancelled else 0
+    in_flight = queue.in_flight + queue.named
+    gone = queue.pending + in_flight if cancelled else 0
     return QueueView(
         key=queue.key,
         state=state,
         reason=reason,
         pending=0 if cancelled else queue.pending,
         delayed=0 if cancelled else queue.delayed.beyond(now + 1 << DELAYED_SHIFT),
-        in_flight=0 if cancelled else queue.in_flight,
+        in_flight=0 if cancelled else in_flight,
+        named=0 if cancelled else queue.named,
         precedence=queue.precedence,
         balance=max(0, queue.balance - queue.session) if queue.session >= 0 else 0,
         grant=queue.balance,
@@ -142,6 +145,18 @@ def _next_url(crawl: Crawl, queue: Queue, now: int) -> str | None:
     if not keys or (first and first[0] >> DELAYED_SHIFT <= now):
         keys += [entry >> 1 & KEY_MASK for entry in first]
     return next((r.task.url for r in crawl.seen([min(keys) & NUMBER_MASK])), None) if keys else None
+
+
+def upcoming(crawl: Crawl, queue: Queue, limit: int, now: int) -> list[Upcoming]:
+    """D5: the first due tasks of both lanes, in order; a cancelled crawl has none (I3)."""
+    if crawl.status is CrawlStatus.CANCELLED:
+        return []
+    lanes = (queue.lane0.first(limit), queue.lane1.first(limit))
+    keys = [entry >> DUE_BITS for line in lanes for entry in line]
+    ripe = queue.delayed.below(now + 1 << DELAYED_SHIFT)  # due since the last look at this queue
+    keys += [entry >> 1 & KEY_MASK for entry in ripe]
+    numbers = [key & NUMBER_MASK for key in sorted(keys)[:limit]]
+    return [Upcoming(r.task.fingerprint, r.task.url) for r in crawl.seen(numbers)]
 
 
 def reads_as(crawl: Crawl, record: Record) -> tuple[TaskState, str | None]:

@@ -29,6 +29,7 @@ from outrider.store.protocol import (
     Step,
     Store,
     TaskView,
+    Upcoming,
     Which,
 )
 from outrider.store.remote import wire
@@ -217,6 +218,10 @@ class RemoteStore(FullStore):
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """See `protocol.Inspect`."""
         return await self._ask(Inspect.task, crawl, fingerprint)
+
+    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
+        """See `protocol.Inspect`."""
+        return await self._ask(Inspect.upcoming, crawl, key, limit=limit)
 
     async def place(self, crawl: str, number: int) -> Place:
         """See `protocol.Inspect`."""

@@ -30,7 +30,9 @@ pytest.register_assert_rewrite(*(f"{__name__}.{found.name}" for found in iter_mo
 from outrider.testing.conformance.add import AddConformance
 from outrider.testing.conformance.addressing import AddressingConformance
 from outrider.testing.conformance.admin import AdminConformance
+from outrider.testing.conformance.answers import AnswersConformance
 from outrider.testing.conformance.budget import BudgetConformance
+from outrider.testing.conformance.cache import CacheConformance
 from outrider.testing.conformance.claim import ClaimConformance
 from outrider.testing.conformance.crawl import CrawlConformance
 from outrider.testing.conformance.expiry import ExpiryConformance
@@ -50,13 +52,17 @@ from outrider.testing.conformance.sessions import SessionsConformance
 from outrider.testing.conformance.setting import SettingConformance
 from outrider.testing.conformance.snoozing import SnoozingConformance
 from outrider.testing.conformance.stops import StopsConformance
+from outrider.testing.conformance.untouched import UntouchedConformance
+from outrider.testing.conformance.upcoming import UpcomingConformance
 from outrider.testing.conformance.waiting import WaitingConformance
 
 __all__ = [
     "AddConformance",
     "AddressingConformance",
     "AdminConformance",
+    "AnswersConformance",
     "BudgetConformance",
+    "CacheConformance",
     "ClaimConformance",
     "CrawlConformance",
     "ExpiryConformance",
@@ -76,5 +82,7 @@ __all__ = [
     "SettingConformance",
     "SnoozingConformance",
     "StopsConformance",
+    "UntouchedConformance",
+    "UpcomingConformance",
     "WaitingConformance",
 ]

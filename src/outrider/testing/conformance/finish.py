@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from outrider.core.act import Retire
+from outrider.core.answer import Answer
 from outrider.core.outcome import Done, Failed
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.verdict import Answer
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import OUTCOMES, done, failed, policy, verdict
 from outrider.testing.clock import FakeClock

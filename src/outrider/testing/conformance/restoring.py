@@ -16,6 +16,7 @@ from outrider.store.protocol import FullStore
 from outrider.store.saved import (
     RESTORING,
     Saved,
+    SavedAnswer,
     SavedCrawl,
     SavedEnd,
     SavedQueue,
@@ -198,6 +199,10 @@ class RestoringConformance:
             (SavedTask, {"meta": '{"a":"' + "x" * 17_000 + '"}'}),
             (SavedTask, {"history": ((math.nan, "w", "e"),)}),
             (SavedTask, {"type": 7}),
+            (SavedTask, {"answer": SavedAnswer(200)}),
+            (SavedTask, {"answered": 5}),
+            (SavedTask, {"answer": SavedAnswer(200, looks=-1), "answered": 5}),
+            (SavedTask, {"answer": SavedAnswer(200, watched=math.inf), "answered": 5}),
             (SavedQueue, {"spent": -1}),
             (SavedQueue, {"turn": 2**53}),
             (SavedQueue, {"standing": "ready", "session": None}),

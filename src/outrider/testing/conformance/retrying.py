@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from outrider.core.answer import Answer
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Throttled, Unreachable
 from outrider.core.states import TaskState
 from outrider.core.task import ACQUISITION
-from outrider.core.verdict import Answer
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done, policy
 from outrider.testing.clock import FakeClock

@@ -5,10 +5,11 @@ Steps only call the seam and read its answers; whatever is asserted stands in th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypedDict, Unpack
 
 from outrider.core.act import Act
-from outrider.core.outcome import Outcome
+from outrider.core.outcome import Outcome, Throttled
 from outrider.core.pick import Streak
 from outrider.core.states import CrawlStatus, QueueState
 from outrider.core.task import Added, Lease, Task
@@ -91,6 +92,7 @@ class Asking(TypedDict, total=False):
     lease_for: float
     per_queue: int
     streak: Streak
+    names: Sequence[bytes]
 
 
 async def configure(store: FullStore, **fields: Unpack[RuleFields]) -> None:
@@ -120,6 +122,12 @@ async def one(store: Store, **fields: Unpack[Asking]) -> Lease:
     return lease
 
 
+async def named(store: Store, *pages: str, limit: int = 64, lease_for: float = 60.0) -> list[Lease]:
+    """Claim these pages by name."""
+    wanted = [mark(page) for page in pages]
+    return await claim(store, limit, lease_for=lease_for, names=wanted)
+
+
 async def finish(store: Store, decided: Verdict) -> Finished:
     """Finish one visit."""
     (answer,) = await store.finish([decided])
@@ -134,6 +142,12 @@ async def visit(
     decided = done(lease) if outcome is None else verdict(lease, outcome, **around)
     assert (await finish(store, decided)).applied
     return lease
+
+
+async def throttle(store: Store, *names: str) -> None:
+    """Add pages to a queue, whose first visit then makes it wait for 100 s."""
+    await add(store, *names)
+    await visit(store, Throttled(retry_after=100.0))
 
 
 async def drained(store: Store) -> list[str]:

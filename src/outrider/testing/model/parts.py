@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import ceil
 
+from outrider.core.answer import Answer
 from outrider.core.policy.politeness import least_delay
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
-from outrider.core.verdict import Answer
 
 PENDING, LEASED, DONE = TaskState.PENDING, TaskState.LEASED, TaskState.DONE
 DEAD, DROPPED = TaskState.DEAD, TaskState.DROPPED
@@ -43,8 +43,10 @@ class T:
     worker: str | None = None
     claimed: int | None = None
     deadline: int = 0
+    named: bool = False  # D5: lent by name
     finished: int | None = None
     answer: Answer | None = None
+    answered: int | None = None  # when the visit that brought it ended
     history: list[tuple[float, str, str]] = field(default_factory=list)
 
     def key(self) -> tuple[int, float, int, int]:
@@ -94,8 +96,9 @@ class Q:
         return min(t.due for t in self.of(PENDING))
 
     def has_slot(self) -> bool:
-        """D2."""
-        return len(self.of(LEASED)) < self.rules.politeness.max_in_flight
+        """D2; D5: whoever was lent by name takes none."""
+        taken = [t for t in self.of(LEASED) if not t.named]
+        return len(taken) < self.rules.politeness.max_in_flight
 
     def over_budget(self) -> bool:
         """E1: spent ≥ total ≥ 0, or a balance of 0."""

@@ -8,10 +8,10 @@ from copy import copy
 
 import msgspec
 
+from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
-from outrider.core.verdict import Answer
 from outrider.errors import InvalidInput
 from outrider.store.protocol import Page
 from outrider.store.saved import (
@@ -35,7 +35,7 @@ SAME_OF_A_QUEUE = (
 )
 SAME_OF_A_TASK = (
     *("tie", "discovered", "attempts", "failures", "crashes", "throttles", "claimed"),
-    *("finished", "reason"),
+    *("finished", "reason", "answered"),
 )
 SAME_OF_A_CRAWL = (
     *("status", "reason", "at_finish", "counter", "arrivals", "dones", "bytes", "runs"),
@@ -70,7 +70,8 @@ class Saving(Operators):
         q = copy(q)
         for t in leases:
             self.refund(q, t.task.cost)
-            self.visit_ended(q, t, q.delay_ms())
+            if not t.named:  # D5
+                self.visit_ended(q, t, q.delay_ms())
         if leases and q.retired == "budget" and not q.over_budget():
             q.retired = None
         if leases and q.next_ready > self.clock.now_ms():
@@ -202,9 +203,9 @@ class Saving(Operators):
         q = c.queues[saved.key]
         t = T(len(c.tasks) + 1, Task(c.name, **said), q, saved.tie, due, saved.discovered)
         t.state = TaskState(saved.state)
-        for name in ("attempts", "failures", "crashes", "throttles", "claimed", "finished"):
+        for name in SAME_OF_A_TASK:
             setattr(t, name, getattr(saved, name))
-        t.reason, t.history = saved.reason, list(saved.history)
+        t.history = list(saved.history)
         if saved.answer is not None:
             t.answer = Answer(*msgspec.structs.astuple(saved.answer))
         c.tasks.append(t)

@@ -83,6 +83,14 @@ class Standing(Views):
         if q.session is not None:
             q.session = max(0, q.session - cost)
 
+    def charge(self, q: Q, cost: int) -> None:
+        """E3: to the total and the session now open."""
+        q.spent += cost
+        if q.session is not None:
+            q.session += cost
+        q.last_cost = cost
+        q.cost_sum, q.cost_count = q.cost_sum + cost, q.cost_count + 1
+
     def visit_ended(self, q: Q, t: T, delay: int) -> None:
         """D1: next-ready is at least end (or start) + delay; it never moves back."""
         now = self.clock.now_ms()

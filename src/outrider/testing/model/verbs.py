@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from outrider.core.answer import Last
 from outrider.core.pick import Streak
 from outrider.core.policy.politeness import least_delay
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, Manners, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.store.protocol import Claimed, ClaimRequest
+from outrider.store.protocol import NAMES_MOST, Claimed, ClaimRequest
 from outrider.testing.model.parts import (
     DEAD,
     DONE,
@@ -78,7 +79,8 @@ class Verbs(Standing):
         number = old.number if old else len(c.tasks) + 1
         t = T(number, task, q, self.tie(c, task), now + ms(task.delay), now)
         if old:
-            t.discovered, t.token, t.answer = old.discovered, old.token, old.answer
+            t.discovered, t.token = old.discovered, old.token
+            t.answer, t.answered = old.answer, old.answered
             old.queue.tasks.remove(old)
             c.tasks[old.number - 1] = t
         else:
@@ -116,7 +118,11 @@ class Verbs(Standing):
         self.check_limits(c)
         leases: list[Lease] = []
         streak = request.streak
-        if c.status is CrawlStatus.RUNNING:  # I1: one not running lends nothing
+        if c.status is not CrawlStatus.RUNNING:  # I1: one not running lends nothing
+            pass
+        elif request.names:
+            leases = self.lend_named(c, request)
+        else:
             self.wake(c)  # step 1
             leases, streak = self.pick_all(c, request)
             self.close_run(c)
@@ -189,15 +195,33 @@ class Verbs(Standing):
         now = self.clock.now_ms()
         t.state, t.token, t.worker = LEASED, self.token(), request.worker
         t.claimed, t.deadline = now, now + ms(request.lease_for)
-        q.spent += t.task.cost
-        q.session = (q.session or 0) + t.task.cost
-        q.last_cost = t.task.cost
-        q.cost_sum, q.cost_count = q.cost_sum + t.task.cost, q.cost_count + 1
+        self.charge(q, t.task.cost)
         q.turn, q.last_start, q.standing = c.count(), now, None
         manners = q.rules.politeness
         if manners.count_from == "start" or manners.max_in_flight > 1:
             self.postpone(q, now + ms(least_delay(manners, q.manners.crawl_delay)), "delay")
         lease = self.lent(q, t, request)
+        self.touch(c, q)
+        return lease
+
+    def lend_named(self, c: C, request: ClaimRequest) -> list[Lease]:
+        """D5: of the first 64 names, whatever next-ready, session and slots say."""
+        leases: list[Lease] = []
+        for t in [c.known[name] for name in request.names[:NAMES_MOST] if name in c.known]:
+            free = not (t.queue.paused or t.queue.retired or t.queue.over_budget())
+            due = t.state is PENDING and t.due <= self.clock.now_ms()
+            if free and due and len(leases) < request.limit:
+                leases.append(self.lease_named(c, t.queue, t, request))
+        return leases
+
+    def lease_named(self, c: C, q: Q, t: T, request: ClaimRequest) -> Lease:
+        """D5: charged, but no visit begins; what stands ready is judged anew for its budget."""
+        t.state, t.token, t.worker = LEASED, self.token(), request.worker
+        t.deadline, t.named = self.clock.now_ms() + ms(request.lease_for), True
+        self.charge(q, t.task.cost)
+        lease = self.lent(q, t, request)
+        if q.standing == "ready":
+            q.standing = None
         self.touch(c, q)
         return lease
 
@@ -215,7 +239,14 @@ class Verbs(Standing):
             throttles=t.throttles,
             rules=q.rules,
             manners=q.manners,
+            last=self.last(t),
         )
+
+    def last(self, t: T) -> Last | None:
+        """G3: what a page that is visited again was answered, and how long ago."""
+        if t.answer is None or t.answered is None:
+            return None
+        return Last(t.answer, max(0, self.clock.now_ms() - t.answered) / 1000)
 
     def wake_in(self, c: C, request: ClaimRequest, leases: list[Lease]) -> float | None:
         """C6: 0 if cut short; else to the earliest deadline or queue that time alone can bring."""
@@ -263,7 +294,7 @@ class Verbs(Standing):
                 t.state, t.token, t.due = PENDING, self.token(), self.clock.now_ms()
                 t.worker = None
                 self.refund(q, t.task.cost)
-                self.visit_ended(q, t, q.delay_ms())
+                self.left_alone(q, t)
                 self.return_if_affordable(c, q)
                 self.touch(c, q)
                 freed.add(lease)
@@ -301,8 +332,14 @@ class Verbs(Standing):
         hopeless = t.failures > c.rules.max_retries or t.crashes >= c.rules.max_crashes
         t.state, t.finished = (DEAD, now) if hopeless else (PENDING, None)
         c.log.append((now, "died" if hopeless else "expired", t.task.url, t.worker or ""))
-        self.visit_ended(q, t, q.delay_ms())
+        self.left_alone(q, t)
         self.touch(c, q)
+
+    def left_alone(self, q: Q, t: T) -> None:
+        """D7: nobody said how the visit ended; D5: by name there was none."""
+        if not t.named:
+            self.visit_ended(q, t, q.delay_ms())
+        t.named = False
 
     # ---- finish
 
@@ -338,10 +375,13 @@ class Verbs(Standing):
             q.session += v.penalty
         self.apply_to_task(c, q, t, v)
         if v.touched:
+            if t.named:  # D5: its host was visited all the same, and that begins and ends now
+                t.claimed = q.last_start = now
             self.apply_manners(q, v)
             self.visit_ended(q, t, ms(v.delay))
             if v.snooze:
                 self.postpone(q, now + ms(v.snooze), v.snooze_reason or "delay")
+        t.named = False
         if v.retire:  # D3, D4
             self.retire(c, q, v.retire)
         budget = q.rules.budget
@@ -362,7 +402,7 @@ class Verbs(Standing):
         if v.reason and v.counts:  # G2
             t.history.append((now / 1000, t.worker or "", v.reason))
         if v.answer:
-            t.answer = v.answer
+            t.answer, t.answered = v.answer, now
             c.dones, q.dones = c.dones + 1, q.dones + 1
             c.bytes, q.bytes = c.bytes + v.answer.bytes, q.bytes + v.answer.bytes
         t.finished = None if v.state is PENDING and not v.revisit else now

@@ -21,6 +21,7 @@ from outrider.store.protocol import (
     Place,
     QueueView,
     TaskView,
+    Upcoming,
     Which,
 )
 from outrider.testing.model.parts import C, Q, T
@@ -144,6 +145,7 @@ class Views(ABC):
             pending=len(pending),
             delayed=sum(t.due > now for t in pending),
             in_flight=0 if cancelled else len(q.of(TaskState.LEASED)),
+            named=0 if cancelled else sum(t.named for t in q.of(TaskState.LEASED)),
             precedence=q.rules.precedence,
             balance=0 if q.session is None else max(0, budget.balance - q.session),
             grant=budget.balance,
@@ -219,6 +221,15 @@ class Views(ABC):
             breakdown=breakdown_of(t.task),
             **shared,
         )
+
+    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
+        """D5, C2: what is due, in order; a cancelled crawl's tasks read as dropped (I3)."""
+        c = self.seen(crawl)
+        q = c.queues.get(key) or c.queues.get(key.lower())
+        if q is None or c.status is CrawlStatus.CANCELLED:
+            return []
+        due = q.due(self.clock.now_ms())[:limit]
+        return [Upcoming(t.task.fingerprint, t.task.url) for t in due]
 
     async def place(self, crawl: str, number: int) -> Place:
         """O4: exact within its queue and lane."""

@@ -49,6 +49,17 @@ def test_a_line_is_a_sorted_list_that_costs_less(seed, most):
     assert not line.head
 
 
+@pytest.mark.parametrize("size", [0, 3, 200, 3000])
+def test_a_line_is_read_without_leaving_it(size):
+    """D5: its first, in order, and all below a bound; nobody moves."""
+    line, expected = grown(Random(size), size)
+    for count in (0, 1, 5, 64, 700):
+        assert line.first(count) == expected[:count]
+    for bound in (0, ALL // 1000, ALL // 3, ALL):
+        assert sorted(line.below(bound)) == [entry for entry in expected if entry < bound]
+    assert in_order(line) == expected
+
+
 def test_a_head_stays_short_and_a_block_too():
     """Integers are large: few of them at a time."""
     dice = Random(1)

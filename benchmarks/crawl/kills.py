@@ -1,0 +1,93 @@
+"""A site of 1,500 pages, and kill -9: what is lost, fetched again, torn or doubled.
+
+The instants are random pages of the server's record. Ours is killed ten times; Scrapy with JOBDIR,
+its way of going on later, once at each of three instants, and is then started again.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from crawlers import (
+    CONCURRENCY,
+    Command,
+    Record,
+    Unmeasured,
+    crawled,
+    killed_at,
+    ours,
+    pages_of,
+    peer,
+    started,
+    written,
+)
+from webs import cores, pin, served
+
+from outrider.bench.figures import Measure
+from outrider.testing.web import Shape
+
+SITE = Shape(seed=11, hosts=1, pages=1500, links=30, page_bytes=4096, doubles=0, addresses=True)
+KILLS = 10
+INSTANTS = (0.2, 0.34, 0.6)  # of the site's pages, when Scrapy is killed
+
+
+def measure(part: float, tell: Any) -> tuple[list[Measure], dict[str, Any]]:
+    """Ours, then Scrapy."""
+    site = msgspec.structs.replace(SITE, pages=max(60, round(SITE.pages * part)))
+    tell("kill -9", f"ours, {KILLS} times")
+    mine = _tried(ours(), site, sorted(random.Random(3).sample(range(5, site.pages), KILLS)))
+    theirs = []
+    try:
+        command = peer("scrapy", "--lean", "--jobdir", "{folder}/job")
+        for instant in INSTANTS:
+            tell("kill -9", f"Scrapy with JOBDIR, after {instant:.0%} of the pages")
+            theirs.append(_tried(command, site, [round(instant * site.pages)]))
+    except Unmeasured as why:
+        tell("kill -9", str(why))
+    return [*_our_measures(mine), *map(_their_measure, theirs)], {"ours": mine, "scrapy": theirs}
+
+
+def _tried(command: Command, site: Shape, instants: Sequence[int]) -> dict[str, Any]:
+    """Killed at those pages, then left to end."""
+    with served(site) as web, tempfile.TemporaryDirectory() as place:
+        pin(web.pid, cores()[0])
+        folder, record = Path(place), Record(web.record)
+        line = command(web.web.seeds()[0], folder)
+        kills = sum(
+            killed_at(started(line, folder), lambda at=at: record.count() >= at) for at in instants
+        )
+        spent = crawled(line, folder)
+        fetched, wrote = pages_of(web.hits(), web.web), written(folder)
+        return {
+            "pages": site.pages,
+            "instants": list(instants),
+            "kills": kills,
+            "code": spent.code,
+            "never": site.pages - len(fetched),
+            "unwritten": len(set(web.web.urls()) - wrote.pages.keys()),
+            "again": sum(fetched.values()) - len(fetched),
+            "in_flight_at_most": kills * CONCURRENCY,
+            "doubled": sum(count > 1 for count in wrote.pages.values()),
+            "torn": wrote.torn,
+        }
+
+
+def _our_measures(mine: dict[str, Any]) -> list[Measure]:
+    title = f"{mine['pages']:,} pages, ours killed {mine['kills']} times"
+    most = mine["in_flight_at_most"]
+    return [
+        Measure(f"{title}: pages never crawled", mine["never"], "", 0, is_most=True),
+        Measure("  pages not in the output", mine["unwritten"], "", 0, is_most=True),
+        Measure("  records torn or doubled", mine["torn"] + mine["doubled"], "", 0, is_most=True),
+        Measure("  fetched again; at most what was in flight", mine["again"], "", most, True),
+    ]
+
+
+def _their_measure(run: dict[str, Any]) -> Measure:
+    title = f"{run['pages']:,} pages, Scrapy with JOBDIR killed once, after {run['instants'][0]:,}"
+    return Measure(f"{title}: never crawled", run["never"], "")

@@ -1,0 +1,81 @@
+"""Commands that cannot be begun: exit 2, one line that says why, and nothing made or changed."""
+
+import pytest
+
+from outrider.testing.web import small_world
+
+ROOT = "http://h0001.web.test/"
+HANDLERS = "def plain(page):\n    return None\n\nnumber = 1\n"
+
+
+@pytest.fixture
+def refused(outrider):
+    """What a refused command says; it leaves the folder as it was."""
+
+    def refuse(*words):
+        before = outrider.files()
+        answer = outrider("crawl", *words)
+        assert answer.code == 2, answer
+        assert answer.out == ""
+        assert "Traceback" not in answer.err
+        assert outrider.files() == before
+        return answer.err
+
+    return refuse
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "nothing to crawl"),
+        (("http://[::1",), "http://[::1"),
+        (("ftp://h0001.web.test/",), "scheme"),
+        (("http://127.0.0.1/",), "--allow-private"),
+        ((ROOT, "--set", "politeness.dealy=1"), "delay"),  # did you mean?
+        ((ROOT, "--set", "politeness"), "section.name=value"),
+        ((ROOT, "--set", "politeness.delay=soon"), "politeness.delay"),
+        ((ROOT, "--settings", "none.toml"), "none.toml"),
+        ((ROOT, "--from", "none.txt"), "none.txt"),
+        (("--store", "none.outrider"), "no such file: none.outrider"),
+        ((ROOT, "--store", "none/here.outrider"), "none"),
+        ((ROOT, "--output", "none/pages"), "none"),
+        ((ROOT, "--handler", "nowhere:parse"), "nowhere"),
+        ((ROOT, "--handler", "parse"), "parse"),
+        ((ROOT, "--log", "none/visits.log"), "none"),
+        ((ROOT, "--start-over", "--store", "memory://"), "--start-over"),
+        ((ROOT, "--set", 'executor.pipeline=["nowhere:stage"]'), "nowhere"),
+        ((ROOT, "--format", "xml"), "--format"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_begun_is_refused(refused, words, says):
+    """Q: errors say what happened."""
+    assert says in refused(*words)
+
+
+@pytest.mark.slow
+def test_a_handler_must_be_there_and_be_a_function(outrider, refused):
+    """A name that is missing in its module, and one that is no function."""
+    (outrider.folder / "mine.py").write_text(HANDLERS)
+    assert "missing" in refused(ROOT, "--handler", "mine:missing")
+    assert "number" in refused(ROOT, "--handler", "mine:number")
+
+
+@pytest.mark.slow
+def test_a_file_of_another_kind_is_never_written_to(outrider, refused):
+    """K4, M3: neither as output nor as a crawl."""
+    (outrider.folder / "mine.jsonl").write_text("not,ours\n")
+    assert "mine.jsonl" in refused(ROOT, "--output", "mine")
+    (outrider.folder / "mine.outrider").write_text("not a crawl either\n" * 100)
+    assert "mine.outrider" in refused(ROOT, "--store", "mine.outrider")
+
+
+@pytest.mark.slow
+def test_a_crawl_that_exists_is_not_changed_by_a_refusal(outrider, serve, refused):
+    """Its file, its pages and its log stay byte for byte."""
+    served = serve(small_world(1, hosts=1, pages=3, page_bytes=500))
+    assert outrider(*outrider.on(served, ROOT, "--quiet")).code == 0
+    refused(ROOT, "--handler", "nowhere:parse")
+    refused(ROOT, "--output", "none/pages")
+    refused(ROOT, "--start-over", "--handler", "nowhere:parse")

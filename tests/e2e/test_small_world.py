@@ -1,0 +1,53 @@
+"""A whole crawl of hosts that all answer: every page once, politely, and nothing else."""
+
+import pytest
+
+from outrider.testing.web import Shape, small_world, violations
+from outrider.testing.web.worlds import world_of
+
+SHAPE = Shape(seed=7, hosts=6, pages=10, private=2, listed=2, fed=2, page_bytes=2000)
+EXTRAS = {"/robots.txt", "/sitemap.xml", "/feed.xml"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", ["in memory", "in a file"])
+async def test_every_page_is_fetched_once_and_no_host_can_complain(crawled, tmp_path, kept):
+    """D7, K2: pages only a sitemap or a feed lists are found; what robots.txt forbids is left."""
+    store = tmp_path / "crawl.outrider" if kept == "in a file" else "memory://"
+    web = world_of(SHAPE)
+    done = await crawled(web, web.seeds()[0], store=store)
+    assert done.ending.how == "finished"
+    assert done.pages == dict.fromkeys(web.urls(), 1)
+    assert violations(done.hits, delay=0.05, web=web) == []
+    assert {hit.path for hit in done.hits} >= EXTRAS
+    assert {done.last(host, "/private/0").reason for host in web.sites} == {"robots"}
+    assert done.stats.done == len(list(web.urls())) + 2 * SHAPE.hosts  # and sitemaps, and feeds
+    assert done.stats.dropped == len(list(web.disallowed()))
+
+
+@pytest.mark.slow
+async def test_a_crawl_delay_holds_from_the_first_request_on(crawled):
+    """D1: what robots.txt asks for counts, though the crawl's own delay is shorter."""
+    web = small_world(8, hosts=3, pages=5, crawl_delay=0.3)
+    done = await crawled(web, settings={"politeness": {"delay": 0.0}})
+    assert done.pages == dict.fromkeys(web.urls(), 1)
+    assert violations(done.hits, delay=0.0, web=web) == []
+
+
+@pytest.mark.slow
+async def test_visits_at_one_time_stay_within_the_queue_s_limit(crawled):
+    """D2: three at a time where three are allowed, and robots.txt before any of them."""
+    web = small_world(9, hosts=2, pages=40, links=60)
+    manners = {"delay": 0.0, "max_in_flight": 3}
+    done = await crawled(web, web.seeds()[0], settings={"politeness": manners})
+    assert done.pages == dict.fromkeys(web.urls(), 1)
+    assert violations(done.hits, max_in_flight=3, web=web) == []
+
+
+@pytest.mark.slow
+async def test_a_crawl_from_one_host_stays_there_if_told(crawled):
+    """A5: links abroad are refused, and their hosts hear nothing of us."""
+    web = small_world(10, hosts=3, pages=6)
+    done = await crawled(web, web.seeds()[0], settings={"scope": {"mode": "host"}})
+    assert {hit.host for hit in done.hits} == {"h0001.web.test"}
+    assert done.stats.refused["off-scope"] > 0
