@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from crawlee import ConcurrencySettings
 from crawlee.configuration import Configuration
@@ -34,27 +35,32 @@ def crawler(concurrency: int) -> ParselCrawler:
     )
 
 
-async def main() -> None:
-    """Crawl from the seed, all hosts."""
-    seed, out, concurrency = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+async def crawl(seed: str, file: TextIO, concurrency: int) -> None:
+    """From the seed, all hosts."""
     crawling = crawler(concurrency)
-    with out.open("w", encoding="utf-8") as file:
 
-        @crawling.router.default_handler
-        async def page(context: ParselCrawlingContext) -> None:
-            links = await context.extract_links(strategy="all")
-            record = {
-                "url": context.request.url,
-                "status": context.http_response.status_code,
-                "title": context.selector.css("title::text").get(),
-                "links": [link.url for link in links],
-            }
-            file.write(json.dumps(record) + "\n")
-            await context.add_requests(links)
+    @crawling.router.default_handler
+    async def page(context: ParselCrawlingContext) -> None:
+        links = await context.extract_links(strategy="all")
+        record = {
+            "url": context.request.url,
+            "status": context.http_response.status_code,
+            "title": context.selector.css("title::text").get(),
+            "links": [link.url for link in links],
+        }
+        file.write(json.dumps(record) + "\n")
+        await context.add_requests(links)
 
-        await crawling.run([seed])
+    await crawling.run([seed])
+
+
+def main() -> None:
+    """One crawl, one file."""
+    logging.disable(logging.CRITICAL)
+    seed, out, concurrency = sys.argv[1:]
+    with Path(out).open("w", encoding="utf-8") as file:
+        asyncio.run(crawl(seed, file, int(concurrency)))
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    asyncio.run(main())
+    main()

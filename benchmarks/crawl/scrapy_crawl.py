@@ -9,7 +9,7 @@ LinkExtractor. With it, the leanest spider we know how to write: one selector, o
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from scrapy import Request, Spider
@@ -19,7 +19,19 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 
 
-class Pages(CrawlSpider):
+class Once(Spider):
+    """Asks for its seed once; Scrapy's own start would ask again when a page links to it.
+
+    With JOBDIR it begins as Scrapy does, or a second run would have nothing to begin with.
+    """
+
+    async def start(self) -> AsyncIterator[Request]:
+        """The seeds."""
+        for url in self.start_urls:
+            yield Request(url, dont_filter=bool(self.settings["JOBDIR"]))
+
+
+class Pages(Once, CrawlSpider):
     """Every page, as Scrapy's documentation has it."""
 
     name = "pages"
@@ -34,7 +46,7 @@ class Pages(CrawlSpider):
         yield record(response)
 
 
-class LeanPages(Spider):
+class LeanPages(Once):
     """Every page, with its links, at the least cost."""
 
     name = "pages"

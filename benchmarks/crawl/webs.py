@@ -29,7 +29,7 @@ RETRY_AFTER = 2.0
 
 
 def served(shape: Shape, world: str = "small") -> WebProcess:
-    """`with served(shape) as web:`, any of the worlds."""
+    """Any of the worlds, until its block ends."""
     return WebProcess(shape, world=world, program=(str(Path(__file__)),))
 
 

@@ -77,6 +77,7 @@ async def test_the_random_crawls_reach_deep_states():
                 seen.update([(await model.crawl(crawl)).status])
                 for queue in (await model.queues(crawl)).items:
                     seen.update([queue.state, (queue.state, queue.reason)])
+                    seen.update([("named", queue.state)] if queue.named else [])
         for crawl in await model.crawls():
             seen.update({("runs", (await model.crawl(crawl)).runs): 1})
             seen.update((change.name, change.detail) for change in await model.changes(crawl))
@@ -84,6 +85,7 @@ async def test_the_random_crawls_reach_deep_states():
     wanted = {*QueueState, *CrawlStatus, ("runs", 2)}
     wanted |= {(QueueState.RETIRED, reason) for reason in RETIRED_REASONS}
     wanted |= {(QueueState.SNOOZED, reason) for reason in SNOOZED_REASONS}
+    wanted |= {("named", QueueState.SNOOZED), ("named", QueueState.BUSY)}
     wanted |= {("queue-returned", "budget"), ("crawl-paused", "finish"), ("died", "w0")}
     assert wanted - seen.keys() == set()
 

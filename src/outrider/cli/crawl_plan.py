@@ -15,7 +15,7 @@ import msgspec
 
 from outrider.core.url import Url, UrlRules, parse_url
 from outrider.errors import InvalidInput
-from outrider.settings import Settings, from_toml, merged, settings_of
+from outrider.settings import Settings, from_toml, merged, resolve, settings_of
 from outrider.store.opening import glance
 from outrider.wiring import SITES
 
@@ -157,6 +157,7 @@ def _value(text: str) -> object:
 
 def begin(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) -> None:
     """What must be so before the crawl is opened."""
+    _check(plan)
     if start_over:
         for name in set_aside(plan.store, stem_of(plan.store)):
             tell(f"kept as {name}")
@@ -165,6 +166,18 @@ def begin(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) -> None:
     check_free(plan.store)
     if not plan.urls and not Path(plan.store).exists():
         raise InvalidInput(f"no such file: {plan.store}; give a URL to begin a crawl in it")
+
+
+def _check(plan: Plan) -> None:
+    """What would be refused later is refused before anything is renamed or made."""
+    settings, is_file = plan.settings, "://" not in plan.store
+    resolve(plan.handler, "handler")
+    for stage in settings.executor.pipeline:
+        resolve(stage, "executor.pipeline")
+    for path in (plan.log, settings.output.path, plan.store if is_file else ""):
+        folder = Path(path).parent
+        if path and not folder.is_dir():
+            raise InvalidInput(f"{path}: there is no directory {folder}; make it first")
 
 
 def check_free(store: str) -> None:

@@ -173,7 +173,7 @@ class Scene:
         """The same outcome, again and again, on one crawl: what rows of ten are made of."""
         outcome = _OUTCOMES[self.dice.choice(tuple(OUTCOMES))](self.dice)
         claim = Claim(self.crawl(), 0, 1)
-        return [claim, Finish(-1, outcome), Wait()] * self.dice.choice((3, 5, 11, 22))
+        return [claim, Finish(-1, outcome), Wait()] * self.dice.choice((3, 5, 22, 44))
 
     def crash(self) -> list[Op]:
         """Claim, and let the lease go."""
@@ -284,7 +284,7 @@ KINDS: Final[Mapping[str, float]] = {
     "claim_named": 4,
     "finish": 18,
     "work": 2,
-    "storm": 1.5,
+    "storm": 2.5,
     "crash": 1.5,
     "extend": 2,
     "release": 6,

@@ -98,6 +98,14 @@ async def test_rules_arrive_whole(store, owned):
     assert owned.asked[-1][1]["rules"] == given
 
 
+async def test_names_are_checked_where_they_arrive(store):
+    """D5: a name is 16 bytes, and whatever else is sent never reaches the store."""
+    request = ClaimRequest("default", "w", 1, names=[b"short"])
+
+    with pytest.raises(InvalidInput, match="names"):
+        await store.claim(request)
+
+
 async def test_what_is_no_value_of_the_seam_is_refused_before_it_is_sent(store, owned):
     """Here: an object, a number too big, text that is no Unicode."""
     for url in (object(), "https://a.example/\ud800"):

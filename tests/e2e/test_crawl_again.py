@@ -1,0 +1,86 @@
+"""The same file twice: it goes on, it is finished, it begins anew, it is somebody else's."""
+
+import json
+
+import pytest
+
+from outrider.testing.web import small_world, violations
+
+ROOT = "http://h0001.web.test/"
+STEM = "h0001.web.test"
+FILE = f"{STEM}.outrider"
+
+
+@pytest.fixture
+def served(serve):
+    """A small web."""
+    return serve(small_world(6, hosts=2, pages=15, page_bytes=1000))
+
+
+def urls_of(lines):
+    """What they are about, in order of the alphabet."""
+    return sorted(line["url"] for line in lines)
+
+
+@pytest.mark.slow
+def test_a_crawl_that_is_finished_has_nothing_left_to_do(outrider, served):
+    """The second run says so, asks nobody, and writes nothing twice."""
+    words = outrider.on(served, ROOT, "--quiet")
+    assert outrider(*words).code == 0
+    hits = len(served.hits())
+    again = outrider(*words)
+    assert (again.code, "finished" in again.out) == (0, True)
+    assert "0 visits" in again.out
+    assert len(served.hits()) == hits
+    assert outrider("crawl", "--store", FILE, "--quiet").code == 0  # by its file alone
+    assert urls_of(outrider.lines(f"{STEM}.jsonl")) == sorted(served.web.urls())
+
+
+@pytest.mark.slow
+def test_starting_over_keeps_the_old_files_under_other_names(outrider, served):
+    """Nothing is thrown away, and everything is fetched again."""
+    words = outrider.on(served, ROOT, "--quiet", "--max-pages", 5)
+    assert outrider(*words).code == 3
+    before = {name: data for name, data in outrider.files().items() if not name.endswith("-lock")}
+    again = outrider(*words, "--start-over")
+    assert again.code == 3
+    assert "--start-over" not in again.last  # what goes on does not begin anew
+    after = outrider.files()
+    for name, data in before.items():
+        (kept,) = [other for other in after if other.startswith(f"{name}.2")]
+        assert after[kept] == data
+        assert f"kept as {kept}" in again.err
+    assert len(outrider.lines(f"{STEM}.jsonl")) == 5
+
+
+@pytest.mark.slow
+def test_a_crawl_that_runs_can_be_looked_at_and_turned_but_not_run_twice(outrider, served, until):
+    """M3: other processes see it and pause it; a second crawl of it is refused by name."""
+    words = outrider.on(served, ROOT, "--quiet", delay=0.1)
+    process = outrider.start(*words)
+    until(lambda: len(served.hits()) > 3)
+    assert outrider("pause", FILE).out == "default is paused\n"
+    second = outrider(*words)
+    assert (second.code, second.out) == (2, "")
+    assert str(process.pid) in second.err
+    assert f"outrider watch {FILE}" in second.err
+    assert outrider("stats", FILE, "--json").json["status"] == "paused"
+    queues = [json.loads(line) for line in outrider("queues", FILE, "--json").out.splitlines()]
+    assert {queue["key"] for queue in queues} >= {STEM}
+    assert process.poll() is None  # it waits for whoever paused it
+    assert outrider("resume", FILE).code == 0
+    assert outrider.end(process).code == 0
+    assert urls_of(outrider.lines(f"{STEM}.jsonl")) == sorted(served.web.urls())
+    assert violations(served.hits(), delay=0.1, web=served.web) == []
+
+
+@pytest.mark.slow
+def test_more_seeds_make_a_finished_crawl_run_again(outrider, serve):
+    """I2: with --scope host, a second host is a second run of the same crawl."""
+    served = serve(small_world(7, hosts=2, pages=4, page_bytes=1000))
+    words = ("--quiet", "--scope", "host", "--store", "mine.outrider")
+    first, second = served.web.seeds()
+    assert outrider(*outrider.on(served, first, *words)).code == 0
+    assert {line["url"].split("/")[2] for line in outrider.lines("mine.jsonl")} == {STEM}
+    assert outrider(*outrider.on(served, second, *words)).code == 0
+    assert urls_of(outrider.lines("mine.jsonl")) == sorted(served.web.urls())
