@@ -28,7 +28,7 @@ def plain(page):
 
 def generator(page):
     yield {"url": page.url}
-    yield Link(page.url + "?more=1", depth=page.depth + 1) if "?" not in page.url else {"leaf": True}
+    yield {"leaf": True} if "?" in page.url else Link(page.url + "?more=1", depth=page.depth + 1)
 
 
 def faulty(page):

@@ -35,6 +35,11 @@ _LIMITS: Final = {
     "limit-bytes": "the limit of bytes",
     "limit-seconds": "the limit of time",
 }
+_HINTS: Final = {
+    "max-depth": "--max-depth N",
+    "off-scope": "--scope all",
+    "private-address": "--allow-private",
+}
 
 
 class Closing(msgspec.Struct, frozen=True):
@@ -62,7 +67,7 @@ async def closing(frontier: Frontier, ending: Ending, tally: Tally, seconds: flo
     missed.update({f"held: {reason}": count for reason, count in held.items()})
     if ending.how != "finished" and stats.pending > stats.held:
         missed["still queued"] = stats.pending - stats.held + stats.leased
-    end, reason = _end(ending, stats, held, missed)
+    end, reason = _end(ending, stats, held, tally)
     words, code = ENDS[end]
     refused = {reason: count for reason, count in stats.refused.items() if reason != "duplicate"}
     return Closing(
@@ -81,29 +86,34 @@ async def closing(frontier: Frontier, ending: Ending, tally: Tally, seconds: flo
     )
 
 
-def _end(
-    ending: Ending, stats: Stats, held: Mapping[str, int], missed: Mapping[str, int]
-) -> tuple[str, str]:
+def _end(ending: Ending, stats: Stats, held: Mapping[str, int], tally: Tally) -> tuple[str, str]:
     if ending.how == "stopped":
         return "interrupted", ""
     if ending.how == "cancelled":
         return "cancelled", ""
     if ending.how == "paused" and ending.reason in _LIMITS:
         return "budget", _LIMITS[ending.reason]
-    lost = sum(count for reason, count in missed.items() if _is_block(reason))
-    if lost > stats.done:
+    if _was_turned_away(stats, tally):
         return "blocked", ""
-    if not stats.done:
+    if _fetched_nothing(stats, tally):
         return "nothing", ""
     if ending.how == "paused":
-        return "paused", "at finish, as crawl.pause_at_finish says; resume it to finish"
+        return "paused", "at finish, as crawl.pause_at_finish says; the same command finishes it"
     if any(held.get(name) for name in _BUDGETS):
         return "budget", "hosts have spent theirs, and hold the pages listed below"
     return "finished", ""
 
 
-def _is_block(reason: str) -> bool:
-    return reason.startswith(("challenge", "denied", "held: throttled", "throttled", "blocked"))
+def _was_turned_away(stats: Stats, tally: Tally) -> bool:
+    """Most visits were challenged or throttled, and pages were lost to it."""
+    refusals = tally.outcomes["blocked"] + tally.outcomes["throttled"]
+    return refusals > tally.outcomes["done"] and stats.dead + stats.held > 0
+
+
+def _fetched_nothing(stats: Stats, tally: Tally) -> bool:
+    """No page in this run, and none before it: all that is done are errors and redirects."""
+    others = tally.outcomes["done"] - tally.fetched
+    return not tally.fetched and stats.done <= others
 
 
 async def _held(frontier: Frontier) -> Counter[str]:
@@ -144,8 +154,9 @@ def summary(closed: Closing) -> None:
         show_table(("not crawled, and why", "pages"), list(closed.missed.items()), right=["pages"])
     if closed.refused:
         say("")
-        rows = sorted(closed.refused.items(), key=lambda row: -row[1])
-        show_table(("links not taken, and why", "links"), rows, right=["links"])
+        rows = [(why, n, _HINTS.get(why, "")) for why, n in closed.refused.items()]
+        rows.sort(key=lambda row: -row[1])
+        show_table(("links not taken, and why", "links", "to take them"), rows, right=["links"])
 
 
 def _pairs(closed: Closing) -> Iterator[tuple[str, str]]:
