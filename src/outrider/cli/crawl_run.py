@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -17,7 +18,8 @@ from outrider.cli.crawl_report import Closing, closing
 from outrider.cli.crawl_view import LiveView, Moment, PlainView, SilentView
 from outrider.cli.showing import note
 from outrider.core.states import CrawlStatus
-from outrider.frontier.reports import Stats
+from outrider.frontier import Frontier
+from outrider.store.protocol import CrawlView
 from outrider.wiring import Crawling, opened
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 EVERY: Final = 0.5  # seconds between two looks at the store
 COSTS: Final = 20  # a look may take a twentieth of the time
+HOSTS: Final = 20_000  # looked at, of very many
 View: TypeAlias = LiveView | PlainView
 
 
@@ -92,45 +95,59 @@ def _view(plan: Plan, *, quiet: bool) -> View:
 
 
 async def _watch(crawling: Crawling, plan: Plan, see: Callable[[Moment], None]) -> None:
-    loop = asyncio.get_running_loop()
+    loop, frontier = asyncio.get_running_loop(), crawling.frontier
     began = loop.time()
     while True:
         before = loop.time()
-        stats = await crawling.frontier.stats()
-        see(_moment(crawling, plan, stats, before - began))
+        view = await frontier.store.crawl(frontier.crawl)
+        see(_moment(crawling, plan, view, await _hosts(frontier), before - began))
         await asyncio.sleep(max(EVERY, COSTS * (loop.time() - before)))
 
 
-def _moment(crawling: Crawling, plan: Plan, stats: Stats, elapsed: float) -> Moment:
+async def _hosts(frontier: Frontier) -> Counter[str]:
+    """Hosts by state; of very many only the first, so that a look stays cheap."""
+    states: Counter[str] = Counter()
+    after: int | None = 0
+    while after is not None and states.total() < HOSTS:
+        page = await frontier.store.census(frontier.crawl, after=after)
+        states.update(state.value for state in page.items)
+        after = page.after
+        await asyncio.sleep(0)
+    return states
+
+
+def _moment(
+    crawling: Crawling, plan: Plan, view: CrawlView, hosts: Counter[str], elapsed: float
+) -> Moment:
     executor, tally = crawling.executor, crawling.tally
-    status = "stopping" if executor.is_stopping else stats.status
+    status = "stopping" if executor.is_stopping else view.status
     return Moment(
         elapsed,
-        status if not stats.reason or status != "paused" else f"paused ({stats.reason})",
-        stats.known,
-        stats.pending - stats.held,
-        stats.held,
+        f"paused ({view.reason})" if status == "paused" and view.reason else status,
+        view.known,
+        view.pending - view.held,
+        view.held,
         executor.in_flight,
-        stats.done,
+        view.done,
         tally.visits - tally.outcomes["done"] - tally.outcomes["dropped"],
-        stats.dead,
-        stats.dropped,
+        view.dead,
+        view.dropped,
         tally.visits,
         tally.bytes,
         (executor.slots.busy, executor.slots.count),
-        stats.queues,
-        _left(plan, stats, elapsed),
+        hosts,
+        _left(plan, view, elapsed),
         tuple(tally.latest),
     )
 
 
-def _left(plan: Plan, stats: Stats, elapsed: float) -> str:
+def _left(plan: Plan, view: CrawlView, elapsed: float) -> str:
     """What the crawl's limits leave."""
     limits, parts = plan.settings.limits, []
     if limits.done:
-        parts.append(f"{max(0, limits.done - stats.outcomes.get('done', 0)):,} pages")
+        parts.append(f"{max(0, limits.done - view.outcomes.get('done', 0)):,} pages")
     if limits.seconds:
         parts.append(f"{max(0.0, limits.seconds - elapsed):.0f} s")
     if limits.bytes:
-        parts.append(f"{max(0, limits.bytes - stats.bytes):,} bytes")
+        parts.append(f"{max(0, limits.bytes - view.bytes):,} bytes")
     return f"limits leave {', '.join(parts)}" if parts else ""

@@ -27,7 +27,7 @@ from outrider.fetch.reasons import Trouble
 from outrider.fetch.redirects import target_of
 from outrider.fetch.response import Response
 from outrider.fetch.retry_after import retry_after_of
-from outrider.fetch.robots import CLOSED_FOR, Rules, Shelf, robots_url, rules_of
+from outrider.fetch.robots import CLOSED_FOR, MOST_HOSTS, Rules, Shelf, robots_url, rules_of
 from outrider.settings import Settings
 
 ROBOTS: Final = "robots"  # the type of a task that reads a robots.txt for another host
@@ -50,6 +50,7 @@ class Entrance:
         self._pacing = pacing
         self._shelf = shelf
         self._asking: dict[str, asyncio.Lock] = {}
+        self._told: set[str] = set()  # sites whose sitemaps a visit of this process brought home
 
     async def admit(self, visit: Visit) -> Entry | Outcome:
         """The way in, or how the visit ends."""
@@ -61,25 +62,36 @@ class Entrance:
         rules = self._shelf.get(site)
         if rules is None:
             return await self._ask(visit, site)
-        return _forbidden(rules, visit) or Entry()
+        return await self._enter(visit, rules)
 
     async def _ask(self, visit: Visit, site: str) -> Entry | Outcome:
         async with self._asking.setdefault(site, asyncio.Lock()):
             rules = self._shelf.get(site)
             if rules is not None:  # another visit of the queue asked meanwhile
-                return _forbidden(rules, visit) or Entry()
+                return await self._enter(visit, rules)
             answer = await self._robots(visit, site)
         self._asking.pop(site, None)
         return answer if not isinstance(answer, tuple) else await self._enter(visit, *answer)
 
-    async def _enter(self, visit: Visit, rules: Rules, asked: Response) -> Entry | Outcome:
+    async def _enter(
+        self, visit: Visit, rules: Rules, asked: Response | None = None
+    ) -> Entry | Outcome:
+        """What another visit was told may be news: that one may have been killed, or lost."""
         self._add_sitemaps(visit, rules)
         crawl_delay = rules.crawl_delay or 0.0
-        forbidden = _forbidden(rules, visit, asked.seconds)
+        forbidden = _forbidden(rules, visit, asked.seconds if asked else None)
+        if asked is None and crawl_delay <= visit.lease.manners.crawl_delay:
+            return forbidden or Entry()
         if forbidden is not None:
             return msgspec.structs.replace(forbidden, crawl_delay=crawl_delay)
         await self._pacing.pause(visit, asked, crawl_delay)
         return Entry(crawl_delay)
+
+    def told(self, visit: Visit) -> None:
+        """The visit is over, and was not lost: its links are added with its outcome."""
+        if len(self._told) >= MOST_HOSTS:
+            self._told.clear()
+        self._told.add(robots_url(visit.lease.url))
 
     async def _robots(self, visit: Visit, site: str) -> tuple[Rules, Response] | Outcome:
         url, hops = site, 0
@@ -156,7 +168,8 @@ class Entrance:
         return judged
 
     def _add_sitemaps(self, visit: Visit, rules: Rules) -> None:
-        if self._settings.sitemaps and self._settings.follow:
+        is_told = not rules.sitemaps or robots_url(visit.lease.url) in self._told
+        if self._settings.sitemaps and self._settings.follow and not is_told:
             depth = visit.lease.depth + 1
             visit.links += [
                 Link(url, type="sitemap", depth=depth, origin="robots") for url in rules.sitemaps

@@ -68,14 +68,17 @@ class Pacing:
             return LOST
         return await self._client.get(url, headers=headers or {})
 
-    async def pause(self, visit: Visit, last: Response, crawl_delay: float | None) -> None:
-        """The queue's delay after a request that was not the visit's last; no slot is held."""
+    async def pause(self, visit: Visit, last: Response | None, crawl_delay: float | None) -> None:
+        """The queue's delay after a request that was not the visit's last; no slot is held.
+
+        Without a `last`, somebody else asked, and nobody knows when.
+        """
         lease = visit.lease
         known = lease.manners.crawl_delay
         delay = delay_after(
             lease.rules.politeness,
-            last.seconds,
-            len(last.body),
+            last.seconds if last else 0.0,
+            len(last.body) if last else 0,
             known if crawl_delay is None else crawl_delay,
             lease.manners.level,
             self._dice(),

@@ -54,13 +54,18 @@ class Fetcher:
 
     async def __call__(self, visit: Visit) -> Outcome:
         """Robots, then the page."""
+        outcome = await self._visit(visit)
+        self._around.entrance.told(visit)
+        return outcome
+
+    async def _visit(self, visit: Visit) -> Outcome:
         entry = await self._around.entrance.admit(visit)
         if not isinstance(entry, Entry):
             return entry
         outcome = await self._page(visit, entry.crawl_delay)
         if entry.crawl_delay is None:
             return outcome
-        # Robots.txt was read in this visit: whatever it came to, the queue learns the delay.
+        # The queue did not know the delay: it learns it, whatever the visit came to.
         return msgspec.structs.replace(outcome, crawl_delay=entry.crawl_delay)
 
     async def _page(self, visit: Visit, crawl_delay: float | None) -> Outcome:

@@ -98,6 +98,18 @@ class FileCrawl(Roster):
         for number in numbers:
             yield self.record(number)
 
+    def url_of(self, number: int) -> str:
+        """See `Ledger`; whoever asks for many must not wake their queues."""
+        found = self._at_hand(number)
+        if found is not None:
+            return found.task.url
+        page = self.wheres[number >> SPAN_BITS][number & SPAN_MASK]
+        is_birth, content = pages.task_in(page, self._reader.page(page), number)
+        if is_birth:
+            return pages.birth_of(content).task.url
+        paper = pages.paper_of(content)
+        return (paper.task or self._task_on(paper.body, number)).url
+
     def find(self, fingerprint: bytes) -> int | None:
         """See `Ledger`; the whole fingerprint is compared, the table knows half of it."""
         number = self._lately.get(fingerprint) or self.table.get(fingerprint)

@@ -72,6 +72,17 @@ class Roster(Crawl):
         self.away_count -= self.away[hash(queue.key) & SHARD_MASK].pop(queue.key, None) is not None
         return queue
 
+    def glimpse(self, number: int) -> Queue:
+        """See `Ledger`; one that is not in memory stays where it is, however many are read."""
+        found = self.queues[number >> CHUNK_BITS].get(number)
+        if found is not None:
+            return found
+        sleeper = self.asleep[number >> CHUNK_BITS].get(number)
+        if sleeper is None:
+            return self._made(self.row_of(number))
+        packed = packing.packed_of(sleeper)
+        return _filled(self._made(pages.queue_row_of(packed.row)), packed)
+
     def alarm_of(self, number: int) -> int:
         """See `Ledger`."""
         queue = self.queues[number >> CHUNK_BITS].get(number)
@@ -91,13 +102,7 @@ class Roster(Crawl):
 
     def _rouse(self, data: bytes) -> Queue:
         packed = packing.packed_of(data)
-        queue = self.seat(pages.queue_row_of(packed.row))
-        for place, entries in enumerate((packed.lane0, packed.lane1, packed.delayed)):
-            if entries is not None:
-                packing.join(queue, place, entries)
-        queue.pending, queue.alarm = packed.pending, packed.alarm
-        queue.rank0, queue.rank1, _ = packed.places()
-        return queue
+        return _filled(self.seat(pages.queue_row_of(packed.row)), packed)
 
     def lay_down(self, data: bytes) -> None:
         """A packed queue sleeps here from now on."""
@@ -111,13 +116,16 @@ class Roster(Crawl):
 
     def seat(self, row: pages.QueueRow) -> Queue:
         """A queue as its row tells, in memory."""
-        rules = self._rules_told(row.key, row.epoch)
-        queue = pages.queue_of(row, rules)
-        queue.obey(queue.rules, row.epoch)
-        queue.is_marked = False
+        queue = self._made(row)
         while len(self.queues) <= row.number >> CHUNK_BITS:
             self.queues.append({})
         self._seat(queue)
+        return queue
+
+    def _made(self, row: pages.QueueRow) -> Queue:
+        queue = pages.queue_of(row, self._rules_told(row.key, row.epoch))
+        queue.obey(queue.rules, row.epoch)
+        queue.is_marked = False
         return queue
 
     def _seat(self, queue: Queue) -> None:
@@ -213,6 +221,16 @@ class Roster(Crawl):
         while len(self.queue_wheres) <= number:
             self.queue_wheres.append(0)
         self.queue_wheres[number] = page
+
+
+def _filled(queue: Queue, packed: packing.Packed) -> Queue:
+    """With the lines it went to sleep with."""
+    for place, entries in enumerate((packed.lane0, packed.lane1, packed.delayed)):
+        if entries is not None:
+            packing.join(queue, place, entries)
+    queue.pending, queue.alarm = packed.pending, packed.alarm
+    queue.rank0, queue.rank1, _ = packed.places()
+    return queue
 
 
 def is_idle(queue: Queue) -> bool:

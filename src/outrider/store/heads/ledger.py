@@ -148,6 +148,10 @@ class Ledger(ABC):
     def seen(self, numbers: Iterable[int]) -> Iterable[Record]:
         """The records of known tasks, to read only."""
 
+    def url_of(self, number: int) -> str:
+        """Where a known task leads."""
+        return next(record.task.url for record in self.seen([number]))
+
     @abstractmethod
     def find(self, fingerprint: bytes) -> int | None:
         """The number of the task of that identity."""
@@ -165,6 +169,10 @@ class Ledger(ABC):
     def queue_of(self, number: int) -> Queue:
         """The queue of that number."""
         return self.queues[number >> CHUNK_BITS][number]
+
+    def glimpse(self, number: int) -> Queue:
+        """The queue of that number, to read and not to change."""
+        return self.queue_of(number)
 
     def alarm_of(self, number: int) -> int:
         """When the queue of that number set its alarm for; 0: it did not, or is gone."""

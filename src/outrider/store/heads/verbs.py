@@ -257,7 +257,7 @@ class Verbs(ABC):
     ) -> Page:
         crawl, now = self._seen(name), self._now()
         upto = min(after + limit, crawl.queue_count)
-        page = [show(crawl, crawl.queue_of(n), now) for n in range(after + 1, upto + 1)]
+        page = [show(crawl, crawl.glimpse(n), now) for n in range(after + 1, upto + 1)]
         return Page(page, upto if upto < crawl.queue_count else None)
 
     async def queue(self, crawl: str, key: str) -> QueueView:

@@ -144,7 +144,7 @@ def _next_url(crawl: Crawl, queue: Queue, now: int) -> str | None:
         first = [entry for entry in queue.delayed if entry >> DELAYED_SHIFT <= now]
     if not keys or (first and first[0] >> DELAYED_SHIFT <= now):
         keys += [entry >> 1 & KEY_MASK for entry in first]
-    return next((r.task.url for r in crawl.seen([min(keys) & NUMBER_MASK])), None) if keys else None
+    return crawl.url_of(min(keys) & NUMBER_MASK) if keys else None
 
 
 def upcoming(crawl: Crawl, queue: Queue, limit: int, now: int) -> list[Upcoming]:
