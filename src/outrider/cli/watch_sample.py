@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Read: TypeAlias = Callable[..., Awaitable[Page]]
 
-# Queues that are looked at, at most: each that is looked at comes back into its owner's memory.
+# Queues that are looked at, at most: a round over more would take longer than anyone watches.
 QUEUES: Final = 100_000
 ALONE: Final = 100  # stretches at once of a store that is in this process: nobody else waits
 _DEAD: Final = Which(state=TaskState.DEAD)
