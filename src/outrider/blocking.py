@@ -10,7 +10,15 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
@@ -41,8 +49,9 @@ from outrider.settings import Settings
 from outrider.store.protocol import FullStore, QueueView, TaskView, Upcoming
 
 if TYPE_CHECKING:
-    from outrider.wiring import CrawlReport
     from types import TracebackType
+
+    from outrider.wiring import CrawlReport
 
 T = TypeVar("T")
 View = QueueView | SuffixView
@@ -101,15 +110,21 @@ def crawl(
     store: str | os.PathLike[str] = "memory://",
     settings: Settings | Mapping[str, Any] | None = None,
     name: str = "default",
+    progress: Callable[[Sequence[Any]], None] | None = None,
 ) -> CrawlReport:
-    """See `outrider.crawl`; works in notebooks too, whatever loop runs there."""
+    """See `outrider.crawl`; works in notebooks too, whatever loop runs there.
+
+    `progress` is called in the crawl's thread.
+    """
     from outrider.wiring import crawl as crawled  # noqa: PLC0415 - needs the `crawl` extra
 
     loop, ended = _Loop(), threading.Event()
 
     async def whole() -> CrawlReport:
         try:
-            return await crawled(urls, handler, store=store, settings=settings, name=name)
+            return await crawled(
+                urls, handler, store=store, settings=settings, name=name, progress=progress
+            )
         finally:
             ended.set()
 

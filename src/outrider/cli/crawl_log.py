@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self, TextIO
 
 from outrider.cli.showing import instant, printable
 from outrider.clock import SystemClock
 from outrider.core.outcome import Done, Outcome, Throttled
+from outrider.executor.scaling import Decision
 from outrider.executor.visit import Visit
 
 
 class VisitLog:
     """Appends; "" writes nothing."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, decisions: Iterable[Decision] = ()) -> None:
         self._path = path
+        self._decisions = decisions
         self._file: TextIO | None = None
         self._clock = SystemClock()
+        self._noted = float("-inf")
 
     def __enter__(self) -> Self:
         if self._path:
@@ -33,8 +36,16 @@ class VisitLog:
         """These ended."""
         if self._file is not None:
             at = instant(self._clock.now_ms() / 1000)
-            self._file.writelines(f"{at} {_line(visit)}\n" for visit in visits)
+            lines = [*self._scaled(), *map(_line, visits)]
+            self._file.writelines(f"{at} {line}\n" for line in lines)
             self._file.flush()
+
+    def _scaled(self) -> list[str]:
+        """J3: why slots were added, taken away or held back since the last line."""
+        fresh = [one for one in self._decisions if one.at > self._noted]
+        if fresh:
+            self._noted = fresh[-1].at
+        return [f"slots {one.before} → {one.after}: {one.reason}" for one in fresh]
 
 
 def _line(visit: Visit) -> str:

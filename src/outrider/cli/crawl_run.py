@@ -40,7 +40,8 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
         gc.freeze()  # what is there stays: no collection need look at it again
         loop = asyncio.get_running_loop()
         began = loop.time()
-        with VisitLog(plan.log) as log, _heard(crawling):
+        decisions = crawling.executor.scaler.decisions
+        with VisitLog(plan.log, decisions) as log, _heard(crawling):
             crawling.observe(log)
             async with _watched(crawling, plan, quiet=quiet):
                 ending = await crawling.run()

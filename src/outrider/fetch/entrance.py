@@ -115,7 +115,7 @@ class Entrance:
     def _unread(self, visit: Visit, site: str, trouble: Trouble) -> Outcome:
         """A file that cannot be read closes its host for a while; one that was cut does not."""
         match trouble:
-            case Unreachable():
+            case Unreachable() | Dropped(visited=False):  # the page would fare no better
                 return trouble
             case Failed():
                 return Failed(f"robots.txt: {trouble.reason}", trouble.seconds)

@@ -30,12 +30,9 @@ class WebThread:
 
     async def _serve(self) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            async with self._server:
-                self._is_ready.set()
-                await self._ended.wait()
-        finally:
+        async with self._server:
             self._is_ready.set()
+            await self._ended.wait()
 
     @property
     def web(self) -> Web:
