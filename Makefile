@@ -10,10 +10,10 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test cover check format bench soak clean
+.PHONY: help install demo test cover check format bench bench-crawl soak clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv with the pinned dependencies
 
@@ -59,6 +59,9 @@ format: install ## format the code and mend what the linter can mend safely
 
 bench: install ## measure the stores and their peers beside what is promised; also benchmarks/latest.json
 	@$(BIN)/outrider bench --json benchmarks/latest.json
+
+bench-crawl: install ## measure whole crawls beside Scrapy and Crawlee: some 20 minutes, two quiet cores
+	@$(BIN)/python benchmarks/crawl/bench.py --json benchmarks/$$(date +%F)-crawl.json
 
 soak: install ## many fresh seeds: simulated, compared with the model, killed (SEEDS=20000 CRASHES=1000)
 	@from=$$(date +%s)000; echo "seeds from $$from"; \

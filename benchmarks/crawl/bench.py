@@ -34,7 +34,7 @@ def main() -> None:
     """Measure, print, write."""
     asked = _asked()
     pin(os.getpid(), cores()[0])  # whoever looks on does so beside the server
-    part, rounds = (0.1, 2) if asked.quick else (1.0, asked.rounds)
+    part, rounds = (0.1, 1) if asked.quick else (1.0, asked.rounds)
     found: dict[str, Any] = {}
     measures: list[Measure] = []
     table = _table()
@@ -54,18 +54,21 @@ def main() -> None:
 def _measured(name: str, part: float, rounds: int) -> tuple[list[Measure], dict[str, Any]]:
     match name:
         case "rates":
-            return rates.measure(part, rounds, _tell)
+            # Half at least: less would be mostly start-up.
+            return rates.measure(max(part, 0.5), rounds, _tell)
         case "manners":
             return manners.measure(part, _tell)
         case "kills":
-            return kills.measure(part, _tell)
+            return kills.measure(_tell)
         case _:
             return memory.measure(part, _tell)
 
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure whole crawls, ours and those of peers.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the pages, two rounds")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth; of rates, one round of half the pages"
+    )
     parser.add_argument("--only", choices=PARTS, action="append", help="a part; may be repeated")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the part called rates")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")

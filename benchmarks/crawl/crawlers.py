@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Event, Timer
+from typing import Any
 
 import msgspec
 from webs import cores, pin
@@ -25,6 +26,7 @@ CONCURRENCY = 16
 LONGEST = 900.0  # seconds; whoever takes longer is ended
 LOOK = 0.002  # seconds between two looks at a record
 OUT = "out.jsonl"  # what every crawler writes in its folder
+STORE = "crawl.outrider"  # and what ours keeps there
 
 pause = Event().wait  # seconds in which nothing is done
 
@@ -54,7 +56,7 @@ def polite(*options: str) -> Command:
     """Outrider, with its manners as they are."""
 
     def command(seed: str, folder: Path) -> list[str]:
-        files = ["--store", str(folder / "crawl.outrider"), "--output", str(folder / "out")]
+        files = ["--store", str(folder / STORE), "--output", str(folder / "out")]
         # The webs here are deep: a host of few links a page is a chain of pages.
         where = ["--scope", "all", "--allow-private", "--max-depth", "1000000"]
         return [str(OURS), "crawl", seed, *files, *where, "--quiet", *options]
@@ -129,6 +131,16 @@ class Record:
         while data := self._file.read(1 << 20):
             self.lines += data.count(b"\n")
         return self.lines
+
+
+def counts_of(folder: Path) -> dict[str, Any]:
+    """What the store of a crawl of ours counted; nothing if there is none."""
+    store = folder / STORE
+    if not store.exists():
+        return {}
+    told = subprocess.run([OURS, "stats", store, "--json"], capture_output=True, check=True)  # noqa: S603  our own command
+    counts: dict[str, Any] = msgspec.json.decode(told.stdout)
+    return counts
 
 
 def pages_of(hits: Iterable[Hit], web: Web) -> Counter[str]:

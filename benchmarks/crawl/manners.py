@@ -26,7 +26,7 @@ from statistics import fmean
 from typing import Any
 
 import msgspec
-from crawlers import crawled, killed_at, lost_work, pages_of, polite, started, written
+from crawlers import counts_of, crawled, killed_at, lost_work, pages_of, polite, started, written
 from webs import cores, parent_of, pin, served, spent_by
 
 from outrider.bench.figures import Measure
@@ -152,6 +152,7 @@ def _tried(shape: Shape) -> dict[str, Any]:
             "not_written": len(set(site.urls()) - wrote.pages.keys()),
             "doubled": sum(count > 1 for count in wrote.pages.values()),
             "torn": wrote.torn,
+            "given_up": counts_of(folder)["dead"],
             "violations": [str(wrong) for wrong in violations(hits, delay=DELAY, web=site)],
         }
 
@@ -165,6 +166,7 @@ def _tried_measures(tried: dict[str, Any]) -> Iterator[Measure]:
     title = f"{tried['throttled']} times 429, {tried['kills']} times kill -9"
     yield _zero(f"{title}: violations", len(tried["violations"]))
     yield _zero("  pages not fetched or not written", tried["not_fetched"] + tried["not_written"])
+    yield Measure("  of them given up, in flight three times", tried["given_up"], "")
     yield _zero("  records doubled or torn", tried["doubled"] + tried["torn"])
 
 

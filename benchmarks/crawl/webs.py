@@ -24,7 +24,7 @@ from outrider.testing.web.worlds import WORLDS
 CRAWL_DELAYS = (0.0, 0.5, 1.5, 2.0, 3.0)  # seconds in robots.txt, by turns; 0: none
 SLOW = 0.2  # seconds that every seventh host takes to answer
 BRANCH = 8  # hosts that a host's root leads to
-THROTTLED = range(6, 8)  # hits of every fourth host that a throttling web answers with 429
+THROTTLED = (6,)  # the hits of every fourth host that a throttling web answers with 429
 RETRY_AFTER = 2.0
 
 
@@ -65,7 +65,7 @@ def mixed(shape: Shape, port: int = 0) -> Web:
 
 
 def throttling(shape: Shape, port: int = 0) -> Web:
-    """The same, and every fourth host says 429 twice."""
+    """The same, and every fourth host says 429 once."""
     busy = throttling_hits(THROTTLED, RETRY_AFTER)
     sites = [
         msgspec.structs.replace(site, first=(busy,)) if number % 4 == 0 else site

@@ -1,9 +1,13 @@
 """A whole crawl of hosts that all answer: every page once, politely, and nothing else."""
 
+import asyncio
+
 import pytest
 
-from outrider.testing.web import Shape, small_world, violations
+from outrider.settings import merged, settings_of
+from outrider.testing.web import Shape, WebServer, small_world, violations
 from outrider.testing.web.worlds import world_of
+from outrider.wiring import opened
 
 SHAPE = Shape(seed=7, hosts=6, pages=10, private=2, listed=2, fed=2, page_bytes=2000)
 EXTRAS = {"/robots.txt", "/sitemap.xml", "/feed.xml"}
@@ -51,3 +55,27 @@ async def test_a_crawl_from_one_host_stays_there_if_told(crawled):
     done = await crawled(web, web.seeds()[0], settings={"scope": {"mode": "host"}})
     assert {hit.host for hit in done.hits} == {"h0001.web.test"}
     assert done.stats.refused["off-scope"] > 0
+
+
+@pytest.mark.slow
+async def test_what_robots_txt_said_outlives_the_visit_that_heard_it(tmp_path):
+    """K2, D1: that one was let go; the next run knows the delay all the same, and the sitemap."""
+    web = small_world(11, hosts=1, pages=3, listed=2, crawl_delay=0.5)
+    beside = {"fetch": {"robots_cache": str(tmp_path / "robots")}, "politeness": {"delay": 0.0}}
+    async with WebServer(web) as server:
+        settings = merged(settings_of(beside), server.settings())
+        for is_first in (True, False):
+            async with opened(tmp_path / "crawl.outrider", settings=settings) as crawling:
+                await crawling.frontier.add(web.seeds())
+                running = asyncio.create_task(crawling.run())
+                while is_first and not running.done():
+                    await asyncio.sleep(0.01)
+                    if list(server.hits):  # robots.txt: the visit waits for its delay now
+                        crawling.executor.stop()
+                        crawling.executor.stop()
+                assert (await running).how == ("stopped" if is_first else "finished")
+        hits = list(server.hits)
+    paths = [hit.path for hit in hits]
+    assert paths.count("/robots.txt") == 1
+    assert sorted(paths) == sorted(["/robots.txt", "/sitemap.xml", *web.sites[hits[0].host].pages])
+    assert violations(hits, web=web) == []

@@ -18,13 +18,18 @@ from outrider.testing.web.behaviours import linked, slow, throttling_hits
 from outrider.testing.web.robots import rules
 
 PATIENCE = 90.0  # seconds
-NAP = 0.01
+NAP = 0.02
 # The command, but for the half minute that a throttled host is left alone for at the least.
 COMMAND = """
 from outrider.core.policy import politeness
 politeness.THROTTLE_FIRST = 0.3
 from outrider.cli import main
 main()
+"""
+
+HANDLER = """
+async def item(page):
+    return {"url": page.url}
 """
 
 
@@ -49,9 +54,11 @@ class Crawl:
         )
         errors.close()
 
-    def fetched(self):
-        """Pages that were asked for so far."""
-        return sum(hit.path != "/robots.txt" for hit in self._served.hits())
+    def asked(self):
+        """Requests that were answered so far."""
+        if isinstance(self._served, WebProcess):
+            return self._served.record.read_bytes().count(b"\n")
+        return len(self._served.hits())
 
     def wait(self, is_so):
         """Until something is so, while it runs."""
@@ -81,9 +88,9 @@ class Crawl:
         """What it said on standard error, all runs together."""
         return (self.folder / "errors.txt").read_text()
 
-    def lines(self):
+    def lines(self, name="x.jsonl"):
         """The pages that were written; every line is whole."""
-        return [json.loads(line) for line in (self.folder / "x.jsonl").read_text().splitlines()]
+        return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
 
     def clean_up(self):
         """Leave nothing running."""
@@ -107,15 +114,15 @@ def crawl_of(tmp_path):
 
 
 def killed(crawl, dice, times, *, least, most):
-    """Kill it at random: some pages further on each time, or before it asked for one."""
+    """Kill it at random: some requests further on each time, or before it made one."""
     for number in range(times):
         crawl.start()
-        before = crawl.fetched()
+        before = crawl.asked()
         if number % 4 == 3:
             threading.Event().wait(dice.uniform(0.05, 0.5))  # while it opens its files
         else:
             goal = before + dice.randint(least, most)
-            crawl.wait(lambda goal=goal: crawl.fetched() >= goal)
+            crawl.wait(lambda goal=goal: crawl.asked() >= goal)
             threading.Event().wait(dice.uniform(0.0, 0.03))
         crawl.kill()
 
@@ -129,13 +136,16 @@ def dice():
 
 
 @pytest.mark.slow
-def test_a_site_crawled_through_ten_kills_is_whole_and_written_once(crawl_of, dice):
-    """K4, M3: every page, no more visits than were in flight at the kills, one record each."""
+def test_a_site_crawled_through_ten_kills_is_whole_and_written_once(crawl_of, tmp_path, dice):
+    """K4, M3: every page, no more visits than were in flight at the kills, one record each, and
+    one item.
+    """
     kills, slots, pages = 10, 16, 1500
     with WebProcess(Shape(seed=5, hosts=1, pages=pages, links=30, page_bytes=1500)) as served:
         root = served.web.seeds()[0]
         manners = ("--delay", 0, "--slots", slots, "--set", f"politeness.max_in_flight={slots}")
-        crawl = crawl_of(served, root, *manners)
+        (tmp_path / "mine.py").write_text(HANDLER)
+        crawl = crawl_of(served, root, "--handler", "mine:item", *manners)
         # After two rounds of all slots no page is in flight at two kills in a row, let alone three.
         killed(crawl, dice, kills, least=2 * slots, most=100)
         crawl.finish()
@@ -145,6 +155,7 @@ def test_a_site_crawled_through_ten_kills_is_whole_and_written_once(crawl_of, di
     assert sorted(fetched) == urls
     assert fetched.total() - pages <= kills * slots
     assert sorted(line["url"] for line in crawl.lines()) == urls
+    assert sorted(line["url"] for line in crawl.lines("x.items.jsonl")) == urls
 
 
 def mixed_site(number):
@@ -191,7 +202,7 @@ def test_a_crawl_stopped_for_longer_than_its_leases_writes_every_page_once(crawl
         crawl = crawl_of(served, "http://slow.web.test/", "--delay", 0, *words)
         crawl.start()
         for goal in (5, 25):
-            crawl.wait(lambda goal=goal: crawl.fetched() >= goal)
+            crawl.wait(lambda goal=goal: crawl.asked() >= goal)
             crawl.signal(signal.SIGSTOP)
             threading.Event().wait(1.6)
             crawl.signal(signal.SIGCONT)

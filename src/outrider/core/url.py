@@ -45,6 +45,9 @@ class Url(msgspec.Struct, frozen=True, gc=False):
     identity: str  # the canonical form: two texts of one identity are one task
     host: str  # lower-case, punycode, no port, no root dot; IPv6 in brackets
 
+    def __str__(self) -> str:
+        return self.text
+
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """Why a text is no `Url`: `reason` is for counting, `detail` for people and safe to print."""

@@ -56,6 +56,11 @@ def test_a_serialised_url_is_kept_letter_for_letter():
     assert made(text) == Url(text=text, identity=text, host="www.example.org")
 
 
+def test_a_url_reads_as_what_is_visited():
+    """`str(link.url)` is an address, whether the link was found or given."""
+    assert str(parse_url("https://Example.org/a#b")) == "https://example.org/a"
+
+
 @pytest.mark.parametrize(
     ("text", "visited"),
     [

@@ -1,0 +1,151 @@
+"""A crawl inside somebody's program: functions, stages, handlers by type, sinks of one's own."""
+
+import asyncio
+
+import pytest
+
+from outrider import Done, Dropped, Link
+from outrider.settings import merged, settings_of
+from outrider.testing.web import WebServer, small_world, violations
+from outrider.wiring import crawl, opened
+
+STAGES = """
+from outrider import Dropped
+
+seen = []
+
+async def noting(visit, follow):
+    outcome = await follow(visit)
+    seen.append((visit.url, type(outcome).__name__))
+    return outcome
+
+async def choosy(visit, follow):
+    return Dropped("not today") if visit.url.endswith("/2") else await follow(visit)
+"""
+
+
+@pytest.fixture
+async def server():
+    """A small web in this loop."""
+    async with WebServer(small_world(2, hosts=2, pages=4, page_bytes=500)) as server:
+        yield server
+
+
+@pytest.fixture
+def settings(server):
+    """Those that find it, and are quick."""
+    return {**server.settings(), "politeness": {"delay": 0.02}}
+
+
+@pytest.mark.slow
+async def test_a_crawl_is_one_call(server, settings, tmp_path):
+    """Pages come to the function; the report says how it went; a second call has nothing to do."""
+    titles, ends = [], []
+
+    async def handler(page):
+        titles.append(page.title)
+        await asyncio.sleep(0)
+
+    def progress(visits):
+        ends.extend(visit.outcome.status for visit in visits)
+
+    seed, how = server.web.seeds()[0], {"settings": settings, "store": tmp_path / "x.outrider"}
+    report = await crawl([seed], handler, progress=progress, **how)
+    assert (report.ending.how, report.fetched, report.stats.done) == ("finished", 8, 8)
+    assert len(set(titles)) == len(titles) == 8
+    assert ends == [200] * 8
+    assert violations(server.hits, delay=0.02, web=server.web) == []
+    again = await crawl(seed, handler, **how)
+    assert (again.ending.how, again.fetched) == ("finished", 0)
+
+
+@pytest.mark.slow
+async def test_a_crawl_can_be_cancelled_like_any_task(server, settings, tmp_path):
+    """What was in flight goes back, and the next call goes on."""
+    store, seed = tmp_path / "x.outrider", server.web.seeds()[0]
+    few = asyncio.Event()
+
+    async def handler(page):
+        if page.depth:
+            few.set()
+
+    running = asyncio.create_task(crawl(seed, handler, store=store, settings=settings))
+    await few.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    report = await crawl(seed, store=store, settings=settings)
+    assert report.ending.how == "finished"
+    assert report.stats.done == 8
+    assert report.stats.outcomes.get("crashed", 0) == 0
+    assert violations(server.hits, delay=0.02, web=server.web) == []
+
+
+@pytest.mark.slow
+async def test_stages_stand_around_every_visit(server, settings, tmp_path, monkeypatch):
+    """J1: named in settings, outermost first; one may end a visit, and its host hears nothing."""
+    (tmp_path / "stages_of_mine.py").write_text(STAGES)
+    monkeypatch.syspath_prepend(tmp_path)
+    pipeline = ["stages_of_mine:noting", "stages_of_mine:choosy"]
+    report = await crawl(
+        server.web.seeds()[0], settings={**settings, "executor": {"pipeline": pipeline}}
+    )
+    import stages_of_mine  # noqa: PLC0415 - it is there now
+
+    ends = dict(stages_of_mine.seen)
+    assert len(ends) == report.stats.known
+    assert {end for url, end in ends.items() if url.endswith("/2")} == {"Dropped"}
+    assert not any(hit.path.endswith("/2") for hit in server.hits)
+
+
+@pytest.mark.slow
+async def test_a_type_of_task_may_have_a_handler_of_its_own(server, settings):
+    """J1: async or plain, in place of fetching; what it returns is the outcome."""
+    tree = merged(settings_of(settings), {"scope": {"mode": "all"}})
+
+    async def counting(visit):
+        visit.links.append(Link(server.web.seeds()[0]))
+        return Done(200, reward=1.0)
+
+    def refusing(visit):
+        return Dropped("by hand")
+
+    async with opened(settings=tree, handlers={"count": counting, "refuse": refusing}) as crawling:
+        await crawling.frontier.add(
+            [Link("http://a.example/", type="count"), Link("http://b.example/", type="refuse")]
+        )
+        ending = await crawling.run()
+        stats = await crawling.frontier.stats()
+    assert ending.how == "finished"
+    assert (stats.done, stats.dropped) == (9, 1)
+    assert {hit.host for hit in server.hits} == set(server.web.sites)
+
+
+class Shelf:
+    """A sink of somebody's own."""
+
+    def __init__(self):
+        self.kept, self._written, self.is_closed = [], [], False
+
+    def write(self, visits):
+        """Before they are finished."""
+        self._written = [visit.page.url for visit in visits]
+
+    def settle(self, answers):
+        """After."""
+        self.kept += [url for url, stays in zip(self._written, answers, strict=True) if stays]
+
+    def close(self):
+        """No more."""
+        self.is_closed = True
+
+
+@pytest.mark.slow
+async def test_pages_may_go_to_a_sink_of_one_s_own(server, settings):
+    """K4: each once, after its visit was finished."""
+    shelf = Shelf()
+    async with opened(settings=settings, sink=shelf) as crawling:
+        await crawling.frontier.add(server.web.seeds())
+        await crawling.run()
+    assert sorted(shelf.kept) == sorted(server.web.urls())
+    assert shelf.is_closed
