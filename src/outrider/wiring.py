@@ -37,7 +37,13 @@ from outrider.settings import Settings, merged, resolve, settings_of
 from outrider.settings.visiting import FetchSettings
 
 # What is usual for a crawl of whole sites, unless it is told otherwise.
-SITES: Final[Mapping[str, Any]] = {"scope": {"mode": "domain"}, "queue": {"max_depth": 100}}
+# A person may kill a crawl more often than three times before a slow page is read: that is no fault
+# of the page's.
+SITES: Final[Mapping[str, Any]] = {
+    "scope": {"mode": "domain"},
+    "queue": {"max_depth": 100},
+    "lease": {"max_crashes": 20},
+}
 
 
 class CrawlReport(msgspec.Struct, frozen=True):
@@ -161,7 +167,6 @@ def _shelf(frontier: Frontier, stack: AsyncExitStack) -> Shelf:
     shelf = Shelf(frontier.clock, wanted.user_agent, file)
     if file is not None:
         stack.callback(file.close)
-        stack.callback(shelf.flush)
     return shelf
 
 

@@ -64,6 +64,9 @@ def test_a_crawl_that_runs_can_be_looked_at_and_turned_but_not_run_twice(outride
     assert (second.code, second.out) == (2, "")
     assert str(process.pid) in second.err
     assert f"outrider watch {FILE}" in second.err
+    beside = outrider(*words, "--store", "other.outrider", "--output", STEM)
+    assert (beside.code, "held by another process" in beside.err) == (2, True)
+    assert not (outrider.folder / "other.outrider").exists()
     assert outrider("stats", FILE, "--json").json["status"] == "paused"
     queues = [json.loads(line) for line in outrider("queues", FILE, "--json").out.splitlines()]
     assert {queue["key"] for queue in queues} >= {STEM}

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from outrider import Done, Dropped, Link
+from outrider.errors import OutputFull
 from outrider.settings import merged, settings_of
 from outrider.testing.web import WebServer, small_world, violations
 from outrider.wiring import crawl, opened
@@ -124,11 +125,13 @@ async def test_a_type_of_task_may_have_a_handler_of_its_own(server, settings):
 class Shelf:
     """A sink of somebody's own."""
 
-    def __init__(self):
-        self.kept, self._written, self.is_closed = [], [], False
+    def __init__(self, room=100):
+        self.kept, self._written, self.is_closed, self._room = [], [], False, room
 
     def write(self, visits):
         """Before they are finished."""
+        if len(self.kept) + len(visits) > self._room:
+            raise OutputFull("no room")
         self._written = [visit.page.url for visit in visits]
 
     def settle(self, answers):
@@ -149,3 +152,22 @@ async def test_pages_may_go_to_a_sink_of_one_s_own(server, settings):
         await crawling.run()
     assert sorted(shelf.kept) == sorted(server.web.urls())
     assert shelf.is_closed
+
+
+@pytest.mark.slow
+async def test_a_sink_without_room_ends_the_run_and_nothing_is_lost(server, settings, tmp_path):
+    """K4: what could not be written was not finished, and is visited again by the next run."""
+    store = tmp_path / "x.outrider"
+    with pytest.raises(OutputFull, match="no room"):
+        await run_into(full := Shelf(room=3), store, settings, server)
+    await run_into(roomy := Shelf(), store, settings, server)
+    assert sorted([*full.kept, *roomy.kept]) == sorted(server.web.urls())
+    assert full.is_closed
+    assert violations(server.hits, delay=0.02, web=server.web) == []
+
+
+async def run_into(sink, store, settings, server):
+    """A crawl to the end, or to the end of the room."""
+    async with opened(store, settings=settings, sink=sink) as crawling:
+        await crawling.frontier.add(server.web.seeds())
+        await crawling.run()

@@ -7,9 +7,19 @@ import pytest
 
 from outrider.core.outcome import Blocked, Done, Failed, Throttled, Unreachable
 from outrider.core.policy import politeness
-from outrider.testing.web import HOSTILE, Web, guarded, hostile, listings, moods, traps, violations
+from outrider.testing.web import (
+    HOSTILE,
+    Site,
+    Web,
+    guarded,
+    hostile,
+    listings,
+    moods,
+    traps,
+    violations,
+)
 from outrider.testing.web import robots as robots_files
-from outrider.testing.web.behaviours import failing, flaky
+from outrider.testing.web.behaviours import failing, flaky, linked, redirecting
 
 DELAY = 0.05
 HASTE = 0.02
@@ -77,6 +87,22 @@ async def test_a_chain_longer_than_six_hops_is_dropped_at_its_end(crawled):
     assert [done.last(moods.MOVED, f"/long/{n}").status for n in range(6)] == [301] * 6
     assert done.last(moods.MOVED, "/long/6").reason == "redirects: too many"
     assert done.web.url(moods.MOVED, "/long/7") not in done.ends
+
+
+@pytest.mark.slow
+async def test_a_seed_that_moved_to_another_domain_takes_the_crawl_along(crawled):
+    """A5: where a seed is redirected to joins the scope, with what it links to; nothing else."""
+    old, new, far = "old.web.test", "new.moved.test", "far.away.test"
+    web = Web(
+        [
+            Site(old, paths={"/": redirecting(f"http://{new}/", 301)}, pages=["/"]),
+            Site(new, paths={"/": linked("new", "/1", f"http://{far}/"), "/1": linked("1")}),
+            Site(far, paths={"/": linked("far")}),
+        ]
+    )
+    done = await crawled(web, web.url(old, "/"))
+    assert set(done.pages) == {web.url(old, "/"), web.url(new, "/"), web.url(new, "/1")}
+    assert done.stats.refused["off-scope"] == 1
 
 
 # ---- those that fail, dawdle or pack

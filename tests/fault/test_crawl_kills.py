@@ -194,7 +194,7 @@ def test_two_hundred_hosts_are_treated_well_whenever_the_crawl_is_killed(crawl_o
 @pytest.mark.slow
 def test_a_crawl_stopped_for_longer_than_its_leases_writes_every_page_once(crawl_of):
     """H3: leases that ran out meanwhile are lost, and what their visits bring is not kept twice."""
-    pages = {f"/{page}": slow(linked(f"{page}"), wait=0.1) for page in range(60)}
+    pages = {f"/{page}": slow(linked(f"{page}"), wait=page % 6 / 10) for page in range(60)}
     site = Site("slow.web.test", paths={"/": linked("root", *pages), **pages}, pages=["/", *pages])
     with WebThread(Web([site])) as served:
         limits = ("lease.seconds=1", "fetch.total_timeout=0.8", "politeness.max_in_flight=4")

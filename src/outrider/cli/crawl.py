@@ -147,7 +147,7 @@ def _show(plan: Plan, closed: Closing, *, as_json: bool) -> None:
     from outrider.cli.crawl_plan import resume_command
     from outrider.cli.crawl_report import show
 
-    resume = resume_command(plan.store)
+    resume = resume_command(plan.store, limited=closed.end == "budget")
     if as_json:
         say_json({"closing": closed, "files": plan.files, "resume": resume})
     else:

@@ -6,8 +6,9 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import msgspec
 
 from outrider.core.url import Url, UrlRules, parse_url
 from outrider.errors import InvalidInput
+from outrider.output.jsonl import ITEMS
 from outrider.settings import Settings, from_toml, merged, resolve, settings_of
 from outrider.store.opening import glance
 from outrider.wiring import SITES
@@ -23,7 +25,16 @@ SUFFIX: Final = ".outrider"
 _ENDINGS: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
 _STEM: Final = re.compile(r"[^a-z0-9.-]+")
 _BESIDE: Final = ("", "-wal", "-shm", "-lock")  # a crawl's own files
-_STEMMED: Final = (".jsonl", ".items.jsonl", ".jsonl.journal", ".warc.journal", ".robots", ".log")
+_SPENT: Final = ("--max-pages", "--max-time", "--max-per-host")
+_STEMMED: Final = (
+    ".jsonl",
+    ".items.jsonl",
+    ".jsonl.journal",
+    ".items.jsonl.journal",
+    ".warc.journal",
+    ".robots",
+    ".log",
+)
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -49,12 +60,22 @@ class Plan(msgspec.Struct, frozen=True):
     log: str
 
     @property
+    def output_stem(self) -> str:
+        """What the names of output files begin with."""
+        path = self.settings.output.path
+        for ending in (".jsonl", ".gz", ".warc"):
+            path = path.removesuffix(ending)
+        return path
+
+    @property
     def files(self) -> dict[str, str]:
         """What a user may look for afterwards."""
         found = {"crawl": self.store}
         output = self.settings.output
         if output.path and output.format != "none":
-            found["pages"] = output.path + _ENDINGS[output.format]
+            found["pages"] = self.output_stem + _ENDINGS[output.format]
+        if output.path and Path(self.output_stem + ITEMS).exists():
+            found["items"] = self.output_stem + ITEMS
         if self.log:
             found["log"] = self.log
         return found
@@ -159,7 +180,7 @@ def begin(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) -> None:
     """What must be so before the crawl is opened."""
     _check(plan)
     if start_over:
-        for name in set_aside(plan.store, stem_of(plan.store)):
+        for name in set_aside(plan.store, {stem_of(plan.store), plan.output_stem}):
             tell(f"kept as {name}")
     if "://" in plan.store:
         return
@@ -189,30 +210,52 @@ def check_free(store: str) -> None:
         )
 
 
-def set_aside(store: str, stem: str) -> list[str]:
+def set_aside(store: str, stems: Collection[str]) -> list[str]:
     """Starting over: what is there gets another name, and nothing is thrown away."""
     if "://" in store:
         raise InvalidInput(f"--start-over keeps the old crawl as a file, and {store} is none")
     check_free(store)
-    old = [path for path in _files_of(store, stem) if path.exists()]
+    old = [path for path in dict.fromkeys(_files_of(store, stems)) if path.exists()]
     mark = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    return [str(path.rename(path.with_name(f"{path.name}.{mark}"))) for path in old]
+    return [str(path.rename(_free_name(path, mark))) for path in old]
 
 
-def _files_of(store: str, stem: str) -> Iterator[Path]:
+def _free_name(path: Path, mark: str) -> Path:
+    """Nothing is ever overwritten, however quickly one starts over."""
+    first = path.with_name(f"{path.name}.{mark}")
+    names = chain([first], (path.with_name(f"{first.name}-{n}") for n in count(2)))
+    return next(name for name in names if not name.exists())
+
+
+def _files_of(store: str, stems: Collection[str]) -> Iterator[Path]:
     yield from (Path(store + ending) for ending in _BESIDE)
-    yield from (Path(stem + ending) for ending in _STEMMED)
-    base = Path(stem)
-    yield from sorted(base.parent.glob(f"{_literal(base.name)}-[0-9]*.warc.gz"))
+    for stem in filter(None, stems):
+        yield from (Path(stem + ending) for ending in _STEMMED)
+        base = Path(stem)
+        yield from sorted(base.parent.glob(f"{_literal(base.name)}-[0-9]*.warc.gz"))
 
 
 def _literal(name: str) -> str:
     return re.sub(r"([\[*?])", r"[\1]", name)
 
 
-def resume_command(store: str, arguments: Sequence[str] | None = None) -> str:
-    """The command line that goes on: the same, but for what would begin anew."""
+def resume_command(
+    store: str, arguments: Sequence[str] | None = None, *, limited: bool = False
+) -> str:
+    """The command line that goes on: the same, but for what would begin anew or stop at once."""
     words = [word for word in (arguments or sys.argv[1:]) if word != "--start-over"]
+    if limited:
+        words = list(_without(words, _SPENT))
     if not any(word == "--store" or word.startswith("--store=") for word in words):
         words += ["--store", store]
     return shlex.join(["outrider", *words])
+
+
+def _without(words: Sequence[str], options: Collection[str]) -> Iterator[str]:
+    """A command line less these options and their values."""
+    rest = iter(words)
+    for word in rest:
+        if word in options:
+            next(rest, None)
+        elif not word.startswith(tuple(f"{option}=" for option in options)):
+            yield word

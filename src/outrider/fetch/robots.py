@@ -31,7 +31,6 @@ _WORK_AT_LEAST: Final = 500
 
 MOST_HOSTS: Final = 50_000
 MOST_TEXT: Final = 64 * 2**20  # characters of rules in memory
-BATCH: Final = 64  # rules that are written to the file at a time
 
 
 class Rules(msgspec.Struct, frozen=True, gc=False):
@@ -130,7 +129,6 @@ class Shelf:
         self._name = product(user_agent)
         self._rules: OrderedDict[str, Rules] = OrderedDict()
         self._size = 0
-        self._unwritten: dict[bytes, bytes] = {}
 
     def get(self, site: str) -> Rules | None:
         """Rules that are still trusted; None: ask the host."""
@@ -147,16 +145,8 @@ class Shelf:
     def put(self, site: str, rules: Rules) -> None:
         """Remember what a host asked for."""
         self._put(site, rules)
-        if self._file is not None:
-            self._unwritten[self._key(site)] = msgspec.msgpack.encode(rules)
-            if len(self._unwritten) >= BATCH:
-                self.flush()
-
-    def flush(self) -> None:
-        """Write what was not yet written."""
-        if self._file is not None and self._unwritten:
-            self._file.put_many(list(self._unwritten.items()))
-            self._unwritten.clear()
+        if self._file is not None:  # at once: a killed crawl must not ask all its hosts again
+            self._file.put_many([(self._key(site), msgspec.msgpack.encode(rules))])
 
     def _put(self, site: str, rules: Rules) -> None:
         self._forget(site)

@@ -55,12 +55,21 @@ def jsonl_sink(path: str | Path, *, body: bool = False, sync: bool = False) -> F
     return FileSink(stem.with_name(stem.name + SUFFIX), JsonLines(stem.name, body=body), sync=sync)
 
 
+def items_sink(path: str | Path, *, sync: bool = False) -> FileSink:
+    """Only what users made of pages, to `<path>.items.jsonl`."""
+    stem = Path(path)
+    form = JsonLines(stem.name, pages=False)
+    return FileSink(stem.with_name(stem.name + ITEMS), form, sync=sync)
+
+
 class JsonLines:
     """See `Format`."""
 
-    def __init__(self, stem: str, *, body: bool) -> None:
+    def __init__(self, stem: str, *, body: bool = False, pages: bool = True) -> None:
         self._body = body
-        self.names = self._pages, self._items = f"{stem}{SUFFIX}", f"{stem}{ITEMS}"
+        self._writes_pages = pages
+        self._pages, self._items = f"{stem}{SUFFIX}", f"{stem}{ITEMS}"
+        self.names = (self._pages, self._items) if pages else (self._items,)
 
     def owns(self, name: str) -> bool:
         """See `Format`."""
@@ -69,9 +78,10 @@ class JsonLines:
     def begin(self, folder: Path, *, is_fresh: bool) -> None:
         """See `Format`."""
         if is_fresh:
-            for name, first in zip(self.names, _FIRST.values(), strict=True):
-                _check_lines(folder / name, first)
-            Tail(folder / self._pages).close()  # a crawl without a page has an empty output
+            for name in self.names:
+                _check_lines(folder / name, _FIRST[ITEMS if name == self._items else SUFFIX])
+            if self._writes_pages:
+                Tail(folder / self._pages).close()  # a crawl without a page has an empty output
 
     def records(self, visits: Sequence[Visit], length_of: Callable[[str], int]) -> list[Record]:  # noqa: ARG002 - lines go on for ever
         """See `Format`."""
@@ -79,7 +89,7 @@ class JsonLines:
         for place, visit in enumerate(visits):
             if not isinstance(visit.outcome, Done):
                 continue
-            if visit.page is not None:
+            if visit.page is not None and self._writes_pages:
                 line = page_line(visit.page, visit.outcome, visit, body=self._body)
                 records.append(Record(place, self._pages, line))
             if visit.items:

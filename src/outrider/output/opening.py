@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from outrider.errors import OutputError
-from outrider.output.jsonl import jsonl_sink
-from outrider.output.sink import NoSink, Sink
+from outrider.output.jsonl import items_sink, jsonl_sink
+from outrider.output.sink import NoSink, Sink, Sinks
 from outrider.settings import Settings
 
 
@@ -16,10 +16,21 @@ def open_sink(settings: Settings, *, user_agent: str = "") -> Sink:
     `user_agent` is what hosts were told, for the archive to say.
     """
     output, sync = settings.output, settings.store.durability == "sync"
-    if not output.path or output.format == "none":
+    if not output.path:
         return NoSink()
     if output.format == "jsonl":
         return jsonl_sink(output.path, body=output.body, sync=sync)
+    items = items_sink(output.path, sync=sync)
+    if output.format == "none":
+        return items
+    try:
+        return Sinks(_warc_sink(settings, user_agent), items)
+    except BaseException:
+        items.close()
+        raise
+
+
+def _warc_sink(settings: Settings, user_agent: str) -> Sink:
     try:
         from outrider.output.warc import warc_sink  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
@@ -34,4 +45,5 @@ def open_sink(settings: Settings, *, user_agent: str = "") -> Sink:
         "http-header-user-agent": user_agent or settings.fetch.user_agent,
         "robots": "obey" if settings.fetch.robots else "ignore",
     }
+    output, sync = settings.output, settings.store.durability == "sync"
     return warc_sink(output.path, info=info, most=output.warc_bytes, sync=sync)

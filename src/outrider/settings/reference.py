@@ -25,6 +25,7 @@ there. An unknown name, a wrong type or an absurd value is refused with its path
 changes. Durations are seconds; of priorities and precedences, lower is sooner; `null` means that
 nothing is given.
 """
+_ENTRIES: Final = {"fetch.connect_to": "<host>"}  # what users name in a table of their own
 _TABLE: Final = "| setting | allowed | default | meaning |\n|---|---|---|---|"
 
 
@@ -61,7 +62,8 @@ def _field_rows(kind: inspect.Type, default: object, path: Path, about: str) -> 
             yield from _rows(kind, default, path)
         case inspect.DictType():
             entry = kind.value_type
-            yield from _field_rows(entry, blank(entry), (*path, "<type>"), about)
+            name = _ENTRIES.get(dotted(path), "<type>")
+            yield from _field_rows(entry, blank(entry), (*path, name), about)
         case _:
             yield dotted(path), allowed(kind), json.dumps(default), about
 

@@ -183,8 +183,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     limits: Annotated[Limits, Meta(description="when a whole crawl pauses by itself")] = Limits()
     events: Annotated[EventSettings, Meta(description="where events are written")] = EventSettings()
     revisit: Annotated[Revisiting, Meta(description="when pages are read again")] = Revisiting()
-    fetch: Annotated[FetchSettings, Meta(description="how pages are fetched")] = (
-        msgspec.field(default_factory=FetchSettings)
+    fetch: Annotated[FetchSettings, Meta(description="how pages are fetched")] = msgspec.field(
+        default_factory=FetchSettings
     )
     executor: Annotated[
         ExecutorSettings, Meta(description="how many visits run at a time, and how they end")

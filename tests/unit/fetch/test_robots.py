@@ -381,14 +381,12 @@ class TestShelf:
 
         assert shelf.get(SITE) is None
 
-    def test_a_batch_of_rules_is_written_without_being_told(self, clock):
-        """At most a batch is lost with the process."""
+    def test_rules_are_written_at_once(self, clock):
+        """A killed crawl does not ask its hosts again."""
         file = CacheFile(None)
-        shelf = Shelf(clock, "Outrider", file)
-        for number in range(robots.BATCH):
-            shelf.put(f"https://h{number}.example/robots.txt", told(""))
+        Shelf(clock, "Outrider", file).put(SITE, told(""))
 
-        assert Shelf(clock, "Outrider", file).get("https://h0.example/robots.txt") is not None
+        assert Shelf(clock, "Outrider", file).get(SITE) is not None
 
 
 def with_file(tmp_path, clock, act, agent="Outrider"):
@@ -398,7 +396,6 @@ def with_file(tmp_path, clock, act, agent="Outrider"):
     try:
         return act(shelf)
     finally:
-        shelf.flush()
         file.close()
 
 

@@ -100,13 +100,27 @@ async def test_several_are_recovered_each_by_its_own_journal(tmp_path, visits, f
 # ---- from settings
 
 
-@pytest.mark.parametrize("output", [{}, {"format": "none", "path": "x"}, {"format": "warc"}])
-def test_without_a_path_or_a_format_nothing_is_written(output, tmp_path, monkeypatch):
+@pytest.mark.parametrize("output", [{}, {"format": "none"}, {"format": "warc"}])
+def test_without_a_path_nothing_is_written(output, tmp_path, monkeypatch):
     """The default."""
     monkeypatch.chdir(tmp_path)
 
     assert isinstance(open_sink(settings_of({"output": output})), NoSink)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["none", "warc"])
+def test_items_are_lines_whatever_the_format_of_pages(form, tmp_path, leases, kit):
+    """What a user's function made of pages is never dropped."""
+    sink = open_sink(settings_of({"output": {"path": str(tmp_path / "news"), "format": form}}))
+    visit = kit.visit(leases[0])
+    visit.items = [{"n": 1}]
+    sink.write([visit])
+    sink.settle([True])
+    sink.close()
+
+    assert (tmp_path / "news.items.jsonl").read_bytes() == b'{"n":1}\n'
+    assert not (tmp_path / "news.jsonl").exists()
 
 
 def test_lines_are_the_default_format(tmp_path, leases, kit):

@@ -31,7 +31,8 @@ SNAPSHOT_AFTER: Final = 400_000  # things told since the last snapshot, so that 
 SNAPSHOT_AT_CLOSE: Final = 20_000
 SLICE_BYTES: Final = 1 << 21  # of a snapshot, at most, after one verb
 SLICE_SECONDS: Final = 0.01  # and no piece is begun later than that
-PAGES_KEPT: Final = 4096  # read lately
+PAGES_KEPT: Final = 4096  # read lately, at most,
+KEPT_BYTES: Final = 8 << 20  # and no more than this of them
 
 
 class Shelf:
@@ -41,14 +42,18 @@ class Shelf:
         self.file = file
         self.unwritten: dict[int, bytes] = {}
         self._lately: dict[int, bytes] = {}
+        self._size = 0
 
     def page(self, number: int) -> bytes:
         """A page, checked."""
         data = self._lately.get(number) or self.unwritten.get(number)
         if data is None:
-            if len(self._lately) >= PAGES_KEPT:
+            data = self.file.page(number)
+            self._size += len(data)
+            if len(self._lately) >= PAGES_KEPT or self._size > KEPT_BYTES:
                 self._lately.clear()  # cheaper than to know which was used last
-            data = self._lately[number] = self.file.page(number)
+                self._size = len(data)
+            self._lately[number] = data
         return data
 
 
