@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from random import random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from outrider.clock import Clock
 from outrider.core.task import Link
-from outrider.errors import InvalidInput
+from outrider.errors import InvalidInput, SettingsError
 from outrider.executor.executor import Ending, Executor, Observer
 from outrider.executor.handlers import DEFAULT, Handlers
 from outrider.executor.isolation import Isolated
@@ -25,7 +25,7 @@ from outrider.fetch.cache_file import CacheFile
 from outrider.fetch.client import Client, user_agent
 from outrider.fetch.detect import detector_of
 from outrider.fetch.entrance import Entrance
-from outrider.fetch.pacing import Pacing
+from outrider.fetch.pacing import Getter, Pacing
 from outrider.fetch.reader import Reader
 from outrider.fetch.robots import Shelf
 from outrider.fetch.visiting import Fetcher, Surroundings
@@ -35,6 +35,9 @@ from outrider.output.opening import open_sink
 from outrider.output.sink import Sink, recover
 from outrider.settings import Settings, merged, resolve, settings_of
 from outrider.settings.visiting import FetchSettings
+
+if TYPE_CHECKING:
+    from outrider.fetch.http2 import Http2Client
 
 # What is usual for a crawl of whole sites, unless it is told otherwise.
 # A person may kill a crawl more often than three times before a slow page is read: that is no fault
@@ -142,13 +145,7 @@ async def fetching(frontier: Frontier, cache: Cache | None = None) -> AsyncItera
     """The default handler, with its connections and caches open."""
     settings, wanted = frontier.settings, frontier.settings.fetch
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(
-            Client(
-                wanted,
-                allow_private=settings.url.allow_private,
-                keep_packed=settings.output.format == "warc",
-            )
-        )
+        client = await stack.enter_async_context(_client(settings))
         pacing = Pacing(client, frontier.clock, random, wanted.total_timeout)
         around = Surroundings(
             Entrance(settings, pacing, _shelf(frontier, stack), frontier.refusal_of),
@@ -159,6 +156,25 @@ async def fetching(frontier: Frontier, cache: Cache | None = None) -> AsyncItera
             frontier.refusal_of,
         )
         yield Fetcher(settings, around)
+
+
+def _client(settings: Settings) -> AbstractAsyncContextManager[Getter]:
+    kind: type[Client | Http2Client] = _http2() if settings.fetch.http2 else Client
+    return kind(
+        settings.fetch,
+        allow_private=settings.url.allow_private,
+        keep_packed=settings.output.format == "warc",
+    )
+
+
+def _http2() -> type[Http2Client]:
+    try:
+        from outrider.fetch.http2 import Http2Client  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            "fetch.http2 needs a package that is not installed: pip install 'outrider[http2]'"
+        ) from error
+    return Http2Client
 
 
 def _shelf(frontier: Frontier, stack: AsyncExitStack) -> Shelf:

@@ -81,6 +81,18 @@ def test_what_a_handler_returns_is_written_as_items(outrider, handled, name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("form", ["warc", "none"])
+def test_items_are_written_however_pages_are(outrider, handled, form):
+    """K4: beside an archive, or alone."""
+    served, answer = handled("coroutine", "--quiet", "--format", form)
+    assert answer.code == 0, answer.err
+    items = outrider.lines(f"{STEM}.items.jsonl")
+    assert sorted(item["url"] for item in items) == sorted(served.web.urls())
+    assert not (outrider.folder / f"{STEM}.jsonl").exists()
+    assert bool(list(outrider.folder.glob("*.warc.gz"))) == (form == "warc")
+
+
+@pytest.mark.slow
 def test_a_handler_may_give_links(outrider, handled):
     """A generator gives items and links in any order; the links are visited too."""
     site = Site("one.web.test", paths={"/": linked("one")})

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -17,7 +17,9 @@ from outrider.cli.crawl_plan import Plan
 from outrider.cli.crawl_report import Closing, closing
 from outrider.cli.crawl_view import LiveView, Moment, PlainView, SilentView
 from outrider.cli.showing import note
+from outrider.core.outcome import Done
 from outrider.core.states import CrawlStatus
+from outrider.executor.visit import Visit
 from outrider.frontier import Frontier
 from outrider.store.protocol import CrawlView
 from outrider.wiring import Crawling, opened
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 EVERY: Final = 0.5  # seconds between two looks at the store
 COSTS: Final = 20  # a look may take a twentieth of the time
+WORRIES: Final = 3  # failures told while nothing else has happened
 HOSTS: Final = 20_000  # looked at, of very many
 View: TypeAlias = LiveView | PlainView
 
@@ -43,9 +46,28 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
         decisions = crawling.executor.scaler.decisions
         with VisitLog(plan.log, decisions) as log, _heard(crawling):
             crawling.observe(log)
+            crawling.observe(Worry(note))
             async with _watched(crawling, plan, quiet=quiet):
                 ending = await crawling.run()
         return await closing(crawling.frontier, ending, crawling.tally, loop.time() - began)
+
+
+class Worry:
+    """Says what goes wrong as long as nothing has gone well: a seed may be mistyped."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._left = WORRIES
+
+    def __call__(self, visits: Sequence[Visit]) -> None:
+        """These ended."""
+        for visit in visits:
+            if isinstance(visit.outcome, Done):
+                self._left = 0
+            elif self._left:
+                self._left -= 1
+                what = type(visit.outcome).__name__.lower()
+                self._say(f"{visit.url}: {what}, {getattr(visit.outcome, 'reason', 'for now')}")
 
 
 async def _begin(crawling: Crawling, plan: Plan) -> None:

@@ -97,8 +97,8 @@ class Client:
         session = self._session or self._open()
         request = session.request(
             "GET",
-            _target(url),
-            headers=_sendable(headers) if headers else None,
+            target_of(url),
+            headers=sendable(headers) if headers else None,
             allow_redirects=False,
             timeout=self._limits if within is None else self._limits_of(within),
         )
@@ -172,7 +172,8 @@ def user_agent(settings: FetchSettings) -> str:
     return f"{product}/{version('outrider')}{contact}"
 
 
-def _target(url: str) -> URL:
+def target_of(url: str) -> URL:
+    """The URL as it is spelt, or `InvalidURL`."""
     try:
         if url.find("?") == len(url) - 1:  # yarl forgets a query without a character
             bare = URL(url[:-1], encoded=True)
@@ -182,6 +183,6 @@ def _target(url: str) -> URL:
         raise InvalidURL(url) from error
 
 
-def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
+def sendable(headers: Mapping[str, str]) -> dict[str, str]:
     """Those that can be sent: an ETag of a host may hold anything."""
     return {name: value for name, value in headers.items() if _SENDABLE(value)}

@@ -54,9 +54,13 @@ class Guard:
         """Whether a host may lead us there."""
         return self._allow_private or not is_guarded(address)
 
+    def allows(self, address: str, port: int) -> bool:
+        """Whether we may connect there."""
+        return self.permits(address) or (address, port) in self._named
+
     def socket(self, info: AddrInfoType) -> socket.socket:
         """A socket for an address that is permitted."""
         family, kind, protocol, _, place = info
-        if not self.permits(place[0]) and place[:2] not in self._named:
+        if not self.allows(place[0], place[1]):
             raise Hindered(PRIVATE_ADDRESS)
         return socket.socket(family, kind, protocol)

@@ -77,11 +77,11 @@ class Reply(ClientResponse):
         return Response(
             url,
             self.status,
-            tuple([(name.decode("latin-1"), _text(value)) for name, value in self.raw_headers]),
+            tuple([(name.decode("latin-1"), text_of(value)) for name, value in self.raw_headers]),
             body,
             self._loop.time() - self.began,
             at + self.began,
-            _text((self.reason or "").encode("utf-8", "surrogateescape")),
+            text_of((self.reason or "").encode("utf-8", "surrogateescape")),
             f"{self.version.major}.{self.version.minor}" if self.version else "1.1",
             self.address,
             packed,
@@ -99,7 +99,7 @@ def _is_begun(error: ClientError) -> bool:
     return isinstance(error, ServerDisconnectedError) and not isinstance(error.message, str)
 
 
-def _text(value: bytes) -> str:
+def text_of(value: bytes) -> str:
     """UTF-8 if it is, else Latin-1: any bytes at all are text then, and can be written down."""
     try:
         return value.decode()

@@ -34,7 +34,7 @@ RAISED: Final = (ClientError, HttpProcessingError, OSError)
 
 _TOO_MANY: Final = "Too many headers received"  # aiohttp has no class for it
 
-_CONNECT: Final = {
+CONNECT: Final = {
     errno.ECONNREFUSED: "connect: refused",
     errno.ECONNRESET: "connect: reset",
     errno.ECONNABORTED: "connect: reset",
@@ -80,7 +80,7 @@ def _unconnected(cause: BaseException | None) -> str:
         case ssl.SSLError():
             return _insecure(cause)
         case OSError():
-            return _CONNECT.get(cause.errno or 0, "connect: failed")
+            return CONNECT.get(cause.errno or 0, "connect: failed")
         case _:
             return "connect: failed"
 

@@ -70,6 +70,9 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connections: Annotated[
         int, Meta(ge=1, le=100_000, description="open connections kept for reuse, at most")
     ] = 1000
+    http2: Annotated[
+        bool, Meta(description="true: HTTP/2 where a host speaks it; needs the http2 extra")
+    ] = False
     connect_to: Annotated[
         dict[str, str],
         Meta(description="host, or suffix with a leading dot → address:port to connect to instead"),

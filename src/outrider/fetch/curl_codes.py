@@ -1,0 +1,49 @@
+"""What curl says went wrong, as reasons: the one place that knows its codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from curl_cffi import CurlECode, CurlInfo
+
+from outrider.fetch.incoming import Incoming
+from outrider.fetch.reasons import BAD_URL, HEADERS
+from outrider.fetch.troubles import CONNECT
+
+Asking: TypeAlias = Callable[[CurlInfo], Any]
+
+_REASONS: Final = {
+    CurlECode.UNSUPPORTED_PROTOCOL: "protocol: status line",  # HTTP/0.9, or no HTTP at all
+    CurlECode.URL_MALFORMAT: BAD_URL,
+    CurlECode.COULDNT_RESOLVE_HOST: "dns: failed",
+    CurlECode.WEIRD_SERVER_REPLY: "protocol: message",
+    CurlECode.HTTP2: "protocol: message",
+    CurlECode.OUT_OF_MEMORY: "local: enomem",
+    CurlECode.OPERATION_TIMEDOUT: "connect: time limit",  # it is told of no other
+    CurlECode.SSL_CONNECT_ERROR: "tls: handshake failed",
+    CurlECode.TOO_LARGE: HEADERS,
+}
+
+# What OpenSSL calls them.
+_CERTIFICATES: Final = {
+    0: "hostname mismatch",  # the chain is good
+    9: "certificate is not yet valid",
+    10: "certificate has expired",
+    18: "self-signed certificate",
+    19: "self-signed certificate in certificate chain",
+    20: "unable to get local issuer certificate",
+}
+
+
+def reason_of(code: int, ask: Asking, incoming: Incoming) -> str:
+    """Why there is no response."""
+    if code == CurlECode.PEER_FAILED_VERIFICATION:
+        found = ask(CurlInfo.SSL_VERIFYRESULT)
+        return "tls: " + _CERTIFICATES.get(found, "certificate verify failed")
+    if code in _REASONS:
+        return _REASONS[CurlECode(code)]
+    if not ask(CurlInfo.PRETRANSFER_TIME):
+        return CONNECT.get(ask(CurlInfo.OS_ERRNO), "connect: failed")
+    is_reset = code != CurlECode.GOT_NOTHING and not incoming.status
+    return "cut: reset" if is_reset else incoming.cut()

@@ -1,0 +1,166 @@
+"""Makes HTTP requests as `Client` does, but in HTTP/2 where a host speaks it; needs curl_cffi (K1).
+
+Nothing is followed, nothing is read beyond the limits, nobody is impersonated, and nothing is kept
+from one request to the next but connections and addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from aiohttp import InvalidURL
+from aiohttp.abc import ResolveResult
+from yarl import URL
+
+from outrider.clock import Clock, SystemClock
+from outrider.fetch.body import ACCEPTED
+from outrider.fetch.client import ACCEPT, sendable, target_of, user_agent
+from outrider.fetch.dns import Lookup, Resolver
+from outrider.fetch.guard import Guard
+from outrider.fetch.incoming import Incoming
+from outrider.fetch.reasons import BAD_URL, PRIVATE_ADDRESS, Hindered, Trouble, tell
+from outrider.fetch.response import Response
+from outrider.fetch.targets import Targets
+from outrider.fetch.transfer import Connections, Patience, Transfer
+from outrider.settings.visiting import FetchSettings
+
+_NONE: Final[Mapping[str, str]] = {}
+_SPELT: Final = re.compile(r"https?://[!-~]+").fullmatch
+
+
+class Http2Client:
+    """Gets URLs; see `Client`. `_authorities` is a file of certificates to trust."""
+
+    def __init__(
+        self,
+        settings: FetchSettings,
+        *,
+        allow_private: bool = False,
+        keep_packed: bool = False,
+        _clock: Clock | None = None,
+        _lookup: Lookup | None = None,
+        _authorities: str = "",
+    ) -> None:
+        self._settings = settings
+        self._keep_packed = keep_packed
+        self._clock = _clock or SystemClock()
+        self._authorities = _authorities
+        self._guard = Guard(allow_private=allow_private)
+        self._resolver = Resolver(
+            self._guard,
+            Targets(settings.connect_to),
+            max_age=settings.dns_max_age,
+            lookup=_lookup,
+        )
+        self._headers = {
+            "User-Agent": user_agent(settings),
+            "Accept": ACCEPT,
+            "Accept-Encoding": ACCEPTED,
+        }
+        self._connections: Connections | None = None
+
+    async def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] = _NONE,
+        within: float | None = None,
+        most: int | None = None,
+    ) -> Response | Trouble:
+        """Ask for a URL exactly as it is spelt; `within` and `most` narrow what settings allow."""
+        began = asyncio.get_running_loop().time()
+        patience = self._patience(began, within)
+        try:
+            target = _target(url)
+            places = await self._places(target, patience)
+        except InvalidURL:
+            return tell(BAD_URL, 0.0)
+        except Hindered as error:
+            return tell(error.reason, 0.0)
+        incoming = self._incoming(most)
+        transfer = Transfer(
+            target, self._headers | sendable(headers), places, incoming, self._authorities
+        )
+        try:
+            reason = await transfer.run(self._open(), patience)
+            return self._told(url, transfer, incoming, reason or self._misled(transfer))
+        finally:
+            transfer.close()
+
+    def _patience(self, began: float, within: float | None) -> Patience:
+        settings = self._settings
+        total = settings.total_timeout if within is None else min(within, settings.total_timeout)
+        return Patience(began + settings.connect_timeout, began + total, settings.read_timeout)
+
+    async def _places(self, target: URL, patience: Patience) -> Sequence[ResolveResult]:
+        """Where to connect to; no other address is ever told to curl."""
+        try:
+            async with asyncio.timeout_at(min(patience.connected, patience.done)):
+                return await self._resolver.resolve(target.raw_host or "", target.port or 0)
+        except TimeoutError:
+            raise Hindered("dns: time limit") from None
+
+    def _incoming(self, most: int | None) -> Incoming:
+        settings = self._settings
+        limit = settings.max_body if most is None else min(most, settings.max_body)
+        return Incoming(limit, settings.max_headers, asyncio.get_running_loop().time)
+
+    def _open(self) -> Connections:
+        if self._connections is None:
+            self._connections = Connections(self._settings.connections)
+        return self._connections
+
+    def _misled(self, transfer: Transfer) -> str:
+        """The belt: whom we spoke to is somebody we may speak to."""
+        return "" if self._guard.allows(*transfer.peer) else PRIVATE_ADDRESS
+
+    def _told(
+        self, url: str, transfer: Transfer, incoming: Incoming, reason: str
+    ) -> Response | Trouble:
+        now = asyncio.get_running_loop().time()
+        seconds = now - (transfer.sent or now)
+        payload = incoming.payload()
+        body = reason or incoming.unpacked(payload)
+        if isinstance(body, str):
+            return tell(body, seconds)
+        return Response(
+            url,
+            incoming.status,
+            tuple(incoming.fields),
+            body,
+            seconds,
+            self._clock.now_ms() / 1000 - seconds,
+            incoming.reason,
+            incoming.version,
+            transfer.peer[0],
+            payload if self._keep_packed and body is not payload else None,
+        )
+
+    async def close(self) -> None:
+        """Close all connections; requests under way fail."""
+        if self._connections is not None:
+            await self._connections.close()  # type: ignore[no-untyped-call]  # it has no types
+        await self._resolver.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _target(url: str) -> URL:
+    """What curl takes as it is: no blank, no control character, a host."""
+    target = target_of(url.partition("#")[0])
+    if not _SPELT(str(target)) or not target.raw_host:
+        raise InvalidURL(url)
+    return target
