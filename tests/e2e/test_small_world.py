@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from outrider.settings import merged, settings_of
-from outrider.testing.web import Shape, WebServer, small_world, violations
+from outrider.testing.web import Reply, Shape, Site, Web, WebServer, small_world, violations
+from outrider.testing.web.behaviours import linked, serving
+from outrider.testing.web.exchange import TEXT
 from outrider.testing.web.worlds import world_of
 from outrider.wiring import opened
 
@@ -79,3 +81,21 @@ async def test_what_robots_txt_said_outlives_the_visit_that_heard_it(tmp_path):
     assert paths.count("/robots.txt") == 1
     assert sorted(paths) == sorted(["/robots.txt", "/sitemap.xml", *web.sites[hits[0].host].pages])
     assert violations(hits, web=web) == []
+
+
+@pytest.mark.slow
+async def test_a_robots_txt_that_is_read_again_may_name_another_sitemap(crawled):
+    """K2: what it says when it is trusted no more is heard like the first time."""
+    host = "new.web.test"
+
+    def robots(asked):
+        return Reply(f"Sitemap: http://{host}/map{min(asked.visit, 2)}.txt\n".encode(), type=TEXT)
+
+    pages = {f"/{number}": linked(f"{number}") for number in range(12)}
+    listed = {f"/map{n}.txt": serving(f"http://{host}/only/{n}", TEXT) for n in (1, 2)}
+    only = {f"/only/{number}": linked(f"{number}") for number in (1, 2)}
+    paths = {"/robots.txt": robots, "/": linked("root", *pages), **pages, **listed, **only}
+    web = Web([Site(host, paths=paths)])
+    done = await crawled(web, web.url(host, "/"), settings={"fetch": {"robots_max_age": 0.3}})
+    assert {web.url(host, path) for path in only} <= set(done.pages)
+    assert violations(done.hits, delay=0.05, web=web) == []
