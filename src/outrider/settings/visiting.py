@@ -79,9 +79,7 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     detector: Annotated[
         str | Any,
-        Meta(
-            description="default | none | module:function | a function: response → the reason"
-        ),
+        Meta(description="default | none | module:function | a function: response → the reason"),
     ] = "default"
     cache: Annotated[
         str, Meta(description="path of a file that keeps responses for reuse; empty: none")
