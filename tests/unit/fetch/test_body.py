@@ -31,7 +31,7 @@ PACKERS = {
     "br": quick_brotli,
 }
 packed_ways = pytest.mark.parametrize(
-    ("name", "pack"), [*PACKERS.items(), ("deflate", raw_deflate)], ids=str
+    ("name", "pack"), [*PACKERS.items(), ("deflate", raw_deflate)], ids=[*PACKERS, "raw-deflate"]
 )
 
 
