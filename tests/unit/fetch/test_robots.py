@@ -133,7 +133,13 @@ class TestWhatIsAllowed:
         assert allowed(b"User-agent: *\nDis\0allow: /a\0", "/a") == [False]
 
     @pytest.mark.parametrize(
-        "body", [b"", bytes(range(256)) * 200, gzip.compress(b"User-agent: *"), b"<html>no</html>"]
+        "body",
+        [
+            b"",
+            bytes(range(256)) * 200,
+            gzip.compress(b"User-agent: *", mtime=0),
+            b"<html>no</html>",
+        ],
     )
     def test_what_is_no_robots_txt_forbids_nothing(self, body):
         """Garbage, or an error page with status 200, holds no rules."""
