@@ -39,14 +39,15 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
     async with opened(
         plan.store, settings=plan.settings, handler=plan.handler, isolate=isolate
     ) as crawling:
-        await _begin(crawling, plan)
+        is_new = await _begin(crawling, plan)
         gc.freeze()  # what is there stays: no collection need look at it again
         loop = asyncio.get_running_loop()
         began = loop.time()
         decisions = crawling.executor.scaler.decisions
         with VisitLog(plan.log, decisions) as log, _heard(crawling):
             crawling.observe(log)
-            crawling.observe(Worry(note))
+            if is_new and not quiet:
+                crawling.observe(Worry(note))
             async with _watched(crawling, plan, quiet=quiet):
                 ending = await crawling.run()
         return await closing(crawling.frontier, ending, crawling.tally, loop.time() - began)
@@ -70,8 +71,8 @@ class Worry:
                 self._say(f"{visit.url}: {what}, {getattr(visit.outcome, 'reason', 'for now')}")
 
 
-async def _begin(crawling: Crawling, plan: Plan) -> None:
-    """A second run goes on, whatever the first was stopped by."""
+async def _begin(crawling: Crawling, plan: Plan) -> bool:
+    """A second run goes on, whatever the first was stopped by; whether this is the first."""
     frontier = crawling.frontier
     view = await frontier.store.crawl(frontier.crawl)
     if view.status is CrawlStatus.PAUSED:
@@ -80,6 +81,7 @@ async def _begin(crawling: Crawling, plan: Plan) -> None:
     for answer in report.answers:
         if not answer.added and answer.reason != "duplicate":
             note(f"{answer.url}: {answer.reason}{f', {answer.detail}' if answer.detail else ''}")
+    return not view.done
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from curl_cffi import CurlECode, CurlInfo
+from curl_cffi import CurlECode, CurlError, CurlInfo
 
 from outrider.fetch.incoming import Incoming
 from outrider.fetch.reasons import BAD_URL, HEADERS
@@ -27,23 +27,35 @@ _REASONS: Final = {
 
 # What OpenSSL calls them.
 _CERTIFICATES: Final = {
-    0: "hostname mismatch",  # the chain is good
     9: "certificate is not yet valid",
     10: "certificate has expired",
     18: "self-signed certificate",
     19: "self-signed certificate in certificate chain",
     20: "unable to get local issuer certificate",
 }
+_MISMATCH: Final = "subject name"  # curl compares names itself, and has no code for it
 
 
-def reason_of(code: int, ask: Asking, incoming: Incoming) -> str:
+def reason_of(error: CurlError, ask: Asking, incoming: Incoming) -> str:
     """Why there is no response."""
+    code = error.code
     if code == CurlECode.PEER_FAILED_VERIFICATION:
-        found = ask(CurlInfo.SSL_VERIFYRESULT)
-        return "tls: " + _CERTIFICATES.get(found, "certificate verify failed")
+        return "tls: " + _insecure(error, ask)
     if code in _REASONS:
         return _REASONS[CurlECode(code)]
-    if not ask(CurlInfo.PRETRANSFER_TIME):
+    if code == CurlECode.COULDNT_CONNECT or not ask(CurlInfo.PRETRANSFER_TIME):
         return CONNECT.get(ask(CurlInfo.OS_ERRNO), "connect: failed")
     is_reset = code != CurlECode.GOT_NOTHING and not incoming.status
     return "cut: reset" if is_reset else incoming.cut()
+
+
+def is_lost(error: CurlError, ask: Asking, incoming: Incoming) -> bool:
+    """Whether an old connection broke before a word came; in HTTP/1 curl itself asks again."""
+    is_old = not ask(CurlInfo.NUM_CONNECTS)
+    return error.code == CurlECode.HTTP2 and is_old and not incoming.heard
+
+
+def _insecure(error: CurlError, ask: Asking) -> str:
+    if _MISMATCH in str(error):
+        return "hostname mismatch"
+    return _CERTIFICATES.get(ask(CurlInfo.SSL_VERIFYRESULT), "certificate verify failed")

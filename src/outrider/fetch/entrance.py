@@ -77,6 +77,8 @@ class Entrance:
         self, visit: Visit, rules: Rules, asked: Response | None = None
     ) -> Entry | Outcome:
         """What another visit was told may be news: that one may have been killed, or lost."""
+        if asked is not None:
+            self._told.discard(robots_url(visit.lease.url))  # it may name others by now
         self._add_sitemaps(visit, rules)
         crawl_delay = rules.crawl_delay or 0.0
         forbidden = _forbidden(rules, visit, asked.seconds if asked else None)

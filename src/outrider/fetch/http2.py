@@ -17,6 +17,7 @@ from aiohttp.abc import ResolveResult
 from yarl import URL
 
 from outrider.clock import Clock, SystemClock
+from outrider.errors import SettingsError
 from outrider.fetch.body import ACCEPTED
 from outrider.fetch.client import ACCEPT, sendable, target_of, user_agent
 from outrider.fetch.dns import Lookup, Resolver
@@ -25,10 +26,12 @@ from outrider.fetch.incoming import Incoming
 from outrider.fetch.reasons import BAD_URL, PRIVATE_ADDRESS, Hindered, Trouble, tell
 from outrider.fetch.response import Response
 from outrider.fetch.targets import Targets
-from outrider.fetch.transfer import Connections, Patience, Transfer
+from outrider.fetch.transfer import Connections, Patience, Request, Transfer
+from outrider.settings.environment import is_set
 from outrider.settings.visiting import FetchSettings
 
 _NONE: Final[Mapping[str, str]] = {}
+_DISGUISE: Final = "CURL_IMPERSONATE"
 _SPELT: Final = re.compile(r"https?://[!-~]+").fullmatch
 
 
@@ -45,6 +48,8 @@ class Http2Client:
         _lookup: Lookup | None = None,
         _authorities: str = "",
     ) -> None:
+        if is_set(_DISGUISE):
+            raise SettingsError(f"{_DISGUISE} is set, and curl would imitate a browser: unset it")
         self._settings = settings
         self._keep_packed = keep_packed
         self._clock = _clock or SystemClock()
@@ -81,13 +86,22 @@ class Http2Client:
             return tell(BAD_URL, 0.0)
         except Hindered as error:
             return tell(error.reason, 0.0)
+        request = Request(url, target, self._headers | sendable(headers), places)
+        got, is_lost = await self._asked(request, patience, most)
+        if is_lost:
+            got, _ = await self._asked(request, patience, most, is_fresh=True)
+        return got
+
+    async def _asked(
+        self, request: Request, patience: Patience, most: int | None, *, is_fresh: bool = False
+    ) -> tuple[Response | Trouble, bool]:
+        """What came of it, and whether it cannot have been heard."""
         incoming = self._incoming(most)
-        transfer = Transfer(
-            target, self._headers | sendable(headers), places, incoming, self._authorities
-        )
+        transfer = Transfer(request, incoming, self._authorities, is_fresh=is_fresh)
         try:
             reason = await transfer.run(self._open(), patience)
-            return self._told(url, transfer, incoming, reason or self._misled(transfer))
+            told = self._told(request, transfer, incoming, reason or self._misled(transfer))
+            return told, transfer.is_lost
         finally:
             transfer.close()
 
@@ -100,9 +114,12 @@ class Http2Client:
         """Where to connect to; no other address is ever told to curl."""
         try:
             async with asyncio.timeout_at(min(patience.connected, patience.done)):
-                return await self._resolver.resolve(target.raw_host or "", target.port or 0)
+                places = await self._resolver.resolve(target.raw_host or "", target.port or 0)
         except TimeoutError:
             raise Hindered("dns: time limit") from None
+        if not all(self._guard.allows(place["host"], place["port"]) for place in places):
+            raise Hindered(PRIVATE_ADDRESS)
+        return places
 
     def _incoming(self, most: int | None) -> Incoming:
         settings = self._settings
@@ -119,7 +136,7 @@ class Http2Client:
         return "" if self._guard.allows(*transfer.peer) else PRIVATE_ADDRESS
 
     def _told(
-        self, url: str, transfer: Transfer, incoming: Incoming, reason: str
+        self, request: Request, transfer: Transfer, incoming: Incoming, reason: str
     ) -> Response | Trouble:
         now = asyncio.get_running_loop().time()
         seconds = now - (transfer.sent or now)
@@ -128,7 +145,7 @@ class Http2Client:
         if isinstance(body, str):
             return tell(body, seconds)
         return Response(
-            url,
+            request.url,
             incoming.status,
             tuple(incoming.fields),
             body,
@@ -142,8 +159,9 @@ class Http2Client:
 
     async def close(self) -> None:
         """Close all connections; requests under way fail."""
-        if self._connections is not None:
-            await self._connections.close()  # type: ignore[no-untyped-call]  # it has no types
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.close()  # type: ignore[no-untyped-call]  # it has no types
         await self._resolver.close()
 
     async def __aenter__(self) -> Self:

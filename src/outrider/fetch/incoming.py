@@ -17,7 +17,7 @@ _SWITCHING: Final = 101
 _FINAL: Final = 200
 _BODILESS: Final = (204, 304)  # a 304 tells the length of another
 _STATUS_LINE: Final = re.compile(rb"HTTP/(\d(?:\.\d)?) (\d{3})(?: ([^\r\n]*))?\r?\n")
-_DIGITS: Final = 20  # more than any limit has
+_DIGITS: Final = 19  # of a length; curl cannot count further
 
 
 class Incoming:
@@ -82,9 +82,10 @@ class Incoming:
         if self.status in _BODILESS or not lengths:
             return ""
         length = lengths.pop()
-        if lengths or not length.isdecimal():
+        is_odd = len(length) > _DIGITS or not length.isdecimal()
+        if lengths or is_odd or self._values("transfer-encoding"):
             return "protocol: message"
-        return SIZE if int(length[:_DIGITS]) > self._most else ""
+        return SIZE if int(length) > self._most else ""
 
     def _values(self, wanted: str) -> list[str]:
         return [value for name, value in self.fields if name.lower() == wanted]

@@ -47,7 +47,7 @@ REASONS: Final[dict[str, tuple[type[Trouble], str, tuple[str, ...]]]] = {
     ),
     "protocol": (
         Failed,
-        "what came is not HTTP/1",
+        "what came is not HTTP",
         ("status line", "header", "message", "switched"),
     ),
     "local": (

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from outrider.fetch.client import Client
+from outrider.fetch.http2 import Http2Client
 from outrider.settings.visiting import FetchSettings
 
 PATIENCE = {"connect_timeout": 5.0, "read_timeout": 5.0, "total_timeout": 10.0}
@@ -74,7 +75,8 @@ class Server:
 class Net:
     """All servers and clients of one test."""
 
-    def __init__(self):
+    def __init__(self, kind):
+        self._kind = kind
         self._servers, self._clients = [], []
 
     async def serve(self, answers, tls=None):
@@ -83,14 +85,15 @@ class Net:
         self._servers.append(server)
         return await server.start(tls)
 
-    def client(self, *, allow_private=True, keep_packed=False, _lookup=None, _tls=True, **settings):
+    def client(self, *, allow_private=True, keep_packed=False, _lookup=None, _tls=None, **settings):
         """One more client."""
-        client = Client(
+        trust = "_authorities" if self._kind is Http2Client else "_tls"
+        client = self._kind(
             FetchSettings(**PATIENCE | settings),
             allow_private=allow_private,
             keep_packed=keep_packed,
             _lookup=_lookup,
-            _tls=_tls,
+            **({} if _tls is None else {trust: _tls}),
         )
         self._clients.append(client)
         return client
@@ -104,13 +107,20 @@ class Net:
 
 
 @pytest.fixture
-async def net(caplog):
+def kind():
+    """Which client is tested."""
+    return Client
+
+
+@pytest.fixture
+async def net(kind, caplog):
     """Servers and clients that are gone after the test, without a task, a socket or a word left."""
-    complaints, net = [], Net()
+    complaints, net = [], Net(kind)
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     with caplog.at_level(logging.INFO):
         yield net
-        connectors = [each._session.connector for each in net._clients if each._session]
+        sessions = [getattr(each, "_session", None) for each in net._clients]
+        connectors = [each.connector for each in sessions if each]
         in_use = [handler for each in connectors for handler in each._acquired]
         await net.stop()
         idle = [handler for each in connectors for handler in each.idle]
@@ -128,6 +138,8 @@ def server_tls():
 
 
 @pytest.fixture
-def client_tls():
+def client_tls(kind):
     """What a client needs to trust it."""
+    if kind is Http2Client:
+        return str(CERTIFICATE)
     return ssl.create_default_context(cafile=CERTIFICATE)

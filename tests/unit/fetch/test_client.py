@@ -8,12 +8,19 @@ import pytest
 
 from outrider.core.outcome import Dropped, Failed, Unreachable
 from outrider.fetch import reasons
-from outrider.fetch.client import user_agent
+from outrider.fetch.client import Client, user_agent
+from outrider.fetch.http2 import Http2Client
 from outrider.fetch.response import Response
 from outrider.settings.visiting import FetchSettings
 
 TEXT = b"The market opened early, and closed late. " * 50
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+
+
+@pytest.fixture(params=[Client, Http2Client])
+def kind(request):
+    """Both promise the same."""
+    return request.param
 
 
 def answer(body, *fields):
@@ -202,6 +209,7 @@ async def test_requests_at_one_time_have_connections_of_their_own(net):
     assert [each.status for each in got] == [200] * 10
 
 
+@pytest.mark.parametrize("kind", [Client])
 async def test_only_so_many_connections_are_kept(net):
     """What nobody uses is closed beyond the limit; who came first keeps theirs."""
     server = await net.serve({"/": OK})
@@ -215,6 +223,7 @@ async def test_only_so_many_connections_are_kept(net):
     assert server.connections == 5
 
 
+@pytest.mark.parametrize("kind", [Client])
 async def test_a_connection_in_use_takes_no_place_among_the_kept(net):
     """The limit is for those that wait."""
     asked, go_on = asyncio.Event(), asyncio.Event()
