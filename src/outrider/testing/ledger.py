@@ -55,10 +55,12 @@ class Ledger:
             entry = book.entries.get(task.fingerprint)
             if not answer.added:
                 self._refused(book, task, answer, entry)
-            elif entry is None or not entry.arrival:
+            elif entry is None or not (entry.arrival or _may_return(task, entry, now)):
                 self._inserted(book, task, entry, now)
             else:
+                is_sure = bool(entry.arrival)
                 self._revisited(book, task, entry, now)
+                entry.is_sure = is_sure
 
     def _refused(self, book: Book, task: Task, answer: Added, entry: Entry | None) -> None:
         if answer.reason == "duplicate":
@@ -313,3 +315,9 @@ class Ledger:
         held = next(book.held(now), None)
         require(held is None, "I2", f"{crawl} finished while {held} holds")
         book.is_finished = True
+
+
+def _may_return(task: Task, entry: Entry, now: int) -> bool:
+    """A task of which only a lease was seen: restored and revisited, or lent before its answer."""
+    in_flight = entry.visit is not None and entry.visit.is_valid(now)
+    return task.known == "revisit" and not in_flight
