@@ -186,3 +186,18 @@ def test_without_the_extra_it_says_how_to_install_it():
     assert result.returncode == 2
     assert "pip install 'outrider[cli]'" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("package", "command", "extra"),
+    [("aiohttp", "demo", "crawl"), ("selectolax", "demo", "crawl")],
+)
+def test_a_command_says_which_extra_it_lacks(package, command, extra):
+    """`outrider stats` runs where pages are never fetched."""
+    hidden = f"import sys; sys.modules[{package!r}] = None; "
+    result = started(hidden + MAIN, command, "--hosts", "1", "--pages", "1")
+
+    assert result.returncode == 2
+    assert f"pip install 'outrider[{extra}]'" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert started(hidden + MAIN, "version").returncode == 0

@@ -40,6 +40,11 @@ Exit codes: 0 all is well; 1 something was found wrong, or nothing was found; 2 
 do what it was asked, and says why on standard error.
 """
 REFUSED: Final = 2
+EXTRAS: Final = {  # which of ours brings a package that a command may miss
+    **dict.fromkeys(("aiohttp", "brotli", "protego", "selectolax"), "crawl"),
+    "textual": "cli",
+    "warcio": "warc",
+}
 
 app = typer.Typer(
     name="outrider",
@@ -110,6 +115,12 @@ def run() -> int:
         app(prog_name="outrider")
     except OutriderError as error:
         note(str(error))
+        return REFUSED
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        note(f"{error.name} is not installed: pip install 'outrider[{extra}]'")
         return REFUSED
     except OSError as error:
         note(f"{error.filename or 'the system'}: {error.strerror or error}")
