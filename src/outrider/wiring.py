@@ -22,9 +22,10 @@ from outrider.executor.tally import Tally
 from outrider.executor.visit import Handler, Visit
 from outrider.fetch.cache import Cache
 from outrider.fetch.cache_file import CacheFile
-from outrider.fetch.client import Client, user_agent
+from outrider.fetch.client import Client
 from outrider.fetch.detect import detector_of
 from outrider.fetch.entrance import Entrance
+from outrider.fetch.getting import user_agent
 from outrider.fetch.pacing import Getter, Pacing
 from outrider.fetch.reader import Reader
 from outrider.fetch.robots import Shelf

@@ -9,30 +9,22 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from importlib.metadata import version
 from ssl import SSLContext
-from types import TracebackType
-from typing import Final, Self, cast
+from typing import Final, cast
 
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, InvalidURL
 from yarl import URL
 
-from outrider.clock import Clock, SystemClock
-from outrider.fetch.body import ACCEPTED
+from outrider.clock import Clock
 from outrider.fetch.connection import Connector
-from outrider.fetch.dns import Lookup, Resolver
-from outrider.fetch.guard import Guard
+from outrider.fetch.dns import Lookup
+from outrider.fetch.getting import Getting
 from outrider.fetch.reasons import Trouble, tell
 from outrider.fetch.reply import Reply
 from outrider.fetch.response import Response
-from outrider.fetch.targets import Targets
 from outrider.fetch.troubles import RAISED, reason_of
 from outrider.settings.visiting import FetchSettings
 
-ACCEPT: Final = (
-    "text/html,application/xhtml+xml,application/atom+xml,application/rss+xml,"
-    "application/xml;q=0.9,*/*;q=0.8"
-)
 FIELDS: Final = 256  # header fields of one answer
 
 _NONE: Final[Mapping[str, str]] = {}
@@ -41,11 +33,8 @@ _NEVER: Final = 1e9  # aiohttp would round longer limits up to whole seconds
 _SENDABLE: Final = re.compile(r"[\t -~\x80-\U0010ffff]*").fullmatch
 
 
-class Client:
-    """Gets URLs; to be closed in the end, or opened with `async with`.
-
-    `keep_packed` keeps compressed bodies as they were sent, beside the unpacked.
-    """
+class Client(Getting):
+    """Gets URLs in HTTP/1.1."""
 
     def __init__(
         self,
@@ -57,17 +46,14 @@ class Client:
         _lookup: Lookup | None = None,
         _tls: SSLContext | bool = True,
     ) -> None:
-        self._settings = settings
-        self._keep_packed = keep_packed
-        self._clock = _clock or SystemClock()
-        self._tls = _tls
-        self._guard = Guard(allow_private=allow_private)
-        self._resolver = Resolver(
-            self._guard,
-            Targets(settings.connect_to),
-            max_age=settings.dns_max_age,
-            lookup=_lookup,
+        super().__init__(
+            settings,
+            allow_private=allow_private,
+            keep_packed=keep_packed,
+            _clock=_clock,
+            _lookup=_lookup,
         )
+        self._tls = _tls
         self._limits = self._limits_of(settings.total_timeout)
         self._session: ClientSession | None = None
 
@@ -107,7 +93,7 @@ class Client:
     async def _read(
         self, url: str, reply: Reply, most: int | None, at: float
     ) -> Response | Trouble:
-        limit = self._settings.max_body if most is None else min(most, self._settings.max_body)
+        limit = self._most(most)
         payload = await reply.payload(limit, 4 * self._settings.max_headers)
         body = payload if isinstance(payload, str) else reply.unpacked(payload, limit)
         if isinstance(payload, str) or isinstance(body, str):
@@ -121,11 +107,7 @@ class Client:
             connector=Connector(self._resolver, self._guard, settings.connections, ssl=self._tls),
             response_class=Reply,
             cookie_jar=DummyCookieJar(),
-            headers={
-                "User-Agent": user_agent(settings),
-                "Accept": ACCEPT,
-                "Accept-Encoding": ACCEPTED,
-            },
+            headers=self._headers,
             timeout=self._limits,
             auto_decompress=False,
             trust_env=False,
@@ -150,26 +132,6 @@ class Client:
         if self._session is not None:
             await self._session.close()
         await self._resolver.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-
-def user_agent(settings: FetchSettings) -> str:
-    """What hosts read: the product as set, or with our version and the contact."""
-    product = settings.user_agent
-    if "/" in product:
-        return product
-    contact = f" (+{settings.contact})" if settings.contact else ""
-    return f"{product}/{version('outrider')}{contact}"
 
 
 def target_of(url: str) -> URL:

@@ -9,23 +9,20 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from aiohttp import InvalidURL
 from aiohttp.abc import ResolveResult
 from yarl import URL
 
-from outrider.clock import Clock, SystemClock
+from outrider.clock import Clock
 from outrider.errors import SettingsError
-from outrider.fetch.body import ACCEPTED
-from outrider.fetch.client import ACCEPT, sendable, target_of, user_agent
-from outrider.fetch.dns import Lookup, Resolver
-from outrider.fetch.guard import Guard
+from outrider.fetch.client import sendable, target_of
+from outrider.fetch.dns import Lookup
+from outrider.fetch.getting import Getting
 from outrider.fetch.incoming import Incoming
 from outrider.fetch.reasons import BAD_URL, PRIVATE_ADDRESS, Hindered, Trouble, tell
 from outrider.fetch.response import Response
-from outrider.fetch.targets import Targets
 from outrider.fetch.transfer import Connections, Patience, Request, Transfer
 from outrider.settings.environment import is_set
 from outrider.settings.visiting import FetchSettings
@@ -35,7 +32,7 @@ _DISGUISE: Final = "CURL_IMPERSONATE"
 _SPELT: Final = re.compile(r"https?://[!-~]+").fullmatch
 
 
-class Http2Client:
+class Http2Client(Getting):
     """Gets URLs; see `Client`. `_authorities` is a file of certificates to trust."""
 
     def __init__(
@@ -50,22 +47,14 @@ class Http2Client:
     ) -> None:
         if is_set(_DISGUISE):
             raise SettingsError(f"{_DISGUISE} is set, and curl would imitate a browser: unset it")
-        self._settings = settings
-        self._keep_packed = keep_packed
-        self._clock = _clock or SystemClock()
-        self._authorities = _authorities
-        self._guard = Guard(allow_private=allow_private)
-        self._resolver = Resolver(
-            self._guard,
-            Targets(settings.connect_to),
-            max_age=settings.dns_max_age,
-            lookup=_lookup,
+        super().__init__(
+            settings,
+            allow_private=allow_private,
+            keep_packed=keep_packed,
+            _clock=_clock,
+            _lookup=_lookup,
         )
-        self._headers = {
-            "User-Agent": user_agent(settings),
-            "Accept": ACCEPT,
-            "Accept-Encoding": ACCEPTED,
-        }
+        self._authorities = _authorities
         self._connections: Connections | None = None
 
     async def get(
@@ -122,9 +111,8 @@ class Http2Client:
         return places
 
     def _incoming(self, most: int | None) -> Incoming:
-        settings = self._settings
-        limit = settings.max_body if most is None else min(most, settings.max_body)
-        return Incoming(limit, settings.max_headers, asyncio.get_running_loop().time)
+        headers, time = self._settings.max_headers, asyncio.get_running_loop().time
+        return Incoming(self._most(most), headers, time)
 
     def _open(self) -> Connections:
         if self._connections is None:
@@ -163,17 +151,6 @@ class Http2Client:
         if connections is not None:
             await connections.close()  # type: ignore[no-untyped-call]  # it has no types
         await self._resolver.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 def _target(url: str) -> URL:

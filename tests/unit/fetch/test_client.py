@@ -9,7 +9,8 @@ import pytest
 
 from outrider.core.outcome import Dropped, Failed, Unreachable
 from outrider.fetch import reasons
-from outrider.fetch.client import Client, user_agent
+from outrider.fetch.client import Client
+from outrider.fetch.getting import user_agent
 from outrider.fetch.http2 import Http2Client
 from outrider.fetch.response import Response
 from outrider.settings.visiting import FetchSettings

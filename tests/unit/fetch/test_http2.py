@@ -247,14 +247,15 @@ async def test_a_name_that_changes_its_mind_is_checked_each_time(net):
 
 
 async def test_only_so_many_connections_are_left_open(net):
-    """The oldest are closed beyond the limit."""
+    """Beyond the limit older ones are closed; of those used in one millisecond, any."""
     server = await net.serve({"/": OK})
     client = net.client(connections=2, connect_to={".test": f"127.0.0.1:{server.port}"})
-    for host in ("a", "b", "c", "d", "d", "c"):
+    for host in ("a", "b", "c", "d", "d"):
         await client.get(f"http://{host}.test/")
     assert server.connections == 4
-    await client.get("http://a.test/")
-    assert server.connections == 5
+    for host in ("a", "b", "c"):
+        await client.get(f"http://{host}.test/")
+    assert server.connections >= 6  # one of the three may have been kept, beside d's
 
 
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/\0", "/é"])

@@ -4,6 +4,7 @@ from collections import deque
 from html import unescape
 
 import pytest
+from protego import Protego
 
 from outrider.core.url import parse_url
 from outrider.testing.web import (
@@ -195,9 +196,8 @@ READABLE = [name for name in robots.CASES if served(name)[1].status == 200]
 @pytest.mark.parametrize("name", READABLE)
 def test_robots_cases_say_what_they_forbid(name):
     """As another reader of robots.txt understands them."""
-    protego = pytest.importorskip("protego")
     site, reply = served(name)
-    rules = protego.Protego.parse(reply.body[: 500 * 1024].decode("utf-8-sig", "replace"))
+    rules = Protego.parse(reply.body[: 500 * 1024].decode("utf-8-sig", "replace"))
 
     for path in robots.PAGES:
         assert rules.can_fetch(f"http://{site.name}{path}", "Outrider") != site.forbids(path)
