@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from outrider.cli.showing import duration, say, show_pairs, show_table, size
+from outrider.cli.showing import duration, many, say, show_pairs, show_table, size
 from outrider.executor.executor import Ending
 from outrider.executor.tally import Tally
 from outrider.frontier.reports import Stats
@@ -162,8 +162,11 @@ def summary(closed: Closing) -> None:
 def _pairs(closed: Closing) -> Iterator[tuple[str, str]]:
     stats, rate = closed.stats, closed.visits / closed.seconds if closed.seconds else 0.0
     yield "ended", closed.why
-    yield "this run", f"{closed.visits:,} visits in {duration(closed.seconds)}, {rate:.1f} a second"
-    yield "fetched", f"{closed.fetched:,} pages, {size(closed.bytes)}"
+    yield (
+        "this run",
+        f"{many(closed.visits, 'visit')} in {duration(closed.seconds)}, {rate:.1f} a second",
+    )
+    yield "fetched", f"{many(closed.fetched, 'page')}, {size(closed.bytes)}"
     if closed.statuses:
         codes = sorted(closed.statuses.items())
         yield "answers", ", ".join(f"{count:,} × {status}" for status, count in codes)
