@@ -10,10 +10,10 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test cover check format bench bench-crawl soak clean
+.PHONY: help install demo test cover check format bench bench-crawl bench-stores faults plans pooler soak clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv with the pinned dependencies
 
@@ -62,6 +62,18 @@ bench: install ## measure the stores and their peers beside what is promised; al
 
 bench-crawl: install ## measure whole crawls beside Scrapy and Crawlee: some 20 minutes, two quiet cores
 	@$(BIN)/python benchmarks/crawl/bench.py --json benchmarks/$$(date +%F)-crawl.json
+
+bench-stores: install ## measure PostgreSQL and Redis beside the raw engine and peers: some 20 minutes (BENCH=--quick)
+	@$(BIN)/python benchmarks/stores/bench.py --json benchmarks/$$(date +%F)-stores.json $(BENCH)
+
+plans: install ## look at PostgreSQL's plans with a million queues
+	@OUTRIDER_PLAN_ROWS=1000000 $(BIN)/pytest -q -n 0 tests/integration/test_postgres_plans.py
+
+faults: install ## workers, servers and lines fail under a crawl of several processes: some 10 minutes
+	@$(BIN)/python benchmarks/faults/play.py --json benchmarks/$$(date +%F)-faults.json
+
+pooler: install ## the PostgreSQL suites through PgBouncer (PGBOUNCER=program, else Debian's package)
+	@$(BIN)/python tests/pooler/run.py
 
 soak: install ## many fresh seeds: simulated, compared with the model, killed (SEEDS=20000 CRASHES=1000)
 	@from=$$(date +%s)000; echo "seeds from $$from"; \

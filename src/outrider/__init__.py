@@ -24,6 +24,7 @@ from outrider.errors import (
     StoreDamaged,
     StoreError,
     StoreFull,
+    StoreUnattended,
     StoreUnavailable,
     StoreUnusable,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "StoreDamaged",
     "StoreError",
     "StoreFull",
+    "StoreUnattended",
     "StoreUnavailable",
     "StoreUnusable",
     "Throttled",

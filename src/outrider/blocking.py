@@ -46,7 +46,7 @@ from outrider.frontier.reports import (
 )
 from outrider.frontier.steering import QueueHandle as AsyncQueueHandle
 from outrider.settings import Settings
-from outrider.store.protocol import FullStore, QueueView, TaskView, Upcoming
+from outrider.store.protocol import FullStore, QueueView, TaskView, Upcoming, WorkerView
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -181,13 +181,18 @@ class Frontier:
         cls,
         store: str | os.PathLike[str] | FullStore,
         *,
+        settings: Mapping[str, Any] | None = None,
         crawl: str = "default",
         clock: Clock | None = None,
         worker: str | None = None,
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
         """Open a frontier over a crawl as it is; see `outrider.Frontier.attach`."""
-        return cls(AsyncFrontier.attach(store, crawl=crawl, clock=clock, worker=worker, dice=dice))
+        return cls(
+            AsyncFrontier.attach(
+                store, settings=settings, crawl=crawl, clock=clock, worker=worker, dice=dice
+            )
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -227,6 +232,16 @@ class Frontier:
         return self._frontier.settings
 
     @property
+    def lacks(self) -> str:
+        """What of the crawl's settings must be given by hand, if attached; "": nothing."""
+        return self._frontier.lacks
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the crawl was there, and keeps the settings it has."""
+        return self._frontier.is_attached
+
+    @property
     def store(self) -> FullStore:
         """The store underneath; its verbs are coroutines."""
         return self._frontier.store
@@ -250,9 +265,16 @@ class Frontier:
         """See `outrider.Frontier.add`."""
         return self._loop.run(self._frontier.add(links, answers=answers))
 
-    def claim(self, limit: int = 1, *, wait: float = 0.0, per_queue: int | None = None) -> Claim:
+    def claim(
+        self,
+        limit: int = 1,
+        *,
+        wait: float = 0.0,
+        per_queue: int | None = None,
+        lend: bool = False,
+    ) -> Claim:
         """See `outrider.Frontier.claim`."""
-        return self._held(self._frontier.claim(limit, wait=wait, per_queue=per_queue))
+        return self._held(self._frontier.claim(limit, wait=wait, per_queue=per_queue, lend=lend))
 
     def claim_named(self, fingerprints: Iterable[bytes]) -> Claim:
         """See `outrider.Frontier.claim_named`."""
@@ -331,6 +353,14 @@ class Frontier:
     def why(self, limit: int = 20) -> list[Reason]:
         """See `outrider.Frontier.why`."""
         return self._loop.run(self._frontier.why(limit))
+
+    def workers(self) -> list[WorkerView]:
+        """See `outrider.Frontier.workers`."""
+        return self._loop.run(self._frontier.workers())
+
+    def learn(self) -> None:
+        """See `outrider.Frontier.learn`."""
+        self._loop.run(self._frontier.learn())
 
     def heatmap(self) -> Heatmap:
         """See `outrider.Frontier.heatmap`."""

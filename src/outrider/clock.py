@@ -25,6 +25,11 @@ class Clock(Protocol):
         ...
 
 
+def is_virtual(clock: Clock) -> bool:
+    """Whether its time is made up: then a store on a server obeys it, instead of its own clock."""
+    return bool(getattr(clock, "is_virtual", False))
+
+
 class SystemClock:
     """The wall clock at the start, monotonic from then on."""
 
@@ -38,3 +43,8 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait in real time."""
         await asyncio.sleep(seconds)
+
+
+def uptime() -> float:
+    """Seconds of the machine's own steady clock: the same for all its processes."""
+    return time.monotonic()

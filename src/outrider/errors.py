@@ -47,6 +47,10 @@ class StoreUnavailable(StoreError):
     retryable = True
 
 
+class StoreUnattended(StoreUnavailable):
+    """Nobody holds the file any more: open it again, and hold it yourself."""
+
+
 class StoreFull(StoreError):
     """There is no room to write: nothing was changed; make room, and try again."""
 

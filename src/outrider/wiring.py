@@ -6,27 +6,29 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from random import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from outrider.clock import Clock
-from outrider.core.task import Link
+from outrider.core.task import Lease, Link
 from outrider.errors import InvalidInput, SettingsError
 from outrider.executor.executor import Ending, Executor, Observer
 from outrider.executor.handlers import DEFAULT, Handlers
 from outrider.executor.isolation import Isolated
+from outrider.executor.outage import Outage
 from outrider.executor.paging import Paged, PageFunction
 from outrider.executor.spares import Spares
 from outrider.executor.tally import Tally
-from outrider.executor.visit import Handler, Visit
+from outrider.executor.visit import Handler, Stage, Visit
+from outrider.executor.workbench import Workbench
 from outrider.fetch.cache import Cache
 from outrider.fetch.cache_file import CacheFile
 from outrider.fetch.client import Client
 from outrider.fetch.detect import detector_of
 from outrider.fetch.entrance import Entrance
 from outrider.fetch.getting import user_agent
-from outrider.fetch.pacing import Getter, Pacing
+from outrider.fetch.pacing import Getter, Pacing, Refusing
 from outrider.fetch.reader import Reader
 from outrider.fetch.robots import Shelf
 from outrider.fetch.visiting import Fetcher, Surroundings
@@ -58,18 +60,40 @@ class CrawlReport(msgspec.Struct, frozen=True):
     fetched: int  # pages a host sent with a 2xx, in this run
 
 
+class Working(NamedTuple):
+    """How a worker runs, beyond its settings."""
+
+    outage: Outage | None = None  # what it does while the store is away
+    stays: bool = False  # when the crawl is over: more may come
+    tally: Tally | None = None  # to count on
+
+
+USUAL: Final = Working()
+
+
 class Crawling:
     """A frontier, and all that visits its pages."""
 
     def __init__(
-        self, frontier: Frontier, handlers: Handlers, sink: Sink, cache: Cache | None = None
+        self,
+        frontier: Frontier,
+        handlers: Handlers,
+        sink: Sink,
+        cache: Cache | None = None,
+        how: Working = USUAL,
     ) -> None:
         self.frontier = frontier
-        self.tally = Tally()
+        self.tally = how.tally or Tally()
         self._observers: list[Observer] = [self.tally]
         spares = None if cache is None else Spares(frontier, cache)
         self.executor = Executor(
-            frontier, handlers, sink=sink, observer=self._observed, spares=spares
+            frontier,
+            handlers,
+            sink=sink,
+            observer=self._observed,
+            spares=spares,
+            outage=how.outage,
+            stays=how.stays,
         )
 
     def observe(self, observer: Observer) -> None:
@@ -82,7 +106,10 @@ class Crawling:
 
     async def run(self) -> Ending:
         """Until the crawl ends, pauses by itself, or the executor is stopped."""
-        return await self.executor.run()
+        if not self.frontier.settings.executor.workbench:
+            return await self.executor.run()
+        async with Workbench(self.frontier):
+            return await self.executor.run()
 
 
 @asynccontextmanager
@@ -96,25 +123,73 @@ async def opened(  # noqa: PLR0913 - each is one thing a crawl may be made of
     isolate: bool = False,
     sink: Sink | None = None,
     clock: Clock | None = None,
+    how: Working = USUAL,
 ) -> AsyncIterator[Crawling]:
     """Everything put together: add seeds to `.frontier`, then `await .run()`.
 
     `handler` is called with each page; `handlers` replace fetching for types of task.
     """
-    tree = settings_of(settings)
-    stages = [resolve(stage, "executor.pipeline") for stage in tree.executor.pipeline]
-    function = _function(handler, isolate=isolate)
+    tree, function = settings_of(settings), _function(handler, isolate=isolate)
+    _ = _stages(tree)  # a stage that cannot be found is said before anything is opened
     async with AsyncExitStack() as stack:
-        sink = sink or open_sink(tree, user_agent=user_agent(tree.fetch))
+        sink = sink or _sink(tree)
         stack.callback(sink.close)
         frontier = await stack.enter_async_context(
             Frontier.open(store, settings=tree, crawl=crawl, clock=clock)
         )
-        cache = _cache(tree.fetch, stack)
-        fetcher = await stack.enter_async_context(fetching(frontier, cache))
-        every = {DEFAULT: _handling(fetcher, function, tree, stack), **(handlers or {})}
-        await recover(sink, frontier.store)
-        yield Crawling(frontier, Handlers(every, stages), sink, cache)
+        yield await _assembled(stack, frontier, sink, _Handling(function, handlers, how))
+
+
+@asynccontextmanager
+async def joined(
+    frontier: Frontier,
+    *,
+    handler: PageFunction | str | None = None,
+    handlers: Mapping[str, Handler] | None = None,
+    isolate: bool = False,
+    sink: Sink | None = None,
+    how: Working = USUAL,
+) -> AsyncIterator[Crawling]:
+    """The same around an attached frontier: one more worker of a crawl that is there.
+
+    Refused if the crawl's settings name functions that were not given to `Frontier.attach`.
+    """
+    if frontier.lacks:
+        raise SettingsError(frontier.lacks)
+    function = _function(handler, isolate=isolate)
+    async with AsyncExitStack() as stack:
+        sink = sink or _sink(frontier.settings)
+        stack.callback(sink.close)
+        yield await _assembled(stack, frontier, sink, _Handling(function, handlers, how))
+
+
+class _Handling(NamedTuple):
+    """Who handles pages, and how."""
+
+    function: PageFunction | str | None
+    handlers: Mapping[str, Handler] | None
+    how: Working
+
+
+async def _assembled(
+    stack: AsyncExitStack, frontier: Frontier, sink: Sink, wanted: _Handling
+) -> Crawling:
+    tree = frontier.settings
+    cache = _cache(tree.fetch, stack)
+    outage = wanted.how.outage or Outage()
+    fetcher = await stack.enter_async_context(fetching(frontier, cache, outage))
+    every = {DEFAULT: _handling(fetcher, wanted.function, tree, stack), **(wanted.handlers or {})}
+    await recover(sink, frontier.store)
+    how = wanted.how._replace(outage=outage)
+    return Crawling(frontier, Handlers(every, _stages(tree)), sink, cache, how)
+
+
+def _stages(tree: Settings) -> list[Stage]:
+    return [resolve(stage, "executor.pipeline") for stage in tree.executor.pipeline]
+
+
+def _sink(tree: Settings) -> Sink:
+    return open_sink(tree, user_agent=user_agent(tree.fetch))
 
 
 def _function(handler: PageFunction | str | None, *, isolate: bool) -> PageFunction | str | None:
@@ -142,21 +217,33 @@ def _handling(
 
 
 @asynccontextmanager
-async def fetching(frontier: Frontier, cache: Cache | None = None) -> AsyncIterator[Fetcher]:
+async def fetching(
+    frontier: Frontier, cache: Cache | None = None, outage: Outage | None = None
+) -> AsyncIterator[Fetcher]:
     """The default handler, with its connections and caches open."""
     settings, wanted = frontier.settings, frontier.settings.fetch
+    refusing = _refusing(frontier, outage or Outage())
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(_client(settings))
         pacing = Pacing(client, frontier.clock, random, wanted.total_timeout)
         around = Surroundings(
-            Entrance(settings, pacing, _shelf(frontier, stack), frontier.refusal_of),
+            Entrance(settings, pacing, _shelf(frontier, stack), refusing),
             pacing,
             await stack.enter_async_context(Reader(wanted, settings.url)),
             detector_of(wanted.detector),
             cache,
-            frontier.refusal_of,
+            refusing,
         )
         yield Fetcher(settings, around)
+
+
+def _refusing(frontier: Frontier, outage: Outage) -> Refusing:
+    """A visit must not fail because the store is away for a moment."""
+
+    async def refusal_of(link: Link, lease: Lease) -> str | None:
+        return await outage.call(lambda: frontier.refusal_of(link, lease))
+
+    return refusal_of
 
 
 def _client(settings: Settings) -> AbstractAsyncContextManager[Getter]:
@@ -222,4 +309,4 @@ def _scoped(settings: Mapping[str, Any] | None) -> Settings:
     return merged(settings_of(SITES), settings or {})
 
 
-__all__ = ["CrawlReport", "Crawling", "crawl", "fetching", "opened"]
+__all__ = ["CrawlReport", "Crawling", "Working", "crawl", "fetching", "joined", "opened"]

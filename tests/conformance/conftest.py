@@ -7,24 +7,26 @@ import pytest
 from outrider.store.embedded import EmbeddedStore, roster
 from outrider.store.embedded import store as embedded_store
 from outrider.store.memory import MemoryStore
+from outrider.store.opening import open_store
 from outrider.store.remote import Door, RemoteStore
 from outrider.testing.clock import FakeClock
 from outrider.testing.invariants import Witness
 from outrider.testing.model import Model
+from outrider.testing.servers.places import with_parameter
 
 
 def plain(kind):
     """A store that needs a clock and nothing else."""
 
     @asynccontextmanager
-    async def make(clock, tmp_path):
+    async def make(clock, tmp_path, places):
         yield kind(clock)
 
     return make
 
 
 @asynccontextmanager
-async def remote(clock, tmp_path):
+async def remote(clock, tmp_path, places):
     """A memory store as another process would see it: through the socket of a file."""
     door = await Door.open(MemoryStore(clock), str(tmp_path / "crawl"))
     store = await RemoteStore.connect(str(tmp_path / "crawl"))
@@ -36,7 +38,7 @@ async def remote(clock, tmp_path):
 
 
 @asynccontextmanager
-async def embedded(clock, tmp_path):
+async def embedded(clock, tmp_path, places):
     """A file."""
     yield EmbeddedStore.open(tmp_path / "crawl.outrider", clock)
 
@@ -51,7 +53,7 @@ class Forgetful(EmbeddedStore):
 
 
 @asynccontextmanager
-async def forgetful(clock, tmp_path):
+async def forgetful(clock, tmp_path, places):
     """A file that is all there is: whatever a verb needs was written by those before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedded_store, "SLICE_BYTES", 1)  # a piece at a time: much changes meanwhile
@@ -59,7 +61,7 @@ async def forgetful(clock, tmp_path):
 
 
 @asynccontextmanager
-async def sleepy(clock, tmp_path):
+async def sleepy(clock, tmp_path, places):
     """A file whose queues leave the memory as soon as nobody uses them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(roster, "AWAKE_MOST", 0)
@@ -67,7 +69,24 @@ async def sleepy(clock, tmp_path):
         yield EmbeddedStore.open(tmp_path / "crawl.outrider", clock)
 
 
-# Each is an async context manager of (clock, tmp_path): an empty store, and the end of what it had.
+def served(kind):
+    """A store on a real server, in a place of its own."""
+
+    @asynccontextmanager
+    async def make(clock, tmp_path, places):
+        yield await open_store(places.take(kind), clock)
+
+    return make
+
+
+@asynccontextmanager
+async def cluster(clock, tmp_path, places):
+    """A real cluster; on one shard, because what tests say of order holds within a shard."""
+    yield await open_store(with_parameter(places.take("cluster"), "shards", "1"), clock)
+
+
+# Each is an async context manager of (clock, tmp_path, places): an empty store, and the end of what
+# it had.
 STORES = {
     "model": plain(Model),
     "memory": plain(MemoryStore),
@@ -75,6 +94,9 @@ STORES = {
     "forgetful": forgetful,
     "sleepy": sleepy,
     "remote": remote,
+    "postgres": served("postgres"),
+    "redis": served("redis"),
+    "cluster": cluster,
 }
 
 
@@ -85,9 +107,9 @@ def clock():
 
 
 @pytest.fixture(params=STORES)
-async def store(request, clock, tmp_path):
+async def store(request, clock, tmp_path, places):
     """Each store in turn, empty, and watched: whatever a test does, the invariants hold."""
-    async with STORES[request.param](clock, tmp_path) as made:
+    async with STORES[request.param](clock, tmp_path, places) as made:
         store = Witness(made, clock)
         yield store
         for crawl in await store.crawls():

@@ -17,6 +17,7 @@ from outrider.testing.conformance import (
     KnownConformance,
     LanesConformance,
     LeaseConformance,
+    LoansConformance,
     OrderConformance,
     PolitenessConformance,
     RestoringConformance,
@@ -29,6 +30,7 @@ from outrider.testing.conformance import (
     UntouchedConformance,
     UpcomingConformance,
     WaitingConformance,
+    WorkersConformance,
 )
 
 
@@ -80,6 +82,9 @@ class TestLanes(LanesConformance): ...
 class TestLease(LeaseConformance): ...
 
 
+class TestLoans(LoansConformance): ...
+
+
 class TestOrder(OrderConformance): ...
 
 
@@ -114,3 +119,6 @@ class TestUpcoming(UpcomingConformance): ...
 
 
 class TestWaiting(WaitingConformance): ...
+
+
+class TestWorkers(WorkersConformance): ...

@@ -21,7 +21,7 @@ from outrider import (
 from outrider.core.task import Added, Lease
 from outrider.frontier import reports
 from outrider.frontier.steering import QueueHandle
-from outrider.store.protocol import QueueView, TaskView
+from outrider.store.protocol import QueueView, TaskView, WorkerView
 from outrider.testing import FakeClock
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -55,6 +55,7 @@ SECTIONS = {
     "TaskView": public(TaskView),
     "DeadLetter": public(reports.DeadLetter) | public(reports.Attempt),
     "Explanation": public(reports.Explanation),
+    "WorkerView": public(WorkerView),
     "Heatmap": public(reports.Heatmap),
     "Reason": public(reports.Reason),
     "RestoreReport": public(reports.RestoreReport),

@@ -55,6 +55,8 @@ ENDS = (
     Dropped("robots"),
 )
 EAGER = {"politeness": {"delay": 0.0, "max_in_flight": 4}, "retry": {"max_retries": 0}}
+BY_TURN = {"queue": {"order": "round-robin"}}
+ONE_SLOT = {"politeness": {"delay": 0.0}}
 
 
 # ---- writing
@@ -146,9 +148,9 @@ async def steer(store, clock, dice):
 
 
 async def end_crawls(store, clock, dice):
-    """One that is over, one paused, one cancelled, one empty, and one whose queues take turns."""
-    for name in ("over", "paused", "cancelled", "empty", "turns"):
-        settings = {"queue": {"order": "round-robin"}} if name == "turns" else EAGER
+    """Over, paused, cancelled, empty; one whose queues take turns, and one that lent a queue."""
+    for name in ("over", "paused", "cancelled", "empty", "turns", "lent"):
+        settings = {"turns": BY_TURN, "lent": ONE_SLOT}.get(name, EAGER)
         async with opened(store, clock, dice, name, settings) as frontier:
             if name != "empty":
                 await frontier.add([f"https://{name}{n % 2}.example/{n}" for n in range(4)])
@@ -166,6 +168,8 @@ async def end(frontier, name):
         await frontier.pause()
     elif name == "cancelled":
         await frontier.cancel()
+    elif name == "lent":
+        await frontier.claim(4, lend=True)
 
 
 # ---- reading

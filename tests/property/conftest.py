@@ -7,6 +7,7 @@ import pytest
 from outrider.store.embedded import EmbeddedStore, roster
 from outrider.store.embedded import store as embedded_store
 from outrider.store.memory import MemoryStore
+from outrider.store.opening import open_store
 
 
 class Forgetful(EmbeddedStore):
@@ -18,13 +19,40 @@ class Forgetful(EmbeddedStore):
         return await super()._run(work)
 
 
+class Served:
+    """A store on a real server that its first verb opens: making one takes no time."""
+
+    def __init__(self, places, kind, clock):
+        self._places, self._url = places, places.take(kind)
+        self._opening = lambda: open_store(self._url, clock)
+        self._store = None
+
+    def __getattr__(self, name):
+        async def verb(*args, **kwargs):
+            if self._store is None:
+                self._store = await self._opening()
+            return await getattr(self._store, name)(*args, **kwargs)
+
+        return verb
+
+    async def close(self):
+        """And give the place back: a case that fails is tried hundreds of times."""
+        if self._store is not None:
+            await self._store.close()
+        self._places.give_back(self._url)
+
+
 STORES = {
     "memory": MemoryStore,
     "embedded": EmbeddedStore,
     "sleepy": EmbeddedStore,
     "forgetful": Forgetful,
+    "postgres": Served,
+    "redis": Served,
 }
-ONE_IN = {"memory": 1, "embedded": 2, "sleepy": 4, "forgetful": 12}  # they take so much longer
+# They take so much longer.
+ONE_IN = {"memory": 1, "embedded": 2, "sleepy": 4, "forgetful": 12, "postgres": 24, "redis": 12}
+SAVED_ONE_IN = {"postgres": 15, "redis": 6}
 
 
 @pytest.fixture(params=STORES)
@@ -40,7 +68,13 @@ def one_in(kind):
 
 
 @pytest.fixture
-def make_store(kind, tmp_path, monkeypatch):
+def saved_one_in(kind):
+    """Of how many crawls that are saved it plays one."""
+    return SAVED_ONE_IN.get(kind, 1)
+
+
+@pytest.fixture
+def make_store(kind, tmp_path, monkeypatch, places):
     """A maker of empty stores that obey the clock they are given."""
     store, numbers = STORES[kind], count()
     if kind == "sleepy":  # queues leave the memory as soon as nobody uses them
@@ -50,4 +84,6 @@ def make_store(kind, tmp_path, monkeypatch):
         monkeypatch.setattr(embedded_store, "SLICE_BYTES", 1)  # much changes between two pieces
     if store is MemoryStore:
         return store
+    if store is Served:
+        return lambda clock: Served(places, kind, clock)
     return lambda clock: store.open(tmp_path / f"{next(numbers)}.outrider", clock)

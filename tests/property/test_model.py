@@ -78,6 +78,7 @@ async def test_the_random_crawls_reach_deep_states():
                 for queue in (await model.queues(crawl)).items:
                     seen.update([queue.state, (queue.state, queue.reason)])
                     seen.update([("named", queue.state)] if queue.named else [])
+                    seen.update([("lent", queue.state)] if queue.lent else [])
         for crawl in await model.crawls():
             seen.update({("runs", (await model.crawl(crawl)).runs): 1})
             seen.update((change.name, change.detail) for change in await model.changes(crawl))
@@ -86,6 +87,7 @@ async def test_the_random_crawls_reach_deep_states():
     wanted |= {(QueueState.RETIRED, reason) for reason in RETIRED_REASONS}
     wanted |= {(QueueState.SNOOZED, reason) for reason in SNOOZED_REASONS}
     wanted |= {("named", QueueState.SNOOZED), ("named", QueueState.BUSY)}
+    wanted |= {("lent", QueueState.BUSY), ("lent", QueueState.RETIRED)}
     wanted |= {("queue-returned", "budget"), ("crawl-paused", "finish"), ("died", "w0")}
     assert wanted - seen.keys() == set()
 

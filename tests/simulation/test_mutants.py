@@ -125,6 +125,28 @@ class LaneForgotten(Crawl):
         return claimed
 
 
+class LentAndServed(Crawl):
+    def _look_at(self, queue, now, judges):
+        """C7: others are served of a lent queue while it has a free slot."""
+        lent, queue.lent = queue.lent, 0
+        super()._look_at(queue, now, judges)
+        queue.lent = lent
+
+
+class AllCrashed(Crawl):
+    def _lose(self, record, now):
+        """C7: each lease of a lost loan counts a crash."""
+        self._crash(record, now)
+
+
+class LentOnCredit(Crawl):
+    def _go_on(self, queue):
+        """C7: a queue is lent whole, whatever it may spend."""
+        if queue.lane0.head or queue.lane1.head:
+            self.standing += 1
+            queue.standing = READY
+
+
 def no_reset(lease, outcome, policy, roll):
     """D4: Done does not end a row of unreachable visits."""
     verdict = decide(lease, outcome, policy, roll)
@@ -171,6 +193,9 @@ MUTANTS = [
     Mutant("D2-one-slot-more", OneSlotMore),
     Mutant("C6-lost-wake", LostWake),
     Mutant("C4-lane-forgotten", LaneForgotten),
+    Mutant("C7-lent-and-served", LentAndServed),
+    Mutant("C7-all-crashed", AllCrashed),
+    Mutant("C7-lent-on-credit", LentOnCredit),
     Mutant("D3-impatient", decide=impatient),
     Mutant("D1-wake-too-early", queue=("earliest", forget_the_last_visit)),
 ]

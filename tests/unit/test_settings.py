@@ -741,6 +741,7 @@ NAMES = {
     ("scope", "function"): st.sampled_from([None, "a:b", by_path]),
     ("scoring", "scorer"): st.sampled_from(["default", "fifo", "a:b"]),
     ("fetch", "detector"): st.sampled_from(["default", "none", "a:b"]),
+    ("executor", "poll"): st.sampled_from(["generic", "a:b"]),
     ("scope", "include"): st.lists(st.sampled_from(["a", "b.*"])),
     ("scope", "exclude"): st.lists(st.sampled_from(["a", "b.*"])),
 }

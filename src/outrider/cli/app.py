@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Annotated, Final
 
@@ -12,6 +13,7 @@ from outrider.cli import (
     add,
     bench,
     checkpoint,
+    copy,
     crawl,
     dead,
     demo,
@@ -29,6 +31,8 @@ from outrider.cli import (
     turn,
     version,
     watch,
+    work,
+    workers,
 )
 from outrider.cli.showing import note
 from outrider.errors import OutriderError
@@ -40,6 +44,7 @@ Exit codes: 0 all is well; 1 something was found wrong, or nothing was found; 2 
 do what it was asked, and says why on standard error.
 """
 REFUSED: Final = 2
+DRIVERS: Final = ("psycopg", "redis")
 EXTRAS: Final = {  # which of ours brings a package that a command may miss
     **dict.fromkeys(("aiohttp", "brotli", "protego", "selectolax"), "crawl"),
     "textual": "cli",
@@ -58,10 +63,12 @@ app = typer.Typer(
 COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Crawling": {
         "crawl": crawl.crawl,
+        "work": work.work,
     },
     "A crawl in a store": {
         "add": add.add,
         "watch": watch.watch,
+        "workers": workers.workers,
         "stats": stats.stats,
         "queues": queues.queues,
         "tasks": tasks.tasks,
@@ -77,6 +84,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "import": importing.import_,
     },
     "A store as a whole": {
+        "copy": copy.copy,
         "checkpoint": checkpoint.checkpoint,
         "doctor": doctor.doctor,
     },
@@ -111,6 +119,7 @@ def _common(
 
 def run() -> int:
     """Run the command line; an error of ours, or of the system, is one line, never a traceback."""
+    _quieten()
     try:
         app(prog_name="outrider")
     except OutriderError as error:
@@ -126,6 +135,13 @@ def run() -> int:
         note(f"{error.filename or 'the system'}: {error.strerror or error}")
         return REFUSED
     return 0
+
+
+def _quieten() -> None:
+    """What a driver has to say comes as an error of ours, once; its log would say it every time."""
+    for name in DRIVERS:
+        logging.getLogger(name).addHandler(logging.NullHandler())
+        logging.getLogger(name).propagate = False
 
 
 __all__ = ["__version__", "app", "run"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from outrider.cli.options import seconds_of
+from outrider.cli.options import Crawl, seconds_of
 from outrider.cli.showing import note, say_json
 
 if TYPE_CHECKING:
@@ -27,8 +27,12 @@ def crawl(  # noqa: PLR0913 - a command's options are its parameters
     *,
     store: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Where the crawl is kept. [default: HOST.outrider]"),
+        typer.Option(
+            metavar="STORE",
+            help="A file, or the URL of a server's store. [default: HOST.outrider]",
+        ),
     ] = None,
+    crawl: Crawl = "default",
     seeds: Annotated[
         str | None,
         typer.Option("--from", metavar="FILE", help="More URLs, one a line; -: standard input."),
@@ -134,7 +138,9 @@ def crawl(  # noqa: PLR0913 - a command's options are its parameters
 
     # So that module:function may lie here; last, so that it stands in for nothing installed.
     sys.path.append(str(Path.cwd()))
-    asked = plans.Asked(urls or [], seeds, store, options, settings, assign or [], log, handler)
+    asked = plans.Asked(
+        urls or [], seeds, store, options, settings, assign or [], log, handler, crawl
+    )
     plan = plans.planned(asked)
     plans.begin(plan, start_over=start_over, tell=note)
     closed = asyncio.run(run(plan, isolate=isolate, quiet=quiet))

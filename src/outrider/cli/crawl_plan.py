@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.cli.opening import place_of
 from outrider.core.url import Url, UrlRules, parse_url
 from outrider.errors import InvalidInput
 from outrider.output.jsonl import ITEMS
@@ -24,6 +25,7 @@ from outrider.wiring import SITES
 SUFFIX: Final = ".outrider"
 _ENDINGS: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
 _STEM: Final = re.compile(r"[^a-z0-9.-]+")
+_PASSWORD: Final = re.compile(r"(?<=://)([^/:@]*):[^/@]*@")
 _BESIDE: Final = ("", "-wal", "-shm", "-lock")  # a crawl's own files
 _SPENT: Final = ("--max-pages", "--max-time", "--max-per-host")
 _STEMMED: Final = (
@@ -48,6 +50,7 @@ class Asked(msgspec.Struct, frozen=True):
     assign: Sequence[str]
     log: str | None
     handler: str | None
+    crawl: str = "default"
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -58,6 +61,7 @@ class Plan(msgspec.Struct, frozen=True):
     settings: Settings
     handler: str | None
     log: str
+    crawl: str = "default"
 
     @property
     def output_stem(self) -> str:
@@ -70,7 +74,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def files(self) -> dict[str, str]:
         """What a user may look for afterwards."""
-        found = {"crawl": self.store}
+        found = {"crawl": place_of(self.store)}
         output = self.settings.output
         if output.path and output.format != "none":
             found["pages"] = self.output_stem + _ENDINGS[output.format]
@@ -85,14 +89,14 @@ def planned(asked: Asked) -> Plan:
     """The whole plan, or the first thing that is wrong with it."""
     urls = [*asked.urls, *(_lines_of(asked.seeds) if asked.seeds else ())]
     store = asked.store or _named_after(urls)
-    stem = stem_of(store)
+    stem = stem_of(store, asked.crawl)
     options = {
         section: {name: value for name, value in fields.items() if value is not None}
         for section, fields in asked.options.items()
     }
     base = settings_of(SITES)
     if asked.settings is not None:
-        base = from_toml(_text(asked.settings), source=asked.settings, over=base)
+        base = from_toml(text_of(asked.settings), source=asked.settings, over=base)
     beside = {
         "output": {"path": base.output.path or stem},
         "fetch": {"robots_cache": base.fetch.robots_cache or f"{stem}.robots"},
@@ -101,7 +105,7 @@ def planned(asked: Asked) -> Plan:
     settings = merged(merged(base, options), assigned(asked.assign))
     checked = tuple(_checked(url, settings.url) for url in urls)
     log = stem + ".log" if asked.log is None else asked.log
-    return Plan(store, checked, settings, asked.handler, log)
+    return Plan(store, checked, settings, asked.handler, log, asked.crawl)
 
 
 def _lines_of(path: str) -> list[str]:
@@ -137,12 +141,16 @@ def _named_after(urls: Sequence[str]) -> str:
     return (_STEM.sub("-", host).strip("-.") or "crawl") + SUFFIX
 
 
-def stem_of(store: str) -> str:
+def stem_of(store: str, crawl: str = "default") -> str:
     """What the names of other files of this crawl begin with."""
-    return store.removesuffix(SUFFIX) if "://" not in store else "crawl"
+    if "://" not in store:
+        return store.removesuffix(SUFFIX)
+    name = _STEM.sub("-", crawl.lower()).strip("-.")
+    return name if name and crawl != "default" else "crawl"
 
 
-def _text(path: str) -> str:
+def text_of(path: str) -> str:
+    """What a file of settings says."""
     try:
         return Path(path).read_text("utf-8")
     except OSError as error:
@@ -213,7 +221,8 @@ def check_free(store: str) -> None:
 def set_aside(store: str, stems: Collection[str]) -> list[str]:
     """Starting over: what is there gets another name, and nothing is thrown away."""
     if "://" in store:
-        raise InvalidInput(f"--start-over keeps the old crawl as a file, and {store} is none")
+        place = place_of(store)
+        raise InvalidInput(f"--start-over keeps the old crawl as a file, and {place} is none")
     check_free(store)
     old = [path for path in dict.fromkeys(_files_of(store, stems)) if path.exists()]
     mark = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
@@ -248,7 +257,7 @@ def resume_command(
         words = list(_without(words, _SPENT))
     if not any(word == "--store" or word.startswith("--store=") for word in words):
         words += ["--store", store]
-    return shlex.join(["outrider", *words])
+    return shlex.join(["outrider", *(_PASSWORD.sub(r"\1@", word) for word in words)])
 
 
 def _without(words: Sequence[str], options: Collection[str]) -> Iterator[str]:

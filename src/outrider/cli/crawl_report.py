@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from outrider.cli.showing import duration, many, say, show_pairs, show_table, size
+from outrider.cli.showing import duration, fields_of, many, say, show_pairs, show_table, size
 from outrider.executor.executor import Ending
 from outrider.executor.tally import Tally
 from outrider.frontier.reports import Stats
@@ -59,11 +59,16 @@ class Closing(msgspec.Struct, frozen=True):
     stats: Stats
 
 
-async def closing(frontier: Frontier, ending: Ending, tally: Tally, seconds: float) -> Closing:
-    """Everything worth knowing afterwards; reads the store, changes nothing."""
-    stats = await frontier.stats()
-    held = await _held(frontier)
-    missed = await _missed(frontier, stats, tally)
+async def closing(
+    frontier: Frontier, ending: Ending, tally: Tally, seconds: float, *, whole: bool = True
+) -> Closing:
+    """Everything worth knowing afterwards; reads the store, changes nothing.
+
+    Not whole: no list of the store is read, for one worker of many.
+    """
+    stats = await (frontier.stats() if whole else _counters(frontier))
+    held = await _held(frontier) if whole else Counter[str]()
+    missed = await _missed(frontier, stats, tally) if whole else Counter[str]()
     missed.update({f"held: {reason}": count for reason, count in held.items()})
     if ending.how != "finished" and stats.pending > stats.held:
         missed["still queued"] = stats.pending - stats.held + stats.leased
@@ -84,6 +89,11 @@ async def closing(frontier: Frontier, ending: Ending, tally: Tally, seconds: flo
         refused,
         stats,
     )
+
+
+async def _counters(frontier: Frontier) -> Stats:
+    view = await frontier.store.crawl(frontier.crawl)
+    return Stats(**fields_of(view), queues={}, refused={}, bypassed=0)
 
 
 def _end(ending: Ending, stats: Stats, held: Mapping[str, int], tally: Tally) -> tuple[str, str]:

@@ -49,5 +49,9 @@ async def check_crawl(frontier: Frontier, store: str) -> None:
     known = (
         f"it has {there}; say --crawl NAME" if names else "it has none; `outrider add` makes one"
     )
-    place = _PASSWORD.sub("//", store)
-    raise InvalidInput(f"no crawl {frontier.crawl!r} in {place}: {known}")
+    raise InvalidInput(f"no crawl {frontier.crawl!r} in {place_of(store)}: {known}")
+
+
+def place_of(store: str) -> str:
+    """A store as it may be shown: without whatever opens it."""
+    return _PASSWORD.sub("//", store)

@@ -2,6 +2,7 @@
 
 An outcome is told to the frontier once, with the page's links; a visit without an outcome goes
 back. One batch is written and finished at a time, so a sink knows which records are not settled.
+On a workbench claims need no store, so they go on meanwhile.
 """
 
 from __future__ import annotations
@@ -17,20 +18,23 @@ import msgspec
 from outrider.core.outcome import Done, Failed
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease
-from outrider.errors import OutriderError, StoreError
+from outrider.errors import OutriderError, StoreError, StoreUnavailable
 from outrider.executor.bell import Bell
 from outrider.executor.handlers import Handlers
 from outrider.executor.holding import Holding
 from outrider.executor.keeping import Keeping
+from outrider.executor.outage import Outage
 from outrider.executor.scaling import Scaler
 from outrider.executor.slots import Slots
 from outrider.executor.visit import Visit
 from outrider.frontier import Frontier
+from outrider.frontier.reports import Claim
 from outrider.store.protocol import CrawlView
 
 POLL: Final = 1.0  # seconds after which it looks again: others may share the store
 TOGETHER: Final = 0.002  # seconds an ended visit waits for company: a batch is cheaper
 GRACE: Final = 5.0  # seconds a handler that was cancelled may take to leave
+SHOWN: Final = 10  # visits named in a message
 PARKED: Final = 16  # visits without a slot, per slot, before parking keeps the slot
 LATE: Final = "time limit: handler"
 
@@ -75,6 +79,8 @@ class Executor:
         sink: Sink | None = None,
         observer: Observer | None = None,
         spares: Sparing | None = None,
+        outage: Outage | None = None,
+        stays: bool = False,
     ) -> None:
         wanted = frontier.settings.executor
         self._frontier = frontier
@@ -82,6 +88,8 @@ class Executor:
         self._sink = sink
         self._observer = observer
         self._spares = spares
+        self._stays = stays  # when the crawl is over: more may come
+        self.outage = outage or Outage()
         self.slots = Slots(wanted.slots)
         self.scaler = Scaler(
             wanted.min_slots or wanted.slots, wanted.max_slots or wanted.slots, wanted.max_memory
@@ -91,6 +99,9 @@ class Executor:
         self._flying: dict[Visit, asyncio.Task[None]] = {}
         self._late: set[Visit] = set()
         self._ended: list[Visit] = []
+        self._overlaps = wanted.workbench  # a batch is finished while slots are claimed for
+        self._settler: asyncio.Task[None] | None = None
+        self._settling = 0  # visits of the batch that is being finished
         self._returned: list[Lease] = []
         self._parked = 0
         self._stops = 0
@@ -98,6 +109,10 @@ class Executor:
         self._done = 0  # of the whole crawl, as far as this worker knows
         self._wake_in: float = 0.0
         self.has_ready = False
+        self.visits = 0  # ended
+        self.turns = 0  # of the loop
+        self.ticks = 0  # of what is beside it
+        self.stuck = ""  # what should have ended long ago
 
     @property
     def is_stopping(self) -> bool:
@@ -114,11 +129,17 @@ class Executor:
         """Visits that wait without a slot."""
         return self._parked
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the store is away."""
+        return self.outage.is_on
+
     def stop(self) -> None:
         """Claim no more, and end when what is in flight has; a second time: at once (J4)."""
         self._stops += 1
         limit = 0.0 if self._stops > 1 else self._frontier.settings.executor.drain
         self._stop_at = min(self._stop_at, asyncio.get_running_loop().time() + limit)
+        self.outage.end_by(self._stop_at)
         self._bell.ring()
 
     async def run(self) -> Ending:
@@ -127,44 +148,65 @@ class Executor:
         keeping = Keeping(self, self._frontier, self._holding)
         keeper = asyncio.create_task(keeping.run())
         keeper.add_done_callback(lambda _: self._bell.ring())
+        end_watch = self._frontier.store.watch(self._frontier.crawl, self._bell.ring)
         try:
             return await self._loop(keeper)
         finally:
+            end_watch()
+            self.outage.end_by(asyncio.get_running_loop().time())
             keeper.cancel()
             with suppress(asyncio.CancelledError):
                 await keeper
             await self._abandon()
+            await keeping.say_goodbye()
             self._handlers.close()
 
     async def _crawl(self) -> CrawlView:
-        return await self._frontier.store.crawl(self._frontier.crawl)
+        frontier = self._frontier
+        return await self.outage.call(lambda: frontier.store.crawl(frontier.crawl))
 
     async def _loop(self, keeper: asyncio.Task[None]) -> Ending:
         while True:
-            await self._settle()
+            self.turns += 1
+            await (self._settle_beside() if self._overlaps else self._settle())
             ending = await self._claim()
             if ending is not None:
                 return ending
             if keeper.done():
                 keeper.result()
-            await self._bell.rest(0.0 if self._ended else min(self._wake_in, POLL))
+            is_due = self._ended and self._settler is None
+            await self._bell.rest(0.0 if is_due else min(self._wake_in, POLL))
+
+    async def _settle_beside(self) -> None:
+        """The same in a task of its own, one batch at a time."""
+        if self._settler is not None and self._settler.done():
+            settler, self._settler = self._settler, None
+            settler.result()
+        if self._settler is None and (self._ended or self._returned):
+            self._settler = asyncio.create_task(self._settle())
+            self._settler.add_done_callback(lambda _: self._bell.ring())
 
     async def _settle(self) -> None:
         """What ended is written, then finished, then known to be settled."""
         if self._returned:
             returned, self._returned = self._returned, []
-            await self._frontier.release(returned)
+            await self.outage.call(lambda: self._frontier.release(returned))
         if not self._ended:
             return
         ended, self._ended = self._ended, []
         self._write(ended)
-        answers = await self._finish(ended)
+        self._settling = len(ended)
+        try:
+            answers = await self._finish(ended)
+        finally:
+            self._settling = 0
         if self._sink is not None:
             self._sink.settle(answers)
         if self._observer is not None:
             self._observer(ended)
         if self._spares is not None and not self._stops:
-            self._ended += await self._spares(ended)
+            with suppress(StoreUnavailable):  # they will come as visits
+                self._ended += await self._spares(ended)
 
     def _write(self, ended: Sequence[Visit]) -> None:
         try:
@@ -175,36 +217,50 @@ class Executor:
             raise
 
     async def _finish(self, ended: Sequence[Visit]) -> list[bool]:
+        """Repeated until it is known what came of it: a finish may be said twice (H3)."""
+        visits = [(one.lease, one.outcome, one.links) for one in ended if one.outcome is not None]
         try:
-            answers = await self._frontier.finish_many(
-                [(one.lease, one.outcome, one.links) for one in ended if one.outcome is not None]
-            )
+            answers = await self.outage.call(lambda: self._frontier.finish_many(visits))
         except StoreError:
             if self._sink is not None:
                 self._sink.settle(None)
             raise
         self._done += sum(isinstance(visit.outcome, Done) for visit in ended)
+        self.visits += len(ended)
         return answers
 
     async def _claim(self) -> Ending | None:
         """D2: only for free slots. None: go on."""
         self._wake_in = POLL
         if self._stops:
-            return None if self._flying or self._ended else Ending("stopped", "asked to stop")
-        wanted = self._wanted()
-        if not wanted:
+            return None if self._has_more() else Ending("stopped", "asked to stop")
+        asked = await self.outage.call(self._asked)
+        if asked is None:
             self.has_ready = not self.slots.free
             return None
-        asked_at = self._holding.now()
-        claim = await self._frontier.claim(wanted)
-        self._begin(claim, asked_at)
+        wanted, claim = asked
         self.has_ready = claim.wake_in == 0 and len(claim) == wanted
         self._wake_in = POLL if claim.wake_in is None else claim.wake_in
         if self.has_ready and not self.slots.free:
             self._wake_in = POLL  # only a visit's end frees a slot
-        if claim or self._flying or self._ended:
+        if claim or self._has_more():
             return None
         return await self._ending(claim.status)
+
+    def _has_more(self) -> bool:
+        """Whether visits are under way, or not settled."""
+        return bool(self._flying or self._ended or self._settler)
+
+    async def _asked(self) -> tuple[int, Claim] | None:
+        """How many were asked for, and what came and was begun; None: for nobody is a slot free."""
+        wanted = 0 if self._stops else self._wanted()
+        if not wanted:
+            return None
+        asked_at = self._holding.now()
+        with self.slots.reserved(wanted):  # whoever comes back from parking meanwhile waits
+            claim = await self._frontier.claim(wanted)
+            self._begin(claim, asked_at)
+        return wanted, claim
 
     def _wanted(self) -> int:
         """As many as there are slots, and no more than the crawl's limit still allows (I4)."""
@@ -212,8 +268,8 @@ class Executor:
         free = self.slots.free
         if not limit:
             return free
-        left = limit - self._done - len(self._flying) - len(self._ended)
-        return min(free, max(left, 0 if self._flying or self._ended else 1))
+        left = limit - self._done - len(self._flying) - len(self._ended) - self._settling
+        return min(free, max(left, 0 if self._has_more() else 1))
 
     def _begin(self, leases: Sequence[Lease], asked_at: float) -> None:
         if not leases:
@@ -229,7 +285,7 @@ class Executor:
 
     async def _ending(self, status: CrawlStatus) -> Ending | None:
         if status is CrawlStatus.FINISHED:
-            return Ending("finished")
+            return None if self._stays else Ending("finished")
         if status is CrawlStatus.CANCELLED:
             return Ending("cancelled", "operator")
         if status is CrawlStatus.PAUSED:
@@ -258,8 +314,14 @@ class Executor:
         self._bell.ring_in(TOGETHER)
 
     async def holds(self, visit: Visit, seconds: float) -> bool:
-        """D7: asked before every request."""
-        return visit in self._flying and await self._holding.lasts(visit, seconds)
+        """D7: asked before every request; while the store is away, the handler's time stands."""
+        if visit not in self._flying:
+            return False
+        try:
+            return await self._holding.lasts(visit, seconds)
+        except StoreError:
+            async with self.parked(visit):
+                return await self.outage.call(lambda: self._holding.lasts(visit, seconds))
 
     @asynccontextmanager
     async def parked(self, visit: Visit) -> AsyncIterator[None]:
@@ -291,6 +353,14 @@ class Executor:
             elif now >= visit.until + GRACE:
                 visit.outcome = Failed(LATE)
                 self._over(visit)
+        self.stuck = self._stuck(now)
+
+    def _stuck(self, now: float) -> str:
+        late = [visit.url for visit in self._flying if now >= visit.until + 2 * GRACE]
+        if late:
+            return f"{len(late)} visits do not end: {', '.join(late[:SHOWN])}"
+        is_empty = not (self._flying or self._ended or self._returned)
+        return "slots are held by nobody" if is_empty and self.slots.busy else ""
 
     def lost(self, visits: Sequence[Visit]) -> None:
         """H3: whoever lost a lease stops; its task is somebody else's now."""
@@ -307,6 +377,8 @@ class Executor:
 
     async def _abandon(self) -> None:
         """Whatever still flies goes back, as far as the store can be told."""
+        if self._settler is not None:
+            await asyncio.wait([self._settler], timeout=GRACE)
         tasks = list(self._flying.values())
         self._cancel(list(self._flying))
         if tasks:

@@ -27,8 +27,7 @@ class Holding:
 
     def begin(self, visits: Iterable[Visit], asked_at: float) -> None:
         """They were claimed; the lease began no sooner than it was asked for."""
-        until = asked_at + self.seconds
-        self._until.update(dict.fromkeys(visits, until))
+        self._until.update({visit: asked_at + visit.lease.lease_for for visit in visits})
 
     def end(self, visit: Visit) -> None:
         """The visit is over."""

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from heapq import heappop, heappush
+from itertools import count as count_from
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -34,6 +37,7 @@ class Slots:
         self._busy: dict[int, Visit] = {}
         self._of: dict[Visit, int] = {}
         self._returning: deque[tuple[Visit, asyncio.Future[None]]] = deque()
+        self._reserved = 0  # idle ones that a claim under way was made for
         self.resize(count)
 
     @property
@@ -57,9 +61,23 @@ class Slots:
 
     def take(self, visit: Visit) -> None:
         """The visit has a slot from now on; ask `free` first."""
-        slot = heappop(self._idle)
+        slot = heappop(self._idle) if self._idle else self._beyond()
         self._busy[slot] = visit
         self._of[visit] = slot
+
+    def _beyond(self) -> int:
+        """For one whose slot was taken away while it was claimed for: it drains."""
+        return next(slot for slot in count_from(self.count) if slot not in self._busy)
+
+    @contextmanager
+    def reserved(self, count: int) -> Iterator[None]:
+        """So many idle slots are not given to those that come back, until a claim is answered."""
+        self._reserved = count
+        try:
+            yield
+        finally:
+            self._reserved = 0
+            self._serve()
 
     def give(self, visit: Visit) -> None:
         """The visit needs its slot no more; one that has none gives nothing."""
@@ -84,7 +102,7 @@ class Slots:
             raise
 
     def _serve(self) -> None:
-        while self._idle and self._returning:
+        while len(self._idle) > self._reserved and self._returning:
             visit, turn = self._returning.popleft()
             if not turn.done():
                 self.take(visit)

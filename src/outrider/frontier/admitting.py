@@ -15,13 +15,13 @@ from outrider.errors import InvalidInput
 from outrider.frontier.operating import Operator
 from outrider.frontier.reading import Reader
 from outrider.frontier.reports import AddReport, ScoringReport
-from outrider.settings import Settings, crawl_rules, merged
+from outrider.settings import Settings, crawl_rules, merged, to_text
 
 NO_SCORING: Final = ScoringReport()
 CHUNK: Final = 1000  # links admitted and stored at a time, so that no call holds the loop
 
 _ATTACHED: Final = (
-    "configure(): this frontier was attached and does not know the crawl's settings; "
+    "configure(): this frontier was attached, and the crawl keeps its settings; "
     "use Frontier.open(..., settings=...)"
 )
 
@@ -47,7 +47,8 @@ class Admitting(Operator, Reader):
         return self._settings
 
     async def _apply_rules(self) -> None:
-        if await self.store.configure(self.crawl, crawl_rules(self._settings)):
+        rules, text = crawl_rules(self._settings), to_text(self._settings)
+        if await self.store.configure(self.crawl, rules, text):
             await self.steer("", Set({}))
         if self._admission.root is not None:
             await self._learn_roots()
@@ -75,16 +76,21 @@ class Admitting(Operator, Reader):
         roots.update(fresh)
 
     async def _admit(
-        self, links: Sequence[str | Url | Link], found_on: Lease | None = None
+        self,
+        links: Sequence[str | Url | Link],
+        found_on: Lease | None = None,
+        *,
+        knows_roots: bool = False,
     ) -> tuple[list[Task | Added], ScoringReport]:
         """What the core says of links, with all workers' seeds known; and what scoring took."""
+        self._require_settings()
         is_bound = self._admission.root is not None
-        if is_bound:
+        if is_bound and not knows_roots:
             await self._share_roots()
         self._scorer.begin()
         admitted = self._admission.admit(links, are_seeds=found_on is None, found_on=found_on)
         report = self._scorer.report() if found_on is None else NO_SCORING
-        if is_bound:
+        if is_bound and len(self._admission.roots) > self._roots_seen:
             await self._share_roots()
         return admitted, report
 

@@ -40,6 +40,7 @@ class Finishing(Admitting, Lending):
         faults: list[InvalidInput | None] = []
         leases: list[Lease] = []
         verdicts: list[Verdict] = []
+        knows_roots = False  # asked once a batch: a store may be far away
         for visit in visits:
             fault = self._fault(visit)
             faults.append(fault)
@@ -48,7 +49,8 @@ class Finishing(Admitting, Lending):
                 if len(visit) == 2:
                     verdicts.append(decide(*visit, self._policy, self._dice()))
                 else:
-                    verdicts.append(await self._verdict(*visit))
+                    verdicts.append(await self._verdict(*visit, knows_roots=knows_roots))
+                    knows_roots = knows_roots or bool(visit[2])
         rest = iter(await self._submit(leases, verdicts) if verdicts else ())
         answers = [fault is None and next(rest).applied for fault in faults]
         self._raise_first(faults, answers)
@@ -68,13 +70,18 @@ class Finishing(Admitting, Lending):
         return None if fault is None else InvalidInput(fault)
 
     async def _verdict(
-        self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()
+        self,
+        lease: Lease,
+        outcome: Outcome,
+        links: Iterable[str | Url | Link] = (),
+        *,
+        knows_roots: bool = False,
     ) -> Verdict:
         verdict = decide(lease, outcome, self._policy, self._dice())
         found = [links] if isinstance(links, str | Link | Url) else list(links)
         if not found:
             return verdict
-        admitted, _ = await self._admit(found, lease)
+        admitted, _ = await self._admit(found, lease, knows_roots=knows_roots)
         tasks = [one for one in admitted if isinstance(one, Task)]
         if len(tasks) < len(admitted):
             await self._note_refused([one for one in admitted if isinstance(one, Added)])
@@ -87,6 +94,7 @@ class Finishing(Admitting, Lending):
         await self._teller.added(refused)
 
     async def _submit(self, leases: list[Lease], verdicts: list[Verdict]) -> list[Finished]:
+        self._require_settings()
         if self._revisits is not None and self._revisits.wants_count:
             await self._count_pages(self._revisits)
         try:

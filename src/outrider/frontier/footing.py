@@ -6,7 +6,7 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from outrider.clock import Clock
@@ -19,7 +19,7 @@ from outrider.frontier.policies import admission_for, policy_for, scorer_for
 from outrider.frontier.reports import Claim
 from outrider.frontier.revisits import revisits_for
 from outrider.frontier.telling import Teller
-from outrider.settings import Settings
+from outrider.settings import Settings, joined
 from outrider.store.opening import open_store
 from outrider.store.protocol import ClaimRequest, FullStore
 
@@ -34,6 +34,7 @@ class Footing(ABC):
         store: str | os.PathLike[str] | FullStore,
         *,
         settings: Settings | None,
+        own: Mapping[str, Any],
         crawl: str,
         clock: Clock,
         worker: str,
@@ -57,7 +58,11 @@ class Footing(ABC):
         self._unseen: list[Claim] = []  # what `leases` claimed and has not handed out
         self._background: set[asyncio.Task[Any]] = set()
         self._is_attached = settings is None  # the crawl keeps the rules it has
-        self._use(settings or Settings())
+        self._own = own  # of an attached frontier: what is laid over the crawl's settings
+        self._kept: str | None = None  # the text that its settings were read from
+        self._lacks = ""
+        self._end_watch: Callable[[], None] | None = None
+        self._use(settings or joined("", own).settings)
 
     async def _open(self) -> None:
         if self._store is not None:
@@ -69,15 +74,47 @@ class Footing(ABC):
             )
         else:
             store = source
+        self._stand_on(store)
+        self._write_events(self._settings.events.jsonl)
+        if self._is_attached:
+            await self.learn()
+        else:
+            await self._apply_rules()
+
+    def _stand_on(self, store: FullStore) -> None:
         self._store = self._teller.store = store
         self._store_id = store.id
         self._adds: Batcher[Task, Added] = Batcher(store.add, is_inline=store.is_inline)
         self._finishes: Batcher[Verdict, Finished] = Batcher(
             store.finish, is_inline=store.is_inline
         )
-        self._write_events(self._settings.events.jsonl)
+
+    async def _step_onto(self, store: FullStore) -> None:
+        await self._adds.drain()
+        await self._finishes.drain()
+        self._stand_on(store)
+
+    async def learn(self) -> None:
+        """Go by the settings that the crawl has now, if this frontier was attached to it.
+
+        `lacks` says what of them cannot be had here; until it is given, nothing can be admitted.
+        """
         if not self._is_attached:
-            await self._apply_rules()
+            return
+        text = await self.store.settings(self.crawl)
+        if text != self._kept:
+            found = joined(text, self._own)
+            self._use(found.settings)
+            self._kept, self._lacks = text, found.lacks
+
+    def _wait_for_work(self) -> None:
+        """Whoever waits wants to be rung; most never wait."""
+        if self._end_watch is None:
+            self._end_watch = self.store.watch(self.crawl, self._stirred.set)
+
+    def _require_settings(self) -> None:
+        if self._lacks:
+            raise SettingsError(self._lacks)
 
     async def close(self) -> None:
         """Apply what was handed in, then let go of the store (if this frontier opened it)."""
@@ -88,6 +125,9 @@ class Footing(ABC):
             await asyncio.wait(self._background)
         await self._adds.drain()
         await self._finishes.drain()
+        if self._end_watch is not None:
+            self._end_watch()
+            self._end_watch = None
         store, self._store = self._store, None
         if isinstance(self._source, str | os.PathLike):
             await store.close()
@@ -137,6 +177,16 @@ class Footing(ABC):
         task.add_done_callback(self._background.discard)
         return task
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether the crawl was there, and keeps the settings it has."""
+        return self._is_attached
+
+    @property
+    def lacks(self) -> str:
+        """What of the crawl's settings must be given by hand, if attached; "": nothing."""
+        return self._lacks
+
     @abstractmethod
     async def _apply_rules(self) -> None:
         """Tell the store, and learn from it, what the settings say."""
@@ -144,6 +194,11 @@ class Footing(ABC):
     @abstractmethod
     async def _give_back_unseen(self) -> None:
         """Release what was claimed and never handed out."""
+
+
+async def stand_on(frontier: Footing, store: FullStore) -> None:
+    """Let a frontier work on this store from now on: one that stands before its own, and back."""
+    await frontier._step_onto(store)  # noqa: SLF001 - no user's business, so no method of theirs
 
 
 def _sink(path: str) -> JsonlSink:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -45,6 +46,7 @@ class Frontier(Finishing, Saver):
         return cls(
             store,
             settings=settings_of(settings),
+            own={},
             crawl=_checked_name(crawl),
             clock=clock or SystemClock(),
             worker=worker or _fresh_name(),
@@ -56,18 +58,22 @@ class Frontier(Finishing, Saver):
         cls,
         store: str | os.PathLike[str] | FullStore,
         *,
+        settings: Mapping[str, Any] | None = None,
         crawl: str = "default",
         clock: Clock | None = None,
         worker: str | None = None,
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
-        """As `open`, but the crawl keeps the rules it has: for those who look, steer or add.
+        """As `open`, but the crawl keeps the settings it has: for those who look, steer or join.
 
-        Links are admitted, and outcomes decided, by the default settings.
+        `settings` are this process's own: of them `executor`, `fetch`, `output`, `events` and
+        `store` are laid over the crawl's, and functions that the crawl's settings name: those are
+        never imported because a store says so.
         """
         return cls(
             store,
             settings=None,
+            own=settings or {},
             crawl=_checked_name(crawl),
             clock=clock or SystemClock(),
             worker=worker or _fresh_name(),
@@ -117,4 +123,6 @@ def _checked_name(crawl: str) -> str:
 
 
 def _fresh_name() -> str:
-    return f"worker-{uuid.uuid4().hex[:12]}"
+    """An incarnation's: where it runs, and what no other has, were it the same process number."""
+    host = "".join(letter for letter in socket.gethostname()[:64] if letter.isprintable())
+    return f"{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}"

@@ -23,11 +23,18 @@ class Lending(Footing):
     """How tasks are lent."""
 
     async def claim(
-        self, limit: int = 1, *, wait: float = 0.0, per_queue: int | None = None
+        self,
+        limit: int = 1,
+        *,
+        wait: float = 0.0,
+        per_queue: int | None = None,
+        lend: bool = False,
     ) -> Claim:
         """Lease up to `limit` tasks, best first; with `wait`, ask again until something comes.
 
-        A cancelled claim gives back what it took.
+        With `lend`, each queue taken from is lent: up to `per_queue` of its tasks (None: no cap)
+        for one slot, and nobody else gets it until they ended. Whoever borrows keeps its pace. A
+        cancelled claim gives back what it took.
         """
         self._check_claim(limit, per_queue)
         if not isinstance(wait, int | float) or not wait >= 0:
@@ -35,7 +42,7 @@ class Lending(Footing):
         until = self._clock.now_ms() + (wait * 1000 if limit else 0)
         while True:
             self._stirred.clear()
-            claim = await self._claim_once(limit, per_queue or 0)
+            claim = await self._claim_once(limit, per_queue or 0, lend=bool(lend))
             left = (until - self._clock.now_ms()) / 1000
             if claim:
                 return claim
@@ -43,6 +50,7 @@ class Lending(Footing):
                 await asyncio.sleep(0)  # whoever asks again at once must not starve the others
                 return claim
             most = POLL if claim.wake_in is None else claim.wake_in
+            self._wait_for_work()
             await self._rest(min(left, most), self._stirred)
 
     async def claim_named(self, fingerprints: Iterable[bytes]) -> Claim:
@@ -62,10 +70,12 @@ class Lending(Footing):
         if per_queue is not None and (type(per_queue) is not int or per_queue < 1):
             raise InvalidInput(f"claim(per_queue={per_queue!r}): a whole number ≥ 1, or None")
 
-    async def _claim_once(self, limit: int, per_queue: int, names: Sequence[bytes] = ()) -> Claim:
+    async def _claim_once(
+        self, limit: int, per_queue: int, names: Sequence[bytes] = (), *, lend: bool = False
+    ) -> Claim:
         store, seconds = self.store, self._settings.lease.seconds
         request = ClaimRequest(
-            self.crawl, self.worker, limit, seconds, per_queue, self._streak, names
+            self.crawl, self.worker, limit, seconds, per_queue, self._streak, names, lend
         )
         claimed = await (store.claim(request) if store.is_inline else self._shielded(request))
         self._streak = claimed.streak

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +23,7 @@ from outrider.frontier.reports import (
     Stats,
     dead_letter,
 )
-from outrider.store.protocol import QueueView, TaskView, Upcoming, Which
+from outrider.store.protocol import QueueView, TaskView, Upcoming, Which, WorkerView
 
 _MOST_UPCOMING: Final = 1000
 
@@ -37,7 +37,7 @@ class Reader(Footing):
         states: Counter[str] = Counter({state.value: 0 for state in QueueState})
         async for state in paged(lambda after: self.store.census(self.crawl, after=after)):
             states[state.value] += 1
-        fields = {name: getattr(view, name) for name in view.__struct_fields__}
+        fields = {name: _in_order(getattr(view, name)) for name in view.__struct_fields__}
         return Stats(
             **fields,
             queues=dict(states),
@@ -58,10 +58,14 @@ class Reader(Footing):
                 break
         return reasons
 
+    async def workers(self) -> list[WorkerView]:
+        """Who works on this crawl, and how they are; the silent read as gone (M6)."""
+        return await self.store.workers(self.crawl)
+
     async def heatmap(self) -> Heatmap:
         """What is pending, by origin and group, and by depth (O2)."""
         heat = await self.store.heatmap(self.crawl)
-        return Heatmap(heat.total, heat.cells, heat.depth, heat.updated_at)
+        return Heatmap(heat.total, _in_order(heat.cells), heat.depth, heat.updated_at)
 
     async def queues(
         self, *, state: str | None = None, sort: str | None = None, reverse: bool = False
@@ -217,3 +221,10 @@ def _task_state(name: str) -> TaskState:
         return TaskState(name)
     except ValueError:
         raise InvalidInput(f"state = {name!r}: one of {', '.join(TaskState)}") from None
+
+
+def _in_order(value: Any) -> Any:
+    """Counters by name, whichever store counted them: reports of two stores can be compared."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _in_order(value[name]) for name in sorted(value)}

@@ -4,6 +4,7 @@ A fault names its path, its value and the fix, and nothing changes. What may sta
 the structs themselves, so a field and its bounds, its error message and its documentation agree.
 """
 
+from outrider.settings.kept import Joined, joined, to_text
 from outrider.settings.naming import resolve
 from outrider.settings.reading import merged, override_of, settings_of
 from outrider.settings.reference import documented, render_reference
@@ -25,6 +26,7 @@ from outrider.settings.tree import (
 __all__ = [
     "CrawlSettings",
     "EventSettings",
+    "Joined",
     "LeaseSettings",
     "QueueSettings",
     "ScopeSettings",
@@ -35,10 +37,12 @@ __all__ = [
     "crawl_rules",
     "documented",
     "from_toml",
+    "joined",
     "merged",
     "override_of",
     "render_reference",
     "resolve",
     "settings_of",
     "to_mapping",
+    "to_text",
 ]

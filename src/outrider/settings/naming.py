@@ -21,7 +21,7 @@ from outrider.core.policy.score import SCORERS, Scoring
 from outrider.errors import SettingsError
 from outrider.settings.faults import shown
 from outrider.settings.tree import QueueSettings, ScopeSettings
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.visiting import ExecutorSettings, FetchSettings
 
 # `buckets` is the name of a keying, so no module of that name can be meant.
 _REFERENCE: Final = re.compile(
@@ -36,7 +36,7 @@ def resolve(spec: object, what: str) -> Any:
     Importing runs code: only for settings of the person who runs the crawl, never for data from
     the network. `what` is the path of the setting.
     """
-    if not _refers(spec):
+    if not refers(spec):
         return spec
     found = _imported(spec, what)
     fits, wanted = (_scores, _SCORER) if what.endswith("scorer") else (callable, "a function")
@@ -45,7 +45,8 @@ def resolve(spec: object, what: str) -> Any:
     return found
 
 
-def _refers(value: object) -> TypeGuard[str]:
+def refers(value: object) -> TypeGuard[str]:
+    """Whether it names code to import: `module:function`."""
     return isinstance(value, str) and _REFERENCE(value) is not None
 
 
@@ -72,7 +73,7 @@ def check(owner: type, name: str, value: object) -> None:
 
 def _named(find: Callable[[str], object]) -> Callable[[object], None]:
     def question(value: object) -> None:
-        if callable(value) or _refers(value):
+        if callable(value) or refers(value):
             return
         if not isinstance(value, str):
             raise ValueError("give a name, module:function or a function")  # noqa: TRY004 - as all
@@ -82,7 +83,7 @@ def _named(find: Callable[[str], object]) -> Callable[[object], None]:
 
 
 def _function(value: object) -> None:
-    if not (value is None or callable(value) or _refers(value)):
+    if not (value is None or callable(value) or refers(value)):
         raise ValueError("give module:function or a function")
 
 
@@ -91,9 +92,14 @@ def _detector(name: str) -> None:
         raise ValueError("give default, none, module:function or a function")
 
 
+def _strategy(name: str) -> None:
+    if name != "generic":
+        raise ValueError("give generic, module:function or a function")
+
+
 def _scorer(value: object) -> None:
     known = value in SCORERS if isinstance(value, str) else _scores(value)
-    if not (known or _refers(value)):
+    if not (known or refers(value)):
         raise ValueError(f"give {', '.join(SCORERS)}, module:name or {_SCORER}")
 
 
@@ -117,4 +123,5 @@ _QUESTIONS: Final[Mapping[tuple[type, str], Callable[[Any], object]]] = {
     (ScopeSettings, "function"): _function,
     (Scoring, "scorer"): _scorer,
     (FetchSettings, "detector"): _named(_detector),
+    (ExecutorSettings, "poll"): _named(_strategy),
 }

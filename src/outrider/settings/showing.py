@@ -32,9 +32,10 @@ def _plain(value: object, default: object = None) -> object:
         return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, tuple):
         return list(value)
-    return value if isinstance(value, str | int | float | None) else _name_of(value)
+    return value if isinstance(value, str | int | float | None) else name_of(value)
 
 
-def _name_of(value: object) -> str:
+def name_of(value: object) -> str:
+    """The name of a function, or of an object's class, whether or not it can be imported."""
     named: Any = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}:{named.__qualname__}"

@@ -111,6 +111,44 @@ class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain: Annotated[
         float, Meta(ge=0, le=_DAY, description="seconds visits in flight get when it must stop")
     ] = 30.0
+    watchdog: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=_DAY,
+            description="`outrider work`: seconds without progress after which the process ends, "
+            "to be started again; 0: never",
+        ),
+    ] = 120.0
+    workbench: Annotated[
+        bool,
+        Meta(description="true: borrow whole queues and pace them here; for stores far away"),
+    ] = False
+    workbench_tasks: Annotated[
+        int, Meta(ge=1, le=100_000, description="workbench: tasks borrowed at one time")
+    ] = 5000
+    workbench_per_queue: Annotated[
+        int, Meta(ge=1, le=100_000, description="workbench: of those, of one queue")
+    ] = 50
+    poll: Annotated[
+        str | Any,
+        Meta(description="workbench: when it borrows anew: generic | module:function | a function"),
+    ] = "generic"
+    poll_min: Annotated[
+        float, Meta(ge=0, le=_DAY, description="generic: least seconds between two polls")
+    ] = 15.0
+    poll_max: Annotated[
+        float, Meta(ge=0, le=_DAY, description="generic: most seconds between two polls")
+    ] = 600.0
+    poll_check: Annotated[
+        _Seconds, Meta(description="generic: seconds between two looks at what is left")
+    ] = 30.0
+    poll_tasks_ratio: Annotated[
+        float, Meta(ge=0, le=1, description="generic: share of tasks left at which it polls")
+    ] = 0.10
+    poll_queues_ratio: Annotated[
+        float, Meta(ge=0, le=1, description="generic: share of queues left at which it polls")
+    ] = 0.25
     pipeline: Annotated[
         tuple[str, ...],
         Meta(description="stages around every visit, outermost first: module:function"),

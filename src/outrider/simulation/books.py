@@ -64,3 +64,4 @@ class Lent(msgspec.Struct):
     at: int
     call: int
     finished_by: int | None = None
+    is_loan: bool = False  # C7: lost, it may have gone back uncounted

@@ -48,6 +48,7 @@ class Scenario(msgspec.Struct, frozen=True):
     waves: int  # times that seeds are added
     act_every: float  # seconds between two acts of the operator; 0: there is none
     heal_at: float  # seconds; from then on nothing goes wrong
+    lend: float  # share of claims that borrow whole queues
 
     def healed(self) -> Settings:
         """The settings of the second half: nothing holds a queue back but its manners."""
@@ -81,6 +82,7 @@ def scenario_of(seed: int) -> Scenario:
         waves=dice.randint(1, 3),
         act_every=dice.choice((0.0, 6.0, 20.0, 60.0)),
         heal_at=heal_at,
+        lend=dice.choice((0.0, 0.0, 0.3, 1.0)),
     )
 
 

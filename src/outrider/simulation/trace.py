@@ -31,7 +31,7 @@ class Trace:
         """Who got what, and when to ask again."""
         got = [f"{lease.url} #{lease.token}" for lease in claimed.leases]
         wake_in = "never" if claimed.wake_in is None else f"{claimed.wake_in:.3f}"
-        asked = f"{request.worker}/{request.limit}"
+        asked = f"{request.worker}/{request.limit}{' lend' if request.lend else ''}"
         self.say("claim", asked, *got, f"→ {claimed.status.value}, wakes {wake_in}")
 
     def finished(self, verdict: Verdict, answer: Finished) -> None:

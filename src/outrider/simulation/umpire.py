@@ -54,6 +54,7 @@ class Umpire(Witness):
         self._marks: dict[str, bytes] = {}
         self.tales: dict[bytes, Tale] = {}
         self.spent: Counter[str] = Counter()
+        self._lent_out: Counter[str] = Counter()  # C7: what of it is refunded if a loan is lost
         self.lent: dict[LeaseId, Lent] = {}
         self.snoozes: list[tuple[str, int, int]] = []  # key, by which call, until when
         self.wakes: list[tuple[str, int]] = []  # key, by which call
@@ -106,7 +107,7 @@ class Umpire(Witness):
         if self._dice.random() < (CLOSE_LOOKS if chose_one else LOOKS):
             await self._look(request, claimed)
         for lease in claimed.leases:
-            self._see_lease(lease)
+            self._see_lease(lease, is_loan=request.lend)
         return claimed
 
     def _check_patience(self, request: ClaimRequest, claimed: Claimed) -> None:
@@ -131,8 +132,16 @@ class Umpire(Witness):
             if len(claimed.leases) < request.limit:
                 self._check_wake_in(request, claimed, views)
             if request.limit == 1 and claimed.leases:
-                self._check_choice(claimed.leases[0], views)
-                self._check_lane(request, claimed.leases[0], views)
+                rivals = self._rivals(claimed.leases[0], views)
+                self._check_choice(claimed.leases[0], rivals)
+                self._check_lane(request, claimed.leases[0], rivals)
+
+    def _rivals(self, lease: Lease, views: Sequence[QueueView]) -> Sequence[QueueView]:
+        """M1: over several shards, queues and lanes are in order within each."""
+        shares_order = getattr(self.store, "shares_order", None)
+        if shares_order is None:
+            return views
+        return [view for view in views if shares_order(view.key, lease.key)]
 
     def _check_spent(self, views: Sequence[QueueView], leases: Sequence[Lease]) -> None:
         """E3: what is charged stays exactly when the attempt counts."""
@@ -141,7 +150,8 @@ class Umpire(Witness):
             new[lease.key] += lease.about.cost
         for view in views:
             spent = self.spent[view.key] + new[view.key]
-            require(view.spent == spent, "E3", f"{view.key} spent {spent}, told: {view.spent}")
+            is_so = spent - self._lent_out[view.key] <= view.spent <= spent
+            require(is_so, "E3", f"{view.key} spent {spent}, told: {view.spent}")
 
     def _check_wake_in(
         self, request: ClaimRequest, claimed: Claimed, views: Sequence[QueueView]
@@ -201,14 +211,15 @@ class Umpire(Witness):
 
     # ---- what a lease says
 
-    def _see_lease(self, lease: Lease) -> None:
+    def _see_lease(self, lease: Lease, *, is_loan: bool) -> None:
         self._check_manners(lease)
         tale = self.tales.setdefault(lease.about.fingerprint, Tale())
         self._check_attempt(lease, tale)
         tale.open, tale.state = lease.id, TaskState.LEASED
         self._take_turn(lease.key)
         self.spent[lease.key] += lease.about.cost
-        self.lent[lease.id] = Lent(lease, self.clock.now_ms(), self._calls)
+        self.lent[lease.id] = Lent(lease, self.clock.now_ms(), self._calls, is_loan=is_loan)
+        self._lent_out[lease.key] += lease.about.cost if is_loan else 0
 
     def _check_manners(self, lease: Lease) -> None:
         """D3, D4: counts in a row and the level are what the visits add up to."""
@@ -220,8 +231,7 @@ class Umpire(Witness):
     def _check_attempt(self, lease: Lease, tale: Tale) -> None:
         """H4: a lease that was lost counts as an attempt; B2: what is over stays over."""
         if tale.open is not None:
-            tale.attempts += 1
-            tale.crashes += 1
+            self._see_loss(lease, self.lent[tale.open], tale)
         if tale.may_restart and lease.attempt == 1:
             tale.restart()
         is_over = tale.state not in (TaskState.PENDING, TaskState.LEASED)
@@ -230,6 +240,21 @@ class Umpire(Witness):
         require(same, "H4", f"{lease.url}: attempt {lease.attempt} after {tale.attempts}")
         alive = tale.crashes < self._rules.max_crashes
         require(alive, "H4", f"{lease.url} crashed {tale.crashes} times, and is leased")
+
+    def _see_loss(self, lease: Lease, lost: Lent, tale: Tale) -> None:
+        """H4; C7: of a loan, what did not count a crash was refunded."""
+        is_counted = not lost.is_loan or lease.attempt > tale.attempts + 1
+        tale.attempts += is_counted
+        tale.crashes += is_counted
+        if not is_counted and not tale.may_restart:
+            self.spent[lost.lease.key] -= lost.lease.about.cost
+        if not tale.may_restart:
+            self._loan_over(lost)
+
+    def _loan_over(self, lent: Lent) -> None:
+        if lent.is_loan:
+            lent.is_loan = False
+            self._lent_out[lent.lease.key] -= lent.lease.about.cost
 
     # ---- the ends of a visit
 
@@ -247,6 +272,7 @@ class Umpire(Witness):
     def _see_end(self, verdict: Verdict) -> None:
         lent = self.lent[LeaseId(verdict.crawl, verdict.task, verdict.token)]
         lease, lent.finished_by = lent.lease, self._calls
+        self._loan_over(lent)
         self.spent[lease.key] += verdict.penalty - (0 if verdict.counts else lease.about.cost)
         if verdict.touched:
             row = self._rows[lease.key]
@@ -269,6 +295,7 @@ class Umpire(Witness):
         self._say("release", leases, freed)
         for lease in leases:
             if lease in freed:
+                self._loan_over(self.lent[lease])
                 self._see_release(self.lent[lease].lease)
         return freed
 

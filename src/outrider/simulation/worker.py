@@ -1,7 +1,8 @@
 """A worker: claims, visits the synthetic web, and reports, with the manners of D7 and bad habits.
 
 However badly it behaves towards the store, it never sends a request it holds no lease for: it
-counts its lease from the moment it asked, and cuts a visit that would outlast it.
+counts its lease from the moment it asked, and cuts a visit that would outlast it. What it borrowed
+it visits at the pace its own verdicts set, and what would wait too long it gives back (C7).
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Worker:
         self._spread = 4.0 * (number - 1)  # seconds; the first is punctual
         self._streak = Streak()
         self._outbox: list[Verdict] = []
+        self._not_before: dict[str, int] = {}  # of the queues it borrowed
 
     async def live(self) -> None:
         """Work until the crawl is over and nothing will bring it back."""
@@ -63,15 +65,17 @@ class Worker:
                 await self._sleep(self._run.dice.uniform(0.1, 3.0))
             except Crashed:
                 self._outbox.clear()
+                self._not_before.clear()
                 self._streak = Streak()
                 await self._sleep(self._run.dice.uniform(1.0, 60.0))
 
     # ---- claim
 
     async def _round(self) -> None:
-        asked, is_late = self._now(), self._run.is_healed
-        claimed = await self._run.store.claim(self._request())
+        asked, is_late, request = self._now(), self._run.is_healed, self._request()
+        claimed = await self._run.store.claim(request)
         self._streak = claimed.streak
+        self._not_before = {lease.key: 0 for lease in claimed.leases if request.lend}
         if not claimed.leases:
             await self._rest(claimed, is_late=is_late)
             return
@@ -87,10 +91,17 @@ class Worker:
     def _request(self) -> ClaimRequest:
         scenario = self._run.scenario
         limit = self._run.dice.randint(1, scenario.limit)
-        lease_for = self._lease_for()
-        return ClaimRequest(
-            self._run.crawl, self._name, limit, lease_for, scenario.per_queue, self._streak
+        request = ClaimRequest(
+            self._run.crawl,
+            self._name,
+            limit,
+            self._lease_for(),
+            scenario.per_queue,
+            self._streak,
         )
+        if not self._strikes(scenario.lend):
+            return request
+        return msgspec.structs.replace(request, limit=limit * 4, lend=True)
 
     async def _rest(self, claimed: Claimed, *, is_late: bool) -> None:
         """C6: until something may come, and not all at once; amid trouble never for long."""
@@ -110,7 +121,7 @@ class Worker:
         await self._maybe_hang(self._habits.hang)
         if self._now() >= held.until:
             return  # D7: it looks at its lease before sending, and this one is lost
-        if self._strikes(self._habits.release):
+        if not await self._waited(held) or self._strikes(self._habits.release):
             await self._run.store.release([held.lease.id])
             return
         outcome, found = await self._visit(held)
@@ -118,6 +129,14 @@ class Worker:
         self._outbox.append(self._verdict(held.lease, outcome, found))
         if len(self._outbox) >= self._run.scenario.batch:
             await self._send_outbox()
+
+    async def _waited(self, held: Held) -> bool:
+        """C7: who borrowed a queue keeps its pace; False if the lease would not last so long."""
+        ready_at = self._not_before.get(held.lease.key, 0)
+        if ready_at >= held.until:
+            return False
+        await self._sleep_until(ready_at)
+        return True
 
     async def _visit(self, held: Held) -> tuple[Outcome, Sequence[Found]]:
         unsent = self._without_a_request()
@@ -185,6 +204,10 @@ class Worker:
     def _verdict(self, lease: Lease, outcome: Outcome, found: Sequence[Found]) -> Verdict:
         run = self._run
         verdict = run.decide(lease, outcome, run.policy, run.dice.random())
+        if lease.key in self._not_before:
+            pause = max(verdict.delay if verdict.touched else 0.0, verdict.snooze)
+            ready_at = self._now() + to_ms(pause)
+            self._not_before[lease.key] = max(self._not_before[lease.key], ready_at)
         links = tuple(run.tasks(found, on=lease)) if found else ()
         return msgspec.structs.replace(verdict, tasks=links)
 

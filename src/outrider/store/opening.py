@@ -19,17 +19,47 @@ from outrider.store.protocol import FullStore
 
 TRIES: Final = 50  # between holding a file and serving it, and between ending and letting go
 PAUSE: Final = 0.1  # seconds between two of them
+POSTGRES: Final = ("postgresql://", "postgres://")
+REDIS: Final = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
+CLUSTER: Final = tuple(f"{name}+cluster://" for name in ("redis", "rediss", "valkey", "valkeys"))
 
 
 async def open_store(url: str, clock: Clock, *, durability: str = "process") -> FullStore:
     """Open the store a URL or a path names; the caller closes it."""
     if url == "memory://":
         return MemoryStore(clock)
+    if url.startswith(POSTGRES):
+        return await _open_postgres(url, clock)
+    if url.startswith(REDIS + CLUSTER):
+        return await _open_redis(url, clock)
     if "://" in url or not url or "\0" in url:
         raise InvalidInput(
-            f"no store answers to {url[:200]!r}; this release opens a path, or 'memory://'"
+            f"no store answers to {url[:200]!r}; this release opens a path, 'memory://', "
+            "'postgresql://host/database', or 'redis://host:port/0'"
         )
     return await _open_file(os.fspath(url), clock, durability)
+
+
+async def _open_postgres(url: str, clock: Clock) -> FullStore:
+    try:
+        from outrider.store.postgres import PostgresStore
+    except ImportError as error:  # also raised where the driver lacks its library
+        raise InvalidInput(
+            "a store on PostgreSQL needs packages that are not installed: "
+            "pip install 'outrider[postgres]'"
+        ) from error
+    return await PostgresStore.open(url, clock)
+
+
+async def _open_redis(url: str, clock: Clock) -> FullStore:
+    try:
+        from outrider.store.redis import ClusterStore, RedisStore
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            "a store on Redis needs a package that is not installed: pip install 'outrider[redis]'"
+        ) from error
+    kind = ClusterStore if url.startswith(CLUSTER) else RedisStore
+    return await kind.open(url, clock)
 
 
 async def _open_file(path: str, clock: Clock, durability: str) -> FullStore:

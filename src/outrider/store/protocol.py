@@ -6,8 +6,8 @@ cross the seam, instants stay with the store, dice arrive as numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -24,7 +24,10 @@ from outrider.store.saved import Saved
 
 NAMES_MOST: Final = 64  # names of one claim that are looked at (D5)
 NAME_BYTES: Final = 16
+WORKER_KEPT: Final = 86_400.0  # seconds of silence after which a worker is forgotten
+WORKERS_MOST: Final = 10_000  # of one crawl; over it the one silent longest is forgotten
 
+WorkerState: TypeAlias = Literal["idle", "busy", "draining", "gone"]
 Name: TypeAlias = Annotated[bytes, Meta(min_length=NAME_BYTES, max_length=NAME_BYTES)]
 
 
@@ -38,6 +41,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     per_queue: int = 0  # 0: no cap but the queue's free slots (C5)
     streak: Streak = Streak()
     names: Sequence[Name] = ()  # given: lend these, for the cache, and nothing else (D5)
+    lend: bool = False  # lend whole queues: one slot each, up to `per_queue` tasks (C7)
 
 
 class Claimed(msgspec.Struct):
@@ -103,13 +107,28 @@ class Step(msgspec.Struct, frozen=True):
     after: int | None
 
 
+class Beat(msgspec.Struct, frozen=True):
+    """How a worker is: what it says of itself, every few seconds."""
+
+    worker: str  # an incarnation: a process that starts again is another one
+    state: WorkerState  # "gone" when it says goodbye
+    host: str
+    pid: int
+    slots: int
+    busy: int  # slots with a visit
+    visits: int  # ended since it started
+    lasts: float = 30.0  # seconds of silence after which it reads as gone
+
+
 class Admin(Protocol):
     """Operators: live and durable. Long works come in bounded steps with a cursor."""
 
-    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
+    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
         """Open the crawl under these rules, keeping what was set at run time by key.
 
-        True: queues are still to be told of a change, by `steer(crawl, "", Set({}))` to its end.
+        `settings` is text of the caller's, kept for whoever joins the crawl; "" leaves what is
+        kept. True: queues are still to be told of a change, by `steer(crawl, "", Set({}))` to its
+        end.
         """
         ...
 
@@ -143,6 +162,13 @@ class Admin(Protocol):
         self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """Dead tasks become dropped (`purged`)."""
+        ...
+
+    async def beat(self, crawl: str, beat: Beat) -> None:
+        """A worker says how it is; this may be forgotten when the store is opened again.
+
+        One that was silent for a day is forgotten, and of 10,000 the one silent longest.
+        """
         ...
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
@@ -179,6 +205,20 @@ class CrawlView(msgspec.Struct, frozen=True):
     timeline: Sequence[tuple[float, str, str]]  # at, status, reason
 
 
+class WorkerView(msgspec.Struct, frozen=True):
+    """One worker as all others see it."""
+
+    worker: str
+    state: WorkerState
+    host: str
+    pid: int
+    slots: int
+    busy: int
+    visits: int
+    started_at: float  # its first beat
+    seen_at: float  # its last one
+
+
 class QueueView(msgspec.Struct, frozen=True):
     """One queue as an operator sees it (E8)."""
 
@@ -207,6 +247,7 @@ class QueueView(msgspec.Struct, frozen=True):
     last_visit_at: float | None
     wakes_in: float | None
     next_url: str | None
+    lent: int = 0  # tasks of it out on a loan; the loan takes one slot (C7)
 
 
 class TaskView(msgspec.Struct, frozen=True):
@@ -328,6 +369,14 @@ class Inspect(Protocol):
         """What is pending, without scanning tasks."""
         ...
 
+    async def settings(self, crawl: str) -> str:
+        """The text that was last kept with the crawl's rules; "" if none was."""
+        ...
+
+    async def workers(self, crawl: str) -> list[WorkerView]:
+        """Who works on this crawl, by their first beat, then by name; the silent read as gone."""
+        ...
+
     async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """I5: all that `restore` needs, as `Saved` items; at most two more than `limit` a page.
 
@@ -352,6 +401,13 @@ class FullStore(Store, Admin, Inspect, Protocol):
     @property
     def is_inline(self) -> bool:
         """True: no verb ever suspends, so none can be cancelled half-way or needs a task."""
+        ...
+
+    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+        """Call `ring`, on the loop, when somebody may have brought work; answers with its end.
+
+        A hint that may fail to come: whoever waits looks again by itself (C6).
+        """
         ...
 
     async def close(self) -> None:

@@ -63,6 +63,7 @@ class SavedCrawl(_Saved, frozen=True, gc=False, tag_field="is", tag="crawl"):
     rules: CrawlRules = CrawlRules()
     is_told: bool = True  # no queue still waits to hear of a change of the rules
     roots: dict[Word, list[Text]] = {}  # of the scope, by its mode
+    settings: Text = ""  # the caller's, for whoever joins the crawl
 
 
 class SavedQueue(_Saved, frozen=True, gc=False, tag_field="is", tag="queue"):

@@ -98,6 +98,8 @@ def _queue_is_sound(queue: QueueView) -> None:
         "C1 snoozed": queue.state is not QueueState.SNOOZED or (queue.wakes_in or 0) > 0,
         "E1 slot": not served_now or queue.in_flight - queue.named < queue.max_in_flight,
         "D5 named": 0 <= queue.named <= queue.in_flight,
+        "C7 lent": 0 <= queue.lent <= queue.in_flight - queue.named,
+        "C7 busy": not queue.lent or not (served_now or queue.state is QueueState.SNOOZED),
         "E8 next": (queue.next_url is None) == (queue.pending == 0),
         "E8 delayed": 0 <= queue.delayed <= queue.pending,
         "E2 balance": 0 <= queue.balance <= queue.grant,

@@ -27,7 +27,12 @@ class Visit:
     started: int
     deadline: int
     named: bool = False  # D5: lent by name, so it takes no slot and does not touch its host
+    loan: int = 0  # C7: the claim that lent its queue; 0: none did
     fate: str = "held"  # held, closing, applied, released, lost, unsure
+
+    def began(self, now: int) -> int:
+        """D5, C7: whoever need not visit at once may have begun just now."""
+        return now if self.named or self.loan else self.started
 
     def is_valid(self, now: int) -> bool:
         """Whether nobody else may have its task."""
@@ -72,6 +77,8 @@ class Line:
     charged: int = 0  # costs less refunds
     penalties: int = 0
     was_parallel: bool = False
+    loan: int = 0  # C7: the last claim that lent it
+    losses: int = 0  # of that loan
     ripe: dict[int, list[Ripe]] = field(default_factory=dict)  # heaps, one a lane
     unripe: dict[int, list[Unripe]] = field(default_factory=dict)
 
@@ -83,7 +90,7 @@ class Line:
         """D1: end (or start) + delay; the earlier of the two if the rules are not known."""
         from_end = self.rules is not None and self.rules.politeness.count_from == "end"
         self.postpone((now if from_end else start) + whole_ms(delay))
-        self.last_end = now
+        self.last_start, self.last_end = max(start, self.last_start), now
 
     def usual_delay(self) -> float:
         """D7: the last delay, or the least if none."""
@@ -115,6 +122,7 @@ class Book:
     ties: str = "fifo"
     arrivals: int = 0
     applied: int = 0
+    crashes: int = 0  # at most so many were counted
     is_whole: bool = True  # everything known was added through us
     is_finished: bool = False
 
@@ -127,9 +135,10 @@ class Book:
         return (visit for visit in self.open.values() if visit.is_valid(now))
 
     def overdue(self, now: int) -> list[Visit]:
-        """The leases that may be taken back."""
+        """The leases that may be taken back, in the order of H4."""
         fates = ("held", "unsure")
-        return [v for v in self.open.values() if v.fate in fates and v.deadline <= now]
+        late = [v for v in self.open.values() if v.fate in fates and v.deadline <= now]
+        return sorted(late, key=lambda visit: (visit.deadline, visit.id.task))
 
     def mark(self, visit: Visit, fate: str) -> None:
         """What became of a lease."""

@@ -10,6 +10,8 @@ import math
 class FakeClock:
     """Stands still until `advance`; sleepers wake in the order of their instants."""
 
+    is_virtual = True  # stores on a server obey it, instead of their own clock
+
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._ns = round(start * 1_000_000_000)
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []

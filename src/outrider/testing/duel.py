@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from outrider.core.act import Act, Set
 from outrider.core.pick import Streak
@@ -86,10 +87,11 @@ class Hands:
 
     async def _claim(self, op: Claim | ClaimNamed) -> Answer:
         streak = self._streaks.get((op.crawl, op.worker), Streak())
-        cap, names = (op.per_queue, ()) if isinstance(op, Claim) else (0, _names(op))
-        request = ClaimRequest(
-            op.crawl, f"w{op.worker}", op.limit, op.lease_for, cap, streak, names
-        )
+        request = ClaimRequest(op.crawl, f"w{op.worker}", op.limit, op.lease_for, streak=streak)
+        if isinstance(op, Claim):
+            request = replace(request, per_queue=op.per_queue, lend=op.lend)
+        else:
+            request = replace(request, names=_names(op))
         claimed = await self.store.claim(request)
         self._streaks[op.crawl, op.worker] = claimed.streak
         self.wake_in = claimed.wake_in
@@ -332,10 +334,11 @@ async def _slim(ops: list[Op], fails: Fails) -> list[Op]:
 
 
 def _slimmer(op: Op) -> list[Op]:
-    replace = msgspec.structs.replace
     match op:
         case Add(_, pages):
             return [replace(op, pages=left) for left in _less(pages) if left]
+        case Claim(lend=True):
+            return [replace(op, lend=False)]
         case ClaimNamed(pages=named):
             return [replace(op, pages=left) for left in _less(named) if left]
         case Finish(links=links) if links:

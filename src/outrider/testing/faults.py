@@ -23,6 +23,7 @@ from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import StoreUnavailable
 from outrider.store.protocol import (
+    Beat,
     Change,
     Claimed,
     ClaimRequest,
@@ -36,6 +37,7 @@ from outrider.store.protocol import (
     TaskView,
     Upcoming,
     Which,
+    WorkerView,
 )
 from outrider.store.saved import Saved
 
@@ -118,6 +120,10 @@ class FaultyStore:
         """From now on nothing goes wrong."""
         self._plan = calm
 
+    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+        """Hand on."""
+        return self._store.watch(crawl, ring)
+
     async def close(self) -> None:
         """Close the store inside."""
         await self._store.close()
@@ -171,9 +177,9 @@ class FaultyStore:
 
     # ---- Admin
 
-    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
+    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
         """See `protocol.Admin`."""
-        return await self._call("configure", lambda: self._store.configure(crawl, rules))
+        return await self._call("configure", lambda: self._store.configure(crawl, rules, settings))
 
     async def steer(
         self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
@@ -218,6 +224,10 @@ class FaultyStore:
         return await self._call(
             "purge", lambda: store.purge(crawl, which, dry_run=dry_run, after=after, limit=limit)
         )
+
+    async def beat(self, crawl: str, beat: Beat) -> None:
+        """See `protocol.Admin`."""
+        await self._call("beat", lambda: self._store.beat(crawl, beat))
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """See `protocol.Admin`."""
@@ -274,6 +284,14 @@ class FaultyStore:
     async def heatmap(self, crawl: str) -> Heat:
         """See `protocol.Inspect`."""
         return await self._call("heatmap", lambda: self._store.heatmap(crawl))
+
+    async def settings(self, crawl: str) -> str:
+        """See `protocol.Inspect`."""
+        return await self._call("settings", lambda: self._store.settings(crawl))
+
+    async def workers(self, crawl: str) -> list[WorkerView]:
+        """See `protocol.Inspect`."""
+        return await self._call("workers", lambda: self._store.workers(crawl))
 
     async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """See `protocol.Inspect`."""

@@ -6,7 +6,7 @@ of the witness, so that it sees what really happened.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -17,6 +17,7 @@ from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.protocol import (
+    Beat,
     Change,
     Claimed,
     ClaimRequest,
@@ -30,6 +31,7 @@ from outrider.store.protocol import (
     TaskView,
     Upcoming,
     Which,
+    WorkerView,
 )
 from outrider.store.saved import Saved
 from outrider.testing.audit import check
@@ -50,7 +52,7 @@ class Witness:
         self.store = store
         self.clock = clock
         self.ledger = Ledger()
-        self._calls = self._open = 0
+        self._calls = self._open = self._loans = 0
 
     @property
     def id(self) -> str:
@@ -61,6 +63,15 @@ class Witness:
     def is_inline(self) -> bool:
         """The store's own."""
         return self.store.is_inline
+
+    @property
+    def _is_spread(self) -> bool:
+        """M1: over several shards, some promises hold within each."""
+        return hasattr(self.store, "shares_order")
+
+    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+        """Hand on."""
+        return self.store.watch(crawl, ring)
 
     async def close(self) -> None:
         """Close the store."""
@@ -77,8 +88,11 @@ class Witness:
         for fingerprint, entry in book.entries.items():
             kept = await self.store.task(crawl, fingerprint)
             require(kept is not None, "B3", f"{entry.url} was added and is lost")
-        applied = view.visits - view.outcomes.get("crashed", 0)
+        crashed = view.outcomes.get("crashed", 0)
+        applied = view.visits - crashed
         require(applied == book.applied, "H3", f"{book.applied} applied, counted: {applied}")
+        few = crashed <= book.crashes
+        require(few, "C7", f"{crashed} crashes were counted, and {book.crashes} can have been")
 
     async def _call(self, verb: Coroutine[Any, Any, Any]) -> tuple[Any, bool]:
         """The answer, and whether no other call overlapped this one."""
@@ -114,13 +128,16 @@ class Witness:
         answer, alone = await self._call(self.store.claim(request))
         claimed: Claimed = answer
         book, now = self.ledger.book(request.crawl), self.clock.now_ms()
-        certain = len(book.overdue(began)) <= SURELY_TAKEN_BACK
+        is_partial = self._is_spread and len(claimed.leases) >= request.limit
+        certain = len(book.overdue(began)) <= SURELY_TAKEN_BACK and not is_partial  # M1: by shard
         self.ledger.taken_back(request.crawl, began, certain=certain)
         require(len(claimed.leases) <= request.limit, "C6", f"{len(claimed.leases)} leases")
+        self._loans += 1
+        loan = self._loans if request.lend and not request.names else 0
         for lease in claimed.leases:
             fair = not request.names or lease.fingerprint in request.names
             require(fair, "D5", f"{lease.url} was lent by name, and was not named")
-            self.ledger.lent(lease, now, alone=alone, named=bool(request.names))
+            self.ledger.lent(lease, now, alone=alone, named=bool(request.names), loan=loan)
         await self._see_the_end(claimed, request.crawl, now, alone=alone)
         return claimed
 
@@ -151,7 +168,8 @@ class Witness:
         answers, alone = await self._call(self.store.finish(verdicts))
         for verdict, answer in zip(verdicts, answers, strict=True):
             if answer.state is not None:  # H6: links first
-                self._note_order(verdict.crawl, alone=alone)
+                in_order = len(verdicts) == 1 or not self._is_spread  # else page by page
+                self._note_order(verdict.crawl, alone=alone and in_order)
                 pairs = zip(verdict.tasks, answer.answers, strict=True)
                 self.ledger.added(verdict.crawl, pairs, now)
             self.ledger.finished(verdict, answer, now, alone=alone)
@@ -184,9 +202,9 @@ class Witness:
 
     # ---- Admin
 
-    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
+    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
         """Hand on; from now on ties may mix."""
-        changed, _ = await self._call(self.store.configure(crawl, rules))
+        changed, _ = await self._call(self.store.configure(crawl, rules, settings))
         book = self.ledger.book(crawl)
         if book.arrivals and rules.tie != book.ties:
             book.ties = "unknown"
@@ -258,6 +276,10 @@ class Witness:
             if which.key is None or covers(which.key, entry.key):
                 entry.is_sure = False
 
+    async def beat(self, crawl: str, beat: Beat) -> None:
+        """Hand on."""
+        await self.store.beat(crawl, beat)
+
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """Hand on; what comes back has a history we did not see."""
         count, _ = await self._call(self.store.restore(crawl, saved))
@@ -310,6 +332,14 @@ class Witness:
     async def heatmap(self, crawl: str) -> Heat:
         """Hand on."""
         return await self.store.heatmap(crawl)
+
+    async def settings(self, crawl: str) -> str:
+        """Hand on."""
+        return await self.store.settings(crawl)
+
+    async def workers(self, crawl: str) -> list[WorkerView]:
+        """Hand on."""
+        return await self.store.workers(crawl)
 
     async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """Hand on."""

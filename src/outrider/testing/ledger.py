@@ -103,18 +103,27 @@ class Ledger:
 
     # ---- claim
 
-    def lent(self, lease: Lease, now: int, *, alone: bool, named: bool = False) -> None:
-        """One valid lease a task, budget; concurrency, spacing and order unless it was by name."""
+    def lent(
+        self, lease: Lease, now: int, *, alone: bool, named: bool = False, loan: int = 0
+    ) -> None:
+        """One valid lease a task, budget; concurrency, spacing and order unless it was by name.
+
+        `loan` numbers the claim that lent whole queues (C7); 0: it lent tasks.
+        """
         book, line = self.book(lease.crawl), self.book(lease.crawl).line(lease.key)
         entry = self._entry_of(book, lease)
         self._check_single(entry, lease, now)
         self._check_budget(line, lease)
         if not named:
-            self._check_concurrency(book, lease, now)
+            self._check_concurrency(book, lease, now, loan)
         if alone and not named:
-            self._check_spacing(line, lease, now)
             self._check_order(book, line, entry, now)
-        self._lend(book, line, entry, lease, now, named=named)
+            if not loan or loan != line.loan:
+                self._check_spacing(line, lease, now)
+        if loan and loan != line.loan:
+            line.loan, line.losses = loan, 0
+        visit = self._lend(book, line, entry, lease, now)
+        visit.named, visit.loan = named, loan
         if not named:
             self._begin(line, lease, now)
 
@@ -133,9 +142,13 @@ class Ledger:
         require(not valid, "H1", f"{lease.url} is leased twice: {lease.id} while {other}")
         require(other is None or other.id != lease.id, "H1", f"the token of {lease.id} is not new")
 
-    def _check_concurrency(self, book: Book, lease: Lease, now: int) -> None:
-        held = (visit for visit in book.held(now) if not visit.named)
-        count = 1 + sum(visit.key == lease.key for visit in held)
+    def _check_concurrency(self, book: Book, lease: Lease, now: int, loan: int) -> None:
+        """D2; C7: whoever borrowed a queue has it alone, and however much of it, one slot."""
+        same = [v for v in book.held(now) if v.key == lease.key and not v.named]
+        others = [visit for visit in same if not loan or visit.loan != loan]
+        lent = next((visit for visit in others if visit.loan), None)
+        require(lent is None, "C7", f"{lease.url} is leased while its queue is lent: {lent}")
+        count = 1 + len(others)
         most = lease.rules.politeness.max_in_flight
         require(count <= most, "D2", f"{lease.key} has {count} visits in flight, of {most}")
 
@@ -145,7 +158,7 @@ class Ledger:
         Penalties of visits in flight may come on top where there are several slots.
         """
         total = lease.rules.budget.total_budget
-        line.was_parallel |= lease.rules.politeness.max_in_flight > 1
+        line.was_parallel |= lease.rules.politeness.max_in_flight > 1 or line.loan > 0
         spent = line.charged + (0 if line.was_parallel else line.penalties)
         fine = total < 0 or spent < total
         require(fine, "E1", f"{lease.key} spent {spent} of {total} and is leased: {lease.url}")
@@ -174,11 +187,9 @@ class Ledger:
             heappop(ripe)
         return ripe[0][4] if ripe else None
 
-    def _lend(
-        self, book: Book, line: Line, entry: Entry, lease: Lease, now: int, *, named: bool
-    ) -> None:
+    def _lend(self, book: Book, line: Line, entry: Entry, lease: Lease, now: int) -> Visit:
         until = now + whole_ms(lease.lease_for)
-        visit = Visit(lease.id, lease.key, lease.about.cost, now, until, named)
+        visit = Visit(lease.id, lease.key, lease.about.cost, now, until)
         if entry.visit is not None and entry.visit.fate in ("held", "unsure"):
             book.mark(entry.visit, "lost")
         entry.visit, entry.is_pending = visit, False
@@ -187,6 +198,7 @@ class Ledger:
         line.rules, line.crawl_delay = lease.rules, lease.manners.crawl_delay
         if not book.is_whole:  # visits we did not see
             line.last_delay = lease.manners.last_delay
+        return visit
 
     def _begin(self, line: Line, lease: Lease, now: int) -> None:
         """D1: a visit begins; leases are spaced if several may run, or if starts count."""
@@ -236,7 +248,7 @@ class Ledger:
             line.last_delay = verdict.delay
             if verdict.crawl_delay is not None:
                 line.crawl_delay = verdict.crawl_delay
-            line.ended(now if visit.named else visit.started, now, verdict.delay)
+            line.ended(visit.began(now), now, verdict.delay)
             line.postpone(now + whole_ms(verdict.snooze))
         entry = book.numbers[visit.id.task]
         if entry.visit is visit:
@@ -276,7 +288,7 @@ class Ledger:
         line = book.line(visit.key)
         line.charged -= visit.cost
         if not visit.named:
-            line.ended(visit.started, now, line.usual_delay())
+            line.ended(visit.began(now), now, line.usual_delay())
         entry = book.numbers[lease.task]
         if entry.visit is visit:
             entry.is_pending, entry.due = True, now
@@ -301,13 +313,28 @@ class Ledger:
             was_unsure = visit.fate == "unsure"
             book.mark(visit, "lost" if certain else "unsure")
             if was_unsure:
+                book.crashes += 1
                 continue  # its visit may have ended before
+            line = book.line(visit.key)
+            self._lose(book, line, visit, certain=certain)
             if not visit.named:
-                line = book.line(visit.key)
-                line.ended(visit.started, now, line.usual_delay())
+                line.ended(visit.began(now), now, line.usual_delay())
             entry = book.numbers[visit.id.task]
             if entry.visit is visit:
                 entry.is_pending = entry.is_sure = False
+
+    def _lose(self, book: Book, line: Line, visit: Visit, *, certain: bool) -> None:
+        """H4: a crash; C7: of a loan the first `max_in_flight`, the others are refunded."""
+        if not visit.loan:
+            book.crashes += 1
+            return
+        most = line.rules.politeness.max_in_flight if line.rules else None
+        is_known = most is not None and visit.loan == line.loan
+        may_count = not is_known or line.losses < (most or 0)
+        line.losses += 1
+        book.crashes += may_count
+        if not (certain and is_known and may_count):
+            line.charged -= visit.cost
 
     def closes_run(self, crawl: str, now: int) -> None:
         """I2: nothing is leased anywhere when a run is closed."""

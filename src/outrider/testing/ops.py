@@ -63,6 +63,7 @@ class Claim(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     limit: int
     per_queue: int = 0
     lease_for: float = 60.0
+    lend: bool = False
 
 
 class ClaimNamed(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):

@@ -132,6 +132,18 @@ class Scene:
             lease_for=self.lease_for if dice.random() < 0.8 else dice.choice((1.0, 90.0)),
         )
 
+    def claim_lend(self) -> Op:
+        """Whole queues, by one of the same workers."""
+        dice = self.dice
+        return Claim(
+            self.crawl(),
+            dice.randrange(WORKERS),
+            dice.choice((1, 3, 5, 20)),
+            per_queue=dice.choice((0, 2, 3, 3)),
+            lease_for=self.lease_for if dice.random() < 0.8 else 2.0,
+            lend=True,
+        )
+
     def claim_named(self) -> Op:
         """Some pages, for the cache."""
         dice = self.dice
@@ -178,8 +190,9 @@ class Scene:
     def crash(self) -> list[Op]:
         """Claim, and let the lease go."""
         crawl = self.crawl()
-        limit = self.dice.choice((1, 3))
-        return [Claim(crawl, 0, limit, lease_for=2.0), Pass(2.0)] * self.dice.randint(1, 4)
+        limit, lend = self.dice.choice(((1, False), (3, False), (3, True), (8, True)))
+        claim = Claim(crawl, 0, limit, lease_for=2.0, lend=lend)
+        return [claim, Pass(2.0)] * self.dice.randint(1, 4)
 
     def extend(self) -> Op:
         """Renew one."""
@@ -263,6 +276,7 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "add": Scene.add,
     "claim": Scene.claim,
     "claim_named": Scene.claim_named,
+    "claim_lend": Scene.claim_lend,
     "finish": Scene.finish,
     "work": Scene.work,
     "storm": Scene.storm,
@@ -282,6 +296,7 @@ KINDS: Final[Mapping[str, float]] = {
     "add": 12,
     "claim": 20,
     "claim_named": 4,
+    "claim_lend": 4,
     "finish": 18,
     "work": 2,
     "storm": 2.5,

@@ -27,7 +27,7 @@ class Distant:
 
     def __getattr__(self, name):
         found = getattr(self._store, name)
-        if not callable(found):
+        if not callable(found) or name == "watch":
             return found
 
         async def call(*args, **kwargs):

@@ -124,6 +124,42 @@ async def test_parked_visits_hold_no_slot():
     assert len(order) == 20
 
 
+async def test_a_visit_that_comes_back_while_a_claim_is_under_way_takes_no_claimed_slot():
+    """D2: a store may take its time; no more visits run than there are slots."""
+    parked, asked, answer = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    running, most = 0, 0
+
+    async def handle(visit):
+        nonlocal running, most
+        if visit.url == URLS[0]:
+            async with visit.parked():
+                parked.set()
+                await asked.wait()
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.1)
+        running -= 1
+        return Done(200)
+
+    async with opened(executor={"slots": 2}) as frontier:
+        claim = frontier.claim
+
+        async def slow(limit):
+            if parked.is_set() and limit == 2:
+                await frontier.add(URLS[1:3])
+                asyncio.get_running_loop().call_later(0.02, answer.set)
+                asked.set()
+                await answer.wait()
+            return await claim(limit)
+
+        frontier.claim = slow
+        await frontier.add(URLS[:1])
+        assert await Executor(frontier, Handlers(handle)).run() == Ending("finished")
+        assert (await frontier.stats()).done == 3
+
+    assert most == 2
+
+
 async def test_a_raising_and_a_hanging_handler_take_no_other_down(monkeypatch):
     """J6: they fail, even one that will not be cancelled; all others are done."""
     monkeypatch.setattr(module, "GRACE", 0.1)

@@ -92,3 +92,41 @@ def test_giving_twice_gives_once():
     slots.give(visit)
 
     assert (slots.busy, slots.free) == (0, 1)
+
+
+async def test_slots_of_a_claim_under_way_are_not_given_away():
+    """A claim takes its time: whoever comes back meanwhile waits for another slot, or for it."""
+    slots, busy, back, claimed = Slots(3), Someone(), Someone(), Someone()
+    slots.take(busy)
+    with slots.reserved(2):
+        waiting = asyncio.ensure_future(slots.take_again(back))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        slots.take(claimed)
+    await waiting
+
+    assert (slots.busy, slots.free) == (3, 0)
+
+
+async def test_a_slot_that_falls_free_during_a_claim_goes_to_who_waits():
+    """It is none of those that were claimed for."""
+    slots, busy, back = Slots(2), Someone(), Someone()
+    slots.take(busy)
+    with slots.reserved(1):
+        waiting = asyncio.ensure_future(slots.take_again(back))
+        await asyncio.sleep(0)
+        slots.give(busy)
+        await waiting
+        assert slots.free == 1
+
+
+def test_a_slot_taken_away_during_a_claim_drains():
+    """J3: what was claimed for it is visited all the same."""
+    slots, one = Slots(1), Someone()
+    with slots.reserved(1):
+        slots.resize(0)
+        slots.take(one)
+
+    assert states(slots) == [(0, "draining")]
+    slots.give(one)
+    assert states(slots) == []

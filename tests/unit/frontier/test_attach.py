@@ -2,7 +2,8 @@
 
 import pytest
 
-from outrider import Done, Frontier, InvalidInput
+from outrider import Done, Frontier, InvalidInput, Link, SettingsError
+from outrider.store.protocol import Beat
 
 A = "https://a.example/"
 B = "https://b.example/"
@@ -88,3 +89,98 @@ async def test_tasks_are_found_by_reason_and_age(attached, clock):
     assert [task.url async for task in attached.tasks(reason="operator")] == [B]
     with pytest.raises(InvalidInput, match="older_than"):
         [task async for task in attached.tasks(older_than="x")]
+
+
+async def test_a_joiner_admits_as_the_crawl_does(opened, store, clock):
+    """N1: depth, scope and keying are the crawl's, kept with it; another's seeds are known."""
+    settings = {"queue": {"key": "domain", "max_depth": 1}, "scope": {"mode": "domain"}}
+    owner = await opened(settings, store)
+    await owner.add(["https://www.a.example/"])
+    async with Frontier.attach(store, clock=clock) as other:
+        (lease,) = await other.claim()
+        links = [Link("https://news.a.example/", depth=1), Link(B, depth=1), Link(A, depth=2)]
+        assert await other.finish(lease, Done(200), links)
+        report = await other.stats()
+
+    assert [task.key async for task in owner.tasks()] == ["a.example", "a.example"]
+    assert report.refused == {"off-scope": 1, "max-depth": 1}
+
+
+async def test_a_joiner_learns_of_changes(opened, store, clock):
+    """N1: what was configured meanwhile holds for it too, once it asked."""
+    owner = await opened({}, store)
+    async with Frontier.attach(store, clock=clock) as other:
+        await owner.configure({"queue": {"max_depth": 0}})
+        before = await other.add([Link(A, depth=1)])
+        await other.learn()
+        after = await other.add([Link(B, depth=1)])
+
+    assert (before.added, after.refused) == (1, {"max-depth": 1})
+
+
+async def test_an_owner_learns_nothing(opened, store):
+    """Its settings are those it was opened with."""
+    owner = await opened({"queue": {"max_depth": 5}}, store)
+    other = await opened({"queue": {"max_depth": 0}}, store)
+    await owner.learn()
+
+    assert (owner.settings.queue.max_depth, other.settings.queue.max_depth) == (5, 0)
+    assert (owner.is_attached, owner.lacks) == (False, "")
+
+
+async def test_without_the_crawls_functions_one_looks_and_steers(opened, store, clock):
+    """Adding by another keying would put one URL in two queues."""
+    owner = await opened({"queue": {"key": lambda url: url.host[0]}}, store)
+    await owner.add([A])
+    async with Frontier.attach(store, clock=clock) as other:
+        assert (await other.stats()).known == 1
+        await other.queue("a").pause()
+        with pytest.raises(SettingsError, match=r"queue\.key was .*lambda.*by hand"):
+            await other.add([B])
+        assert other.is_attached
+
+    assert [view.state async for view in owner.queues()] == ["paused"]
+
+
+async def test_functions_given_by_hand_make_it_whole(opened, store, clock):
+    """The same function, and all is as with the owner."""
+
+    def first(url):
+        return url.host[0]
+
+    owner = await opened({"queue": {"key": first}}, store)
+    by_hand = {"queue": {"key": first}}
+    async with Frontier.attach(store, settings=by_hand, clock=clock) as other:
+        await other.add([B])
+        assert other.lacks == ""
+
+    assert [view.key async for view in owner.queues()] == ["b"]
+
+
+async def test_workers_are_listed(attached, store):
+    """M6: whoever beats is seen through every frontier."""
+    await store.beat("default", Beat("one", "busy", "north", 1, 4, 2, 9))
+
+    assert [(one.worker, one.state) for one in await attached.workers()] == [("one", "busy")]
+
+
+async def test_a_batch_asks_for_the_seeds_of_others_once(opened, store, clock):
+    """A5: a store may be far away; what another worker added meanwhile is known all the same."""
+    asked, roots = [], store.roots
+    manners = {"delay": 0.0, "max_in_flight": 9}
+    owner = await opened({"scope": {"mode": "host"}, "politeness": manners}, store)
+    await owner.add([A, A + "1", A + "2"])
+    leases = await owner.claim(3)
+    async with Frontier.attach(store, clock=clock) as other:
+        await other.add([B])
+
+    async def told(*args, **kwargs):
+        asked.append(args)
+        return await roots(*args, **kwargs)
+
+    store.roots = told
+    await owner.finish_many([(lease, Done(200), [f"{B}{n}"]) for n, lease in enumerate(leases)])
+
+    assert len(asked) == 1
+    found = [task.url async for task in owner.tasks(key="b.example")]
+    assert found == [B, B + "0", B + "1", B + "2"]

@@ -113,6 +113,16 @@ async def test_a_limit_is_a_whole_number(frontier, limit):
         await frontier.claim(limit)
 
 
+async def test_a_queue_can_be_borrowed_whole(frontier):
+    """C7: many of its tasks at once, and nobody else is served meanwhile."""
+    await frontier.add([f"https://a.example/{n}" for n in range(4)])
+    claim = await frontier.claim(10, per_queue=3, lend=True)
+
+    assert len(claim) == 3
+    assert (await frontier.queue("a.example").view()).lent == 3
+    assert await frontier.claim(10) == []
+
+
 @pytest.mark.parametrize("per_queue", [0, -1, 1.5, "1", True])
 async def test_a_cap_is_a_whole_number(frontier, per_queue):
     """The caller's fault, by name."""

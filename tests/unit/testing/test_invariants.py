@@ -29,9 +29,9 @@ class Watched:
         """Add pages of one host."""
         return await self.store.add([task(f"https://a.example/{url}", **fields) for url in urls])
 
-    async def claim(self, limit=1, lease_for=60.0, names=()):
+    async def claim(self, limit=1, lease_for=60.0, **how):
         """The leases of a claim."""
-        request = ClaimRequest("default", "w", limit, lease_for, names=names)
+        request = ClaimRequest("default", "w", limit, lease_for, **how)
         return (await self.store.claim(request)).leases
 
     async def configure(self, **fields):
@@ -219,6 +219,77 @@ async def test_a_visit_of_a_name_is_held_to_its_delay(way):
         await it.claim()
 
     assert await broken_by({"visit_ended": _hasty}, story) == "D1"
+
+
+def _open_handed(self, q):
+    taken = [t for t in q.of(TaskState.LEASED) if not t.lent]
+    return not (q.paused or q.retired or taken) and bool(q.due(self.clock.now_ms()))
+
+
+async def test_a_lent_queue_served_to_others_is_seen():
+    """C7: whoever borrowed a queue has it alone."""
+
+    async def story(it):
+        await it.configure(delay=0.0, max_in_flight=9)
+        await it.add("1", "2", "3")
+        await it.claim(2, lend=True)
+        await it.claim()
+
+    assert await broken_by({"servable": _open_handed}, story) == "C7"
+
+
+def _careless(self, q):
+    return bool(q.due(self.clock.now_ms()))
+
+
+async def test_a_loan_beyond_the_budget_is_seen():
+    """C7, E1: each task of a loan is charged as it is taken."""
+
+    async def story(it):
+        await it.configure(delay=0.0, total_budget=2)
+        await it.add("1", "2", "3")
+        await it.claim(3, lend=True)
+
+    assert await broken_by({"goes_on": _careless}, story) == "E1"
+
+
+def _counts_all(self, c, limit):
+    overdue = [t for t in c.all(TaskState.LEASED) if t.deadline <= self.clock.now_ms()]
+    for t in overdue:
+        self.crash(c, t)
+    return len(overdue)
+
+
+async def test_a_lost_loan_that_counts_too_many_crashes_is_seen():
+    """C7, H4: of one loan no more than its queue has slots."""
+
+    async def story(it):
+        await it.configure(delay=0.0, max_in_flight=2)
+        await it.add("1", "2", "3")
+        await it.claim(3, lease_for=5.0, lend=True)
+        it.clock.advance(5)
+        await it.store.expire(limit=9)
+        await it.store.check("default")
+
+    assert await broken_by({"take_back": _counts_all}, story) == "C7"
+
+
+async def test_a_loan_is_believed():
+    """C7: whatever comes of it, an honest store is not accused."""
+    it = Watched({})
+    await it.configure(delay=0.0, max_in_flight=2, total_budget=4)
+    await it.add("1", "2", "3", "4", "5")
+    for ending in ("lost", "released", "finished"):
+        leases = await it.claim(9, lease_for=5.0, lend=True)
+        assert leases
+        if ending == "lost":
+            it.clock.advance(5)
+            assert await it.store.expire(limit=9) == 4
+        elif ending == "released":
+            await it.store.release([lease.id for lease in leases])
+        else:
+            await it.store.finish([done(lease) for lease in leases])
+    await it.store.check("default")
 
 
 def _applies_again(self, v):

@@ -191,6 +191,7 @@ class FileCrawl(Roster):
             (id(self.rules), self.is_told),
             self.at_finish,
             sum(map(len, self.roots.values())),
+            self.settings,
         )
 
     def gathered(self, first: int, now: int) -> list[tuple[int, bytes]]:
@@ -246,6 +247,7 @@ class FileCrawl(Roster):
             list(self.timeline) if is_whole or notes else None,
             self.kept_rules() if is_whole or (id(self.rules), self.is_told) != told[9] else None,
             self._new_roots(),
+            self.settings if is_whole or self.settings != told[12] else None,
         )
 
     def _new_roots(self) -> dict[str, list[str]] | None:
@@ -352,6 +354,7 @@ class FileCrawl(Roster):
         self.log.extend(entry for entry in extra.notes if entry[0] > last)
         for mode, roots in (extra.roots or {}).items():
             self.add_roots(mode, roots)
+        self.settings = self.settings if extra.settings is None else extra.settings
 
     def resume(self, now: int) -> None:
         """Queues stand where they stood, and nothing waits to be written."""
@@ -408,11 +411,11 @@ class FileCrawl(Roster):
         self.rest(queue)
 
     def abandon(self, now: int) -> None:
-        """H4: nobody is left who held its leases: each is a crash, and the visit's end is now."""
+        """H4: nobody is left who held its leases: all are lost, and each visit's end is now."""
         if self.status is CrawlStatus.CANCELLED:
             return
         for record in sorted(self.leases.values(), key=lambda r: (r.deadline, r.number)):
-            self._crash(record, now)
+            self._lose(record, now)
 
 
 def _cut(records: list[Record]) -> list[list[Record]]:

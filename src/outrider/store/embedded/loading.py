@@ -227,12 +227,13 @@ class Loader:
         for chunk in crawl.queues:
             for queue in chunk.values():
                 queue.pending = packing.length_of(queue)
-                queue.in_flight = queue.named = 0
+                queue.in_flight = queue.named = queue.lent = 0
         for number in self._leased(crawl):
             record = crawl.record(number)
             crawl.leases[number] = record
             record.queue.in_flight += not record.named
             record.queue.named += record.named
+            record.queue.lent += record.lent
             heappush(crawl.deadlines, record.deadline << NUMBER_BITS | number)
         crawl.resume(self.now)
         self._check(crawl)

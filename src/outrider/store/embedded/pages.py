@@ -73,6 +73,7 @@ class Paper(msgspec.Struct, array_like=True, gc=False):
     history: tuple[tuple[float, str, str], ...]
     answered: int
     named: bool
+    lent: bool
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):
@@ -103,6 +104,7 @@ class QueueRow(msgspec.Struct, array_like=True, gc=False):
     place: int
     epoch: int
     said: tuple[bool, bool]  # what acts last said of it: paused, retired
+    crashed: int
 
 
 class CrawlRow(msgspec.Struct, array_like=True, gc=False):
@@ -154,6 +156,7 @@ class Extra(msgspec.Struct, array_like=True, gc=False):
     timeline: list[tuple[float, str, str]] | None = None
     rules: dict[int, bytes] | None = None
     roots: dict[str, list[str]] | None = None
+    settings: str | None = None
 
 
 class Page(NamedTuple):
@@ -210,6 +213,7 @@ def encode_paper(record: Record) -> bytes:
             record.history,
             record.answered,
             record.named,
+            record.lent,
         )
     )
 
@@ -252,6 +256,7 @@ def encode_queue(queue: Queue) -> bytes:
             queue.place,
             queue.epoch,
             (queue.rules.paused, queue.rules.retired),
+            queue.crashed,
         )
     )
 
@@ -308,7 +313,8 @@ def fill_record(record: Record, paper: Paper, page: int) -> None:
     record.deadline, record.claimed, record.finished = paper.deadline, paper.claimed, paper.finished
     record.reason, record.worker = paper.reason, paper.worker
     record.answer, record.history = paper.answer, paper.history
-    record.answered, record.named = paper.answered, paper.named
+    record.answered = paper.answered
+    record.named, record.lent = paper.named, paper.lent
 
 
 # ---- pages

@@ -173,6 +173,7 @@ def whole_extra(crawl: FileCrawl, now: int) -> pages.Extra:
         list(crawl.timeline),
         crawl.kept_rules(),
         {mode: list(roots) for mode, roots in crawl.roots.items()},
+        crawl.settings,
     )
 
 

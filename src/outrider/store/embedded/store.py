@@ -158,9 +158,9 @@ class EmbeddedStore(Verbs):
         crawl = self._used[name] = super()._crawl(name)  # type: ignore[assignment]
         return crawl
 
-    def _configure(self, name: str, rules: CrawlRules) -> bool:
+    def _configure(self, name: str, rules: CrawlRules, settings: str) -> bool:
         """Rules are compared as they are kept: a cost function is not."""
-        return super()._configure(name, decode_rules(encode_rules(rules)))
+        return super()._configure(name, decode_rules(encode_rules(rules)), settings)
 
     async def _run(self, work: Callable[[], T]) -> T:
         """Do it, append what it changed, answer; all of it or nothing."""
@@ -198,7 +198,7 @@ class EmbeddedStore(Verbs):
             self._read_anew()
 
     def _read_anew(self) -> None:
-        """Memory is what the file says; leases of this process live on."""
+        """Memory is what the file says; leases of this process live on, and who works here."""
         if not self._file.is_writable():
             raise StoreFull(f"{self.path}: still cannot be written; make room on its disk")
         until = {
@@ -206,9 +206,12 @@ class EmbeddedStore(Verbs):
             for name, crawl in self._crawls.items()
             for number, record in crawl.leases.items()
         }
+        workers = {name: crawl.workers for name, crawl in self._crawls.items()}
         if self._group is not None:
             self._group.heal()
         self._load()
+        for name, loaded in self._crawls.items():
+            loaded.workers = workers.get(name, loaded.workers)
         for (name, number), deadline in until.items():
             crawl = self._crawls.get(name)
             if crawl is not None and number in crawl.leases:

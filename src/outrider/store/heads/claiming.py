@@ -71,13 +71,13 @@ class Claiming(Naming):
             else:
                 self.touch(queue, now)
 
-    def _pick(  # noqa: C901
+    def _pick(  # noqa: C901, PLR0912
         self, request: ClaimRequest, now: int
     ) -> tuple[list[Lease], Streak]:
         """Steps 2 to 5, until the limit or nothing is left; the second of the two hot loops."""
         leases: list[Lease] = []
         (lane, count), burst, cap = request.streak, self.rules.burst, request.per_queue
-        limit, discount = request.limit, self.rules.breadth_discount
+        limit, discount, lend = request.limit, self.rules.breadth_discount, request.lend
         deadline = now + to_ms(request.lease_for)
         taken: dict[int, int] = {}
         skipped: list[Queue] = []
@@ -104,9 +104,14 @@ class Claiming(Naming):
                 queue.rank0 = 0
                 entry = queue.lane0.pop()
             record = self.due(queue, entry)
+            if lend:
+                record.lent = True
+                queue.lent += 1
             leases.append(self._lease(queue, record, request, deadline, now))
-            if cap or discount:
+            if cap or discount or lend:
                 taken[number] = times = taken.get(number, 0) + 1
+                if lend:
+                    self._go_on(queue)
                 if queue.standing == READY:
                     if times == cap:
                         self._unrank(queue)
@@ -115,10 +120,20 @@ class Claiming(Naming):
         for number in taken:
             queue = queues[number >> CHUNK_BITS][number]
             if queue.standing == READY:
-                self._rank(queue)
+                if lend:
+                    self._stand_down(queue)
+                else:
+                    self._rank(queue)
         for queue in skipped:
             heappush(self.parked, parked_key(queue))
         return leases, Streak(lane, count)
+
+    def _go_on(self, queue: Queue) -> None:
+        """C7: in the claim that lends it, while it has due tasks and may spend."""
+        may_spend = queue.session < queue.balance and not queue.over_budget()
+        if may_spend and (queue.lane0.head or queue.lane1.head):
+            self.standing += 1
+            queue.standing = READY
 
     def _best_parked(self, taken: dict[int, int], cap: int, skipped: list[Queue]) -> Queue | None:
         """E2: the head of the best inactive FIFO; one at its cap is passed over (C5)."""

@@ -26,7 +26,7 @@ class Ending(Adding):
     """How leases come back."""
 
     def take_back(self, limit: int, now: int) -> int:
-        """H4: overdue leases, in (deadline, arrival) order; each is a crash."""
+        """H4: overdue leases, in (deadline, arrival) order."""
         count = 0
         if self.status is CrawlStatus.CANCELLED:
             return 0
@@ -35,7 +35,7 @@ class Ending(Adding):
             if deadline is None or deadline > now:
                 break
             number = heappop(self.deadlines) & NUMBER_MASK
-            self._crash(self.leases[number], now)
+            self._lose(self.leases[number], now)
             count += 1
         return count
 
@@ -47,6 +47,15 @@ class Ending(Adding):
                 return record.deadline
             heappop(deadlines)
         return None
+
+    def _lose(self, record: Record, now: int) -> None:
+        """H4: each is a crash; C7: of a loan as many as can have been under way."""
+        queue = record.queue
+        if record.lent and queue.crashed >= queue.slots:
+            self.release(record, now)
+        else:
+            queue.crashed += record.lent
+            self._crash(record, now)
 
     def _crash(self, record: Record, now: int) -> None:
         """H4: counts as an attempt, due at once; dead after too many."""
@@ -69,6 +78,8 @@ class Ending(Adding):
             self._give_back(record, now)
         if not was_named:
             self._visit_ended(record, queue.delay_ms(), now)
+        if record.lent:
+            self._end_lent(record)
         self.touch(queue, now)
 
     def release(self, record: Record, now: int) -> None:
@@ -79,6 +90,8 @@ class Ending(Adding):
         queue.refund(record.task.cost)
         if not was_named:
             self._visit_ended(record, queue.delay_ms(), now)
+        if record.lent:
+            self._end_lent(record)
         if queue.retired == "budget" and not queue.over_budget():
             self.bring_back(queue, now)
         self.touch(queue, now)
@@ -91,6 +104,14 @@ class Ending(Adding):
         record.queue.named -= 1
         record.queue.in_flight += 1
         return True
+
+    def _end_lent(self, record: Record) -> None:
+        """C7: a loan ends with the last of its tasks."""
+        queue = record.queue
+        record.lent = False
+        queue.lent -= 1
+        if not queue.lent:
+            queue.crashed = 0
 
     def extend(self, record: Record, lease_for: float, now: int) -> None:
         """H2."""
@@ -111,9 +132,11 @@ class Ending(Adding):
         self._line_up(record, now, now)
 
     def _visit_ended(self, record: Record, delay: int, now: int) -> None:
-        """D1: next-ready is at least end (or start) + delay."""
+        """D1: next-ready is at least end (or start) + delay; C7: lent, it counts as begun now."""
         queue = record.queue
-        until = (record.claimed if queue.from_start else now) + delay
+        if record.lent:
+            queue.last_start = now
+        until = (record.claimed if queue.from_start and not record.lent else now) + delay
         if until > queue.next_ready:
             queue.next_ready, queue.why = until, "delay"
         queue.last_end = now
@@ -131,7 +154,9 @@ class Ending(Adding):
             self.check_limits(now)
         return Finished(True, record.state, answers)
 
-    def _apply(self, record: Record, verdict: Verdict, now: int) -> None:
+    def _apply(  # noqa: C901 - every visit ends here
+        self, record: Record, verdict: Verdict, now: int
+    ) -> None:
         queue = record.queue
         if not queue.is_marked:
             self.mark(queue)
@@ -147,6 +172,8 @@ class Ending(Adding):
             self._visit_ended(record, to_ms(verdict.delay), now)
             if verdict.snooze:
                 queue.postpone(now + to_ms(verdict.snooze), verdict.snooze_reason or "delay")
+        if record.lent:
+            self._end_lent(record)
         if verdict.retire:  # D3, D4
             self.retire(queue, verdict.retire, now)
         if queue.has_quota and queue.over_quota():  # E6

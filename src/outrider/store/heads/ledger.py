@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from outrider.core.order import DUE_BITS, NUMBER_MASK, QUEUE_BYTES
-from outrider.core.policy.rules import CrawlRules, Limits
+from outrider.core.policy.rules import CrawlRules, Limits, covers
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
 from outrider.store.heads.lines import Line
@@ -25,6 +25,7 @@ from outrider.store.heads.records import (
     Record,
     new_queue,
 )
+from outrider.store.heads.workers import Workers
 
 CHANGES_KEPT: Final = 10_000
 TIMELINE_KEPT: Final = 100
@@ -84,6 +85,8 @@ class Ledger(ABC):
         self.keys: list[dict[str, Queue]] = [{} for _ in range(SHARDS)]
         self.queues: list[dict[int, Queue]] = [{}]
         self.roots: dict[str, dict[str, None]] = {}  # of the scope, by its mode
+        self.settings = ""  # the caller's text, for whoever joins the crawl
+        self.workers = Workers()
         self.is_told = True  # no queue still waits to hear of a change of the crawl's rules
         self.standing = 0
         self.ready: tuple[Line, Line] = (
@@ -173,6 +176,17 @@ class Ledger(ABC):
     def glimpse(self, number: int) -> Queue:
         """The queue of that number, to read and not to change."""
         return self.queue_of(number)
+
+    def glimpses(self, numbers: range) -> Iterator[Queue]:
+        """The queues of these numbers, to read and not to change."""
+        return (self.glimpse(number) for number in numbers)
+
+    def reached(self, target: str, after: int) -> Iterator[Queue]:
+        """The queues after that number which an act on this target reaches, in their order."""
+        for number in range(after + 1, self.queue_count + 1):
+            queue = self.queue_of(number)
+            if covers(target, queue.key):
+                yield queue
 
     def alarm_of(self, number: int) -> int:
         """When the queue of that number set its alarm for; 0: it did not, or is gone."""

@@ -40,22 +40,15 @@ def _steer_one(crawl: Crawl, target: str, act: acts.Act, now: int) -> Step:
 
 
 def _steer_many(crawl: Crawl, target: str, act: acts.Act, now: int, after: int, limit: int) -> Step:
-    matching = (q for q in queues_after(crawl, after) if covers(target, q.key))
     count = 0
     last = after
-    for queue in matching:
+    for queue in crawl.reached(target, after):
         if count == limit:
             return Step(count, last)
         _apply(crawl, queue, act, now, everywhere=not target)
         count, last = count + 1, queue.number
     crawl.told(everyone=not target and isinstance(act, acts.Set))
     return Step(count, None)
-
-
-def queues_after(crawl: Crawl, after: int) -> Iterator[Queue]:
-    """The queues in order of their numbers."""
-    for number in range(after + 1, crawl.queue_count + 1):
-        yield crawl.queue_of(number)
 
 
 def _standing_order(act: acts.Act) -> dict[str, Any]:

@@ -76,8 +76,10 @@ class Queue(msgspec.Struct, gc=False, eq=False):
     from_start: bool = False
     # manners and spending, which survive emptiness
     pending: int = 0
-    in_flight: int = 0  # slots taken
+    in_flight: int = 0  # slots taken; while it is lent, all that is out on the loan as well
     named: int = 0  # leases by name, which take none
+    lent: int = 0  # leases of its loan; nobody else is served meanwhile
+    crashed: int = 0  # crashes the loan has counted
     standing: int = NEITHER
     place: int = 0
     alarm: int = 0
@@ -228,6 +230,7 @@ class Record(msgspec.Struct, gc=False, eq=False):
     left: int = 0  # the key it stood under in its line, while that is not written; 0: the same
     answered: int = -1  # when the visit that brought its answer ended
     named: bool = False  # lent by name: it takes no slot
+    lent: bool = False  # part of its queue's loan
 
     def restart(self) -> None:
         """B2: a revisit or replay starts with attempts at 0."""

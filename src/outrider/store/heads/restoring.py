@@ -109,7 +109,7 @@ class Restoring(Adding):
     def _begin_restoring(self, saved: SavedCrawl) -> bool:
         if self.is_restoring:
             return False
-        self.created, self.is_told = saved.created, saved.is_told
+        self.created, self.is_told, self.settings = saved.created, saved.is_told, saved.settings
         self.obey(saved.rules)
         for mode, roots in saved.roots.items():
             self.add_roots(mode, roots)

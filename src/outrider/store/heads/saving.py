@@ -49,7 +49,8 @@ def saved_page(crawl: Crawl, after: int, limit: int, now: int) -> Page:
 
 def _crawl(crawl: Crawl) -> SavedCrawl:
     roots = {mode: list(found) for mode, found in crawl.roots.items()}
-    return SavedCrawl(crawl.name, crawl.created, plain_rules(crawl.rules), crawl.is_told, roots)
+    rules, settings = plain_rules(crawl.rules), crawl.settings
+    return SavedCrawl(crawl.name, crawl.created, rules, crawl.is_told, roots, settings)
 
 
 def _queues(crawl: Crawl, numbers: range, now: int) -> Iterator[SavedQueue]:
@@ -57,9 +58,8 @@ def _queues(crawl: Crawl, numbers: range, now: int) -> Iterator[SavedQueue]:
     is_over = crawl.status is CrawlStatus.CANCELLED  # I3: its leases are void, and nothing returns
     for record in crawl.leases.values() if numbers and not is_over else ():
         leased.setdefault(record.queue.number, []).append(record)
-    for number in numbers:
-        queue = crawl.queue_of(number)
-        held = leased.get(number)
+    for queue in crawl.glimpses(numbers):
+        held = leased.get(queue.number)
         yield _queue(_released(queue, held, now) if held else queue)
 
 
@@ -69,9 +69,10 @@ def _released(queue: Queue, leases: list[Record], now: int) -> Queue:
     for record in leases:
         queue.refund(record.task.cost)
         if not record.named:
-            start = record.claimed if queue.from_start else now
+            start = record.claimed if queue.from_start and not record.lent else now
             queue.postpone(start + queue.delay_ms(), "delay")
             queue.last_end = now
+            queue.last_start = now if record.lent else queue.last_start
     if queue.retired == "budget" and not queue.over_budget():
         queue.retired = None
     if queue.next_ready > now:

@@ -57,6 +57,7 @@ class Standing(Ledger):
         if (  # could be served: next-ready passed, a free slot, unretired, unpaused, a due task
             queue.next_ready <= now
             and queue.in_flight < queue.slots
+            and not queue.lent
             and queue.retired is None
             and not queue.paused
             and (queue.lane0.head or queue.lane1.head)
@@ -162,6 +163,7 @@ class Standing(Ledger):
         if (
             not queue.pending
             or queue.in_flight >= queue.slots
+            or queue.lent
             or queue.paused
             or queue.retired is not None
         ):

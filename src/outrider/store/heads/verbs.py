@@ -24,6 +24,7 @@ from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import Queue, Record
 from outrider.store.heads.saving import saved_page
 from outrider.store.protocol import (
+    Beat,
     Change,
     Claimed,
     ClaimRequest,
@@ -36,6 +37,7 @@ from outrider.store.protocol import (
     TaskView,
     Upcoming,
     Which,
+    WorkerView,
 )
 from outrider.store.saved import Saved, checked
 
@@ -156,12 +158,13 @@ class Verbs(ABC):
 
     # ---- Admin
 
-    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
+    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
         """See `protocol.Admin`."""
-        return await self._run(lambda: self._configure(crawl, rules))
+        return await self._run(lambda: self._configure(crawl, rules, settings))
 
-    def _configure(self, name: str, rules: CrawlRules) -> bool:
+    def _configure(self, name: str, rules: CrawlRules, settings: str) -> bool:
         crawl = self._crawl(name)
+        crawl.settings = settings or crawl.settings
         crawl.configure(msgspec.structs.replace(rules, runtime=crawl.rules.runtime))
         return not crawl.is_told
 
@@ -221,6 +224,10 @@ class Verbs(ABC):
         wanted = None if dry_run else lambda record: act(crawl, record, now)
         return operate.each(crawl, which, state, wanted, now, after=after, limit=limit)
 
+    async def beat(self, crawl: str, beat: Beat) -> None:
+        """See `protocol.Admin`."""
+        await self._run(lambda: self._crawl(crawl).workers.hear(beat, self._now()))
+
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """See `protocol.Admin`."""
         checked(saved)
@@ -257,7 +264,7 @@ class Verbs(ABC):
     ) -> Page:
         crawl, now = self._seen(name), self._now()
         upto = min(after + limit, crawl.queue_count)
-        page = [show(crawl, crawl.glimpse(n), now) for n in range(after + 1, upto + 1)]
+        page = [show(crawl, queue, now) for queue in crawl.glimpses(range(after + 1, upto + 1))]
         return Page(page, upto if upto < crawl.queue_count else None)
 
     async def queue(self, crawl: str, key: str) -> QueueView:
@@ -318,6 +325,14 @@ class Verbs(ABC):
         """See `protocol.Inspect`."""
         return await self._run(lambda: views.heat_of(self._seen(crawl), self._now()))
 
+    async def settings(self, crawl: str) -> str:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._seen(crawl).settings)
+
+    async def workers(self, crawl: str) -> list[WorkerView]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._seen(crawl).workers.views(self._now()))
+
     async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """See `protocol.Inspect`."""
         return await self._run(lambda: saved_page(self._seen(crawl), after, limit, self._now()))
@@ -329,6 +344,10 @@ class Verbs(ABC):
     def _changes(self, crawl: Crawl, after: int, limit: int) -> list[Change]:
         log = [entry for entry in crawl.log if entry[0] > after][:limit]
         return [Change(sequence, at / 1000, *rest) for sequence, at, *rest in log]
+
+    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """See `protocol.FullStore`: a look costs so little here that nobody is rung."""
+        return lambda: None
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to let go of
         """See `protocol.FullStore`."""

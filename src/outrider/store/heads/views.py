@@ -68,7 +68,7 @@ def state_of(crawl: Crawl, queue: Queue, now: int) -> tuple[QueueState, str | No
     is_over = crawl.status is CrawlStatus.CANCELLED
     if is_over or not (queue.pending or queue.in_flight or queue.named):
         return QueueState.EMPTY, None
-    if queue.in_flight >= queue.slots or not queue.pending:
+    if queue.lent or queue.in_flight >= queue.slots or not queue.pending:
         return QueueState.BUSY, None
     return _waiting_state(queue, now)
 
@@ -120,6 +120,7 @@ def queue_view(crawl: Crawl, queue: Queue, now: int) -> QueueView:
         last_visit_at=_instant(queue.last_end),
         wakes_in=_wakes_in(queue, state, now),
         next_url=None if cancelled else _next_url(crawl, queue, now),
+        lent=0 if cancelled else queue.lent,
     )
 
 

@@ -16,6 +16,7 @@ from outrider.core.verdict import Finished, Verdict
 from outrider.errors import Closed, StoreError, StoreUnavailable
 from outrider.store.protocol import (
     Admin,
+    Beat,
     Change,
     Claimed,
     ClaimRequest,
@@ -31,6 +32,7 @@ from outrider.store.protocol import (
     TaskView,
     Upcoming,
     Which,
+    WorkerView,
 )
 from outrider.store.remote import wire
 from outrider.store.remote.line import Line
@@ -68,6 +70,10 @@ class RemoteStore(FullStore):
     def is_inline(self) -> bool:
         """Never: a line takes time."""
         return False
+
+    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Nobody is rung: a line only answers."""
+        return lambda: None
 
     async def close(self) -> None:
         """Let go of the line; the owner's store stays open."""
@@ -148,9 +154,9 @@ class RemoteStore(FullStore):
 
     # ---- Admin
 
-    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
+    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
         """See `protocol.Admin`."""
-        return await self._ask(Admin.configure, crawl, rules)
+        return await self._ask(Admin.configure, crawl, rules, settings)
 
     async def steer(
         self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
@@ -184,6 +190,10 @@ class RemoteStore(FullStore):
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._ask(Admin.purge, crawl, which, dry_run=dry_run, after=after, limit=limit)
+
+    async def beat(self, crawl: str, beat: Beat) -> None:
+        """See `protocol.Admin`."""
+        await self._ask(Admin.beat, crawl, beat)
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """See `protocol.Admin`."""
@@ -234,6 +244,14 @@ class RemoteStore(FullStore):
     async def heatmap(self, crawl: str) -> Heat:
         """See `protocol.Inspect`."""
         return await self._ask(Inspect.heatmap, crawl)
+
+    async def settings(self, crawl: str) -> str:
+        """See `protocol.Inspect`."""
+        return await self._ask(Inspect.settings, crawl)
+
+    async def workers(self, crawl: str) -> list[WorkerView]:
+        """See `protocol.Inspect`."""
+        return await self._ask(Inspect.workers, crawl)
 
     async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """See `protocol.Inspect`."""

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from outrider.errors import OutriderError, StoreError, StoreUnavailable
+from outrider.errors import OutriderError, StoreError, StoreUnattended, StoreUnavailable
 from outrider.store.remote import wire
 from outrider.store.remote.address import is_same_user, socket_path
 
@@ -41,6 +41,8 @@ class Line:
             async with asyncio.timeout(CONNECT_WITHIN):
                 reader, writer = await asyncio.open_unix_connection(path, limit=wire.BUFFER)
                 return cls(await _greeted(file, reader, writer), reader, writer)
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            raise StoreUnattended(_unreached(file, path, error)) from error
         except (EOFError, OSError) as error:
             raise StoreUnavailable(_unreached(file, path, error)) from error
 

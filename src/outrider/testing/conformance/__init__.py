@@ -43,6 +43,7 @@ from outrider.testing.conformance.inspect import InspectConformance
 from outrider.testing.conformance.known import KnownConformance
 from outrider.testing.conformance.lanes import LanesConformance
 from outrider.testing.conformance.lease import LeaseConformance
+from outrider.testing.conformance.loans import LoansConformance
 from outrider.testing.conformance.order import OrderConformance
 from outrider.testing.conformance.politeness import PolitenessConformance
 from outrider.testing.conformance.restoring import RestoringConformance
@@ -55,6 +56,7 @@ from outrider.testing.conformance.stops import StopsConformance
 from outrider.testing.conformance.untouched import UntouchedConformance
 from outrider.testing.conformance.upcoming import UpcomingConformance
 from outrider.testing.conformance.waiting import WaitingConformance
+from outrider.testing.conformance.workers import WorkersConformance
 
 __all__ = [
     "AddConformance",
@@ -73,6 +75,7 @@ __all__ = [
     "KnownConformance",
     "LanesConformance",
     "LeaseConformance",
+    "LoansConformance",
     "OrderConformance",
     "PolitenessConformance",
     "RestoringConformance",
@@ -85,4 +88,5 @@ __all__ = [
     "UntouchedConformance",
     "UpcomingConformance",
     "WaitingConformance",
+    "WorkersConformance",
 ]

@@ -80,6 +80,26 @@ class AdminConformance:
 
         assert answers == [False, False, False, True, True, False]
 
+    async def test_settings_are_kept_for_those_who_join(self, store: FullStore) -> None:
+        """N1: the text that came last with the rules; none leaves what is kept."""
+        kept = [await store.settings(CRAWL)]
+        for text in ('{"a": 1}', "", "ü" * 1000, ""):
+            await store.configure(CRAWL, rules(balance=5), text)
+            kept.append(await store.settings(CRAWL))
+        await store.configure(CRAWL, rules(balance=6))
+        await add(store, "a/1")
+        kept.append(await store.settings(CRAWL))
+
+        assert kept == ["", '{"a": 1}', '{"a": 1}', *["ü" * 1000] * 3]
+        assert await store.settings("another") == ""
+
+    async def test_settings_alone_change_no_rule(self, store: FullStore) -> None:
+        """N1: queues need not hear of a text."""
+        await store.configure(CRAWL, rules(balance=5), "one")
+        await add(store, "a/1")
+
+        assert await store.configure(CRAWL, rules(balance=5), "two") is False
+
     async def test_the_view_tells_what_was_set(self, store: FullStore) -> None:
         """E7: balance, total_budget, delay, max_in_flight, precedence."""
         await add(store, "a/1")

@@ -21,7 +21,7 @@ from outrider.store.saved import (
     SavedTask,
 )
 from outrider.testing.audit import everything
-from outrider.testing.builders import done, verdict
+from outrider.testing.builders import done, rules, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
@@ -263,6 +263,14 @@ class SavingConformance:
         view = await store.queue(COPY, key("z"))
         assert (view.grant, (view.state, view.reason)) == (7, RETIRED)
         assert await store.configure(COPY, (await export(store))[0].rules) is False  # type: ignore[union-attr]
+
+    async def test_settings_come_back(self, store: FullStore) -> None:
+        """I5: whoever joins the restored crawl learns what those of the saved one did."""
+        await store.configure(CRAWL, rules(), '{"scope": {"mode": "host"}}')
+        await add(store, "a/1")
+        await copied(store)
+
+        assert await store.settings(COPY) == '{"scope": {"mode": "host"}}'
 
     async def test_roots_come_back(self, store: FullStore) -> None:
         """A5: what seeds contributed to the scope, in order."""

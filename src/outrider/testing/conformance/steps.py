@@ -93,6 +93,7 @@ class Asking(TypedDict, total=False):
     per_queue: int
     streak: Streak
     names: Sequence[bytes]
+    lend: bool
 
 
 async def configure(store: FullStore, **fields: Unpack[RuleFields]) -> None:

@@ -11,17 +11,18 @@ from outrider.core import act as acts
 from outrider.core.policy.politeness import least_delay
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
 from outrider.core.states import TURNS, CrawlStatus, TaskState
-from outrider.store.protocol import Step, Which
-from outrider.testing.model.parts import DEAD, DROPPED, PENDING, C, Q, T, ms
+from outrider.store.protocol import WORKER_KEPT, WORKERS_MOST, Beat, Step, Which
+from outrider.testing.model.parts import DEAD, DROPPED, PENDING, C, Q, T, W, ms
 from outrider.testing.model.verbs import Verbs
 
 
 class Operators(Verbs):
     """What an operator may ask."""
 
-    async def configure(self, crawl: str, rules: CrawlRules) -> bool:
+    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
         """A4: the layers below runtime; what was set by key at run time stays."""
         c = self.crawl_of(crawl)
+        c.settings = settings or c.settings
         new = msgspec.structs.replace(rules, runtime=c.rules.runtime)
         c.told = c.told and not (c.queues and new != c.rules)
         c.rules = new
@@ -31,6 +32,20 @@ class Operators(Verbs):
         """A5: once each, in order of their coming."""
         known = self.crawl_of(crawl).roots.setdefault(mode, [])
         known += [root for root in dict.fromkeys(roots) if root not in known]
+
+    async def beat(self, crawl: str, beat: Beat) -> None:
+        """M6: a worker keeps its first beat; of too many the one silent longest is forgotten."""
+        c, now = self.crawl_of(crawl), self.clock.now_ms()
+        self.forget_silent(c)
+        if beat.worker not in c.workers and len(c.workers) >= WORKERS_MOST:
+            del c.workers[min(c.workers, key=lambda name: (c.workers[name].seen, name))]
+        first = c.workers[beat.worker].started if beat.worker in c.workers else now
+        c.workers[beat.worker] = W(beat, first, now)
+
+    def forget_silent(self, c: C) -> None:
+        """M6: nobody is remembered after a day of silence."""
+        since = self.clock.now_ms() - ms(WORKER_KEPT)
+        c.workers = {name: w for name, w in c.workers.items() if w.seen > since}
 
     async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
         """I1, I3: an illegal move changes nothing; only work makes a finished crawl run."""

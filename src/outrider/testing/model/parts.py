@@ -11,6 +11,7 @@ from outrider.core.policy.politeness import least_delay
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
+from outrider.store.protocol import Beat
 
 PENDING, LEASED, DONE = TaskState.PENDING, TaskState.LEASED, TaskState.DONE
 DEAD, DROPPED = TaskState.DEAD, TaskState.DROPPED
@@ -44,6 +45,7 @@ class T:
     claimed: int | None = None
     deadline: int = 0
     named: bool = False  # D5: lent by name
+    lent: bool = False  # C7: part of its queue's loan
     finished: int | None = None
     answer: Answer | None = None
     answered: int | None = None  # when the visit that brought it ended
@@ -81,6 +83,7 @@ class Q:
     last_cost: int = 0
     cost_sum: int = 0
     cost_count: int = 0
+    crashed: int = 0  # C7: crashes that the loan it is out on counted
 
     def of(self, state: TaskState) -> list[T]:
         """Its tasks in a state."""
@@ -95,10 +98,14 @@ class Q:
         """When the earliest pending task is or was due."""
         return min(t.due for t in self.of(PENDING))
 
+    def lent(self) -> list[T]:
+        """C7: its tasks that are out on a loan."""
+        return [t for t in self.of(LEASED) if t.lent]
+
     def has_slot(self) -> bool:
-        """D2; D5: whoever was lent by name takes none."""
+        """D2; D5: whoever was lent by name takes none; C7: a loan shuts out everybody else."""
         taken = [t for t in self.of(LEASED) if not t.named]
-        return len(taken) < self.rules.politeness.max_in_flight
+        return not self.lent() and len(taken) < self.rules.politeness.max_in_flight
 
     def over_budget(self) -> bool:
         """E1: spent ≥ total ≥ 0, or a balance of 0."""
@@ -109,6 +116,15 @@ class Q:
         """D7: the last delay, or the least if none."""
         least = least_delay(self.rules.politeness, self.manners.crawl_delay)
         return ms(least if self.manners.last_delay < 0 else self.manners.last_delay)
+
+
+@dataclass(eq=False)
+class W:
+    """A worker: what it last said of itself, and when it was first and last heard."""
+
+    beat: Beat
+    started: int
+    seen: int
 
 
 @dataclass(eq=False)
@@ -138,6 +154,8 @@ class C:
     log: list[tuple[int, str, str, str]] = field(default_factory=list)
     forgotten: int = 0  # changes from before the log
     roots: dict[str, list[str]] = field(default_factory=dict)
+    settings: str = ""
+    workers: dict[str, W] = field(default_factory=dict)
 
     def count(self) -> int:
         """C3: the crawl's counter."""

@@ -62,7 +62,7 @@ class Saving(Operators):
     def saved_crawl(self, c: C) -> SavedCrawl:
         """What holds before anything is in it."""
         roots = {mode: list(roots) for mode, roots in c.roots.items()}
-        return SavedCrawl(c.name, c.created, plain_rules(c.rules), c.told, roots)
+        return SavedCrawl(c.name, c.created, plain_rules(c.rules), c.told, roots, c.settings)
 
     def saved_queue(self, c: C, q: Q) -> SavedQueue:
         """H5: its leases read as released now; whether it stands then, the next claim says."""
@@ -175,6 +175,7 @@ class Saving(Operators):
     def restore_crawl(self, c: C, saved: SavedCrawl) -> bool:
         """It lends nothing until its end has come."""
         c.created, c.rules, c.told = saved.created, saved.rules, saved.is_told
+        c.settings = saved.settings
         c.roots = {mode: list(roots) for mode, roots in saved.roots.items()}
         c.status, c.reason = CrawlStatus.PAUSED, RESTORING
         return True

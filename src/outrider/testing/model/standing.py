@@ -92,9 +92,13 @@ class Standing(Views):
         q.cost_sum, q.cost_count = q.cost_sum + cost, q.cost_count + 1
 
     def visit_ended(self, q: Q, t: T, delay: int) -> None:
-        """D1: next-ready is at least end (or start) + delay; it never moves back."""
+        """D1: next-ready is at least end (or start) + delay; it never moves back.
+
+        C7: a borrower begins when it likes, so a lent visit counts as begun when it ends.
+        """
         now = self.clock.now_ms()
-        from_start = q.rules.politeness.count_from == "start"
+        from_start = q.rules.politeness.count_from == "start" and not t.lent
+        q.last_start = now if t.lent else q.last_start
         self.postpone(q, (t.claimed or now if from_start else now) + delay, "delay")
         q.last_end = now
 

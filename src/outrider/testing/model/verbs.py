@@ -161,6 +161,9 @@ class Verbs(Standing):
             q = min((self.rank(c, q, lane, taken[q.number]), q) for q in in_lane)[1]
             leases.append(self.lease(c, q, q.due(self.clock.now_ms(), lane)[0], request))
             taken[q.number] += 1
+        for q in c.queues.values():
+            if q.lent():  # C7: it competed in the claim that lends it, and in no other
+                q.standing = None
         return leases, Streak(lane, count)
 
     def activate(self, c: C, q: Q) -> None:
@@ -201,8 +204,17 @@ class Verbs(Standing):
         if manners.count_from == "start" or manners.max_in_flight > 1:
             self.postpone(q, now + ms(least_delay(manners, q.manners.crawl_delay)), "delay")
         lease = self.lent(q, t, request)
-        self.touch(c, q)
+        if request.lend:
+            t.lent = True
+            q.standing = "ready" if self.goes_on(q) else None
+        else:
+            self.touch(c, q)
         return lease
+
+    def goes_on(self, q: Q) -> bool:
+        """C7: whatever slots and next-ready say, while it has due tasks and may spend."""
+        spent = q.session is None or q.session >= q.rules.budget.balance
+        return bool(q.due(self.clock.now_ms())) and not q.over_budget() and not spent
 
     def lend_named(self, c: C, request: ClaimRequest) -> list[Lease]:
         """D5: of the first 64 names, whatever next-ready, session and slots say."""
@@ -290,15 +302,19 @@ class Verbs(Standing):
         for lease in leases:
             t = self.held(lease)
             if t and t.state is LEASED:
-                c, q = self.all[lease.crawl], t.queue
-                t.state, t.token, t.due = PENDING, self.token(), self.clock.now_ms()
-                t.worker = None
-                self.refund(q, t.task.cost)
-                self.left_alone(q, t)
-                self.return_if_affordable(c, q)
-                self.touch(c, q)
+                self.give_back(self.all[lease.crawl], t)
                 freed.add(lease)
         return freed
+
+    def give_back(self, c: C, t: T) -> None:
+        """H5: released."""
+        q = t.queue
+        t.state, t.token, t.due = PENDING, self.token(), self.clock.now_ms()
+        t.worker = None
+        self.refund(q, t.task.cost)
+        self.left_alone(q, t)
+        self.return_if_affordable(c, q)
+        self.touch(c, q)
 
     async def expire(self, *, limit: int) -> int:
         """H4."""
@@ -316,7 +332,11 @@ class Verbs(Standing):
             (t for t in c.all(LEASED) if t.deadline <= now), key=lambda t: (t.deadline, t.number)
         )[:limit]
         for t in overdue:
-            self.crash(c, t)
+            most = t.queue.rules.politeness.max_in_flight
+            if t.lent and t.queue.crashed >= most:  # C7: no more can have been under way
+                self.give_back(c, t)
+            else:
+                self.crash(c, t)
         return len(overdue)
 
     def crash(self, c: C, t: T) -> None:
@@ -332,6 +352,7 @@ class Verbs(Standing):
         hopeless = t.failures > c.rules.max_retries or t.crashes >= c.rules.max_crashes
         t.state, t.finished = (DEAD, now) if hopeless else (PENDING, None)
         c.log.append((now, "died" if hopeless else "expired", t.task.url, t.worker or ""))
+        q.crashed += t.lent
         self.left_alone(q, t)
         self.touch(c, q)
 
@@ -339,7 +360,13 @@ class Verbs(Standing):
         """D7: nobody said how the visit ended; D5: by name there was none."""
         if not t.named:
             self.visit_ended(q, t, q.delay_ms())
-        t.named = False
+        self.is_back(q, t)
+
+    def is_back(self, q: Q, t: T) -> None:
+        """D5, C7: however it was lent, it is no more; a loan ends with the last of its tasks."""
+        t.named = t.lent = False
+        if not q.lent():
+            q.crashed = 0
 
     # ---- finish
 
@@ -381,7 +408,7 @@ class Verbs(Standing):
             self.visit_ended(q, t, ms(v.delay))
             if v.snooze:
                 self.postpone(q, now + ms(v.snooze), v.snooze_reason or "delay")
-        t.named = False
+        self.is_back(q, t)
         if v.retire:  # D3, D4
             self.retire(c, q, v.retire)
         budget = q.rules.budget

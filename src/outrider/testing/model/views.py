@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES
 from outrider.store.protocol import (
+    WORKER_KEPT,
     Change,
     CrawlView,
     Heat,
@@ -23,8 +25,9 @@ from outrider.store.protocol import (
     TaskView,
     Upcoming,
     Which,
+    WorkerView,
 )
-from outrider.testing.model.parts import C, Q, T
+from outrider.testing.model.parts import C, Q, T, W, ms
 
 HUBS = ("hub", "hub-seed", "nav")
 
@@ -164,6 +167,7 @@ class Views(ABC):
             last_visit_at=None if q.last_end is None else q.last_end / 1000,
             wakes_in=wakes,
             next_url=line[0].task.url if line else None,
+            lent=0 if cancelled else len(q.lent()),
         )
 
     async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
@@ -256,6 +260,30 @@ class Views(ABC):
             row[group] += 1
             depth[str(t.task.depth) if t.task.depth < 3 else "3+"] += 1
         return Heat(len(pending), cells, depth, self.clock.now_ms() / 1000)
+
+    async def settings(self, crawl: str) -> str:
+        """The text last kept with the rules."""
+        return self.seen(crawl).settings
+
+    async def workers(self, crawl: str) -> list[WorkerView]:
+        """M6: in order of their first beat, then by name."""
+        now, known = self.clock.now_ms(), self.seen(crawl).workers.values()
+        heard = [w for w in known if now - w.seen < ms(WORKER_KEPT)]
+        return [
+            self.worker_view(w, now)
+            for w in sorted(heard, key=lambda w: (w.started, w.beat.worker))
+        ]
+
+    def worker_view(self, w: W, now: int) -> WorkerView:
+        """M6: who was silent for as long as its beat lasts reads as gone."""
+        said = msgspec.structs.asdict(w.beat)
+        if now - w.seen >= ms(said.pop("lasts")):
+            said["state"] = "gone"
+        return WorkerView(**said, started_at=w.started / 1000, seen_at=w.seen / 1000)
+
+    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """C6: nobody is rung, as the promise allows."""
+        return lambda: None
 
     async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """O3: what the store did of itself."""

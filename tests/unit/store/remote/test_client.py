@@ -238,9 +238,9 @@ async def test_closing_while_the_owner_is_looked_for(door, store, file, owned):
 
 async def test_another_release_is_named(file):
     """Both versions, and what to do."""
-    theirs = wire.frame(wire.Hello("outrider", 2, "9.9", "one"))
+    theirs = wire.frame(wire.Hello("outrider", 99, "9.9", "one"))
     async with impostor(file, theirs):
-        with pytest.raises(StoreError, match=r"Outrider 9\.9 \(protocol 2\).*use one release"):
+        with pytest.raises(StoreError, match=r"Outrider 9\.9 \(protocol 99\).*use one release"):
             await RemoteStore.connect(file)
 
 

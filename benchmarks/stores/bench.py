@@ -1,0 +1,138 @@
+"""`make bench-stores`: our stores on real servers beside the raw engine and peers, in one run.
+
+python benchmarks/stores/bench.py [--quick] [--only redis|postgres|redis:idle|…] [--tasks N]
+                                  [--queues N] [--held SECONDS] [--json OUT]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import on_postgres
+import on_redis
+from calls import Line
+from rich.console import Console
+from rich.table import Table
+from sizes import Sizes, quick
+
+from outrider import __version__
+
+ENGINES = {"redis": on_redis, "postgres": on_postgres}
+PARTS = [f"{name}:{part}" for name, engine in ENGINES.items() for part in engine.PARTS]
+SYNCS = 200
+
+
+def main() -> None:
+    """Measure, print, write."""
+    asked = _asked()
+    sizes = _sizes(asked)
+    found: dict[str, Any] = {}
+    lines: list[Line] = []
+    for name in PARTS:
+        engine, _, part = name.partition(":")
+        if asked.only is None or {engine, name} & set(asked.only):
+            _tell(f"{name}…")
+            began = time.perf_counter()
+            some, details = ENGINES[engine].measure(part, sizes)
+            found[name] = {**details, "seconds": time.perf_counter() - began}
+            lines += [_named(engine, line) for line in some]
+    syncs = _sync_rate()
+    _print(lines, syncs)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps(_report(lines, found, sizes, syncs), indent=1) + "\n")
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure our stores on real servers.")
+    parser.add_argument("--quick", action="store_true", help="small sizes, some three minutes")
+    parts = [*ENGINES, *PARTS]
+    parser.add_argument("--only", choices=parts, action="append", help="a part; may be repeated")
+    parser.add_argument("--tasks", type=int, help="tasks that wait while claims are measured")
+    parser.add_argument("--queues", type=int, help="queues of the largest store")
+    parser.add_argument("--held", type=float, help="seconds for which a snapshot is held")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    return parser.parse_args()
+
+
+def _sizes(asked: argparse.Namespace) -> Sizes:
+    sizes = quick() if asked.quick else Sizes()
+    given = {name: getattr(asked, name) for name in ("tasks", "queues", "held")}
+    return msgspec.structs.replace(
+        sizes, **{name: value for name, value in given.items() if value is not None}
+    )
+
+
+def _named(part: str, line: Line) -> Line:
+    measure = msgspec.structs.replace(line.measure, name=f"{part}: {line.measure.name}")
+    return msgspec.structs.replace(line, measure=measure)
+
+
+def _sync_rate() -> float:
+    """What the disk gives: writes waited for, a second."""
+    with tempfile.TemporaryFile() as file:
+        began = time.perf_counter()
+        for _ in range(SYNCS):
+            file.write(b"x" * 100)
+            file.flush()
+            os.fdatasync(file.fileno())
+        return SYNCS / (time.perf_counter() - began)
+
+
+def _print(lines: list[Line], syncs: float) -> None:
+    table = Table("measure", "value", "", "promise", "kept", "durability")
+    for column in (1, 3):
+        table.columns[column].justify = "right"
+    for line in lines:
+        table.add_row(*_row(line))
+    console = Console(highlight=False, width=140)
+    console.print(table)
+    console.print(f"This disk syncs {syncs:,.0f} times a second.")
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    measure = line.measure
+    promise = ""
+    if measure.target is not None:
+        promise = f"{'≤' if measure.is_most else '≥'} {measure.target:,.6g}"
+    kept = {None: "", True: "yes", False: "[red]no[/red]"}[measure.is_kept]
+    shown = f"{measure.value:,.0f}" if abs(measure.value) >= 1000 else f"{measure.value:,.3g}"
+    return measure.name, shown, measure.unit, promise, kept, line.durability
+
+
+def _report(lines: list[Line], found: dict[str, Any], sizes: Sizes, syncs: float) -> dict[str, Any]:
+    return {
+        "outrider": __version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores",
+        "syncs_per_second": syncs,
+        "sizes": msgspec.to_builtins(sizes),
+        "measures": [
+            {
+                "name": line.measure.name,
+                "value": line.measure.value,
+                "unit": line.measure.unit,
+                "promise": line.measure.target,
+                "kept": line.measure.is_kept,
+                "durability": line.durability,
+            }
+            for line in lines
+        ],
+        "parts": found,
+    }
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Our store on a server, driven as a worker drives it: through a frontier, in batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, cast
+
+from calls import Calls
+
+from outrider.bench import workload
+from outrider.bench.files import EAGER
+from outrider.core.outcome import Done
+from outrider.core.task import Link, Task
+from outrider.core.url import Url, parse_url
+from outrider.frontier import Frontier
+
+BATCH = 500
+CLAIM = 100
+
+
+async def opened(url: str, **politeness: Any) -> Frontier:
+    """A frontier without delays, unless some are asked for."""
+    eager: dict[str, Any] = EAGER
+    settings = {**eager, "politeness": {**eager["politeness"], **politeness}}
+    return await Frontier.open(url, settings=settings)
+
+
+async def admitted(frontier: Frontier, texts: Sequence[str]) -> list[Task]:
+    """What reaches a store: parsing is not measured."""
+    tasks, _ = await frontier._admit(workload.parsed(list(texts)))  # noqa: SLF001 - as said above
+    return cast("list[Task]", tasks)
+
+
+async def batches(frontier: Frontier, texts: Sequence[str]) -> AsyncIterator[list[Task]]:
+    """The same in the batches adds come in."""
+    for start in range(0, len(texts), BATCH):
+        yield await admitted(frontier, texts[start : start + BATCH])
+
+
+async def fill(frontier: Frontier, texts: Sequence[str]) -> None:
+    """Add all of it."""
+    async for batch in batches(frontier, texts):
+        await frontier.store.add(batch)
+
+
+async def fill_queues(frontier: Frontier, queues: int, each: int = 1) -> None:
+    """So many queues with so many tasks each."""
+    for page in range(each):
+        for start in range(0, queues, BATCH):
+            numbers = range(start, min(start + BATCH, queues))
+            urls = [parse_url(f"https://host-{number}.example/{page}") for number in numbers]
+            await frontier.add([Link(cast("Url", url)) for url in urls], answers=False)
+
+
+async def wait(frontier: Frontier) -> None:
+    """Until some queue may be awake; a store that ran dry has no figure."""
+    if not (await frontier.stats()).pending:
+        raise RuntimeError("all work was done before the end: ask for less, or fill more")
+    await asyncio.sleep(0.002)
+
+
+async def visit(
+    frontier: Frontier, claims: Calls, finishes: Calls, limit: int = CLAIM
+) -> tuple[int, float | None]:
+    """One claim, at most one task a host, and its end: how many, and when to ask again."""
+    with claims.timed(limit):
+        claim = await frontier.claim(limit, per_queue=1)
+    if claim:
+        with finishes.timed(len(claim)):
+            ends = await frontier.finish_many([(lease, Done(200, 0.1)) for lease in claim])
+        if not all(ends):
+            raise RuntimeError("a finish was refused: such a run has no figure")
+    return len(claim), claim.wake_in

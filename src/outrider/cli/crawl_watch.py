@@ -1,0 +1,130 @@
+"""A crawl while it runs: signals heard, and how it stands shown now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from rich.console import Console
+
+from outrider.cli.crawl_view import LiveView, Moment, PlainView, SilentView
+from outrider.cli.showing import note
+from outrider.core.policy.rules import Limits
+from outrider.errors import StoreUnavailable
+from outrider.frontier import Frontier
+from outrider.store.protocol import CrawlView
+from outrider.wiring import Crawling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COSTS: Final = 20  # a look may take a twentieth of the time
+View: TypeAlias = LiveView | PlainView
+
+
+class Looks(NamedTuple):
+    """How closely the store is looked at."""
+
+    every: float = 0.5  # seconds between two looks
+    hosts: int = 20_000  # looked at, of very many
+
+
+@contextmanager
+def heard(crawling: Crawling) -> Iterator[None]:
+    """J4: the first signal drains, the second ends it at once."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for one in signals:
+        loop.add_signal_handler(one, crawling.executor.stop)
+    try:
+        yield
+    finally:
+        for one in signals:
+            loop.remove_signal_handler(one)
+
+
+@asynccontextmanager
+async def watched(
+    crawling: Crawling, title: str, looks: Looks, *, quiet: bool
+) -> AsyncIterator[None]:
+    """Show how it stands until it is over."""
+    with _view(title, quiet=quiet) as view:
+        watcher = asyncio.create_task(_watch(crawling, looks, view.see))
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await watcher
+
+
+def _view(title: str, *, quiet: bool) -> View:
+    console = Console(stderr=True, highlight=False)
+    if quiet:
+        return SilentView(note)
+    if console.is_terminal:
+        return LiveView(console, title)
+    return PlainView(note)
+
+
+async def _watch(crawling: Crawling, looks: Looks, see: Callable[[Moment], None]) -> None:
+    loop, frontier = asyncio.get_running_loop(), crawling.frontier
+    began = loop.time()
+    while True:
+        before = loop.time()
+        with suppress(StoreUnavailable):  # whoever runs the crawl says so
+            view = await frontier.store.crawl(frontier.crawl)
+            hosts = await _hosts(frontier, looks.hosts)
+            see(_moment(crawling, view, hosts, before - began))
+        await asyncio.sleep(max(looks.every, COSTS * (loop.time() - before)))
+
+
+async def _hosts(frontier: Frontier, most: int) -> Counter[str]:
+    """Hosts by state; of very many only the first, so that a look stays cheap."""
+    states: Counter[str] = Counter()
+    after: int | None = 0
+    while after is not None and states.total() < most:
+        page = await frontier.store.census(frontier.crawl, after=after)
+        states.update(state.value for state in page.items)
+        after = page.after
+        await asyncio.sleep(0)
+    return states
+
+
+def _moment(crawling: Crawling, view: CrawlView, hosts: Counter[str], elapsed: float) -> Moment:
+    executor, tally = crawling.executor, crawling.tally
+    status = "stopping" if executor.is_stopping else view.status
+    return Moment(
+        elapsed,
+        f"paused ({view.reason})" if status == "paused" and view.reason else status,
+        view.known,
+        view.pending - view.held,
+        view.held,
+        executor.in_flight,
+        view.done,
+        tally.visits - tally.outcomes["done"] - tally.outcomes["dropped"],
+        view.dead,
+        view.dropped,
+        tally.visits,
+        tally.bytes,
+        (executor.slots.busy, executor.slots.count),
+        hosts,
+        _left(crawling.frontier.settings.limits, view, elapsed),
+        tuple(tally.latest),
+    )
+
+
+def _left(limits: Limits, view: CrawlView, elapsed: float) -> str:
+    """What the crawl's limits leave."""
+    parts = []
+    if limits.done:
+        parts.append(f"{max(0, limits.done - view.outcomes.get('done', 0)):,} pages")
+    if limits.seconds:
+        parts.append(f"{max(0.0, limits.seconds - elapsed):.0f} s")
+    if limits.bytes:
+        parts.append(f"{max(0, limits.bytes - view.bytes):,} bytes")
+    return f"limits leave {', '.join(parts)}" if parts else ""

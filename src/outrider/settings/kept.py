@@ -1,0 +1,161 @@
+"""A crawl's settings as text that its store keeps, and read back by those who join the crawl.
+
+What names a place of one machine is not kept. What names code is kept by its name and never
+imported from there: a store may be written by others, so whoever joins gives it by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from outrider.errors import SettingsError
+from outrider.settings.faults import dotted
+from outrider.settings.naming import refers
+from outrider.settings.reading import merged, settings_of
+from outrider.settings.showing import name_of, to_mapping
+from outrider.settings.tree import Settings
+
+Tree: TypeAlias = dict[str, Any]
+Where: TypeAlias = tuple[str, ...]
+
+MOST: Final = 2**20  # characters that a store keeps
+NAMELESS: Final = "?"  # begins the name of what cannot be imported
+OWN: Final = ("store", "events", "executor", "fetch", "output")  # a worker's own sections win
+# What stands for code, and what is a place on one machine.
+CODE: Final[tuple[Where, ...]] = (
+    ("queue", "key"),
+    ("queue", "bypass_depth"),
+    ("budget", "cost"),
+    ("scope", "function"),
+    ("scoring", "scorer"),
+    ("fetch", "detector"),
+    ("executor", "pipeline"),
+    ("executor", "poll"),
+)
+_LOCAL: Final[tuple[Where, ...]] = (
+    ("store",),
+    ("events",),
+    ("output", "path"),
+    ("fetch", "cache"),
+    ("fetch", "robots_cache"),
+)
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """Settings as far as a joiner has them, and what it lacks, in words with the fix."""
+
+    settings: Settings
+    lacks: str = ""
+
+
+def to_text(settings: Settings) -> str:
+    """What a store keeps; without overrides by key if they are very many (their queues know)."""
+    tree = _without(to_mapping(settings), _LOCAL)
+    for where, value in _coded(tree):
+        _put(tree, where, _named(value, _original(settings, where)))
+    text = _encoded(tree)
+    if len(text) > MOST:
+        text = _encoded(_without(tree, [("keys",)]))
+    if len(text) > MOST:
+        raise SettingsError(f"settings of {len(text)} characters are too long: most are {MOST}")
+    return text
+
+
+def joined(text: str, own: Mapping[str, Any]) -> Joined:
+    """The kept settings with one's own over them: whole sections of OWN, and code by its place.
+
+    What cannot be had is left at its default, and said.
+    """
+    mine = {section: own[section] for section in OWN if section in own}
+    try:
+        kept = _without(msgspec.json.decode(text or "{}", type=dict[str, Any]), _LOCAL)
+        lacking = list(_given(kept, own))
+        return Joined(merged(settings_of(kept), mine), "; ".join(lacking))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError) as error:
+        what = f"the settings kept with this crawl cannot be read: {error}"
+        return Joined(settings_of(mine), what)
+
+
+def _given(kept: Tree, own: Mapping[str, Any]) -> Iterator[str]:
+    """Put in what was given by hand, take out what was not, and tell of the latter."""
+    for where, value in list(_coded(kept)):
+        by_hand = _found(own, where)
+        if not _is_code(value):
+            continue
+        if by_hand is not None:
+            _put(kept, where, by_hand)
+        else:
+            del _found_table(kept, where[:-1])[where[-1]]
+            yield _missing(where, value)
+
+
+def _missing(where: Where, value: object) -> str:
+    name = dotted(where)
+    if isinstance(value, str) and value.startswith(NAMELESS):
+        return f"{name} was {value[1:]}, which cannot be imported: give it by hand"
+    return f"{name} = {value!r} is code, and none is imported for a store: give it by hand"
+
+
+def _is_code(value: object) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return any(
+        not isinstance(one, str) or one.startswith(NAMELESS) or refers(one) for one in values
+    )
+
+
+def _named(value: object, original: object) -> object:
+    if isinstance(original, str | tuple):
+        return value
+    name = name_of(original)
+    module, _, path = name.partition(":")
+    try:
+        found = module != "__main__" and attrgetter(path)(sys.modules[module]) is original
+    except (AttributeError, KeyError):
+        found = False
+    return name if found else NAMELESS + name
+
+
+def _coded(tree: Tree) -> Iterator[tuple[Where, object]]:
+    """Where code may stand, and what stands there."""
+    keys = tree.get("keys")
+    by_key = [("keys", key, "cost") for key in keys] if isinstance(keys, dict) else []
+    for where in (*CODE, *by_key):
+        value = _found(tree, where)
+        if value is not None:
+            yield where, value
+
+
+def _original(settings: Settings, where: Where) -> object:
+    if where[0] == "keys":
+        return settings.keys[where[1]]["cost"]
+    return attrgetter(".".join(where))(settings)
+
+
+def _found(tree: Mapping[str, Any], where: Where) -> Any:
+    return _found_table(tree, where[:-1]).get(where[-1])
+
+
+def _found_table(tree: Any, where: Where) -> Any:
+    for name in where:
+        tree = tree.get(name) if isinstance(tree, Mapping) else None
+    return tree if isinstance(tree, Mapping) else {}
+
+
+def _put(tree: Tree, where: Where, value: object) -> None:
+    _found_table(tree, where[:-1])[where[-1]] = value
+
+
+def _without(tree: Tree, places: Any) -> Tree:
+    """The same tree, but for these places."""
+    for where in places:
+        _found_table(tree, where[:-1]).pop(where[-1], None)
+    return tree
+
+
+def _encoded(tree: Tree) -> str:
+    return msgspec.json.encode(tree).decode()

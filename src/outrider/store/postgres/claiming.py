@@ -1,0 +1,213 @@
+"""What a claim looks at: overdue leases, alarms that are over, the first of the ready and parked.
+
+Only queues nobody else has locked, and no more of them than the claim may lend: each pick takes one
+queue out of its line, so the first `limit` of a lane are all it can come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappush
+from typing import Final, NamedTuple
+
+from outrider.core.order import DUE_BITS, NUMBER_BITS, NUMBER_MASK, PRECEDENCE_LIMIT
+from outrider.core.pick import Streak
+from outrider.core.states import CrawlStatus
+from outrider.core.task import Lease
+from outrider.store.heads.claiming import EXPIRE_STEP, WAKE_STEP
+from outrider.store.heads.records import Queue, Record
+from outrider.store.heads.standing import parked_key
+from outrider.store.postgres import rows
+from outrider.store.postgres import statements as sql
+from outrider.store.postgres.arrays import plain
+from outrider.store.postgres.lines import END, Shelf
+from outrider.store.postgres.wire import Answer
+from outrider.store.postgres.writing import Writing
+from outrider.store.protocol import NAMES_MOST, Claimed, ClaimRequest
+
+LOCKED_FOR: Final = 10  # milliseconds until a queue that somebody has locked is looked at again
+
+
+class Outlook(NamedTuple):
+    """What is there to wait for."""
+
+    is_ready: bool
+    is_parked: bool
+    alarm: int | None
+    deadline: int | None
+
+
+class Claiming(Writing):
+    """How tasks go out."""
+
+    clock: int | None = None  # milliseconds; None: the server's
+    _limit = _shut_for = 0
+    _parked_edge = 0
+    _parked_from: tuple[int, int] = (-PRECEDENCE_LIMIT - 1, 0)
+
+    def claim(self, request: ClaimRequest, now: int) -> Claimed:
+        """See `heads.claiming`."""
+        self._limit = max(0, request.limit)
+        self._shut_for = 0 if request.names else LOCKED_FOR
+        if self.status is not CrawlStatus.CANCELLED:
+            self._prepare(request)
+        return super().claim(request, now)
+
+    def _prepare(self, request: ClaimRequest) -> None:
+        overdue = self.wire.send(sql.OVERDUE, (self.id, self.clock, EXPIRE_STEP))
+        lines: list[Answer] = []
+        if self.status is CrawlStatus.RUNNING and not request.names:
+            lines = self._ask_for_lines()
+        self.load_free([task & NUMBER_MASK for (task,) in overdue.fetchall()])
+        if lines:
+            self._take_lines(lines)
+        elif request.names and self.status is CrawlStatus.RUNNING:
+            self._prepare_names(request)
+
+    def _ask_for_lines(self) -> list[Answer]:
+        send = self.wire.send
+        return [
+            send(sql.WOKEN, (self.id, self.clock, WAKE_STEP)),
+            send(sql.READY, (self.id, 0, self._limit)),
+            send(sql.READY, (self.id, 1, self._limit)),
+            send(sql.IS_PARKED, (self.id,)),
+        ]
+
+    def _take_lines(self, answers: list[Answer]) -> None:
+        woken, first, second, parked = answers
+        for row in woken.fetchall():
+            queue = self.seat(row)
+            heappush(self.alarms, queue.alarm << NUMBER_BITS | queue.number)
+        for row in (*first.fetchall(), *second.fetchall()):
+            self.seat(row)
+        ((is_parked,),) = parked.fetchall()
+        self._parked_edge = 0 if is_parked else END
+
+    def _prepare_names(self, request: ClaimRequest) -> None:
+        names = request.names[:NAMES_MOST]
+        self.look_up(names)
+        self.load_free([self._known_now[name] for name in names if name in self._known_now])
+
+    def _known_by(self, names: Sequence[bytes]) -> Iterator[Record]:
+        """See `Naming`: of those that could be had."""
+        numbers = (self._known_now.get(name, 0) for name in names)
+        return (self.records[number] for number in numbers if number in self.records)
+
+    def take_back(self, limit: int, now: int) -> int:
+        """See `heads.ending`; of a sweep, those of this crawl."""
+        if not self._limit and self.status is not CrawlStatus.CANCELLED:
+            overdue = self.wire.rows(sql.OVERDUE, (self.id, self.clock, limit))
+            self.load_free([task & NUMBER_MASK for (task,) in overdue])
+        return super().take_back(limit, now)
+
+    # ---- picking
+
+    def _pick(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak]:
+        self._request = request
+        ranks = [rank for line in self.ready for rank in line.first(self._limit)]
+        self._fetch_tasks(self._held[rank & NUMBER_MASK] for rank in ranks)
+        if self._parked_edge < END:
+            self._fetch_heads(1)
+        return super()._pick(request, now)
+
+    def _share(self, queue: Queue) -> int:
+        """C5, C7: how many tasks of a queue this claim may come to."""
+        request = self._request
+        most = request.limit if request.lend else queue.slots - queue.in_flight
+        return min(most, request.per_queue or most, request.limit)
+
+    def _fetch_tasks(self, queues: Iterable[Queue]) -> None:
+        """The first tasks of each lane, and the one after them, which will be first then."""
+        wanted, first = [], []
+        for queue in {queue.number: queue for queue in queues}.values():
+            share = self._share(queue)
+            for line in (queue.lane0, queue.lane1):
+                if isinstance(line, Shelf) and line.head:
+                    first.append(line.head[0] >> DUE_BITS & NUMBER_MASK)
+                    if line.edge < END and len(line.head) <= share:
+                        wanted.append((line, share + 1))
+        lines = self._ask_for_candidates(wanted)
+        tasks = self._ask_for_tasks(first)
+        more = self._put_on(wanted, lines)
+        for answer in (tasks, self._ask_for_tasks(more)):
+            for row in answer.fetchall() if answer else ():
+                self.take_due(row)
+
+    def _ask_for_candidates(self, wanted: list[tuple[Shelf, int]]) -> Answer | None:
+        if not wanted:
+            return None
+        asked = [(line.queue, line.place, most) for line, most in wanted]
+        return self.wire.send(sql.CANDIDATES, [plain(c) for c in zip(*asked, strict=True)])
+
+    def _ask_for_tasks(self, numbers: Iterable[int]) -> Answer | None:
+        ids = plain(self.base | n for n in numbers if n not in self.records)
+        return None if ids == "{}" else self.wire.send(sql.TASKS_DUE, (ids,))
+
+    def _put_on(self, wanted: list[tuple[Shelf, int]], answer: Answer | None) -> list[int]:
+        """Entries come to their lines; the tasks that may be lent of them, but for the first."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for queue, lane, *entry, _ in answer.fetchall() if answer else ():
+            found.setdefault((queue, lane), []).append(rows.lane_entry(*entry))
+        more: list[int] = []
+        for line, most in wanted:
+            entries = found.get((line.queue, line.place), [])
+            line.take(
+                [e for e in entries if e > line.edge], most - 1 if len(entries) == most else most
+            )
+            more += [rows.lane_parts(entry)[3] for entry in line.head[1 : most - 1]]
+        return more
+
+    # ---- parked queues
+
+    def _best_parked(self, taken: dict[int, int], cap: int, skipped: list[Queue]) -> Queue | None:
+        best = super()._best_parked(taken, cap, skipped)
+        while self._parked_edge < END and (best is None or parked_key(best) > self._parked_edge):
+            self._fetch_heads(max(1, self._limit))
+            best = super()._best_parked(taken, cap, skipped)
+        return best
+
+    def _activate(self, now: int) -> None:
+        super()._activate(now)
+        if not self.parked and self._parked_edge < END:
+            self._fetch_heads(max(1, self._limit))
+
+    def _fetch_heads(self, count: int) -> None:
+        """The next of the inactive FIFOs."""
+        found = self.wire.rows(sql.HEADS, (self.id, *self._parked_from, count))
+        heads = [self.seat(row) for row in found]
+        for queue in heads:
+            heappush(self.parked, parked_key(queue))
+        if len(heads) < count:
+            self._parked_edge = END
+        else:
+            self._parked_edge = parked_key(heads[-1])
+            self._parked_from = (heads[-1].precedence, heads[-1].place)
+        self._fetch_tasks(heads)
+
+    # ---- the end of a claim
+
+    def _close_run(self, now: int) -> None:
+        if self.leases:
+            return
+        outlook = self._outlook()
+        if outlook.is_ready or outlook.is_parked or outlook.alarm or outlook.deadline:
+            return
+        self.load_totals()
+        if self.known_count:
+            super()._close_run(now)
+
+    def _wake_in(self, now: int) -> float | None:
+        if self.status is not CrawlStatus.RUNNING:
+            return None
+        outlook = self._outlook()
+        if self.standing:
+            return 0.0
+        times = [at for at in (outlook.alarm, outlook.deadline) if at is not None]
+        if outlook.is_ready or outlook.is_parked:
+            times.append(now + self._shut_for)
+        return max(0, min(times) - now) / 1000 if times else None
+
+    def _outlook(self) -> Outlook:
+        """What there is, with all that this claim changed."""
+        self.remember(self.write())
+        return Outlook(*self.wire.rows(sql.PROBE, (self.id,) * 4)[0])

@@ -1,0 +1,256 @@
+"""The tasks a verb touches, under the locks of their queues; all others are left alone."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from heapq import heappush
+from typing import Any, Final, NamedTuple
+
+from outrider.core.order import (
+    DELAYED_SHIFT,
+    DUE_BITS,
+    NUMBER_BITS,
+    NUMBER_MASK,
+)
+from outrider.core.policy.rules import CrawlRules, QueueRules
+from outrider.core.states import TaskState
+from outrider.core.task import Task
+from outrider.store.heads.records import (
+    SHARDS,
+    Queue,
+    Record,
+    new_queue,
+)
+from outrider.store.postgres import columns, rows
+from outrider.store.postgres import statements as sql
+from outrider.store.postgres.arrays import plain, texts
+from outrider.store.postgres.lines import Shelf
+from outrider.store.postgres.numbering import TASKS
+from outrider.store.postgres.seating import Seating
+from outrider.store.postgres.wire import Answer
+
+_ABOUT_AT: Final = len(columns.TASK_NAMES)
+_FATE_AT: Final = _ABOUT_AT + len(columns.TASK_ABOUT)
+_END_AT: Final = len(columns.TASK_COLUMNS)
+_NOWHERE: Final = new_queue("", 0, 0, QueueRules())  # of tasks that are only read
+
+
+class TaskWas(NamedTuple):
+    """A task as its rows tell."""
+
+    task: Task
+    queue: int
+    fate: rows.Row
+    lease: tuple[Any, ...] | None
+
+
+class Asked(NamedTuple):
+    """Queues and tasks that were asked for, some of them by keys."""
+
+    keys: list[str]
+    queues: Answer | None = None
+    tasks: Answer | None = None
+
+
+class Loading(Seating):
+    """A crawl of which only a part is at hand."""
+
+    def __init__(
+        self, name: str, store: str, rulebook: dict[int, CrawlRules], epoch: int, now: int
+    ) -> None:
+        super().__init__(name, store, rulebook, epoch, now)
+        self.records: dict[int, Record] = {}
+        self.tasks_were: dict[int, TaskWas] = {}
+        self.births: list[Record] = []
+        self.born_count = 0
+        self.dirty: dict[int, Record] = {}  # tasks that are other than they were
+        self.moved: dict[int, Record] = {}  # of those and others, who were lent or given back
+        self._known_now: dict[bytes, int] = {}
+        self.known = [self._known_now] * SHARDS
+        self.count = TASKS
+        self.tokens = secrets.randbits(52)  # a task's tokens only have to differ
+
+    def find(self, fingerprint: bytes) -> int | None:
+        """See `Ledger`."""
+        if fingerprint not in self._known_now:
+            self.look_up([fingerprint])
+        return self._known_now.get(fingerprint)
+
+    def look_up(self, fingerprints: Iterable[bytes]) -> None:
+        """Know from now on which of these are known."""
+        self._learn(self._ask_whether_known(fingerprints))
+
+    def _ask_whether_known(self, fingerprints: Iterable[bytes]) -> Answer | None:
+        wanted = plain(name.hex() for name in dict.fromkeys(fingerprints))
+        return None if wanted == "{}" else self.wire.send(sql.KNOWN, (self.id, wanted))
+
+    def _learn(self, answer: Answer | None) -> bool:
+        """Whether there was anything to learn."""
+        found = {name: task & NUMBER_MASK for name, task in answer.fetchall()} if answer else {}
+        self._known_now.update(found)
+        return bool(found)
+
+    def expect(self, tasks: list[Task]) -> None:
+        """See `Ledger`."""
+        self.expect_ends((), tasks)
+
+    def expect_ends(self, numbers: Iterable[int], tasks: list[Task]) -> None:
+        """Leases are about to end and to bring tasks: all their queues are locked in one order.
+
+        What is known needs no lock; what is not is looked up again under it.
+        """
+        wanted = [number for number in numbers if 0 < number < TASKS]
+        self.look_up(t.fingerprint for t in tasks)
+        strange = [t for t in tasks if t.fingerprint not in self._known_now]
+        again = [t for t in tasks if t.known != "keep"]
+        wanted += [
+            self._known_now[t.fingerprint] for t in again if t.fingerprint in self._known_now
+        ]
+        loaded = self._ask_for(wanted, {t.key for t in strange} | {t.key for t in again})
+        known = self._ask_whether_known(t.fingerprint for t in strange)
+        # Under the locks: whoever stands in one of these queues came before what comes now.
+        arrived = self.wire.send(sql.ARRIVED, (f"arrivals_{self.id}",))
+        self._take(loaded)
+        if self._learn(known):
+            late = [t.fingerprint for t in strange if t.known != "keep"]
+            self.load_for([self._known_now[f] for f in late if f in self._known_now], set())
+        if not self.is_held:
+            ((self.arrivals,),) = arrived.fetchall()
+            self.numbers.arrived = self.arrivals
+
+    def load_for(self, numbers: list[int], keys: set[str]) -> None:
+        """Have tasks at hand, and their queues with those of some keys, locked in one order."""
+        self._take(self._ask_for(numbers, keys))
+
+    def load_free(self, numbers: list[int]) -> None:
+        """Have tasks at hand, those whose queues nobody else has locked."""
+        self._take(self._ask_for(numbers, set(), sql.UNLESS_LOCKED))
+
+    def _ask_for(self, numbers: list[int], keys: set[str], lock: str = sql.LOCKED) -> Asked:
+        ids = plain(self.base | n for n in numbers if n not in self.records)
+        names = [key for key in keys if key not in self._by_key and key not in self._absent]
+        if ids == "{}" and not names:
+            return Asked(names)
+        params = (ids, self.id, texts(names))
+        queues = self.wire.send(sql.QUEUES_OF_TASKS + (lock if self.writes else ""), params)
+        return Asked(names, queues, self.wire.send(sql.TASKS, (ids,)) if ids != "{}" else None)
+
+    def _take(self, asked: Asked) -> None:
+        if asked.queues is not None:
+            self._seated(asked.queues.fetchall())
+            self._absent.update(key for key in asked.keys if key not in self._by_key)
+        for row in asked.tasks.fetchall() if asked.tasks is not None else ():
+            self._take_in(row)
+
+    def _take_in(self, row: rows.Row) -> None:
+        number, queue = row[0] & NUMBER_MASK, self._held.get(row[_ABOUT_AT] & NUMBER_MASK)
+        if queue is None:
+            return  # somebody else has it
+        record = self._record_of(row, queue)
+        lease = row[_END_AT + 1 :]
+        if lease[0] is not None:
+            rows.lend(record, lease)
+            self.leases[number] = record
+            heappush(self.deadlines, record.deadline << NUMBER_BITS | number)
+        elif record.state is TaskState.PENDING:
+            _point_out(record, stands=row[_END_AT])
+        self._keep(record, row, lease if lease[0] is not None else None)
+
+    def _record_of(self, row: rows.Row, queue: Queue) -> Record:
+        about, fate = row[_ABOUT_AT:_FATE_AT], row[_FATE_AT:_END_AT]
+        task = rows.task_of(self.name, queue.key, row[2], about)
+        return rows.record_of(row[0] & NUMBER_MASK, task, queue, self._kind(task), row[3], fate)
+
+    def _keep(self, record: Record, row: rows.Row, lease: tuple[Any, ...] | None) -> None:
+        self.records[record.number] = record
+        queue, fate = row[_ABOUT_AT], row[_FATE_AT:_END_AT]
+        self.tasks_were[record.number] = TaskWas(record.task, queue & NUMBER_MASK, fate, lease)
+
+    def take_due(self, row: rows.Row) -> None:
+        """A pending task that is known to be first in its line."""
+        if row[0] & NUMBER_MASK not in self.records:
+            queue = self._held[row[_ABOUT_AT] & NUMBER_MASK]
+            self._keep(self._record_of(row, queue), row, None)
+
+    def born(self, record: Record) -> None:
+        """See `Ledger`."""
+        self.births.append(record)
+        self.born_count += 1
+        self.records[record.number] = record
+        self.numbers.fresh[record.number] = self.arrivals
+
+    def record(self, number: int) -> Record:
+        """See `Ledger`."""
+        found = self.records.get(number)
+        if found is None:
+            self.load_for([number], set())
+            found = self.records[number]
+        return found
+
+    def due(self, queue: Queue, entry: int) -> Record:  # noqa: ARG002 - as others use it
+        """See `Ledger`."""
+        return self.record(entry >> DUE_BITS & NUMBER_MASK)
+
+    def changed(self, record: Record) -> None:
+        """See `Ledger`; that a task is lent is not told by its own row."""
+        self.moved[record.number] = record
+        if record.state is not TaskState.LEASED:
+            self.dirty[record.number] = record
+
+    def _reinsert(self, record: Record, delay: float, now: int) -> None:
+        super()._reinsert(record, delay, now)
+        self.numbers.fresh[record.number] = self.arrivals
+
+    def seen(self, numbers: Iterable[int]) -> Iterator[Record]:
+        """See `Ledger`; whoever writes has them at hand, and between them some may be nobody's."""
+        if self.writes:
+            numbers = list(numbers)
+            self.load_for(numbers, set())
+            return (self.records[number] for number in numbers if number in self.records)
+        if isinstance(numbers, range):
+            span = (self.base + numbers.start - 1, self.base + numbers.stop - 1)
+            return map(self._shown, self.wire.rows(sql.TASKS_BETWEEN, span))
+        numbers = list(numbers)
+        found = self.wire.rows(sql.TASKS_SEEN, (plain(self.base | number for number in numbers),))
+        shown = {row[0] & NUMBER_MASK: self._shown(row) for row in found}
+        return (shown[number] for number in numbers if number in shown)
+
+    def _shown(self, row: rows.Row) -> Record:
+        about, fate = row[_ABOUT_AT:_FATE_AT], row[_FATE_AT:_END_AT]
+        task = rows.task_of(self.name, row[_END_AT], row[2], about)
+        number = row[0] & NUMBER_MASK
+        record = rows.record_of(number, task, _NOWHERE, self._kind(task), row[3], fate)
+        if row[_END_AT + 1] is not None:
+            rows.lend(record, row[_END_AT + 1 :])
+        return record
+
+    def shown_whole(self, number: int) -> Record:
+        """A task to read, with its queue."""
+        self.load_for([number], set())
+        return self.records[number]
+
+    def url_of(self, number: int) -> str:
+        """See `Ledger`."""
+        found = self.records.get(number)
+        if found is not None:
+            return found.task.url
+        url: str = self.wire.rows(sql.URL, (self.base | number,))[0][0]
+        return url
+
+    def load_leases(self, queues: Iterable[int]) -> None:
+        """Have the leases of these queues at hand."""
+        wanted = plain(self.base | number for number in queues)
+        found = self.wire.rows(sql.LEASED_OF, (self.id, wanted))
+        self.load_for([task & NUMBER_MASK for (task,) in found], set())
+
+
+def _point_out(record: Record, *, stands: bool) -> None:
+    """A task stands somewhere in a line of which only the first entries are at hand."""
+    lane, queue = record.task.lane, record.queue
+    if stands:
+        shelf, entry = queue.lane(lane), record.key << DUE_BITS | record.due
+    else:
+        shelf, entry = queue.delayed, record.due << DELAYED_SHIFT | record.key << 1 | lane
+    if isinstance(shelf, Shelf) and entry > shelf.edge:
+        shelf.present.add(entry)

@@ -1,0 +1,234 @@
+"""The queues a verb touches, as heads know them; whoever writes locks them when it loads them.
+
+All that belongs to a queue changes under its lock. What was loaded is remembered as it was, so that
+only what changed is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from outrider.core.order import (
+    DELAYED_BYTES,
+    LANE_BYTES,
+    NUMBER_BITS,
+    NUMBER_MASK,
+)
+from outrider.core.policy.rules import CrawlRules, QueueRules, covers
+from outrider.store.heads.crawl import Crawl
+from outrider.store.heads.records import (
+    INACTIVE,
+    NEITHER,
+    READY,
+    SHARDS,
+    Queue,
+)
+from outrider.store.heads.standing import parked_key
+from outrider.store.postgres import queue_rows, rows
+from outrider.store.postgres import statements as sql
+from outrider.store.postgres.arrays import plain, texts
+from outrider.store.postgres.lines import END, ServerQueue, Shelf, delayed_count
+from outrider.store.postgres.numbering import QUEUES, TURNS, Numbers
+from outrider.store.postgres.wire import Wire
+
+PAGE: Final = 1000  # keys looked at together
+
+
+class QueueWas(NamedTuple):
+    """A queue as its rows tell; what it was born as, nothing at all."""
+
+    numbers: queue_rows.Numbers | None = None
+    tops: tuple[int, int, int] = (0, 0, 0)
+    ranks: tuple[int, int] = (0, 0)
+    alarm: int = 0
+    parked: int = 0
+
+
+class _Whole(list[dict[int, Queue]]):
+    """All queues in one piece, whatever their numbers."""
+
+    def __getitem__(self, at: Any) -> Any:
+        return super().__getitem__(0)
+
+    def append(self, piece: dict[int, Queue]) -> None:
+        """No more pieces."""
+
+
+class Rest:
+    """Where the rest of a queue's lines is."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def more(self, queue: int, place: int, after: int, limit: int) -> list[int]:
+        """See `lines.Fetch`."""
+        base = queue >> NUMBER_BITS << NUMBER_BITS
+        if place < 2:
+            *order, number, _ = rows.lane_parts(after)
+            params = (queue, place, *order, base | number, limit)
+            return [rows.lane_entry(*row) for row in self._wire.rows(sql.LANE_AFTER, params)]
+        _, (*order, number, due) = rows.delayed_parts(after)
+        params = (queue, due, *order, base | number, limit)
+        return [rows.delayed_entry(*row) for row in self._wire.rows(sql.DELAYED_AFTER, params)]
+
+
+class Seating(Crawl):
+    """A crawl of whose queues only some are at hand."""
+
+    is_held = False  # whether nobody else works on it
+
+    def __init__(
+        self, name: str, store: str, rulebook: dict[int, CrawlRules], epoch: int, now: int
+    ) -> None:
+        super().__init__(name, store, rulebook[epoch], now)
+        self.epoch, self.rulebook = epoch, dict(rulebook)
+        self.id = self.base = 0
+        self.writes = False
+        self.queues_were: dict[int, QueueWas] = {}
+        self.numbers = Numbers()
+        self._by_key: dict[str, Queue] = {}
+        self._absent: set[str] = set()
+        self.keys = [self._by_key] * SHARDS
+        self._held: dict[int, Queue] = {}
+        self.queues = _Whole([self._held])
+        self.queue_count = QUEUES
+        self.counter = TURNS
+
+    def attach(self, crawl: int, wire: Wire, *, writes: bool) -> None:
+        """Where its rows are."""
+        self.id, self.base = crawl, crawl << NUMBER_BITS
+        self.wire, self.writes = wire, writes
+        self._rest = Rest(wire)
+
+    def turn_over(self, rules: CrawlRules) -> None:
+        """See `Ledger`: queues that were not told keep their rules, however many those are."""
+        self.epoch += 1
+        self.obey(rules)
+
+    # ---- queues
+
+    def _locked(self, statement: str) -> str:
+        return statement + sql.LOCKED if self.writes else statement
+
+    def _seated(self, found: Iterable[rows.Row]) -> list[Queue]:
+        return [self.seat(row) for row in found]
+
+    def load_keys(self, keys: Iterable[str]) -> None:
+        """Have the queues of these keys at hand, those that exist."""
+        keys = [key for key in keys if key not in self._by_key and key not in self._absent]
+        if keys:
+            params = (self.id, texts(keys))
+            self._seated(self.wire.rows(self._locked(sql.QUEUES_BY_KEY), params))
+            self._absent.update(key for key in keys if key not in self._by_key)
+
+    def load_queues(self, numbers: Iterable[int]) -> None:
+        """Have these queues at hand."""
+        wanted = plain(self.base | number for number in numbers if number not in self._held)
+        if wanted != "{}":
+            self._seated(self.wire.rows(self._locked(sql.QUEUES_BY_ID), (wanted,)))
+
+    def queue_at(self, key: str) -> Queue | None:
+        """See `Ledger`."""
+        self.load_keys((key,))
+        return self._by_key.get(key)
+
+    def queue_of(self, number: int) -> Queue:
+        """See `Ledger`."""
+        self.load_queues((number,))
+        return self._held[number]
+
+    def alarm_of(self, number: int) -> int:
+        """See `Ledger`."""
+        return self.queue_of(number).alarm
+
+    def glimpses(self, numbers: range) -> Iterator[Queue]:
+        """See `Ledger`; between them some numbers may be nobody's."""
+        span = (self.base + numbers.start - 1, self.base + numbers.stop - 1)
+        return iter(self._seated(self.wire.rows(self._locked(sql.QUEUES_BETWEEN), span)))
+
+    def reached(self, target: str, after: int) -> Iterator[Queue]:
+        """See `Ledger`; only those that are reached are locked."""
+        at, end = self.base | after, self.base | NUMBER_MASK
+        while keys := self.wire.rows(sql.KEYS_AFTER, (at, end, PAGE)):
+            numbers = [row & NUMBER_MASK for row, key in keys if covers(target, key)]
+            self.load_queues(numbers)
+            yield from [self._held[number] for number in numbers]
+            at = keys[-1][0]
+
+    def seat(self, row: rows.Row) -> Queue:
+        """A queue as its row tells, at hand from now on."""
+        number = row[0] & NUMBER_MASK
+        seated: Queue | None = self._held.get(number)
+        if seated is not None:
+            return seated
+        numbers = queue_rows.numbers_in(row)
+        seldom = queue_rows.Seldom(*numbers.seldom)
+        queue = ServerQueue(row[2], number, 0, self._rules_of(row[2], seldom), False, None)
+        queue_rows.fill_queue(queue, numbers)
+        queue.obey(queue.rules, seldom.epoch)
+        self._shelve(queue, queue_rows.tops_of(row), seldom.delayed)
+        self._stand(queue)
+        self._seat(queue)
+        self.queues_were[number] = told_of(queue, numbers)
+        return queue
+
+    def _rules_of(self, key: str, seldom: queue_rows.Seldom) -> QueueRules:
+        told = self.rulebook.get(seldom.epoch) or self.rulebook[min(self.rulebook)]
+        rules, said = told.of(key), (seldom.said_paused, seldom.said_retired)
+        if (rules.paused, rules.retired) == said:
+            return rules
+        return msgspec.structs.replace(rules, paused=said[0], retired=said[1])
+
+    def _shelve(self, queue: Queue, tops: tuple[int, int, int], size: int) -> None:
+        """Its lines, of which only the first entries are at hand."""
+        first, second, delayed = tops
+        is_all = (first > 0) + (second > 0) + (delayed > 0) == queue.pending
+        number = self.base | queue.number
+        if first:
+            edge = END if is_all else first
+            queue.lane0 = Shelf(LANE_BYTES, [first], None, 1, self._rest, number, 0, edge)
+        if second:
+            edge = END if is_all else second
+            queue.lane1 = Shelf(LANE_BYTES, [second], None, 1, self._rest, number, 1, edge)
+        if delayed:
+            edge = END if is_all else delayed
+            line = Shelf(DELAYED_BYTES, [delayed], None, 1, self._rest, number, 2, edge, size)
+            queue.delayed = line
+
+    def _stand(self, queue: Queue) -> None:
+        if queue.standing == NEITHER:
+            return
+        self.standing += 1
+        if queue.standing == READY:
+            if queue.lane0.head:
+                queue.rank0 = self._queue_key(queue, queue.lane0.head[0], 0.0)
+                self.ready[0].push(queue.rank0)
+            if queue.lane1.head:
+                queue.rank1 = self._queue_key(queue, queue.lane1.head[0], 0.0)
+                self.ready[1].push(queue.rank1)
+
+    def _new_queue(self, key: str) -> Queue:
+        queue = super()._new_queue(key)
+        queue.lane0, queue.lane1 = Shelf(LANE_BYTES, []), Shelf(LANE_BYTES, [])
+        queue.delayed = Shelf(DELAYED_BYTES, [])
+        self.queues_were[queue.number] = QueueWas()
+        return queue
+
+
+def told_of(queue: Queue, numbers: queue_rows.Numbers | None = None) -> QueueWas:
+    """All that rows tell of a queue."""
+    lane0, lane1, delayed = queue.lane0.head, queue.lane1.head, queue.delayed.head
+    return QueueWas(
+        numbers or queue_rows.numbers_of(queue, delayed_count(queue)),
+        (
+            lane0[0] if lane0 else 0,
+            lane1[0] if lane1 else 0,
+            delayed[0] if delayed else 0,
+        ),
+        (queue.rank0, queue.rank1),
+        queue.alarm,
+        parked_key(queue) if queue.standing == INACTIVE else 0,
+    )

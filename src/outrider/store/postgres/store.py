@@ -1,0 +1,215 @@
+"""PostgreSQL as a store: each verb is `heads` over the rows it touches, in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from outrider.clock import Clock, is_virtual
+from outrider.core.act import Act
+from outrider.core.policy.rules import CrawlRules
+from outrider.core.states import CrawlStatus
+from outrider.core.task import Added, LeaseId, Task
+from outrider.core.verdict import Finished, Verdict
+from outrider.store.postgres import migrating
+from outrider.store.postgres.address import parsed
+from outrider.store.postgres.running import Runner
+from outrider.store.postgres.watching import Watch
+from outrider.store.protocol import (
+    Beat,
+    Change,
+    Claimed,
+    ClaimRequest,
+    CrawlView,
+    FullStore,
+    Heat,
+    Page,
+    Place,
+    QueueView,
+    Step,
+    TaskView,
+    Upcoming,
+    Which,
+    WorkerView,
+)
+from outrider.store.saved import Saved
+
+
+class PostgresStore(FullStore):
+    """Store, Admin and Inspect over one schema of one database."""
+
+    def __init__(self, runner: Runner, watch: Watch, clock: Clock, name: str) -> None:
+        self._runner, self._watch, self._clock, self._id = runner, watch, clock, name
+        self._run = runner.run
+
+    @classmethod
+    async def open(cls, url: str, clock: Clock) -> PostgresStore:
+        """Connect, and bring the tables up to date; whatever is in the way is told at once."""
+        address = parsed(url)
+        name = await asyncio.to_thread(migrating.prepared, address)
+        runner = Runner(address, clock, name)
+        await runner.open()
+        return cls(runner, Watch(address, name), clock, name)
+
+    @property
+    def id(self) -> str:
+        """Kept in the database."""
+        return self._id
+
+    @property
+    def is_inline(self) -> bool:
+        """Never: a server takes time."""
+        return False
+
+    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+        """See `protocol.FullStore`; made-up time has no use for a bell."""
+        if is_virtual(self._clock):
+            return lambda: None
+        return self._watch.add(crawl, ring)
+
+    async def close(self) -> None:
+        """Let go of every connection, once the verbs under way have ended."""
+        await self._watch.close()
+        await self._runner.close()
+
+    # ---- Store
+
+    async def add(self, tasks: Sequence[Task]) -> list[Added]:
+        """See `protocol.Store`."""
+        return await self._run(lambda attempt: attempt.add(tasks), "shares")
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        """See `protocol.Store`."""
+        return await self._run(lambda attempt: attempt.claim(request), "shares")
+
+    async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
+        """See `protocol.Store`."""
+        return await self._run(lambda a: a.extend(leases, lease_for=lease_for), "shares")
+
+    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        """See `protocol.Store`."""
+        return await self._run(lambda attempt: attempt.finish(verdicts), "shares")
+
+    async def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        """See `protocol.Store`."""
+        return await self._run(lambda attempt: attempt.release(leases), "shares")
+
+    async def expire(self, *, limit: int) -> int:
+        """See `protocol.Store`."""
+        return await self._run(lambda attempt: attempt.expire(limit=limit), "shares")
+
+    # ---- Admin
+
+    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
+        """See `protocol.Admin`."""
+        return await self._run(lambda a: a.configure(crawl, rules, settings), "holds")
+
+    async def steer(
+        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """See `protocol.Admin`."""
+        return await self._run(
+            lambda a: a.steer(crawl, target, act, after=after, limit=limit), "shares"
+        )
+
+    async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
+        """See `protocol.Admin`."""
+        await self._run(lambda attempt: attempt.add_roots(crawl, mode, roots), "holds")
+
+    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+        """See `protocol.Admin`."""
+        return await self._run(lambda attempt: attempt.turn(crawl, status, reason), "holds")
+
+    async def drop(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """See `protocol.Admin`."""
+        return await self._run(
+            lambda a: a.drop(crawl, which, dry_run=dry_run, after=after, limit=limit), "shares"
+        )
+
+    async def replay(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """See `protocol.Admin`."""
+        return await self._run(
+            lambda a: a.replay(crawl, which, dry_run=dry_run, after=after, limit=limit), "shares"
+        )
+
+    async def purge(
+        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        """See `protocol.Admin`."""
+        return await self._run(
+            lambda a: a.purge(crawl, which, dry_run=dry_run, after=after, limit=limit), "shares"
+        )
+
+    async def beat(self, crawl: str, beat: Beat) -> None:
+        """See `protocol.Admin`."""
+        await self._run(lambda attempt: attempt.beat(crawl, beat), "shares")
+
+    async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
+        """See `protocol.Admin`."""
+        return await self._run(lambda attempt: attempt.restore(crawl, saved), "holds")
+
+    # ---- Inspect
+
+    async def crawls(self) -> list[str]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda attempt: attempt.crawls(), "reads")
+
+    async def crawl(self, crawl: str) -> CrawlView:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda attempt: attempt.crawl(crawl), "reads")
+
+    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda a: a.census(crawl, after=after, limit=limit), "reads")
+
+    async def queue(self, crawl: str, key: str) -> QueueView:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda attempt: attempt.queue(crawl, key), "reads")
+
+    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda a: a.queues(crawl, after=after, limit=limit), "reads")
+
+    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda a: a.tasks(crawl, which, after=after, limit=limit), "reads")
+
+    async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda attempt: attempt.task(crawl, fingerprint), "reads")
+
+    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda a: a.upcoming(crawl, key, limit=limit), "reads")
+
+    async def place(self, crawl: str, number: int) -> Place:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda attempt: attempt.place(crawl, number), "reads")
+
+    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda a: a.roots(crawl, mode, after=after), "reads")
+
+    async def heatmap(self, crawl: str) -> Heat:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda attempt: attempt.heatmap(crawl), "reads")
+
+    async def settings(self, crawl: str) -> str:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda attempt: attempt.settings(crawl), "reads")
+
+    async def workers(self, crawl: str) -> list[WorkerView]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda attempt: attempt.workers(crawl), "reads")
+
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`: while a page is read nobody is about to add to it unseen."""
+        return await self._run(lambda a: a.export(crawl, after=after, limit=limit), "holds")
+
+    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda a: a.changes(crawl, after=after, limit=limit), "reads")

@@ -1,0 +1,90 @@
+"""What must hold between the tables of a store, whoever wrote them and in whatever order.
+
+Each query finds the rows that break one rule; a sound store has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import psycopg
+
+RULES: Final[Mapping[str, str]] = {
+    "every pending task that is not lent waits in one line": """
+        select t.id from task t
+        left join lease l on l.task = t.id
+        left join pending p on p.task = t.id and p.queue = t.queue and p.lane = t.lane
+            and p.precedence = t.precedence and p.priority = t.priority and p.tie = t.tie
+        left join delayed d on d.task = t.id and d.queue = t.queue and d.lane = t.lane
+            and d.precedence = t.precedence and d.priority = t.priority and d.tie = t.tie
+            and d.due_at = t.due_at
+        where (t.state = 'pending' and l.task is null)
+            is distinct from (p.task is not null or d.task is not null)
+            or (p.task is not null and d.task is not null)
+    """,
+    "no line holds a task that is not": """
+        select task from (select task from pending union all select task from delayed) w
+        group by task having count(*) > 1
+        union all
+        select task from (select task from pending union all select task from delayed) w
+        where not exists (select from task t where t.id = w.task)
+    """,
+    "a queue knows the first of each line": """
+        select q.id from queue q
+        left join lateral (select * from pending p where p.queue = q.id and p.lane = 0
+            order by precedence, priority, tie, task limit 1) a on true
+        left join lateral (select * from pending p where p.queue = q.id and p.lane = 1
+            order by precedence, priority, tie, task limit 1) b on true
+        left join lateral (select * from delayed d where d.queue = q.id
+            order by due_at, precedence, priority, tie, task limit 1) d on true
+        where q.discovery_task is distinct from a.task
+            or q.discovery_tie is distinct from a.tie
+            or q.discovery_priority is distinct from a.priority
+            or q.acquisition_task is distinct from b.task
+            or q.delayed_task is distinct from d.task
+            or q.delayed_due_at is distinct from d.due_at
+    """,
+    "a queue counts its tasks": """
+        select q.id from queue q
+        where q.pending <> (select count(*) from pending p where p.queue = q.id)
+                + (select count(*) from delayed d where d.queue = q.id)
+            or q.delayed <> (select count(*) from delayed d where d.queue = q.id)
+            or q.in_flight + q.named <> (select count(*) from lease l where l.queue = q.id)
+            or q.done <> (select count(*) from task t where t.queue = q.id and t.state = 'done')
+    """,
+    "a ready queue stands where its first task puts it, and no other does": """
+        select coalesce(e.queue, r.queue) from (
+            select q.crawl, 0 as lane, q.precedence as queue_precedence,
+                q.discovery_precedence as precedence, q.discovery_priority as priority, q.turn,
+                q.id as queue
+            from queue q where q.standing = 1 and q.discovery_task is not null
+            union all
+            select q.crawl, 1, q.precedence, q.acquisition_precedence, q.acquisition_priority,
+                q.turn, q.id
+            from queue q where q.standing = 1 and q.acquisition_task is not null
+        ) e
+        full join ready r using (crawl, lane, queue_precedence, turn, queue)
+        where e.queue is null or r.queue is null -- 0, 0: the turn is all that counts
+            or (r.precedence, r.priority) not in ((e.precedence, e.priority), (0, 0))
+    """,
+    "an inactive queue stands in its place, and no other does": """
+        select coalesce(e.queue, i.queue) from (
+            select crawl, precedence as queue_precedence, place, id as queue
+            from queue where standing = 2
+        ) e full join inactive i using (crawl, queue_precedence, place, queue)
+        where e.queue is null or i.queue is null
+    """,
+    "every alarm is set once": """
+        select coalesce(e.queue, s.queue) from (
+            select crawl, alarm_at as at, id as queue from queue where alarm_at > 0
+        ) e full join snooze s using (crawl, at, queue)
+        where e.queue is null or s.queue is null
+    """,
+}
+
+
+def faults(line: psycopg.Connection[Any]) -> dict[str, list[Any]]:
+    """Which rules are broken in the schema of this connection, and by whom."""
+    found = {rule: line.execute(query.encode()).fetchall() for rule, query in RULES.items()}
+    return {rule: rows[:5] for rule, rows in found.items() if rows}

@@ -1,0 +1,190 @@
+"""The conformance suite over shards: the router itself must not show.
+
+It runs over one shard; over four with all queues on one of them, which is not home; and over four
+with the queues spread, less what the lists below say is promised within a shard alone (M1). Those
+also run on a real cluster: the topics a router has most to do with, or all of them if
+OUTRIDER_CLUSTER=all.
+"""
+
+import os
+
+import pytest
+
+from outrider.store.opening import open_store
+from outrider.store.shards import ShardedStore
+from outrider.testing import conformance
+from outrider.testing.invariants import Witness
+from outrider.testing.shards import ModelShard
+
+# These write numbers, or how many steps there are, as a store of one piece has them.
+NUMBERED = {
+    "Add": {"test_tasks_are_numbered_in_the_order_they_came"},
+    "Addressing": {"test_a_rule_over_many_queues_comes_in_steps"},
+    "Inspect": {
+        "test_a_place_counts_those_before_it",
+        "test_a_task_not_pending_stands_nowhere",
+        "test_changes_are_numbered",
+    },
+}
+
+# B3: what is known is known within a shard, and this task moves to a queue of another one.
+KNOWN = {"Known": {"test_a_revisit_may_change_the_queue"}}
+
+# These are about who of several queues is first: by precedence, priority, turn, session or export.
+ORDERED = {
+    "Budget": {
+        "test_a_free_task_spends_nothing",
+    },
+    "Cache": {
+        "test_a_queue_keeps_its_turn",
+        "test_an_inactive_queue_keeps_its_place",
+    },
+    "Claim": {
+        "test_a_claim_lends_up_to_its_limit",
+        "test_the_breadth_discount_spreads_a_claim",
+        "test_the_discount_counts_both_lanes",
+        "test_the_discount_means_nothing_in_a_round",
+        "test_the_discount_starts_anew_with_each_claim",
+    },
+    "Crawl": {
+        "test_a_paused_crawl_lends_nothing",
+    },
+    "Filters": {
+        "test_a_dropped_task_speaks_no_longer_for_its_queue",
+        "test_an_emptied_inactive_queue_loses_its_place",
+    },
+    "Finish": {
+        "test_links_come_with_the_page",
+    },
+    "Loans": {
+        "test_each_lease_takes_a_turn",
+        "test_queues_compete_as_in_any_claim",
+        "test_the_discount_holds",
+    },
+    "Order": {
+        "test_a_served_queue_goes_behind_its_equals",
+        "test_a_new_queue_stands_behind_the_turns_taken_before",
+        "test_a_raised_task_moves_its_queue",
+        "test_a_task_not_yet_due_does_not_speak_for_its_queue",
+        "test_queue_precedence_goes_before_all",
+        "test_round_robin_asks_for_the_turn_only",
+        "test_round_robin_respects_queue_precedence",
+        "test_the_queue_with_the_better_top_comes_first",
+        "test_the_tops_precedence_goes_before_its_priority",
+    },
+    "Restoring": {
+        "test_a_queue_that_stood_and_has_nothing_due_does_not_stand",
+        "test_a_visit_after_its_queue_was_told_is_no_secret",
+        "test_nothing_is_lent_before_the_end_has_come",
+        "test_pages_stay_right_while_the_crawl_runs",
+    },
+    "Saving": {
+        "test_a_restored_crawl_goes_on_as_the_saved_one",
+        "test_inactive_queues_keep_their_order",
+        "test_later_is_the_same_as_now",
+    },
+    "Sessions": {
+        "test_a_balance_of_one_rotates",
+        "test_a_pages_links_keep_the_session",
+        "test_a_queue_added_to_is_judged_before_those_that_wake",
+        "test_a_release_is_judged_at_once",
+        "test_a_session_is_judged_late",
+        "test_a_snoozed_inactive_queue_is_judged_again_when_it_wakes",
+        "test_a_snoozed_queue_makes_way_for_the_next",
+        "test_a_spent_session_goes_to_the_back",
+        "test_a_woken_queue_keeps_its_session",
+        "test_a_woken_queue_waits_for_a_claim_to_be_judged",
+        "test_an_activated_queue_may_wait_for_its_lane",
+        "test_an_emptied_queue_is_held_again",
+        "test_an_expiry_is_judged_at_once",
+        "test_an_inactive_queue_keeps_its_place",
+        "test_an_inactive_queue_that_cannot_be_served_loses_its_place",
+        "test_better_inactive_queues_do_not_wait_for_worse_ready_ones",
+        "test_dropping_the_last_task_does_not_refill",
+        "test_equal_times_are_woken_in_order_of_the_queues",
+        "test_held_queues_start_inactive",
+        "test_queues_are_woken_in_order_of_their_time",
+    },
+    "Setting": {
+        "test_a_crawl_wide_change_returns_all",
+        "test_a_crawl_wide_change_moves_only_those_it_changes",
+        "test_a_crawl_wide_change_retires_all_that_are_over_it",
+        "test_a_ready_queue_is_judged_anew",
+        "test_an_inactive_queue_is_judged_to_the_back",
+        "test_letting_go_of_a_held_queue_opens_its_session",
+        "test_setting_what_holds_already_judges_anew",
+    },
+}
+
+
+class Lopsided(ShardedStore):
+    """All queues live on one shard, and not at home."""
+
+    def _shard_of(self, key):
+        return 2
+
+
+async def on_a_cluster(clock, places):
+    """Three shards on three masters."""
+    url = places.take("cluster").replace("redis://", "redis+cluster://", 1)
+    return await open_store(f"{url}&shards=3", clock)
+
+
+def over_models(kind, count):
+    """A store over so many models."""
+
+    async def make(clock, places):
+        return kind([ModelShard(clock) for _ in range(count)])
+
+    return make
+
+
+MAKERS = {
+    "Alone": over_models(ShardedStore, 1),
+    "Lopsided": over_models(Lopsided, 4),
+    "Spread": over_models(ShardedStore, 4),
+    "Cluster": on_a_cluster,
+}
+LEFT_OUT = {
+    "Alone": [],
+    "Lopsided": [NUMBERED],
+    "Spread": [NUMBERED, KNOWN, ORDERED],
+    "Cluster": [NUMBERED, KNOWN, ORDERED],
+}
+ALL = {name.removesuffix("Conformance") for name in conformance.__all__}
+WHOLE = os.environ.get("OUTRIDER_CLUSTER") == "all"  # noqa: TID251 - scales the suite only
+TOPICS = {"Cluster": ALL if WHOLE else {"Add", "Crawl", "Finish", "Restoring", "Stops"}}
+
+
+@pytest.fixture
+async def store(request, clock, places):
+    """One store over shards, watched."""
+    store = Witness(await MAKERS[request.cls.setup](clock, places), clock)
+    yield store
+    for crawl in await store.crawls():
+        await store.check(crawl)
+    await store.close()
+
+
+def suite(setup):
+    """A class for each topic, without the tests that are left out."""
+    for topic in sorted(TOPICS.get(setup, ALL)):
+        left_out = set().union(*(lists.get(topic, ()) for lists in LEFT_OUT[setup]))
+        gone = dict.fromkeys(left_out)  # pytest does not collect None
+        parent = getattr(conformance, f"{topic}Conformance")
+        yield (
+            f"Test{setup}{topic}",
+            type(f"Test{setup}{topic}", (parent,), {"setup": setup, **gone}),
+        )
+
+
+for _setup in MAKERS:
+    globals().update(suite(_setup))
+
+
+def test_whatever_is_left_out_exists():
+    """A test that was renamed must not be left out for ever."""
+    for lists in (NUMBERED, KNOWN, ORDERED):
+        for topic, names in lists.items():
+            for name in names:
+                assert hasattr(getattr(conformance, f"{topic}Conformance"), name), name

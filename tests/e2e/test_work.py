@@ -1,0 +1,243 @@
+"""`outrider work`: several processes on one crawl, and what becomes of it when they go (M6)."""
+
+import asyncio
+import signal
+import threading
+from collections import Counter
+from urllib.parse import urlsplit
+
+import pytest
+
+from outrider import Frontier
+from outrider.settings import merged, settings_of
+from outrider.store.opening import glance
+from outrider.testing.servers import Proxy
+from outrider.testing.web import small_world, violations
+from outrider.testing.web.graph import FEED, ROBOTS, SITEMAP
+from outrider.wiring import SITES
+
+STORE = "x.outrider"
+DELAY = 0.1
+ASIDE = {ROBOTS, SITEMAP, FEED}
+BLOCKING = """
+import time
+
+async def block(page):
+    time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def web(serve):
+    """Ten hosts, which answer on this machine."""
+    return serve(small_world(seed=5, hosts=10, pages=12))
+
+
+@pytest.fixture(params=["file", "postgres", "redis"])
+def any_store(request):
+    """Each kind of store that several processes may share."""
+    if request.param == "file":
+        return STORE
+    return request.getfixturevalue("places").take(request.param)
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def served_store(request, places):
+    """One on a server."""
+    return places.take(request.param)
+
+
+@pytest.fixture
+def store(request):
+    """A file, unless a test asks for another."""
+    wanted = {"any_store", "served_store"} & set(request.fixturenames)
+    return request.getfixturevalue(wanted.pop()) if wanted else STORE
+
+
+@pytest.fixture
+def source(outrider, store):
+    """The same, for this process."""
+    return store if "://" in store else outrider.folder / store
+
+
+@pytest.fixture
+def on_crawl(source):
+    """Does something with a frontier attached to the crawl; whoever holds a file is asked."""
+
+    def do(work):
+        async def done():
+            async with Frontier.attach(source) as frontier:
+                return await work(frontier)
+
+        return asyncio.run(done())
+
+    return do
+
+
+@pytest.fixture
+def states(on_crawl):
+    """Who works on the crawl, by state."""
+
+    async def ask(frontier):
+        return Counter(view.state for view in await frontier.workers())
+
+    return lambda: on_crawl(ask)
+
+
+@pytest.fixture
+def made(source, web):
+    """A crawl with its seeds, paused."""
+
+    async def make(seeds, settings):
+        tree = merged(settings_of(SITES), web.settings())
+        tree = merged(tree, {"politeness": {"delay": DELAY}, **(settings or {})})
+        async with Frontier.open(source, settings=tree) as frontier:
+            await frontier.add(web.web.seeds()[:seeds])
+            await frontier.pause()
+
+    return lambda seeds=None, settings=None: asyncio.run(make(seeds, settings))
+
+
+@pytest.fixture
+def joined(outrider, store, made, on_crawl, states, until):
+    """So many workers of one crawl, which goes on when all of them are there."""
+
+    def start(count, **settings):
+        made(settings=settings)
+        workers = [
+            outrider.start("work", store, "--quiet", "--json", "--slots", 4, "--output", "x")
+            for _ in range(count)
+        ]
+        until(lambda: "://" in store or (outrider.folder / f"{store}.sock").exists())
+        until(lambda: states().total() == count)
+        on_crawl(Frontier.resume)
+        return workers
+
+    return start
+
+
+def written(outrider, web):
+    """How often each page was written, over all files of pages."""
+    files = [path for path in outrider.folder.glob("x*.jsonl") if ".items." not in path.name]
+    return named(web, [line["url"] for path in files for line in outrider.lines(path.name)])
+
+
+def asked(web):
+    """How often each page was asked for."""
+    hits = [hit for hit in web.hits() if hit.path not in ASIDE]
+    return named(web, [web.web.url(hit.host, hit.target) for hit in hits])
+
+
+def named(web, urls):
+    """Each page by the one name it has, whatever it was called."""
+    parts = map(urlsplit, urls)
+    return Counter(
+        web.web.page(part.hostname, part._replace(scheme="", netloc="").geturl()) for part in parts
+    )
+
+
+def once(web):
+    """Every page, once."""
+    return named(web, web.web.urls())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("any_store")
+def test_several_processes_share_one_crawl(outrider, web, joined):
+    """Each page is visited and written once, by whoever; no host is visited too soon."""
+    ends = [outrider.end(process) for process in joined(2)]
+
+    assert [end.code for end in ends] == [0, 0], [end.err for end in ends]
+    assert all(end.json["closing"]["visits"] > 0 for end in ends)
+    assert written(outrider, web) == asked(web) == once(web)
+    assert violations(web.hits(), delay=DELAY, web=web.web) == []
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_be_reached_is_waited_for(
+    outrider, web, served_store, made, on_crawl, until
+):
+    """M6: said once, then asked again; when it is back all goes on, nothing lost or doubled."""
+    made()
+    on_crawl(Frontier.resume)
+    with Proxy(served_store) as proxy:
+        worker = outrider.start("work", proxy.url, "--quiet", "--output", "x")
+        until(lambda: len(web.hits()) > 30)
+        proxy.refuse()
+        said = worker.stderr.readline()
+        proxy.accept()
+        end = outrider.end(worker)
+
+    assert "waiting for the store" in said
+    assert end.code == 0, end.err
+    assert "the store is back after" in end.err
+    assert "waiting" not in end.err
+    assert written(outrider, web) == once(web)
+    assert violations(web.hits(), delay=DELAY, web=web.web) == []
+
+
+@pytest.mark.slow
+def test_workers_go_on_when_the_holder_of_the_file_is_killed(outrider, web, joined, until):
+    """One of them holds it then; what was in doubt is settled by whoever sits down there next."""
+    workers = joined(2)
+    until(lambda: len(web.hits()) > 40)
+    (holder,) = [one for one in workers if one.pid == glance(outrider.folder / STORE)[0].pid]
+    holder.send_signal(signal.SIGKILL)
+    outrider.end(holder)
+    workers.remove(holder)
+    workers.append(outrider.start("work", STORE, "--quiet"))
+    ends = [outrider.end(process) for process in workers]
+
+    assert [end.code for end in ends] == [0, 0], [end.err for end in ends]
+    assert "going on without that process" in ends[0].err
+    assert written(outrider, web) == once(web)
+    assert violations(web.hits(), delay=DELAY, web=web.web) == []
+
+
+@pytest.mark.slow
+def test_a_worker_drains_when_it_is_asked_to(outrider, web, joined, until, states):
+    """J4: it leaves with 130, and all see that it is gone; the crawl goes on."""
+    workers = joined(2)
+    until(lambda: len(web.hits()) > 20)
+    holder = glance(outrider.folder / STORE)[0].pid
+    (other,) = [one for one in workers if one.pid != holder]
+    other.send_signal(signal.SIGTERM)
+    left = outrider.end(other)
+    seen = states()
+    workers.remove(other)
+
+    assert (left.code, seen["gone"]) == (130, 1), left.err
+    assert outrider.end(*workers).code == 0
+    assert written(outrider, web) == asked(web) == once(web)
+
+
+@pytest.mark.slow
+def test_a_worker_whose_loop_is_blocked_ends_to_be_started_again(outrider, web, made, on_crawl):
+    """Exit 75, with what it saw and where it was; its page goes back, and nothing is lost."""
+    (outrider.folder / "mine.py").write_text(BLOCKING)
+    made(seeds=1)
+    on_crawl(Frontier.resume)
+    hung = outrider("work", STORE, "--handler", "mine:block", "--set", "executor.watchdog=3")
+
+    assert hung.code == 75, hung.err
+    assert "watchdog: the event loop stood still for 3 s" in hung.err
+    assert "mine.py" in hung.err
+    assert on_crawl(Frontier.stats).pending == 1
+
+
+@pytest.mark.slow
+def test_a_worker_that_only_waits_is_left_alone(outrider, web, made, until, states):
+    """Nothing to do is no hang; with --stay it takes what comes later."""
+    made(seeds=0)
+    idle = outrider.start("work", STORE, "--stay", "--quiet", "--set", "executor.watchdog=2")
+    until((outrider.folder / f"{STORE}.sock").exists)
+    until(lambda: states() == {"idle": 1})
+    threading.Event().wait(3.0)
+    seen = outrider("workers", STORE).out
+    outrider("resume", STORE)
+    outrider("add", STORE, web.web.seeds()[0], "--known", "revisit")
+    until(lambda: written(outrider, web))
+    idle.send_signal(signal.SIGTERM)
+    end = outrider.end(idle)
+
+    assert (end.code, "idle" in seen) == (130, True), end.err

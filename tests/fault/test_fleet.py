@@ -1,0 +1,45 @@
+"""Workers, servers and lines fail under a crawl of several processes; nothing is lost, doubled, or
+visited too soon, by the workers' own ledgers and the hosts' record. `make faults` plays longer.
+"""
+
+import os
+
+import pytest
+
+from outrider.testing.fleet.play import play
+from outrider.testing.fleet.world import World
+
+# How much longer than in CI; `make faults` says 4.
+LONGER = int(os.environ.get("OUTRIDER_FAULTS", "1"))  # noqa: TID251 - how long to search
+
+PLAYS = {
+    "kills": (30, World(hosts=30, pages=160)),
+    "stopped": (1, World(hosts=20, pages=60, duration=0.3, delay=0.05, lease=1.0)),
+    "immediate": (2, World(hosts=20, pages=100)),
+    "orderly": (2, World(hosts=20, pages=100)),
+    "backends": (5, World(hosts=20, pages=100)),
+    "cut": (8, World(hosts=20, pages=100)),
+    "unplugged": (1, World(hosts=20, pages=100, lease=1.0)),
+    "skewed": (2, World(hosts=20, pages=60)),
+    "snapshot": (3, World(hosts=20, pages=150)),
+}
+SERVERS = {
+    "postgres": tuple(PLAYS),
+    "redis": tuple(name for name in PLAYS if name != "snapshot"),
+    "redis-everysec": ("orderly",),
+    "cluster": ("kills", "backends"),
+}
+CASES = [(server, scene) for server, scenes in SERVERS.items() for scene in scenes]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("server", "scene"), CASES)
+def test_whatever_befalls_a_fleet_nothing_is_lost_doubled_or_too_soon(server, scene, tmp_path):
+    """M6, H1, H3, H6, D7: counted from outside the store."""
+    rounds, world = PLAYS[scene]
+    played = play(server, scene, rounds * LONGER, tmp_path, world)
+    assert played.judgement.is_clean, played.judgement
+    assert played.judgement.visits >= world.hosts * world.pages
+    assert played.recovery is not None
+    if scene == "stopped":
+        assert played.judgement.late > 0

@@ -1,0 +1,102 @@
+"""A server that runs out of what it needs refuses in words, changes nothing, and goes on after."""
+
+import asyncio
+import random
+
+import pytest
+import redis
+
+from outrider import Done, Frontier
+from outrider.clock import SystemClock
+from outrider.errors import StoreFull, StoreUnavailable
+from outrider.store.opening import open_store
+from outrider.testing import audit
+from outrider.testing.fleet.judge import GRAIN
+from outrider.testing.fleet.lines import Told, Visited
+from outrider.testing.fleet.play import play
+from outrider.testing.fleet.world import World
+from outrider.testing.servers import Proxy, ValkeyServer
+
+CRAWL = "default"
+PROMISE = 2.0  # seconds: one that is not synced yet, and one under way
+
+
+def urls(batch):
+    """Pages of many hosts."""
+    return [f"https://h{number % 50}.test/{batch}/{number}" for number in range(500)]
+
+
+def allow(server, memory):
+    """So much memory, from now on."""
+    with redis.Redis(port=server.port) as line:
+        line.config_set("maxmemory", memory)
+
+
+@pytest.fixture
+def small_redis():
+    """A server with little memory."""
+    with ValkeyServer(options={"maxmemory": "12mb"}) as server:
+        yield server
+
+
+@pytest.mark.slow
+async def test_a_redis_without_memory_refuses_whole_batches_and_takes_them_later(small_redis):
+    """M5: StoreFull, nothing half done, nothing lost; with memory again the crawl goes on."""
+    settings = {"politeness": {"delay": 0.0}}
+    async with Frontier.open(small_redis.url, settings=settings) as frontier:
+        known, told = 0, ""
+        for batch in range(200):
+            try:
+                known += (await frontier.add(urls(batch))).added
+            except StoreFull as full:
+                told = str(full)
+                break
+        assert "memory" in told
+        await audit.check(frontier.store, CRAWL)
+        assert (await frontier.stats()).known == known > 0
+        await asyncio.to_thread(allow, small_redis, "0")
+        assert (await frontier.add(urls("again"))).added == 500
+        claim = await frontier.claim(20)
+        assert await frontier.finish_many([(lease, Done(200), []) for lease in claim])
+        await audit.check(frontier.store, CRAWL)
+        assert (await frontier.stats()).known == known + 500
+
+
+@pytest.fixture
+def line(places):
+    """A line to PostgreSQL that can be held, and the URL of a store through it."""
+    with Proxy(places.take("postgres")) as proxy:
+        yield proxy
+
+
+@pytest.mark.slow
+async def test_verbs_beyond_the_pool_wait_and_then_say_so(line):
+    """M4: ten connections; who waits four seconds for one is told, and may ask again."""
+    store = await open_store(line.url, SystemClock())
+    try:
+        assert await asyncio.gather(*(store.crawls() for _ in range(40))) == [[]] * 40
+        await asyncio.to_thread(line.pause)
+        held = [asyncio.ensure_future(store.crawls()) for _ in range(10)]
+        with pytest.raises(StoreUnavailable, match="safe to repeat"):
+            await store.crawls()
+        await asyncio.to_thread(line.resume)
+        ends = await asyncio.gather(*held, return_exceptions=True)
+        assert all(end == [] or isinstance(end, StoreUnavailable) for end in ends), ends
+        assert await store.crawls() == []
+    finally:
+        await store.close()
+
+
+@pytest.mark.slow
+def test_a_killed_redis_that_syncs_every_second_loses_no_more_than_it_promised(tmp_path):
+    """M5: whatever was done twice or too soon was told in the last second or so; none is lost."""
+    world = World(seed=random.randrange(2**32), hosts=20, pages=100)
+    played = play("redis-everysec", "immediate", 1, tmp_path, world)
+    told, since = played.judgement, played.fault.begun - PROMISE
+    assert not told.lost
+    again = {entry.split()[0].rstrip(":") for entry in told.doubled}
+    ends = {line.url: line.at for line in reversed(played.lines) if isinstance(line, Told)}
+    assert all(since <= ends[url] <= played.fault.healed for url in again), told.doubled
+    visits = {line.url: line.at for line in reversed(played.lines) if isinstance(line, Visited)}
+    early = {entry.split()[0] for entry in told.too_soon}
+    assert all(since <= visits[url] <= played.fault.healed + GRAIN for url in early), told.too_soon

@@ -1,0 +1,177 @@
+"""What verbs cost a PostgreSQL server: rows touched, not rows there (M4, C3).
+
+Every statement of a verb is explained while it runs, by the plan that is kept for it. The crawls
+are small here; `make plans` looks at a million queues (OUTRIDER_PLAN_ROWS).
+"""
+
+import os
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+
+from outrider.clock import SystemClock
+from outrider.store.postgres import PostgresStore, running, statements
+from outrider.store.postgres.wire import Wire
+from outrider.store.protocol import ClaimRequest
+from outrider.testing.builders import done, rules, task
+from outrider.testing.postgres.filling import fill
+
+ROWS = int(os.environ.get("OUTRIDER_PLAN_ROWS", "20000"))  # noqa: TID251 - the runner's choice
+CRAWL = "test"
+BATCH = 100
+HOUR = 3_600_000
+TABLE = re.compile(r"\b(from|join) (queue|task|pending|delayed|ready|snooze|inactive|lease)\b")
+VOLATILE = re.compile(r"\b(clock_timestamp|statement_timestamp|random|timeofday)\b", re.IGNORECASE)
+
+
+class Plan:
+    """What one statement did."""
+
+    def __init__(self, statement, top):
+        self.statement = statement
+        self.nodes = list(_nodes(top["Plan"]))
+        self.blocks = top["Plan"]["Shared Hit Blocks"] + top["Plan"]["Shared Read Blocks"]
+
+    @property
+    def rows(self):
+        """Rows of tables that were looked at, whether they were of use or not."""
+        return sum(
+            (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+            for node in self.nodes
+            if "Relation Name" in node and "Scan" in node["Node Type"]
+        )
+
+    @property
+    def scans(self):
+        """The ways in which tables were read."""
+        return {node["Node Type"] for node in self.nodes if "Relation Name" in node}
+
+
+def _nodes(node):
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _nodes(child)
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """The plans of all statements that are sent once it is called."""
+    found = []
+
+    class Explained(Wire):
+        """Explains what touches tables: in place of running it, or before, if rows are wanted."""
+
+        def send(self, statement, params=()):
+            verb = statement.split(maxsplit=1)[0]
+            is_told = verb in ("insert", "update", "delete") or TABLE.search(statement)
+            if is_told:
+                found.append(Plan(statement, self._explained(statement, params)))
+            is_done = is_told and verb in ("insert", "update", "delete")
+            return None if is_done else super().send(statement, params)
+
+        def _explained(self, statement, params):
+            numbers = iter(range(1, len(params) + 1))
+            numbered = re.sub("%s", lambda _: f"${next(numbers)}", statement)
+            values = psycopg.ClientCursor(self._connection).mogrify(
+                ", ".join(["%s"] * len(params)), params
+            )
+            self._say(f"prepare explained as {numbered}")
+            explain = "explain (analyze, buffers, format json) execute explained"
+            ((plan,),) = self._say(f"{explain} ({values})" if params else explain).fetchall()
+            self._say("deallocate explained")
+            return plan[0]
+
+        def _say(self, text):
+            return self._connection.cursor().execute(text, prepare=False)
+
+    def begin():
+        found.clear()
+        monkeypatch.setattr(running, "Wire", Explained)
+        return found
+
+    return begin
+
+
+@pytest.fixture
+def make(places):
+    """A maker of stores with a large crawl."""
+
+    async def make(**filled):
+        url = places.take("postgres")
+        store = await PostgresStore.open(url, SystemClock())
+        await store.configure(CRAWL, rules())
+        schema = parse_qs(urlsplit(url).query)["schema"][0]
+        with psycopg.connect(url.partition("?")[0], autocommit=True) as line:
+            line.execute(f"set search_path to {schema}")
+            fill(line, CRAWL, queues=ROWS, **filled)
+        return store
+
+    return make
+
+
+def most(plans):
+    """The dearest statement by rows, for a message."""
+    return max(plans, key=lambda plan: plan.rows).statement[:200]
+
+
+def assert_cheap(plans, *, rows, blocks):
+    """Only indexes were read, and no more of anything than the verb has use for."""
+    assert plans
+    scans = {scan for plan in plans for scan in plan.scans}
+    assert scans <= {"Index Scan", "Index Only Scan", "ModifyTable"}, scans
+    assert sum(plan.rows for plan in plans) <= rows, most(plans)
+    assert sum(plan.blocks for plan in plans) <= blocks
+
+
+async def test_a_claim_touches_as_many_rows_as_it_lends(make, plans):
+    """C3: however many queues stand ready, and however many tasks wait in them."""
+    store, begin = await make(each=2), plans
+    found = begin()
+
+    claimed = await store.claim(ClaimRequest(CRAWL, "w", BATCH))
+
+    assert len(claimed.leases) == BATCH
+    assert_cheap(found, rows=12 * BATCH, blocks=120 * BATCH)
+    begin()
+    assert all(end.applied for end in await store.finish([done(x) for x in claimed.leases]))
+    assert_cheap(found, rows=12 * BATCH, blocks=120 * BATCH)
+    await store.close()
+
+
+async def test_an_empty_claim_touches_next_to_nothing(make, plans):
+    """C3: a million queues that sleep are one look at the first alarm."""
+    store = await make(asleep_until=SystemClock().now_ms() + HOUR)
+    found = plans()
+
+    claimed = await store.claim(ClaimRequest(CRAWL, "w", BATCH))
+
+    assert not claimed.leases
+    assert 3500 < claimed.wake_in <= 3600
+    assert_cheap(found, rows=8, blocks=100)
+    await store.close()
+
+
+async def test_an_add_touches_what_it_adds_to(make, plans):
+    """B3: neither the known tasks nor the other queues."""
+    store = await make()
+    new = [
+        task(f"https://h{n}.example/new", key=f"h{n}.example", crawl=CRAWL, depth=n % 4)
+        for n in range(1, 31)
+    ]
+    found = plans()
+
+    assert all(answer.added for answer in await store.add(new))
+    assert_cheap(found, rows=12 * len(new), blocks=120 * len(new))
+    await store.close()
+
+
+def test_no_predicate_asks_for_what_changes_row_by_row():
+    """M4: a volatile function defeats every index; the clock is a parameter, or stable."""
+    texts = {name: text for name, text in vars(statements).items() if isinstance(text, str)}
+    found = {name for name, text in texts.items() if VOLATILE.search(text)}
+
+    assert len(texts) > 50
+    assert not found
+    assert "now()" in statements.NOW

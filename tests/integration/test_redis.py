@@ -1,0 +1,528 @@
+"""A store on a real Valkey: what it refuses, what it survives, how its calls are cut."""
+
+import asyncio
+import socket
+from itertools import count
+
+import pytest
+import redis.asyncio
+
+from outrider.clock import SystemClock
+from outrider.core.act import Pause
+from outrider.core.states import CrawlStatus, TaskState
+from outrider.errors import StoreFull, StoreUnavailable, StoreUnusable
+from outrider.store.memory import MemoryStore
+from outrider.store.opening import open_store
+from outrider.store.protocol import ClaimRequest, Which
+from outrider.store.redis import connecting
+from outrider.store.redis.keys import base_of
+from outrider.testing.builders import OUTCOMES, rules, task, verdict
+from outrider.testing.clock import FakeClock
+from outrider.testing.conformance.steps import NO_MANNERS, add, claim, crawl, names, page, pages
+from outrider.testing.duel import facts_of
+from outrider.testing.servers import Proxy, ValkeyServer
+from outrider.testing.servers.places import with_parameter
+from outrider.testing.servers.proxy import CERTIFICATES
+
+DONE = OUTCOMES["done"]
+
+
+@pytest.fixture
+async def opened(places):
+    """A maker of stores at one empty place; each is closed at the end."""
+    url, stores = places.take("redis"), []
+
+    async def make(clock=None, place=url):
+        stores.append(await open_store(place, clock or SystemClock()))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        await store.close()
+
+
+@pytest.fixture
+async def served():
+    """A maker of servers of one's own; each is ended at the end."""
+    servers = []
+
+    async def make(**options):
+        named = {name.replace("_", "-"): value for name, value in options.items()}
+        servers.append(ValkeyServer(options=named))
+        return await asyncio.to_thread(servers[-1].start)
+
+    yield make
+    for server in servers:
+        await asyncio.to_thread(server.stop, "immediate")
+
+
+@pytest.fixture
+async def alone(served):
+    """A server of one's own."""
+    return await served()
+
+
+async def told(server, *words):
+    """One command to a server, or to where a URL leads."""
+    url = server if isinstance(server, str) else server.url
+    async with redis.asyncio.Redis.from_url(url, protocol=2) as line:
+        return await line.execute_command(*words)
+
+
+async def refusal_of(url):
+    """What opening it says, and of which kind."""
+    with pytest.raises((StoreUnusable, StoreUnavailable)) as refused:
+        await open_store(url, SystemClock())
+    return type(refused.value), str(refused.value)
+
+
+# ---- what is refused
+
+
+async def test_nobody_there():
+    """M6: a clear error that may be tried again, naming the place."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    kind, says = await refusal_of(f"redis://127.0.0.1:{port}/0")
+
+    assert kind is StoreUnavailable
+    assert f"127.0.0.1:{port}" in says
+    assert "is it running?" in says
+
+
+async def test_a_wrong_password(served):
+    """N2: the user and the password are named as what is wrong, and not repeated."""
+    server = await served(requirepass="right")
+    for user in ("", ":wrong@"):
+        kind, says = await refusal_of(f"redis://{user}127.0.0.1:{server.port}/0")
+        assert kind is StoreUnusable
+        assert "redis://user:password@host" in says
+        assert ":wrong@" not in says
+    await (await open_store(server.url, SystemClock())).close()
+
+
+async def test_a_server_that_is_no_redis():
+    """N2: whatever else answers is told apart."""
+
+    async def answer(reader, writer):
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    other = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    async with other:
+        kind, says = await refusal_of(f"redis://127.0.0.1:{port}/0")
+
+    assert kind is StoreUnusable
+    assert "is no Redis" in says
+
+
+async def test_a_read_only_replica(alone, served):
+    """M5: it is told to name the primary, and nothing is written there."""
+    replica = await served()
+    await told(replica, "REPLICAOF", "127.0.0.1", alone.port)
+    _, says = await refusal_of(replica.url)
+
+    assert "name its primary" in says
+    assert await told(alone, "DBSIZE") == 0
+
+
+async def test_an_evicting_server(alone):
+    """M5: a server that throws keys away would lose tasks without a word."""
+    await told(alone, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    _, says = await refusal_of(alone.url)
+
+    assert "maxmemory-policy noeviction" in says
+    assert await told(alone, "DBSIZE") == 0
+
+
+async def test_a_user_without_a_right(alone):
+    """M5: found out at the start, since a script cannot be undone half-way."""
+    await told(alone, "ACL", "SETUSER", "bob", "on", ">pw", "~*", "&*", "+@all", "-zremrangebyrank")
+    _, says = await refusal_of(f"redis://bob:pw@127.0.0.1:{alone.port}/0")
+
+    assert "ZREMRANGEBYRANK" in says
+    assert "ACL SETUSER" in says
+    assert await told(alone, "DBSIZE") == 0
+
+
+async def test_a_user_with_few_rights_gets_on(alone):
+    """M5: no INFO, no CONFIG, no channels: only the promise is unknown."""
+    await told(
+        alone, "ACL", "SETUSER", "bob", "on", ">pw", "~outrider:*", "+@all", "-info", "-config"
+    )
+    store = await open_store(f"redis://bob:pw@127.0.0.1:{alone.port}/0", SystemClock())
+    await add(store, "a/1")
+
+    assert names(await claim(store)) == ["a/1"]
+    assert "could not be checked" in store.promise
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("SET", "meta", "mine"),
+        ("HSET", "meta", "my", "own"),
+        ("RPUSH", "crawls", "mine"),
+        ("HSET", "crawls", "mine", "1"),
+    ],
+    ids=["meta-text", "meta-fields", "crawls-list", "crawls-without-meta"],
+)
+async def test_keys_of_somebody_else(alone, words):
+    """M5: refused with the fix, and left as they are."""
+    command, key, *rest = words
+    await told(alone, command, base_of() + key, *rest)
+    before = await told(alone, "DUMP", base_of() + key)
+    _, says = await refusal_of(alone.url)
+
+    assert "choose another ?prefix=" in says
+    assert await told(alone, "DUMP", base_of() + key) == before
+    assert await told(alone, "DBSIZE") == 1
+
+
+async def test_a_newer_format(alone):
+    """M5: an older Outrider keeps its hands off, at the door and in a crawl."""
+    store = await open_store(alone.url, SystemClock())
+    await add(store, "a/1")
+    row = await told(alone, "GET", base_of() + "1:c")
+    await told(alone, "SET", base_of() + "1:c", row[:3] + b"\x02" + row[4:])
+    with pytest.raises(StoreUnusable, match="newer Outrider"):
+        await claim(store)
+    await store.close()
+
+    await told(alone, "HSET", base_of() + "meta", "format", "2")
+    _, says = await refusal_of(alone.url)
+    assert "format 2" in says
+    assert "upgrade" in says
+
+
+async def test_an_expired_certificate(alone):
+    """M5: the certificate is named as what is wrong; with a good one and its CA it goes."""
+    with Proxy(alone.url, certificate="expired") as proxy:
+        url = with_parameter(proxy.url, "ssl_ca_certs", str(CERTIFICATES["expired"]))
+        kind, says = await refusal_of(url)
+    assert kind is StoreUnusable
+    assert "renew the certificate" in says
+    assert await told(alone, "DBSIZE") == 0
+
+    with Proxy(alone.url, certificate="valid") as proxy:
+        url = with_parameter(proxy.url, "ssl_ca_certs", str(CERTIFICATES["valid"]))
+        store = await open_store(url, SystemClock())
+        await add(store, "a/1")
+        assert names(await claim(store)) == ["a/1"]
+        await store.close()
+
+
+# ---- what it survives
+
+
+async def test_a_full_server_changes_nothing(alone):
+    """M5: refused before the first write, and it goes on when there is room."""
+    store = await open_store(alone.url, SystemClock())
+    await add(store, "a/1", "b/1")
+    (lease,) = await claim(store, 1)
+    before = [await crawl(store), await store.queues("default")]
+    await told(alone, "CONFIG", "SET", "maxmemory", "1mb")
+
+    for work in (
+        lambda: store.add(pages("c/1")),
+        lambda: store.claim(ClaimRequest("default", "w", 1)),
+        lambda: store.finish([verdict(lease, DONE, links=pages("c/1"))]),
+        lambda: store.release([lease.id]),
+        lambda: store.steer("default", "a.example", Pause()),
+    ):
+        with pytest.raises(StoreFull, match="nothing was changed"):
+            await work()
+    assert [await crawl(store), await store.queues("default")] == before
+    again = await open_store(alone.url, SystemClock())
+    assert await crawl(again) == before[0]
+    await again.close()
+
+    await told(alone, "CONFIG", "SET", "maxmemory", "0")
+    (answer,) = await store.finish([verdict(lease, DONE, links=pages("c/1"))])
+    assert answer.state is TaskState.DONE
+    await store.close()
+
+
+async def test_forgotten_scripts_are_told_again(opened, places):
+    """A restarted server knows no scripts: the first call of each tells it."""
+    store = await opened()
+    await add(store, "a/1")
+    await told(places.server("redis"), "SCRIPT", "FLUSH")
+
+    assert names(await claim(store)) == ["a/1"]
+
+
+async def test_what_was_answered_survives_a_kill(served):
+    """M5: with appendfsync always, whatever was acknowledged is there after kill -9."""
+    server = await served(appendonly="yes", appendfsync="always")
+    store = await open_store(server.url, SystemClock())
+    assert "survives a crash" in store.promise
+    await store.configure("default", rules(**NO_MANNERS))
+    await add(store, *(f"a/{number}" for number in range(50)))
+    leases = await claim(store, 10)
+    await store.finish([verdict(lease, DONE) for lease in leases[:5]])
+    await asyncio.to_thread(server.restart, "kill")
+
+    view = await crawl(store)
+    assert (view.pending, view.leased, view.done) == (40, 5, 5)
+    assert len(await store.release([lease.id for lease in leases[5:]])) == 5
+    await store.close()
+
+
+async def test_a_cut_line_is_an_error_and_then_none(opened, places):
+    """M6: the verb that was under way says it does not know; the next ones go on."""
+    with Proxy(places.take("redis")) as proxy:
+        store = await open_store(proxy.url, SystemClock())
+        await add(store, "a/1")
+        proxy.refuse()
+        with pytest.raises(StoreUnavailable):
+            await claim(store)
+        proxy.accept()
+
+        assert names(await claim(store)) == ["a/1"]
+        await store.close()
+
+
+async def test_a_pool_that_is_full_says_so(places, monkeypatch):
+    """M5: whoever waits too long for a connection hears a typed error."""
+    monkeypatch.setattr(connecting, "CONNECTIONS", 2)
+    monkeypatch.setattr(connecting, "PATIENCE", 0.2)
+    with Proxy(places.take("redis")) as proxy:
+        store = await open_store(proxy.url, SystemClock())
+        proxy.pause()
+        works = [asyncio.ensure_future(crawl(store)) for _ in range(3)]
+        with pytest.raises(StoreUnavailable):
+            await works[2]
+        proxy.resume()
+        await asyncio.gather(*works[:2])
+        await store.close()
+
+
+async def test_a_workers_clock_does_not_matter(opened):
+    """H7: instants are the server's, however wrong the workers' clocks are."""
+
+    class Wrong(SystemClock):
+        def __init__(self, by):
+            super().__init__()
+            self.by = by
+
+        def now_ms(self):
+            return super().now_ms() + self.by
+
+    early, late = await opened(Wrong(-600_000)), await opened(Wrong(600_000))
+    await add(early, "a/1")
+    (lease,) = await claim(late, lease_for=60.0)
+
+    assert await early.expire(limit=10) == 0
+    assert await early.extend([lease.id], lease_for=60.0) == {lease.id}
+    assert abs((await crawl(early)).created_at - SystemClock().now_ms() / 1000) < 60
+
+
+async def test_a_clock_stepping_back_counts_as_no_time(opened):
+    """H7: what was once now is never in the future again."""
+
+    class Bent:
+        is_virtual = True
+        moment = 1_700_000_000_000
+
+        def now_ms(self):
+            return self.moment
+
+    clock = Bent()
+    store = await opened(clock)
+    await add(store, "a/1", "a/2")
+    (lease,) = await claim(store, lease_for=10.0)
+    await store.release([lease.id])
+    clock.moment -= 3_600_000
+    waits = (await store.claim(ClaimRequest("default", "w", 1))).wake_in
+
+    assert waits == 1.0  # the delay after a visit that ended now, not in an hour
+
+
+async def test_two_prefixes_are_two_stores(opened, places):
+    """M5: several stores share a server, and know nothing of each other."""
+    first, second = await opened(), await opened(place=places.take("redis"))
+    again = await opened()
+    await add(first, "a/1")
+
+    assert await second.crawls() == []
+    assert await again.crawls() == ["default"]
+    assert first.id == again.id != second.id
+
+
+async def test_other_rules_reach_those_who_knew_the_old_ones(opened):
+    """N1: an add under rules that hold no more is made again under those that do."""
+    first, second = await opened(), await opened()
+    await add(first, "a/1")
+    await second.configure("default", rules(precedence=7, max_pending_per_queue=1))
+
+    answers = await first.add(pages("a/2", "b/1"))
+    assert [answer.reason for answer in answers] == ["queue-full", None]
+    assert (await second.queue("default", "b.example")).precedence == 7
+
+
+async def test_whoever_waits_is_rung(opened):
+    """C6: an add after an empty claim rings, in another process too; after its end nobody is."""
+    store, other = await opened(), await opened()
+    rung, numbers = asyncio.Event(), count()
+    end = store.watch("default", rung.set)
+
+    async def ring():
+        async with asyncio.timeout(20):
+            while not rung.is_set():  # the listener takes a moment to be there
+                await claim(store)
+                await other.add([page(f"a/{next(numbers)}")])
+                await asyncio.sleep(0.02)
+
+    await ring()
+    rung.clear()
+    await ring()
+    end()
+    rung.clear()
+    await claim(store)
+    await other.add([page("b/1")])
+    await asyncio.sleep(0.1)
+
+    assert not rung.is_set()
+
+
+# ---- how calls are cut
+
+
+async def test_a_large_batch_is_answered_in_order(opened):
+    """B3, B4: whatever it is cut into."""
+    store = await opened(FakeClock())
+    batch = [task(f"https://h{n % 1100 % 7}.example/{n % 1100}") for n in range(1300)]
+    answers = await store.add(batch)
+
+    assert [answer.url for answer in answers] == [one.url for one in batch]
+    assert [answer.added for answer in answers] == [n < 1100 for n in range(1300)]
+    assert (await crawl(store)).known == 1100
+
+
+async def test_a_page_and_its_links_are_one_step(opened):
+    """H6: however many there are; a store that sees the page done sees all its links."""
+    store = await opened(FakeClock())
+    await add(store, "a/1")
+    (lease,) = await claim(store)
+    links = [task(f"https://h{n}.example/") for n in range(1200)]
+    await store.finish([verdict(lease, DONE, links=links)])
+
+    row = await crawl(store)
+    assert (row.done, row.pending) == (1, 1200)
+
+
+async def pair(opened, fields, hosts, each):
+    """A store and one in memory under one clock, filled alike."""
+    clock = FakeClock()
+    stores = [await opened(clock), MemoryStore(clock)]
+    for store in stores:
+        await store.configure("default", rules(**fields))
+        await store.add(
+            [task(f"https://h{h}.example/{n}") for n in range(each) for h in range(hosts)]
+        )
+    return clock, stores
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"per_queue": 2}, {"per_queue": 2, "lend": True}, {"lend": True}],
+    ids=["plain", "capped", "lent", "lent-whole"],
+)
+async def test_a_large_claim_is_one_claim(opened, asked):
+    """C5, C7: caps, discounts and loans hold over all calls it is cut into."""
+    fields = {"delay": 0.0, "max_in_flight": 3, "breadth_discount": 1.5}
+    _, stores = await pair(opened, fields, 60, 5)
+    request = ClaimRequest("default", "w", 230, **asked)
+    first, second = [await store.claim(request) for store in stores]
+
+    assert [*map(facts_of, first.leases)] == [*map(facts_of, second.leases)]
+    assert (first.wake_in, first.streak) == (second.wake_in, second.streak)
+
+
+async def test_many_queues_wake_in_one_claim(opened):
+    """E1: in calls of bounded size, so the best of them is first though it wakes last."""
+    clock, stores = await pair(opened, {"delay": 5.0}, 600, 1)
+    for store in stores:
+        leases = (await store.claim(ClaimRequest("default", "w", 600))).leases
+        await store.finish([verdict(lease, DONE) for lease in leases])
+        await store.add([task(f"https://h{n}.example/b", priority=-n) for n in range(600)])
+    clock.advance(6)
+    first, second = [
+        (await store.claim(ClaimRequest("default", "w", 30))).leases for store in stores
+    ]
+
+    assert names(first) == names(second)
+    assert names(first)[0] == "h599/b"
+
+
+async def test_many_leases_expire_in_one_claim(opened):
+    """H4: a thousand at most, in calls of bounded size."""
+    clock, stores = await pair(opened, {"delay": 0.0, "max_in_flight": 5}, 210, 5)
+    for store in stores:
+        await store.claim(ClaimRequest("default", "w", 1100, lease_for=1.0))
+    clock.advance(2)
+    views = []
+    for store in stores:
+        await store.claim(ClaimRequest("default", "w", 0))
+        views.append((await crawl(store)).outcomes)
+
+    assert views[0] == views[1] == {"crashed": 1000}
+
+
+async def test_very_many_delayed_tasks_ripen_in_steps(opened):
+    """C6: none is lost, and each look moves a bounded number."""
+    clock = FakeClock()
+    store = await opened(clock)
+    await store.configure("default", rules(delay=0.0, max_in_flight=10_000))
+    await store.add([task(f"https://a.example/{n}", delay=5.0) for n in range(2300)])
+    clock.advance(5)
+    lent = [len((await store.claim(ClaimRequest("default", "w", 900))).leases) for _ in range(4)]
+
+    assert sum(lent) == 2300
+
+
+async def test_what_is_known_stays_compact(opened, places):
+    """M5: buckets grow one by one, each small enough for the server's compact form."""
+    store = await opened(FakeClock())
+    tasks = [task(f"https://h{n % 40}.example/{n}") for n in range(6000)]
+    await store.add(tasks)
+    async with redis.asyncio.Redis.from_url(places.server("redis")) as line:
+        mine = f"{store.line.base}1:k:*"
+        buckets = [key async for key in line.scan_iter(match=mine, count=1000)]
+        encodings = {await line.object("encoding", bucket) for bucket in buckets}
+        known = sum([await line.hlen(bucket) for bucket in buckets])
+
+    assert known == 6000
+    assert encodings <= {b"listpack", b"ziplist"}
+    assert len(buckets) > 60
+    assert not any(answer.added for answer in await store.add(tasks))
+
+
+async def test_another_order_reaches_all_that_stand(opened):
+    """C3: round-robin holds at once, for more queues than one call ranks."""
+    _, stores = await pair(opened, NO_MANNERS, 300, 2)
+    for store in stores:
+        await store.configure("default", rules(**NO_MANNERS, order="round-robin"))
+    first, second = [
+        (await store.claim(ClaimRequest("default", "w", 90))).leases for store in stores
+    ]
+
+    assert names(first) == names(second)
+
+
+async def test_long_works_come_in_steps_of_any_size(opened):
+    """C10: more tasks than one call drops."""
+    store = await opened(FakeClock())
+    await store.add([task(f"https://a.example/{n}") for n in range(1300)])
+    step = await store.drop("default", Which(), dry_run=False, limit=1200)
+    rest = await store.drop("default", Which(), dry_run=False, after=step.after)
+
+    assert (step.count, rest.count, rest.after) == (1200, 100, None)
+    await claim(store)
+    assert (await crawl(store)).status is CrawlStatus.FINISHED

@@ -1,0 +1,180 @@
+"""The tables of a PostgreSQL store: fresh equals migrated, and releases work side by side (M4)."""
+
+import asyncio
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+
+from outrider.clock import SystemClock
+from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS, CrawlStatus, TaskState
+from outrider.errors import StoreUnusable
+from outrider.store.postgres import PostgresStore, migrating
+from outrider.store.postgres.address import parsed
+from outrider.store.postgres.migrating import Migration, prepared, shipped
+from outrider.store.protocol import ClaimRequest
+from outrider.testing.builders import done, task
+
+ADDED = "alter table task add column colour text; create index task_colour on task (colour)"
+
+COLUMNS = """
+select table_name, column_name, data_type, is_nullable, column_default
+from information_schema.columns where table_schema = %s order by 1, 2
+"""
+INDEXES = (
+    "select indexname, replace(indexdef, %s, '') from pg_indexes where schemaname = %s order by 1"
+)
+CHECKS = """
+select conname, pg_get_constraintdef(c.oid) from pg_constraint c
+join pg_namespace n on n.oid = c.connamespace where n.nspname = %s order by 1
+"""
+
+
+def schema_of(url):
+    """The schema a place of ours is."""
+    return parse_qs(urlsplit(url).query)["schema"][0]
+
+
+@pytest.fixture
+def line(places):
+    """The server itself."""
+    with psycopg.connect(places.server("postgres"), autocommit=True) as line:
+        yield line
+
+
+@pytest.fixture
+def empty(places, line):
+    """A maker of addresses at which there is nothing yet."""
+    urls = []
+
+    def make():
+        url = places.take("postgres")
+        line.execute(f"drop schema if exists {schema_of(url)} cascade")
+        urls.append(url)
+        return url
+
+    yield make
+    for url in urls:
+        line.execute(f"drop schema if exists {schema_of(url)} cascade")
+        prepared(parsed(url))
+
+
+def portrait(line, url):
+    """All that a catalog tells of a schema's tables."""
+    name = schema_of(url)
+    return [
+        line.execute(COLUMNS, (name,)).fetchall(),
+        line.execute(INDEXES, (f"{name}.", name)).fetchall(),
+        line.execute(CHECKS, (name,)).fetchall(),
+    ]
+
+
+def second(text=ADDED):
+    """The migration of a release to come."""
+    return Migration(shipped()[-1].version + 1, "9999_later.sql", text)
+
+
+def test_what_was_migrated_is_what_is_made_anew(empty, line):
+    """M4: a store that went through every release has the tables of one that is new."""
+    migrated, fresh = empty(), empty()
+    for count in range(1, len(shipped()) + 1):
+        prepared(parsed(migrated), shipped()[:count])
+    prepared(parsed(migrated), [*shipped(), second()])
+    prepared(parsed(fresh), [*shipped(), second()])
+
+    assert portrait(line, migrated) == portrait(line, fresh)
+    assert ("task", "colour", "text", "YES", None) in portrait(line, fresh)[0]
+
+
+async def test_old_and_new_workers_go_on_side_by_side(empty):
+    """M4: a migration under way of a newer release disturbs nobody, unless it says so."""
+    url = empty()
+    old = await PostgresStore.open(url, SystemClock())
+    await old.add([task("https://a.example/1", crawl="test")])
+    await asyncio.to_thread(prepared, parsed(url), [*shipped(), second()])
+    await old.add([task("https://b.example/1", crawl="test")])
+    older = await PostgresStore.open(url, SystemClock())
+
+    claimed = await older.claim(ClaimRequest("test", "w", 5))
+    assert len(claimed.leases) == 2
+    assert all(end.applied for end in await old.finish([done(one) for one in claimed.leases]))
+    for store in (old, older):
+        await store.close()
+
+
+def test_a_newer_release_that_broke_with_ours_is_refused(empty, line):
+    """M4: whoever cannot work beside it says so, and changes nothing."""
+    url = empty()
+    prepared(parsed(url), [*shipped(), second(f"-- breaking\n{ADDED}")])
+    before = portrait(line, url)
+
+    with pytest.raises(StoreUnusable, match=r"newer release \(9999_later.sql\).*upgrade outrider"):
+        prepared(parsed(url))
+    assert portrait(line, url) == before
+
+
+def test_a_migration_that_fails_leaves_nothing(empty, line):
+    """M4: each is one transaction; the next one who comes begins where it was."""
+    url = empty()
+    prepared(parsed(url))
+    before = portrait(line, url)
+    with pytest.raises(StoreUnusable, match="no_such_table"):
+        prepared(parsed(url), [*shipped(), second(f"{ADDED}; drop table no_such_table")])
+
+    assert portrait(line, url) == before
+    prepared(parsed(url))
+    with pytest.raises(StoreUnusable, match="no_such_table"):
+        prepared(parsed(empty()), [Migration(1, "1.sql", "select * from no_such_table")])
+
+
+def test_a_changed_migration_is_refused(empty):
+    """M4: a checksum tells which text made the tables."""
+    url, (first, *rest) = empty(), shipped()
+    prepared(parsed(url), [first._replace(text=f"{first.text}\n-- changed"), *rest])
+
+    with pytest.raises(StoreUnusable, match=f"{first.name} is not what this release ships"):
+        prepared(parsed(url))
+
+
+@pytest.mark.parametrize("table", ["customer", "migration"])
+def test_a_schema_of_somebody_else_is_refused(empty, line, table):
+    """M4: nothing is written beside tables that are not ours."""
+    url = empty()
+    line.execute(f"create schema {schema_of(url)}")
+    line.execute(f"create table {schema_of(url)}.{table} (id integer)")
+    before = portrait(line, url)
+
+    with pytest.raises(StoreUnusable, match="tables that are not ours; name another one with"):
+        prepared(parsed(url))
+    assert portrait(line, url) == before
+
+
+async def test_many_may_open_an_empty_place_at_once(empty):
+    """M4: one makes the tables, the others wait for it, and all see one store."""
+    url = empty()
+    names = await asyncio.gather(*(asyncio.to_thread(prepared, parsed(url)) for _ in range(4)))
+
+    assert len(set(names)) == 1
+
+
+def test_an_old_server_is_refused(empty, monkeypatch):
+    """M4: the least version is named."""
+    monkeypatch.setattr(migrating, "OLDEST", 990_000)
+
+    with pytest.raises(StoreUnusable, match=r"is PostgreSQL \d+; 99 or newer is needed"):
+        prepared(parsed(empty()))
+
+
+def test_the_tables_allow_the_states_there_are(empty, line):
+    """B2, C1, I1: what SQL checks is what `core.states` tells; leased is having a lease."""
+    url = empty()
+    prepared(parsed(url))
+    checks = " ".join(text for _, text in portrait(line, url)[2])
+
+    for words in (
+        [state.value for state in TaskState if state is not TaskState.LEASED],
+        [status.value for status in CrawlStatus],
+        RETIRED_REASONS,
+        SNOOZED_REASONS,
+    ):
+        assert ", ".join(f"'{word}'::text" for word in words) in checks

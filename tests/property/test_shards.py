@@ -1,0 +1,23 @@
+"""Over one shard, a router answers as the naive model does: it adds nothing and keeps nothing."""
+
+import os
+
+import pytest
+
+from outrider.testing.clock import FakeClock
+from outrider.testing.duel import Duel
+from outrider.testing.model import Model
+from outrider.testing.random_ops import random_ops
+from outrider.testing.shards import sharded_model
+
+EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", "1200")) // 12  # noqa: TID251 - as beside it
+BATCHES = 2  # so that several cores share the work
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(BATCHES))
+async def test_one_shard_answers_as_the_model_does(batch):
+    """M1: same adds, leases, waits, verdicts, acts and views."""
+    for seed in range(batch, EXAMPLES, BATCHES):
+        clock = FakeClock()
+        await Duel([Model(clock), sharded_model(clock, 1)], clock).run(random_ops(seed))

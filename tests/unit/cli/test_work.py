@@ -1,0 +1,221 @@
+"""`outrider work` and `workers`: what is a worker's own, where it writes, and who is seen."""
+
+import asyncio
+import json
+import socket
+
+import pytest
+
+from outrider import Done, Frontier
+from outrider.cli import work_plan, work_seat
+from outrider.cli.work_plan import Asked
+from outrider.store.protocol import Beat, WorkerView
+
+A = "https://a.example/"
+
+
+def asked(**said):
+    """A command line."""
+    usual = {
+        "store": "redis://host/0",
+        "crawl": "default",
+        "options": {},
+        "settings": None,
+        "assign": [],
+        "log": None,
+        "handler": None,
+        "isolate": False,
+        "stays": False,
+    }
+    return Asked(**usual | said)
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """A crawl that is finished, in a file of an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    async def finish():
+        async with Frontier.open("x.outrider", settings={"scope": {"mode": "host"}}) as frontier:
+            await frontier.add([A])
+            (lease,) = await frontier.claim()
+            await frontier.finish(lease, Done(200))
+            await frontier.claim()
+
+    asyncio.run(finish())
+    return tmp_path / "x.outrider"
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """This machine has a name of letters that no file should have."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "my host/1")
+    return "my-host-1"
+
+
+class TestOwn:
+    """What the worker says itself."""
+
+    def test_options_win_over_the_file(self, tmp_path):
+        """As with `crawl`; and what is usual stays said, so that it wins over the crawl's."""
+        file = tmp_path / "mine.toml"
+        file.write_text('[executor]\nslots = 5\ndrain = 1.0\n[fetch]\ncontact = "me"\n')
+        own = work_plan.own_of(
+            asked(
+                settings=str(file),
+                options={"executor": {"slots": 64}, "output": {"format": None}},
+                assign=["fetch.contact=you"],
+            )
+        )
+
+        assert own["executor"] == {"slots": 64, "drain": 1.0}
+        assert own["fetch"] == {"contact": "you"}
+        assert own["output"] == {}
+
+    def test_what_is_the_crawls_is_named(self):
+        """It would be ignored; code is a worker's to give."""
+        own = {"queue": {"max_depth": 3, "key": "my:key"}, "executor": {"slots": 3}}
+
+        assert work_plan.ignored(own) == ["queue.max_depth"]
+
+    @pytest.mark.parametrize(
+        ("said", "stem"),
+        [
+            ({}, "crawl"),
+            ({"crawl": "News of today"}, "news-of-today"),
+            ({"store": "/data/x.outrider"}, "/data/x"),
+            ({"options": {"output": {"path": "out/pages.warc.gz"}}}, "out/pages"),
+        ],
+        ids=["server", "named", "file", "output"],
+    )
+    def test_files_are_named_after_the_crawl(self, said, stem):
+        """Or as the output is."""
+        wanted = asked(**said)
+
+        assert work_plan.stem(wanted, work_plan.own_of(wanted)) == stem
+
+    def test_each_worker_has_files_of_its_own(self):
+        """Pages, and the robots.txt it keeps; but for a cache that was named."""
+        own = work_plan.seated_at("x-host-1", {"executor": {"slots": 2}})
+        named = work_plan.seated_at("x-host-1", {"fetch": {"robots_cache": "shared"}})
+
+        assert own["output"] == {"path": "x-host-1"}
+        assert own["fetch"] == {"robots_cache": "x-host-1.robots"}
+        assert named["fetch"] == {"robots_cache": "shared"}
+
+
+class TestSeat:
+    """Which files."""
+
+    def test_the_lowest_free_number_is_taken(self, tmp_path, host):
+        """And taken again once its worker is gone."""
+        stem = str(tmp_path / "x")
+        with work_seat.seated(stem) as first:
+            with work_seat.seated(stem) as second:
+                pass
+            with work_seat.seated(stem) as again:
+                pass
+
+        assert [first, second, again] == [f"{stem}-{host}-{n}" for n in (1, 2, 2)]
+
+    def test_a_folder_that_is_not_there_is_said(self, outrider, tmp_path, file):
+        """Before anything is opened."""
+        answer = outrider("work", str(file), "--output", str(tmp_path / "no" / "x"))
+
+        assert (answer.code, "there is no directory" in answer.err) == (2, True)
+
+
+class TestWork:
+    """The command on a file, without a visit."""
+
+    def test_it_ends_with_the_crawl(self, outrider, file, host):
+        """As `crawl` would, and says where it wrote."""
+        answer = outrider("work", str(file), "--json", "--quiet", "--set", "queue.max_depth=1")
+
+        assert answer.code == 0, answer.err
+        assert answer.json["closing"]["end"] == "finished"
+        assert answer.json["files"]["pages"] == f"{file.with_suffix('')}-{host}-1.jsonl"
+        assert answer.json["worker"].startswith("my host/1-")
+        assert "left to the crawl, which says so for all workers: queue.max_depth" in answer.err
+
+    def test_a_table_says_the_same(self, outrider, file):
+        """For people."""
+        answer = outrider("work", str(file))
+
+        assert "finished" in answer.out
+        assert "-1.jsonl" in answer.out
+        assert "joins 'default'" in answer.err
+
+    def test_the_crawls_settings_are_not_changed(self, outrider, file):
+        """Whatever the worker says of them."""
+        before = asyncio.run(_kept(file))
+        assert outrider("work", str(file), "--slots", "3", "--set", "scope.mode=all").code == 0
+
+        assert asyncio.run(_kept(file)) == before == '{"scope":{"mode":"host"}}'
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["nowhere.outrider"], "no such file"),
+            (["memory://"], "ends with its process"),
+            (["x.outrider", "--crawl", "other"], "it has default"),
+            (["x.outrider", "--set", "executor.slots=-1"], "executor.slots"),
+            (["x.outrider", "--settings", "no.toml"], "--settings no.toml"),
+            (["x.outrider", "--handler", "no_such:thing"], "no_such"),
+            (["nonsense://x"], "no store answers"),
+        ],
+        ids=["file", "memory", "crawl", "setting", "settings", "handler", "url"],
+    )
+    @pytest.mark.usefixtures("file")
+    def test_what_cannot_be_done_is_said(self, outrider, words, said):
+        """With 2, and one line."""
+        answer = outrider("work", *words)
+
+        assert (answer.code, said in answer.err) == (2, True), answer.err
+
+    def test_functions_of_the_crawl_are_given_by_hand(self, outrider, file):
+        """None is imported because a store says so."""
+        asyncio.run(_keyed(file, "os:getcwd"))
+        without = outrider("work", str(file))
+        given = outrider("work", str(file), "--set", "queue.key=os:getcwd")
+
+        assert (without.code, "queue.key = 'os:getcwd' is code" in without.err) == (2, True)
+        assert given.code == 0, given.err
+
+
+class TestWorkers:
+    """Who is seen."""
+
+    def test_those_who_beat_are_listed(self, outrider, store, crawling):
+        """A table for people, a line each for programs."""
+        crawling(Frontier.stats)
+        for name, state in (("one", "busy"), ("two", "gone")):
+            asyncio.run(store.beat("default", Beat(name, state, "north", 7, 4, 2, 99)))
+        shown, read = outrider("workers", "x"), outrider("workers", "x", "--json")
+
+        assert [line.split()[:5] for line in shown.out.splitlines()[1:]] == [
+            ["one", "busy", "2", "4", "99"],
+            ["two", "gone", "2", "4", "99"],
+        ]
+        assert [line["worker"] for line in read.lines] == ["one", "two"]
+        assert read.lines[0].keys() == set(WorkerView.__struct_fields__)
+
+    def test_nobody_is_said(self, outrider, crawling):
+        """An empty list is an answer, not an error."""
+        crawling(Frontier.stats)
+        shown, read = outrider("workers", "x"), outrider("workers", "x", "--json")
+
+        assert (shown.code, shown.out, read.code, read.out) == (0, "", 0, "")
+        assert "no worker was heard" in shown.err
+
+
+async def _kept(file):
+    async with Frontier.attach(file) as frontier:
+        return await frontier.store.settings("default")
+
+
+async def _keyed(file, key):
+    async with Frontier.attach(file) as frontier:
+        text = json.dumps({"queue": {"key": key}})
+        rules = (await frontier.store.export("default", limit=1)).items[0].rules
+        await frontier.store.configure("default", rules, text)

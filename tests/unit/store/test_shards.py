@@ -1,0 +1,588 @@
+"""A store over several shards: what happens when they disagree, die in between, or are many."""
+
+import asyncio
+import random
+from zlib import crc32
+
+import pytest
+from msgspec.structs import replace
+
+from outrider.core.act import Retire, Revive
+from outrider.core.states import CrawlStatus
+from outrider.errors import InvalidInput, StoreUnavailable
+from outrider.store.protocol import ClaimRequest, Which
+from outrider.store.saved import SavedTask
+from outrider.store.shards import ShardedStore
+from outrider.store.shards.shard import joined, parted, shard_of
+from outrider.testing.audit import everything
+from outrider.testing.builders import done, rules, task
+from outrider.testing.clock import FakeClock
+from outrider.testing.conformance.steps import (
+    CRAWL,
+    add,
+    ask,
+    claim,
+    configure,
+    crawl,
+    names,
+    one,
+    page,
+    pages,
+    status,
+)
+from outrider.testing.invariants import check
+from outrider.testing.model import Model
+from outrider.testing.shards import ModelShard, sharded_model
+
+RUNNING, FINISHED = CrawlStatus.RUNNING, CrawlStatus.FINISHED
+COUNT = 3
+
+
+def host_at(shard, count=COUNT):
+    """A host whose queue lives there."""
+    return next(
+        h for h in map("host{}".format, range(1000)) if shard_of(f"{h}.example", count) == shard
+    )
+
+
+HOME, NEAR, FAR = (host_at(shard) for shard in range(COUNT))
+
+
+@pytest.fixture
+def clock():
+    """Time that moves only when a test says so."""
+    return FakeClock()
+
+
+class Fickle(ModelShard):
+    """A shard that does something else first, or does not answer, at the calls a test names."""
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.before = {}
+
+    async def _first(self, verb):
+        wanted = self.before.pop(verb, None)
+        if wanted is not None:
+            await wanted()
+
+    async def claim(self, request, *, closes=True):  # noqa: D102 - as its parent
+        await self._first("claim")
+        return await super().claim(request, closes=closes)
+
+    async def pulse(self, crawl):  # noqa: D102 - as its parent
+        await self._first("pulse")
+        return await super().pulse(crawl)
+
+    async def finish(self, verdicts):  # noqa: D102 - as its parent
+        await self._first("finish")
+        return await super().finish(verdicts)
+
+    async def reckon(self, crawl, whole, moves):  # noqa: D102 - as its parent
+        if moves is not None:
+            await self._first("reckon")
+        return await super().reckon(crawl, whole, moves)
+
+    async def work(self, crawl):  # noqa: D102 - as its parent
+        await self._first("work")
+        await super().work(crawl)
+
+    async def turn(self, crawl, status, reason="operator"):  # noqa: D102 - as its parent
+        await self._first("turn")
+        return await super().turn(crawl, status, reason)
+
+    async def restore(self, crawl, saved):  # noqa: D102 - as its parent
+        await self._first("restore")
+        return await super().restore(crawl, saved)
+
+
+async def gone():
+    """What a dead server says."""
+    raise StoreUnavailable("gone")
+
+
+@pytest.fixture
+def shards(clock):
+    """The shards themselves, to trip them."""
+    return [Fickle(clock) for _ in range(COUNT)]
+
+
+@pytest.fixture
+async def store(shards):
+    """One store over them; whatever a test did, its reports are true."""
+    store = ShardedStore(shards)
+    await configure(store, delay=0.0)
+    yield store
+    for name in await store.crawls():
+        await check(store, name)
+
+
+async def ends(store):
+    """How often it was told that a run is over."""
+    return [c.detail for c in await store.changes(CRAWL) if c.name == "crawl-finished"]
+
+
+async def drain(store):
+    """Visit everything."""
+    while leases := await claim(store):
+        await store.finish([done(lease) for lease in leases])
+
+
+def test_a_key_keeps_its_shard():
+    """A store that is opened by another release must look where this one put things."""
+    assert [shard_of(f"host{n}.example", 16) for n in range(8)] == [10, 2, 4, 11, 6, 13, 6, 5]
+    assert shard_of("HOST1.example", 16) == shard_of("host1.example", 16)
+
+
+def test_numbers_tell_their_shard():
+    """What is put together can be taken apart."""
+    assert parted(joined(5, 17)) == (5, 17)
+    assert joined(0, 17) == 17
+    assert joined(1, 1) > joined(0, 2**40)
+
+
+def test_a_store_has_at_least_one_shard():
+    """And not more than numbers have room for."""
+    with pytest.raises(InvalidInput, match="shards = 0"):
+        ShardedStore([])
+
+
+# ---- links for other shards
+
+
+async def test_links_for_another_shard_come_with_the_page(store):
+    """H6: answered in the order they were found."""
+    await add(store, f"{NEAR}/1")
+    lease = await one(store)
+    links = pages(f"{FAR}/1", f"{NEAR}/2", f"{NEAR}/1", f"{HOME}/1")
+    (finished,) = await store.finish([done(lease, links=links)])
+
+    assert [(a.added, a.reason) for a in finished.answers] == [
+        (True, None),
+        (True, None),
+        (False, "duplicate"),
+        (True, None),
+    ]
+    assert (await crawl(store)).known == 4
+
+
+async def test_a_crash_between_links_and_page_loses_and_doubles_nothing(store, shards, clock):
+    """H6: the page is visited again, and its links are known."""
+    await configure(store, delay=0.0)
+    await add(store, f"{NEAR}/1")
+    lease = await one(store, lease_for=10.0)
+    shards[1].before["finish"] = gone
+    with pytest.raises(StoreUnavailable):
+        await store.finish([done(lease, links=pages(f"{FAR}/1", f"{NEAR}/2"))])
+
+    clock.advance(100.0)
+    again = [x for x in await claim(store, 9) if x.url == lease.url]
+    (finished,) = await store.finish([done(again[0], links=pages(f"{FAR}/1", f"{NEAR}/2"))])
+    assert [a.added for a in finished.answers] == [False, True]
+    assert (await crawl(store)).known == 3
+
+
+async def test_a_finish_that_was_not_heard_may_be_repeated(store):
+    """H3: True again, changing nothing."""
+    await add(store, f"{NEAR}/1")
+    verdict = done(await one(store), links=pages(f"{FAR}/1"))
+    first, again = (await store.finish([verdict]))[0], (await store.finish([verdict]))[0]
+
+    assert (first.applied, again.applied, again.state) == (True, True, None)
+    assert (await crawl(store)).known == 2
+
+
+async def test_a_page_whose_lease_was_lost_adds_nothing(store, clock):
+    """H3: the token is asked for before links go anywhere."""
+    await add(store, f"{NEAR}/1")
+    lease = await one(store)
+    await store.release([lease.id])
+    (finished,) = await store.finish([done(lease, links=pages(f"{FAR}/1"))])
+
+    assert not finished.applied
+    assert (await crawl(store)).known == 1
+
+
+async def test_a_lease_lost_between_has_added_its_links(store, shards):
+    """H6: documented for clusters; what it found is worth visiting all the same."""
+    await add(store, f"{NEAR}/1")
+    lease = await one(store)
+    shards[1].before["finish"] = lambda: store.release([lease.id])
+    (finished,) = await store.finish([done(lease, links=pages(f"{FAR}/1"))])
+
+    assert not finished.applied
+    assert (await crawl(store)).known == 2
+
+
+async def test_one_lease_finished_twice_in_a_batch_adds_its_links_once(store):
+    """H3: the second verdict is a repetition, whatever it brings."""
+    await add(store, f"{NEAR}/1")
+    lease = await one(store)
+    answers = await store.finish(
+        [done(lease, links=pages(f"{FAR}/1")), done(lease, links=pages(f"{FAR}/2"))]
+    )
+
+    assert [(a.applied, a.state is None) for a in answers] == [(True, False), (True, True)]
+    assert (await crawl(store)).known == 2
+
+
+async def test_two_pages_of_a_batch_may_find_the_same(store):
+    """B3: the first of them added it, wherever it lives."""
+    await add(store, f"{NEAR}/1", f"{FAR}/1")
+    near, far = sorted(await claim(store, 2), key=lambda lease: lease.url != page(f"{NEAR}/1").url)
+    answers = await store.finish(
+        [done(near, links=pages(f"{NEAR}/9")), done(far, links=pages(f"{NEAR}/9"))]
+    )
+
+    assert [[a.added for a in answer.answers] for answer in answers] == [[True], [False]]
+
+
+async def test_a_number_of_no_shard_is_nobodys_lease(store):
+    """H3: a lease of another store changes nothing."""
+    await add(store, f"{NEAR}/1")
+    lease = await one(store)
+    foreign = lease.id._replace(task=joined(77, 1))
+
+    assert await store.extend([foreign], lease_for=1.0) == set()
+    verdict = done(lease)
+    (finished,) = await store.finish([type(verdict)(CRAWL, foreign.task, 1, "done", verdict.state)])
+    assert not finished.applied
+
+
+async def test_a_url_under_two_keys_is_known_on_each_shard(clock):
+    """B3: documented for clusters; a link that brings its own key is known by it."""
+    store = sharded_model(clock, COUNT)
+    await store.add([task("https://x.example/", key=f"{NEAR}.example")])
+    (same,) = await store.add([task("https://x.example/", key=f"{NEAR}.example")])
+    (other,) = await store.add([task("https://x.example/", key=f"{FAR}.example")])
+
+    assert (same.reason, other.added) == ("duplicate", True)
+    assert len(await claim(store, 2)) == 2
+
+
+# ---- the end of a run
+
+
+@pytest.mark.parametrize("host", [HOME, NEAR, FAR])
+async def test_a_run_ends_wherever_its_last_task_was(store, host):
+    """I2: once, and it is told."""
+    await add(store, f"{HOME}/1", f"{host}/2")
+    await drain(store)
+
+    assert (await ask(store)).status is FINISHED
+    assert (await ask(store)).status is FINISHED
+    assert await ends(store) == ["run 1"]
+
+
+@pytest.mark.parametrize("host", [HOME, NEAR, FAR])
+async def test_work_on_any_shard_begins_another_run(store, host):
+    """I2: home is told by whoever brought it."""
+    await add(store, f"{HOME}/1")
+    await drain(store)
+    await add(store, f"{host}/2")
+
+    assert await status(store) == (RUNNING, "work")
+    await drain(store)
+    assert await ends(store) == ["run 1", "run 2"]
+
+
+async def test_work_that_came_while_a_run_was_closed_is_seen(store, shards):
+    """I2: whoever closed the run looks once more."""
+    await add(store, f"{NEAR}/1")
+    await store.finish([done(await one(store))])
+    shards[0].before["reckon"] = lambda: shards[2].add(pages(f"{FAR}/1"))
+
+    assert (await ask(store)).status is RUNNING
+    await drain(store)
+    assert await ends(store) == ["run 1", "run 2"]
+
+
+async def test_work_whose_bringer_died_before_home_heard_is_found(store, shards):
+    """I2: a claim on a finished crawl looks at all shards."""
+    await add(store, f"{NEAR}/1")
+    await drain(store)
+    assert (await ask(store)).status is FINISHED
+    shards[0].before["work"] = gone
+    with pytest.raises(StoreUnavailable):
+        await add(store, f"{FAR}/1")
+
+    assert names(await claim(store)) == [f"{FAR}/1"]
+    assert await status(store) == (RUNNING, "work")
+
+
+async def test_work_that_moves_on_before_every_look_is_not_over(store, shards):
+    """I2: never was nothing open, so nobody closes the run; that is what is read twice for."""
+    await add(store, f"{NEAR}/1")
+    worker = next(w for w in map(str, range(99)) if crc32(w.encode()) % COUNT == COUNT - 1)
+    held = [await one(store)]  # the first claim; the second begins at home
+
+    async def move(host):
+        await store.finish([done(held.pop(), links=pages(f"{host}/{len(host)}"))])
+        number = shard_of(f"{host}.example", COUNT)
+        (lease,) = (await Model.claim(shards[number], ClaimRequest(CRAWL, "x", 1))).leases
+        held.append(replace(lease, task=joined(number, lease.task)))
+
+    async def flee_from_home():
+        await move(FAR)
+        shards[2].before["pulse"] = lambda: move(NEAR)
+
+    async def flee_from_near():
+        await move(HOME)
+        shards[0].before["pulse"] = flee_from_home
+
+    shards[1].before["claim"] = flee_from_near
+    claimed = await ask(store, worker=worker)
+
+    assert not any(shard.before for shard in shards)
+    assert claimed.status is RUNNING
+    assert await ends(store) == []
+
+
+async def test_a_close_that_was_overtaken_closes_nothing(store, shards):
+    """I2: by compare-and-set; a stale reading ends no later run."""
+    await add(store, f"{NEAR}/1")
+    await store.finish([done(await one(store))])
+
+    async def another_closes_and_work_begins():
+        await ask(store)
+        await shards[2].add(pages(f"{FAR}/1"))
+        await store.add(pages(f"{HOME}/1"))
+
+    shards[0].before["reckon"] = another_closes_and_work_begins
+    claimed = await ask(store)
+
+    assert (claimed.status, claimed.wake_in) == (RUNNING, 0.0)
+    assert await ends(store) == ["run 1"]
+
+
+async def test_a_returned_queue_begins_another_run(store):
+    """I2: with what is pending in it."""
+    await add(store, f"{NEAR}/1", f"{FAR}/1")
+    await store.steer(CRAWL, f"{FAR}.example", Retire())
+    await drain(store)
+    assert (await ask(store)).status is FINISHED
+    await store.steer(CRAWL, f"{FAR}.example", Revive())
+
+    assert await status(store) == (RUNNING, "work")
+
+
+async def test_a_pause_at_finish_holds_all_shards(store):
+    """I2: and what comes then takes it back."""
+    await configure(store, pause_at_finish=True)
+    await add(store, f"{NEAR}/1")
+    await drain(store)
+    assert await status(store) == (CrawlStatus.PAUSED, "finish")
+    await add(store, f"{FAR}/1")
+    assert await claim(store) == []
+    await store.turn(CRAWL, RUNNING)
+
+    assert names(await claim(store)) == [f"{FAR}/1"]
+
+
+# ---- what home says
+
+
+async def test_a_pause_whose_teller_died_holds(store, shards):
+    """I1: home's word counts, and the next claim passes it on."""
+    await add(store, f"{NEAR}/1", f"{FAR}/1")
+    shards[1].before["turn"] = gone
+    with pytest.raises(StoreUnavailable):
+        await store.turn(CRAWL, CrawlStatus.PAUSED)
+
+    assert await claim(store, 9) == []
+    assert {(await shard.pulse(CRAWL)).status for shard in shards} == {CrawlStatus.PAUSED}
+
+
+async def test_an_end_of_a_pause_whose_teller_died_holds(store, shards):
+    """I1: a shard that still sleeps is woken by the claim that finds it."""
+    await add(store, f"{NEAR}/1", f"{FAR}/1")
+    await store.turn(CRAWL, CrawlStatus.PAUSED)
+    shards[1].before["turn"] = gone
+    with pytest.raises(StoreUnavailable):
+        await store.turn(CRAWL, RUNNING)
+
+    assert len(await claim(store, 9)) == 2
+
+
+async def test_limits_count_all_shards(store):
+    """I4: two visits of two shards are two visits."""
+    await configure(store, limits={"done": 2}, delay=0.0)
+    await add(store, *(f"{host}/1" for host in (HOME, NEAR, FAR)))
+    await drain(store)
+
+    assert await status(store) == (CrawlStatus.PAUSED, "limit-done")
+    assert (await crawl(store)).done == 2
+
+
+async def test_pending_tasks_of_all_shards_are_counted(store):
+    """B4: the first strangers get the room there is; what is known is told so."""
+    await configure(store, max_pending=3)
+    await add(store, f"{HOME}/1", f"{NEAR}/1")
+    answers = await add(store, f"{FAR}/1", f"{NEAR}/1", f"{FAR}/2", f"{HOME}/2", f"{FAR}/1")
+
+    assert [a.reason for a in answers] == [
+        None,
+        "duplicate",
+        "queue-full",
+        "queue-full",
+        "duplicate",
+    ]
+
+
+async def test_links_are_counted_as_well(store):
+    """B4: a page's own shard is not all there is."""
+    await configure(store, max_pending=2)
+    await add(store, f"{NEAR}/1", f"{FAR}/1")
+    near = next(x for x in await claim(store, 2) if x.key.startswith(NEAR))
+    (finished,) = await store.finish(
+        [done(near, links=pages(*(f"{NEAR}/{n}" for n in range(2, 6))))]
+    )
+
+    assert [a.added for a in finished.answers] == [True, True, False, False]
+
+
+# ---- a shard that does not answer
+
+
+async def test_a_dead_shard_keeps_nothing_from_the_others(store, shards):
+    """M6: what others have is lent."""
+    await add(store, f"{NEAR}/1", f"{FAR}/1")
+    shards[1].before["claim"] = gone
+
+    assert names(await claim(store, 9)) == [f"{FAR}/1"]
+    assert names(await claim(store, 9)) == [f"{NEAR}/1"]
+
+
+async def test_a_claim_that_brings_nothing_tells_of_a_dead_shard(store, shards):
+    """M6: nobody looks alive and does nothing."""
+    await add(store, f"{NEAR}/1")
+    shards[1].before["claim"] = gone
+
+    with pytest.raises(StoreUnavailable):
+        await claim(store)
+    assert await status(store) == (RUNNING, None)
+
+
+# ---- export and restore
+
+
+async def test_an_export_of_a_running_crawl_tells_the_links_of_what_is_done(store):
+    """I5: a link that came to a shard already told is told before the end."""
+    await configure(store, delay=0.0)
+    await add(store, f"{HOME}/1", f"{FAR}/1")
+    items, after, visited = [], 0, False
+    while after is not None:
+        told = await store.export(CRAWL, after=after, limit=1)
+        items += told.items
+        after = told.after
+        if any(isinstance(item, SavedTask) for item in items) and not visited:
+            far = next(x for x in await claim(store, 2) if x.key.startswith(FAR))
+            await store.finish([done(far, links=pages(f"{HOME}/2", f"{NEAR}/1"))])
+            visited = True
+
+    urls = {item.url for item in items if isinstance(item, SavedTask)}
+    assert urls == {page(name).url for name in (f"{HOME}/1", f"{FAR}/1", f"{HOME}/2", f"{NEAR}/1")}
+
+
+async def test_a_restore_that_died_at_its_very_end_is_begun_again(store, shards):
+    """I5: those who had their end are left alone, and home lends nothing until it has its own."""
+    await add(store, f"{HOME}/1", f"{NEAR}/1", f"{FAR}/1")
+    items = await everything(lambda after: store.export(CRAWL, after=after))
+    *most, end = items
+    await store.restore("copy", most)
+    shards[0].before["restore"] = gone
+    with pytest.raises(StoreUnavailable):
+        await store.restore("copy", [end])
+    assert await claim(store, crawl="copy") == []
+
+    assert await store.restore("copy", items) == 1
+    assert len(await claim(store, 9, crawl="copy")) == 3
+
+
+async def test_a_crawl_with_tasks_elsewhere_is_not_restored_into(store):
+    """I5: home has none, and that is not all."""
+    await add(store, f"{FAR}/1")
+    items = await everything(lambda after: store.export(CRAWL, after=after))
+
+    with pytest.raises(InvalidInput, match=r"has 1 tasks.*another name"):
+        await store.restore(CRAWL, items)
+
+
+# ---- many at a time
+
+
+class Slow(ModelShard):
+    """A shard that lets others go first, before and after every verb."""
+
+    def __init__(self, clock, dice):
+        super().__init__(clock)
+        self.is_inline = False
+        self._dice = dice
+
+
+def _slowed(name):
+    async def verb(self, *args, **kwargs):
+        for _ in range(self._dice.randrange(3)):
+            await asyncio.sleep(0)
+        answer = await getattr(super(Slow, self), name)(*args, **kwargs)
+        for _ in range(self._dice.randrange(3)):
+            await asyncio.sleep(0)
+        return answer
+
+    return verb
+
+
+for _verb in ("add", "claim", "extend", "finish", "pulse", "reckon", "work", "turn"):
+    setattr(Slow, _verb, _slowed(_verb))
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_many_workers_end_each_run_once_and_lose_nothing(clock, seed):
+    """I2, H6: however their calls mix, with links to and fro and work that comes late."""
+    dice = random.Random(seed)
+    store = ShardedStore([Slow(clock, dice) for _ in range(COUNT)])
+    await store.configure(CRAWL, rules(delay=0.0, max_in_flight=5))
+    hosts = (HOME, NEAR, FAR)
+    await store.add(pages(f"{HOME}/0"))
+    wanted, visited = {page(f"{HOME}/0").url}, []
+
+    async def work(number):
+        idle = 0
+        while idle < 20:
+            claimed = await ask(store, 2, worker=f"w{number}")
+            idle = 0 if claimed.leases else idle + 1
+            for lease in claimed.leases:
+                links = pages(*(f"{dice.choice(hosts)}/{dice.randrange(30)}" for _ in range(3)))
+                wanted.update(link.url for link in links)
+                (finished,) = await store.finish([done(lease, links=links)])
+                visited.extend([lease.url] * finished.applied)
+            await asyncio.sleep(0)
+
+    async def bring():
+        for number in range(5):
+            for _ in range(dice.randrange(60)):
+                await asyncio.sleep(0)
+            late = pages(f"{dice.choice(hosts)}/late{number}")
+            wanted.update(link.url for link in late)
+            await store.add(late)
+
+    await asyncio.gather(bring(), *(work(number) for number in range(4)))
+    view = await crawl(store)
+
+    assert sorted(visited) == sorted(wanted)
+    assert view.status is FINISHED
+    assert await ends(store) == [f"run {n + 1}" for n in range(view.runs)]
+    await check(store, CRAWL)
+
+
+async def test_filters_reach_every_shard(clock):
+    """C10: a step ends with its limit, and goes on where it ended."""
+    store = sharded_model(clock, COUNT)
+    await add(store, *(f"{host}/{n}" for host in (HOME, NEAR, FAR) for n in range(4)))
+    counts, after = [], 0
+    while after is not None:
+        step = await store.drop(CRAWL, Which(), dry_run=False, after=after, limit=5)
+        counts.append(step.count)
+        after = step.after
+
+    assert (sum(counts), max(counts)) == (12, 5)
