@@ -11,7 +11,7 @@ from outrider.cli.crawl_log import VisitLog
 from outrider.cli.crawl_plan import Plan
 from outrider.cli.crawl_report import Closing, closing
 from outrider.cli.crawl_watch import Looks, heard, watched
-from outrider.cli.opening import place_of
+from outrider.cli.opening import place_of, say_promise
 from outrider.cli.showing import note
 from outrider.core.outcome import Done
 from outrider.core.states import CrawlStatus
@@ -35,6 +35,8 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
         how=how,
     ) as crawling:
         is_new = await _begin(crawling, plan)
+        if not quiet:
+            say_promise(crawling.frontier.store)
         gc.freeze()  # what is there stays: no collection need look at it again
         loop = asyncio.get_running_loop()
         began = loop.time()

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
+from outrider.cli.showing import note
 from outrider.errors import InvalidInput
 from outrider.frontier import Frontier
 from outrider.store.protocol import FullStore
@@ -55,3 +56,10 @@ async def check_crawl(frontier: Frontier, store: str) -> None:
 def place_of(store: str) -> str:
     """A store as it may be shown: without whatever opens it."""
     return _PASSWORD.sub("//", store)
+
+
+def say_promise(store: FullStore) -> None:
+    """M5: what a crash of the server that keeps a store may lose, as the server was asked."""
+    promise = getattr(store, "promise", "")
+    if promise:
+        note(f"the store: {promise}")

@@ -13,7 +13,7 @@ import msgspec
 from outrider.cli.crawl_log import VisitLog
 from outrider.cli.crawl_report import Closing, closing
 from outrider.cli.crawl_watch import Looks, heard, watched
-from outrider.cli.opening import check_crawl, place_of, source_of
+from outrider.cli.opening import check_crawl, place_of, say_promise, source_of
 from outrider.cli.showing import note
 from outrider.cli.work_plan import Asked, files_of
 from outrider.errors import StoreUnattended
@@ -71,6 +71,7 @@ async def _run(crawling: Crawling, asked: Asked, log: str, *, quiet: bool) -> An
     executor, title = crawling.executor, f"outrider work · {place_of(asked.store)}"
     if not quiet:
         note(f"{crawling.frontier.worker} joins {crawling.frontier.crawl!r}")
+        say_promise(crawling.frontier.store)
     with VisitLog(log, executor.scaler.decisions) as lines, heard(crawling):
         crawling.observe(lines)
         seconds = crawling.frontier.settings.executor.watchdog

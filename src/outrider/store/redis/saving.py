@@ -18,10 +18,11 @@ from outrider.store.protocol import Page
 from outrider.store.redis.keys import OF_A_CRAWL
 from outrider.store.redis.knowing import crawl_row_of, queue_row_of
 from outrider.store.redis.operating import Operating
-from outrider.store.redis.reading import delay_ms, moment_of, pairs
+from outrider.store.redis.reading import moment_of
 from outrider.store.redis.rows import CrawlRow, QueueRow, TaskRow
 from outrider.store.redis.ruling import rules_of
 from outrider.store.redis.texts import STATES, answer_of, row_of, tie_of
+from outrider.store.redis.views import delay_ms, pairs
 from outrider.store.saved import (
     Saved,
     SavedAnswer,

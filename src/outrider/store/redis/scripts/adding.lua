@@ -185,7 +185,8 @@ local function add(batch, heads, place, texts)
   if old and known == KEEP then
     return 'd'
   end
-  local lane, p, a, b, roll, cost, delay, key, kind, split, from, upto = parts(HEAD, heads, place + 17)
+  local lane, p, a, b, roll, cost, delay, key, kind, split, from, upto =
+    parts(HEAD, heads, place + 17)
   local t = old and task_of(old)
   local met = t and meet(old, t, known, p, a, b, sub(texts, from + split, upto))
   if met then

@@ -47,6 +47,7 @@ for number, times in pairs(taken) do
   took[#took + 1] = { number, times }
 end
 commit()
-local header = { C[C_STATUS], wait, request.lane, request.streak, has_more, may_expire, may_wake, took, now }
+local lane, streak = request.lane, request.streak
+local header = { C[C_STATUS], wait, lane, streak, has_more, may_expire, may_wake, took, now }
 table.insert(leases, 1, encode(header))
 return leases

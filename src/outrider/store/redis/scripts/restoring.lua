@@ -1,6 +1,7 @@
--- A crawl comes back from what was saved of it: queues and tasks stand where they stood (I5). A queue
--- that stood tells by its `place` where: below 0 among the ready, above 0 there in the inactive FIFO;
--- it stands again as soon as it has a due task, since nothing may stand that cannot be served.
+-- A crawl comes back from what was saved of it: queues and tasks stand where they stood (I5). A
+-- queue that stood tells by its `place` where: below 0 among the ready, above 0 there in the
+-- inactive FIFO; it stands again as soon as it has a due task, since nothing may stand that cannot
+-- be served.
 local function is_restoring()
   return C and C[C_STATUS] == 'paused' and C[C_REASON] == RESTORING
 end

@@ -1,4 +1,4 @@
--- A crawl's row, the moment, and what it counts: kinds, counts, outcomes, timeline. Nothing if none.
+-- A crawl's row, the moment, and what it counts: kinds, counts, outcomes, timeline.
 if not C then
   return { false, now }
 end

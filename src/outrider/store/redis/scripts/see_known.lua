@@ -1,5 +1,5 @@
--- Which are known: 5 how many digests of keys, then those, then fingerprints. 1 or 0 for each, after
--- the crawl's row and the moment.
+-- Which are known: 5 how many digests of keys, then those, then fingerprints. 1 or 0 for each,
+-- after the crawl's row and the moment.
 if not C then
   return { false, now }
 end

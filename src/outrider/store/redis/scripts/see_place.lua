@@ -1,5 +1,5 @@
--- place: 5 a task's number. Answers with the crawl's row, the moment, how many of its queue and lane
--- are before it, then what is shown of its queue.
+-- place: 5 a task's number. Answers with the crawl's row, the moment, how many of its queue and
+-- lane are before it, then what is shown of its queue.
 local number = tonumber(ARGV[5])
 local t = C and task_of(number)
 if not t then

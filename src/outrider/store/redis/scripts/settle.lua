@@ -7,8 +7,10 @@ local kept = redis.call('TYPE', base .. META).ok
 if kept ~= 'none' and kept ~= 'hash' then
   return { 'foreign', base .. META }
 end
-local found = kept == 'hash' and redis.call('HMGET', base .. META, 'format', 'id', 'shard', 'shards')
-  or {}
+local found = {}
+if kept == 'hash' then
+  found = redis.call('HMGET', base .. META, 'format', 'id', 'shard', 'shards')
+end
 if kept == 'hash' and not (found[1] and found[2]) then
   return { 'foreign', base .. META }
 end
@@ -63,6 +65,7 @@ end
 redis.pcall('DEL', probe)
 if not found[1] then
   found = { ARGV[1], ARGV[2], ARGV[3], ARGV[4] }
-  redis.call('HSET', base .. META, 'format', found[1], 'id', found[2], 'shard', found[3], 'shards', found[4])
+  local names = { 'format', found[1], 'id', found[2], 'shard', found[3], 'shards', found[4] }
+  redis.call('HSET', base .. META, unpack(names))
 end
 return found
