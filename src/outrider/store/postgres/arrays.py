@@ -44,7 +44,11 @@ def kept(text: str) -> str:
 
 def turned(rows: Sequence[Sequence[Any]], types: Sequence[str]) -> list[str]:
     """Rows as the array literals of their columns."""
-    by_column = zip(*rows, strict=True) if rows else [()] * len(types)
+    return literals(list(zip(*rows, strict=True)) if rows else [()] * len(types), types)
+
+
+def literals(by_column: Sequence[Sequence[Any]], types: Sequence[str]) -> list[str]:
+    """Columns as array literals."""
     return [
         texts(column) if kind in ("text", "json") else plain(column)
         for column, kind in zip(by_column, types, strict=True)

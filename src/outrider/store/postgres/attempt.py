@@ -173,8 +173,8 @@ class Attempt(Verbs):
             crawl.expect_ends(
                 [verdict.task for verdict in mine], [t for v in mine for t in v.tasks]
             )
-        now = self._now()
-        return [self._crawl(verdict.crawl).finish(verdict, now) for verdict in verdicts]
+        crawls, now = self._crawls, self._now()
+        return [crawls[verdict.crawl].finish(verdict, now) for verdict in verdicts]
 
     def _leased(self, leases: Sequence[LeaseId]) -> Iterator[tuple[LeaseId, Crawl, Record]]:
         for name in sorted({lease.crawl for lease in leases}):

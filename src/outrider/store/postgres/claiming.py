@@ -125,7 +125,7 @@ class Claiming(Writing):
                 if isinstance(line, Shelf) and line.head:
                     first.append(line.head[0] >> DUE_BITS & NUMBER_MASK)
                     if line.edge < END and len(line.head) <= share:
-                        wanted.append((line, share + 1))
+                        wanted.append((line, share))
         lines = self._ask_for_candidates(wanted)
         tasks = self._ask_for_tasks(first)
         more = self._put_on(wanted, lines)
@@ -136,7 +136,7 @@ class Claiming(Writing):
     def _ask_for_candidates(self, wanted: list[tuple[Shelf, int]]) -> Answer | None:
         if not wanted:
             return None
-        asked = [(line.queue, line.place, most) for line, most in wanted]
+        asked = [(line.queue, line.place, share, line.depth()) for line, share in wanted]
         return self.wire.send(sql.CANDIDATES, [plain(c) for c in zip(*asked, strict=True)])
 
     def _ask_for_tasks(self, numbers: Iterable[int]) -> Answer | None:
@@ -146,15 +146,14 @@ class Claiming(Writing):
     def _put_on(self, wanted: list[tuple[Shelf, int]], answer: Answer | None) -> list[int]:
         """Entries come to their lines; the tasks that may be lent of them, but for the first."""
         found: dict[tuple[int, int], list[int]] = {}
-        for queue, lane, *entry, _ in answer.fetchall() if answer else ():
-            found.setdefault((queue, lane), []).append(rows.lane_entry(*entry))
+        for row in answer.fetchall() if answer else ():
+            entry = rows.lane_entry(*row[2:7])
+            self.entries[entry] = row[2:7]
+            found.setdefault(row[:2], []).append(entry)
         more: list[int] = []
-        for line, most in wanted:
-            entries = found.get((line.queue, line.place), [])
-            line.take(
-                [e for e in entries if e > line.edge], most - 1 if len(entries) == most else most
-            )
-            more += [rows.lane_parts(entry)[3] for entry in line.head[1 : most - 1]]
+        for line, share in wanted:
+            line.take(found.get((line.queue, line.place), []), share)
+            more += [entry >> DUE_BITS & NUMBER_MASK for entry in line.head[1:share]]
         return more
 
     # ---- parked queues

@@ -36,11 +36,11 @@ _ENDED: Final[Columns] = (
 )
 _SELDOM: Final[Columns] = (
     ("epoch", "bigint"),
+    ("said_paused", "boolean"),
+    ("said_retired", "boolean"),
     ("precedence", "integer"),
     ("paused", "boolean"),
     ("retired", "text"),
-    ("said_paused", "boolean"),
-    ("said_retired", "boolean"),
     ("place", "bigint"),
     ("why", "text"),
     ("delayed", "bigint"),
@@ -75,11 +75,18 @@ QUEUE_PARTS: Final[tuple[Columns, ...]] = (
 )
 DELAYED_PART: Final = 6
 NUMBER_PARTS: Final = 4  # of those parts; the others are a queue's first tasks
-EVERY_PART: Final = range(len(QUEUE_PARTS))
+TOP_PARTS: Final = range(NUMBER_PARTS, len(QUEUE_PARTS))
 QUEUE_COLUMNS: Final[Columns] = (*QUEUE_NAMES, *chain.from_iterable(QUEUE_PARTS))
-PARTS_AT: Final = tuple(accumulate(map(len, (QUEUE_NAMES, *QUEUE_PARTS))))
-NUMBERS_AT: Final = tuple(starmap(slice, pairwise(PARTS_AT[: NUMBER_PARTS + 1])))
-TOPS_AT: Final = PARTS_AT[NUMBER_PARTS]
+_PARTS_AT: Final = tuple(accumulate(map(len, QUEUE_PARTS), initial=0))
+PARTS: Final = tuple(starmap(slice, pairwise(_PARTS_AT)))  # where each is, behind the names
+NUMBERS: Final = slice(len(QUEUE_NAMES), len(QUEUE_NAMES) + _PARTS_AT[NUMBER_PARTS])
+TURN_AT: Final = 7  # among the numbers
+PLACE_AT: Final = 24
+EPOCH_AT: Final = NUMBERS.start + PARTS[3].start
+RULED: Final = slice(EPOCH_AT, EPOCH_AT + 3)  # which rules a queue obeys,
+SAID: Final = slice(EPOCH_AT + 1, EPOCH_AT + 3)  # and what they last said of it
+DISCOVERY: Final = slice(NUMBERS.stop, NUMBERS.stop + len(_TOP))
+ACQUISITION: Final = slice(DISCOVERY.stop, DISCOVERY.stop + len(_TOP))
 
 # Of a task: what it is, and what its visits made of it.
 TASK_NAMES: Final[Columns] = (
@@ -106,24 +113,30 @@ TASK_ABOUT: Final[Columns] = (
     ("meta", "text"),
     ("breakdown", "json"),
 )
-TASK_FATE: Final[Columns] = (
-    ("tie", "bigint"),
-    ("due_at", "bigint"),
-    ("state", "text"),
-    ("token", "bigint"),
-    ("attempts", "integer"),
-    ("failures", "integer"),
-    ("crashes", "integer"),
-    ("throttles", "integer"),
-    ("claimed_at", "bigint"),
-    ("finished_at", "bigint"),
-    ("reason", "text"),
-    ("answer", "json"),
-    ("answered_at", "bigint"),
-    ("history", "json"),
+# Of its fate, what is written together: its place in line, what every visit changes, the rest.
+FATE_PARTS: Final[tuple[Columns, ...]] = (
+    (("tie", "bigint"), ("due_at", "bigint")),
+    (
+        ("state", "text"),
+        ("token", "bigint"),
+        ("attempts", "integer"),
+        ("claimed_at", "bigint"),
+        ("finished_at", "bigint"),
+        ("answer", "json"),
+        ("answered_at", "bigint"),
+    ),
+    (
+        ("failures", "integer"),
+        ("crashes", "integer"),
+        ("throttles", "integer"),
+        ("reason", "text"),
+        ("history", "json"),
+    ),
 )
+FATES: Final = tuple(starmap(slice, pairwise(accumulate(map(len, FATE_PARTS), initial=0))))
+TASK_FATE: Final[Columns] = tuple(chain.from_iterable(FATE_PARTS))
 TASK_COLUMNS: Final[Columns] = (*TASK_NAMES, *TASK_ABOUT, *TASK_FATE)
-BIRTH_COLUMNS: Final[Columns] = (*TASK_NAMES, *TASK_ABOUT, *TASK_FATE[:2])  # nothing happened yet
+BIRTH_COLUMNS: Final[Columns] = (*TASK_NAMES, *TASK_ABOUT, *FATE_PARTS[0])  # nothing happened yet
 LEASE_COLUMNS: Final[Columns] = (
     ("task", "bigint"),
     ("crawl", "integer"),

@@ -21,6 +21,18 @@ ALL: Final = 1 << 30
 END: Final = 1 << 512  # beyond every entry
 
 
+_NOBODY: Final[set[int]] = set()  # never added to
+_NONE_LATER: Final[list[int]] = []  # nor is this
+
+
+def _nobody() -> set[int]:
+    return _NOBODY
+
+
+def _none_later() -> list[int]:
+    return _NONE_LATER
+
+
 class Fetch(Protocol):
     """Where the rest of a line is."""
 
@@ -37,16 +49,22 @@ class Shelf(Line, gc=False, eq=False):
     place: int = 0  # lane, or 2: the delayed
     edge: int = END
     size: int = 0  # of the delayed: how many there are
-    later: list[int] = field(default_factory=list)
-    gone: set[int] = field(default_factory=set)  # left from behind the edge
-    present: set[int] = field(default_factory=set)  # known to stand behind the edge
-    added: set[int] = field(default_factory=set)
-    removed: set[int] = field(default_factory=set)
+    # Made when first needed: most lines are only looked at.
+    later: list[int] = field(default_factory=_none_later)
+    gone: set[int] = field(default_factory=_nobody)  # left from behind the edge
+    present: set[int] = field(default_factory=_nobody)  # known to stand behind the edge
+    added: set[int] = field(default_factory=_nobody)
+    removed: set[int] = field(default_factory=_nobody)
 
     def push(self, entry: int) -> None:
         """See `Line`."""
         self._joins(entry)
-        insort(self.head if entry <= self.edge else self.later, entry)
+        if entry <= self.edge:
+            insort(self.head, entry)
+        elif self.later:
+            insort(self.later, entry)
+        else:
+            self.later = [entry]
 
     def pop(self) -> int:
         """See `Line`."""
@@ -75,6 +93,7 @@ class Shelf(Line, gc=False, eq=False):
             self.later.remove(entry)
         elif entry in self.present:
             self.present.discard(entry)
+            self.gone = self.gone or set()
             self.gone.add(entry)
         else:
             return False
@@ -92,6 +111,13 @@ class Shelf(Line, gc=False, eq=False):
             return
         self.take(self.fetch.more(self.queue, self.place, self.edge, count), count)
 
+    def depth(self) -> int:
+        """How many rows the part at hand was made of."""
+        if not self.added and not self.removed:
+            return len(self.head)
+        stayed = [entry for entry in self.head if entry not in self.added]
+        return len(stayed) + len([entry for entry in self.removed if entry <= self.edge])
+
     def take(self, entries: list[int], asked: int) -> None:
         """The next rows after the edge came, of so many asked for."""
         self.edge = entries[-1] if len(entries) == asked else END
@@ -104,15 +130,25 @@ class Shelf(Line, gc=False, eq=False):
         self.size += 1
         if entry in self.removed:
             self.removed.discard(entry)
-        else:
+        elif self.added:
             self.added.add(entry)
+        else:
+            self.added = {entry}
 
     def _leaves(self, entry: int) -> None:
         self.size -= 1
         if entry in self.added:
             self.added.discard(entry)
-        else:
+        elif self.removed:
             self.removed.add(entry)
+        else:
+            self.removed = {entry}
+
+    def point_out(self, entry: int) -> None:
+        """It stands here, maybe behind the edge."""
+        if entry > self.edge:
+            self.present = self.present or set()
+            self.present.add(entry)
 
     # ---- reading
 
@@ -169,8 +205,3 @@ def shelves(queue: Queue) -> list[tuple[int, Shelf]]:
     if isinstance(queue.delayed, Shelf):
         found.append((2, queue.delayed))
     return found
-
-
-def delayed_count(queue: Queue) -> int:
-    """How many of its tasks are not due."""
-    return queue.delayed.size if isinstance(queue.delayed, Shelf) else 0

@@ -158,9 +158,9 @@ class Loading(Seating):
         self._keep(record, row, lease if lease[0] is not None else None)
 
     def _record_of(self, row: rows.Row, queue: Queue) -> Record:
-        about, fate = row[_ABOUT_AT:_FATE_AT], row[_FATE_AT:_END_AT]
-        task = rows.task_of(self.name, queue.key, row[2], about)
-        return rows.record_of(row[0] & NUMBER_MASK, task, queue, self._kind(task), row[3], fate)
+        task = rows.task_of(self.name, queue.key, row[2], row[_ABOUT_AT:_FATE_AT])
+        number, kind = row[0] & NUMBER_MASK, self._kind(task)
+        return rows.record_of(number, task, queue, kind, row[3], row[_FATE_AT:_END_AT])
 
     def _keep(self, record: Record, row: rows.Row, lease: tuple[Any, ...] | None) -> None:
         self.records[record.number] = record
@@ -252,5 +252,5 @@ def _point_out(record: Record, *, stands: bool) -> None:
         shelf, entry = queue.lane(lane), record.key << DUE_BITS | record.due
     else:
         shelf, entry = queue.delayed, record.due << DELAYED_SHIFT | record.key << 1 | lane
-    if isinstance(shelf, Shelf) and entry > shelf.edge:
-        shelf.present.add(entry)
+    if isinstance(shelf, Shelf):
+        shelf.point_out(entry)

@@ -1,105 +1,22 @@
-"""A queue as its row tells, in the parts that are written together."""
+"""A queue as its row tells: one row makes a queue, and a queue makes the numbers of its row.
+
+Every queue a verb touches passes here, so both ways are written out.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from outrider.core.order import DELAYED_BYTES, DUE_BITS, LANE_BYTES, NUMBER_MASK, task_key
 from outrider.core.task import Manners
-from outrider.store.heads.records import Queue
-from outrider.store.postgres.columns import NUMBERS_AT, TOPS_AT
-from outrider.store.postgres.rows import Row, delayed_entry, lane_entry
+from outrider.store.heads.records import NO_LINE, Queue
+from outrider.store.postgres.columns import NUMBERS
+from outrider.store.postgres.lines import END, Fetch, ServerQueue, Shelf
+from outrider.store.postgres.rows import Row, delayed_entry
 
 
-class Numbers(NamedTuple):
-    """The numbers of a queue in the parts they are written in."""
-
-    always: Row
-    lent: Row
-    ended: Row
-    seldom: Row
-
-
-def numbers_of(queue: Queue, delayed: int) -> Numbers:
-    """A queue's numbers."""
-    manners, rules = queue.manners, queue.rules
-    return Numbers(
-        (
-            queue.pending,
-            queue.in_flight,
-            queue.standing,
-            queue.alarm,
-            queue.session,
-            queue.spent,
-            queue.next_ready,
-        ),
-        (queue.turn, queue.last_start, queue.last_cost, queue.cost_sum, queue.cost_count),
-        (
-            queue.last_end,
-            manners.last_delay,
-            manners.calm,
-            queue.dones,
-            queue.bytes,
-            queue.done,
-        ),
-        (
-            queue.epoch,
-            queue.precedence,
-            queue.paused,
-            queue.retired,
-            rules.paused,
-            rules.retired,
-            queue.place,
-            queue.why,
-            delayed,
-            queue.named,
-            queue.lent,
-            queue.crashed,
-            manners.level,
-            manners.throttles_in_row,
-            manners.unreachable_in_row,
-            manners.blocks_in_row,
-            manners.crawl_delay,
-            queue.errors,
-            queue.dead,
-            queue.dropped,
-        ),
-    )
-
-
-class Seldom(NamedTuple):
-    """What seldom changes of a queue, by name."""
-
-    epoch: int
-    precedence: int
-    paused: bool
-    retired: str | None
-    said_paused: bool
-    said_retired: bool
-    place: int
-    why: str
-    delayed: int
-    named: int
-    lent: int
-    crashed: int
-    level: int
-    throttles_in_row: int
-    unreachable_in_row: int
-    blocks_in_row: int
-    crawl_delay: float
-    errors: int
-    dead: int
-    dropped: int
-
-
-def numbers_in(row: Row) -> Numbers:
-    """A queue's numbers as its row tells them."""
-    always, lent, ended, seldom = NUMBERS_AT
-    return Numbers(row[always], row[lent], row[ended], row[seldom])
-
-
-def fill_queue(queue: Queue, numbers: Numbers) -> None:
-    """Let a queue be what its row tells, but for its rules and lines."""
-    (
+def numbers_of(queue: Queue) -> Row:
+    """A queue's numbers, in the order of its columns."""
+    manners, rules, delayed = queue.manners, queue.rules, queue.delayed
+    return (
         queue.pending,
         queue.in_flight,
         queue.standing,
@@ -107,45 +24,167 @@ def fill_queue(queue: Queue, numbers: Numbers) -> None:
         queue.session,
         queue.spent,
         queue.next_ready,
-    ) = numbers.always
-    (
         queue.turn,
         queue.last_start,
         queue.last_cost,
         queue.cost_sum,
         queue.cost_count,
-    ) = numbers.lent
-    (queue.last_end, last_delay, calm, queue.dones, queue.bytes, queue.done) = numbers.ended
-    (
+        queue.last_end,
+        manners.last_delay,
+        manners.calm,
+        queue.dones,
+        queue.bytes,
+        queue.done,
         queue.epoch,
+        rules.paused,
+        rules.retired,
         queue.precedence,
         queue.paused,
         queue.retired,
-        _,
-        _,
         queue.place,
         queue.why,
-        _,
+        delayed.size if isinstance(delayed, Shelf) else 0,
         queue.named,
         queue.lent,
         queue.crashed,
+        manners.level,
+        manners.throttles_in_row,
+        manners.unreachable_in_row,
+        manners.blocks_in_row,
+        manners.crawl_delay,
+        queue.errors,
+        queue.dead,
+        queue.dropped,
+    )
+
+
+def tops_of(row: Row) -> tuple[int, int, int]:
+    """The first entry of each line of a queue; 0: it has none."""
+    (
+        precedence,
+        priority,
+        tie,
+        task,
+        due,
+        other_precedence,
+        other_priority,
+        other_tie,
+        other_task,
+        other_due,
+        *delayed,
+    ) = row[NUMBERS.stop :]
+    first = second = 0
+    if task is not None:
+        first = task_key(precedence, priority, tie, task & NUMBER_MASK) << DUE_BITS | due
+    if other_task is not None:
+        key = task_key(other_precedence, other_priority, other_tie, other_task & NUMBER_MASK)
+        second = key << DUE_BITS | other_due
+    return first, second, 0 if delayed[0] is None else delayed_entry(*delayed)
+
+
+def queue_in(row: Row, like: Queue, tops: tuple[int, int, int], rest: Fetch) -> Queue:
+    """The queue a row tells of, under the rules of another; of its lines the first entries."""
+    (
+        number,
+        _,
+        key,
+        pending,
+        in_flight,
+        standing,
+        alarm,
+        session,
+        spent,
+        next_ready,
+        turn,
+        last_start,
+        last_cost,
+        cost_sum,
+        cost_count,
+        last_end,
+        last_delay,
+        calm,
+        dones,
+        bytes_,
+        done,
+        epoch,
+        _,
+        _,
+        _,
+        paused,
+        retired,
+        place,
+        why,
+        size,
+        named,
+        lent,
+        crashed,
         level,
         throttles,
         unreachable,
         blocks,
         crawl_delay,
-        queue.errors,
-        queue.dead,
-        queue.dropped,
-    ) = numbers.seldom
-    queue.manners = Manners(level, calm, throttles, unreachable, blocks, last_delay, crawl_delay)
-
-
-def tops_of(row: Row) -> tuple[int, int, int]:
-    """The first entry of each line of a queue; 0: it has none."""
-    first, second, delayed = row[TOPS_AT : TOPS_AT + 5], row[TOPS_AT + 5 : TOPS_AT + 10], row[-6:]
-    return (
-        0 if first[0] is None else lane_entry(*first),
-        0 if second[0] is None else lane_entry(*second),
-        0 if delayed[0] is None else delayed_entry(*delayed),
+        errors,
+        dead,
+        dropped,
+    ) = row[: NUMBERS.stop]
+    first, second, delayed = tops
+    lane0 = lane1 = later = NO_LINE
+    is_all = (first > 0) + (second > 0) + (delayed > 0) == pending
+    if first:
+        edge = END if is_all else first
+        lane0 = Shelf(LANE_BYTES, [first], None, 1, rest, number, 0, edge)
+    if second:
+        edge = END if is_all else second
+        lane1 = Shelf(LANE_BYTES, [second], None, 1, rest, number, 1, edge)
+    if delayed:
+        edge = END if is_all else delayed
+        later = Shelf(DELAYED_BYTES, [delayed], None, 1, rest, number, 2, edge, size)
+    queue = ServerQueue(
+        key,
+        number & NUMBER_MASK,
+        turn,
+        like.rules,
+        paused,
+        retired,
+        lane0,
+        lane1,
+        later,
+        0,
+        0,
+        like.precedence,
+        like.slots,
+        like.gap,
+        like.balance,
+        like.total,
+        like.hold,
+        like.has_quota,
+        like.from_start,
+        pending,
+        in_flight,
+        named,
+        lent,
+        crashed,
+        standing,
+        place,
+        alarm,
+        session,
+        spent,
+        next_ready,
+        why,
+        last_start,
+        last_end,
+        Manners(level, calm, throttles, unreachable, blocks, last_delay, crawl_delay),
+        errors,
+        dones,
+        bytes_,
+        done,
+        dead,
+        dropped,
+        last_cost,
+        cost_sum,
+        cost_count,
+        epoch,
     )
+    if queue.gap >= 0:
+        queue.measure_gap()
+    return queue

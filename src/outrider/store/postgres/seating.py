@@ -11,26 +11,29 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from outrider.core.order import (
-    DELAYED_BYTES,
-    LANE_BYTES,
-    NUMBER_BITS,
-    NUMBER_MASK,
-)
-from outrider.core.policy.rules import CrawlRules, QueueRules, covers
+from outrider.core.order import DELAYED_BYTES, LANE_BYTES, NUMBER_BITS, NUMBER_MASK
+from outrider.core.policy.rules import CrawlRules, covers
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import (
     INACTIVE,
-    NEITHER,
     READY,
     SHARDS,
     Queue,
+    new_queue,
 )
 from outrider.store.heads.standing import parked_key
 from outrider.store.postgres import queue_rows, rows
 from outrider.store.postgres import statements as sql
 from outrider.store.postgres.arrays import plain, texts
-from outrider.store.postgres.lines import END, ServerQueue, Shelf, delayed_count
+from outrider.store.postgres.columns import (
+    ACQUISITION,
+    DISCOVERY,
+    EPOCH_AT,
+    NUMBERS,
+    RULED,
+    SAID,
+)
+from outrider.store.postgres.lines import Shelf
 from outrider.store.postgres.numbering import QUEUES, TURNS, Numbers
 from outrider.store.postgres.wire import Wire
 
@@ -40,7 +43,7 @@ PAGE: Final = 1000  # keys looked at together
 class QueueWas(NamedTuple):
     """A queue as its rows tell; what it was born as, nothing at all."""
 
-    numbers: queue_rows.Numbers | None = None
+    numbers: rows.Row = ()
     tops: tuple[int, int, int] = (0, 0, 0)
     ranks: tuple[int, int] = (0, 0)
     alarm: int = 0
@@ -50,8 +53,12 @@ class QueueWas(NamedTuple):
 class _Whole(list[dict[int, Queue]]):
     """All queues in one piece, whatever their numbers."""
 
+    def __init__(self, piece: dict[int, Queue]) -> None:
+        super().__init__([piece])
+        self._piece = piece
+
     def __getitem__(self, at: Any) -> Any:
-        return super().__getitem__(0)
+        return self._piece
 
     def append(self, piece: dict[int, Queue]) -> None:
         """No more pieces."""
@@ -89,11 +96,13 @@ class Seating(Crawl):
         self.writes = False
         self.queues_were: dict[int, QueueWas] = {}
         self.numbers = Numbers()
+        self.entries: dict[int, rows.Row] = {}  # of lanes: the columns they were read from
+        self._obeying: dict[rows.Row, Queue] = {}  # by what their rows tell of their rules
         self._by_key: dict[str, Queue] = {}
         self._absent: set[str] = set()
         self.keys = [self._by_key] * SHARDS
         self._held: dict[int, Queue] = {}
-        self.queues = _Whole([self._held])
+        self.queues = _Whole(self._held)
         self.queue_count = QUEUES
         self.counter = TURNS
 
@@ -164,43 +173,36 @@ class Seating(Crawl):
         seated: Queue | None = self._held.get(number)
         if seated is not None:
             return seated
-        numbers = queue_rows.numbers_in(row)
-        seldom = queue_rows.Seldom(*numbers.seldom)
-        queue = ServerQueue(row[2], number, 0, self._rules_of(row[2], seldom), False, None)
-        queue_rows.fill_queue(queue, numbers)
-        queue.obey(queue.rules, seldom.epoch)
-        self._shelve(queue, queue_rows.tops_of(row), seldom.delayed)
-        self._stand(queue)
-        self._seat(queue)
-        self.queues_were[number] = told_of(queue, numbers)
+        tops, like = queue_rows.tops_of(row), self._obeying.get(row[RULED]) or self._like(row)
+        queue = queue_rows.queue_in(row, like, tops, self._rest)
+        self._by_key[queue.key] = self._held[number] = queue
+        if tops[0]:
+            self.entries[tops[0]] = row[DISCOVERY]
+        if tops[1]:
+            self.entries[tops[1]] = row[ACQUISITION]
+        if queue.standing:
+            self._stand(queue)
+        self.queues_were[number] = QueueWas(
+            row[NUMBERS],
+            tops,
+            (queue.rank0, queue.rank1),
+            queue.alarm,
+            parked_key(queue) if queue.standing == INACTIVE else 0,
+        )
         return queue
 
-    def _rules_of(self, key: str, seldom: queue_rows.Seldom) -> QueueRules:
-        told = self.rulebook.get(seldom.epoch) or self.rulebook[min(self.rulebook)]
-        rules, said = told.of(key), (seldom.said_paused, seldom.said_retired)
-        if (rules.paused, rules.retired) == said:
-            return rules
-        return msgspec.structs.replace(rules, paused=said[0], retired=said[1])
-
-    def _shelve(self, queue: Queue, tops: tuple[int, int, int], size: int) -> None:
-        """Its lines, of which only the first entries are at hand."""
-        first, second, delayed = tops
-        is_all = (first > 0) + (second > 0) + (delayed > 0) == queue.pending
-        number = self.base | queue.number
-        if first:
-            edge = END if is_all else first
-            queue.lane0 = Shelf(LANE_BYTES, [first], None, 1, self._rest, number, 0, edge)
-        if second:
-            edge = END if is_all else second
-            queue.lane1 = Shelf(LANE_BYTES, [second], None, 1, self._rest, number, 1, edge)
-        if delayed:
-            edge = END if is_all else delayed
-            line = Shelf(DELAYED_BYTES, [delayed], None, 1, self._rest, number, 2, edge, size)
-            queue.delayed = line
+    def _like(self, row: rows.Row) -> Queue:
+        """One that obeys the rules of a queue; most share theirs."""
+        told = self.rulebook.get(row[EPOCH_AT]) or self.rulebook[min(self.rulebook)]
+        rules, said = told.of(row[2]), row[SAID]
+        if (rules.paused, rules.retired) != said:
+            rules = msgspec.structs.replace(rules, paused=said[0], retired=said[1])
+        like = new_queue("", 0, 0, rules)
+        if not told.keys and not told.runtime:
+            self._obeying[row[RULED]] = like
+        return like
 
     def _stand(self, queue: Queue) -> None:
-        if queue.standing == NEITHER:
-            return
         self.standing += 1
         if queue.standing == READY:
             if queue.lane0.head:
@@ -218,11 +220,11 @@ class Seating(Crawl):
         return queue
 
 
-def told_of(queue: Queue, numbers: queue_rows.Numbers | None = None) -> QueueWas:
+def told_of(queue: Queue) -> QueueWas:
     """All that rows tell of a queue."""
     lane0, lane1, delayed = queue.lane0.head, queue.lane1.head, queue.delayed.head
     return QueueWas(
-        numbers or queue_rows.numbers_of(queue, delayed_count(queue)),
+        queue_rows.numbers_of(queue),
         (
             lane0[0] if lane0 else 0,
             lane1[0] if lane1 else 0,

@@ -11,13 +11,14 @@ from typing import Final
 
 from outrider.store.postgres.columns import (
     BIRTH_COLUMNS,
+    FATE_PARTS,
     LEASE_COLUMNS,
     QUEUE_COLUMNS,
     QUEUE_NAMES,
     QUEUE_PARTS,
     TASK_ABOUT,
     TASK_COLUMNS,
-    TASK_FATE,
+    TASK_NAMES,
     Columns,
 )
 
@@ -220,10 +221,11 @@ select p.queue, p.lane, p.precedence, p.priority, p.tie, p.task, p.due_at,
     row_number() over (
         partition by p.queue, p.lane order by p.precedence, p.priority, p.tie, p.task
     ) as r
-from unnest(%s::bigint[], %s::smallint[], %s::integer[]) as w (queue, lane, most)
+from unnest(%s::bigint[], %s::smallint[], %s::integer[], %s::integer[])
+    as w (queue, lane, most, known)
 cross join lateral (
     select queue, lane, {_ORDER}, due_at from pending
-    where queue = w.queue and lane = w.lane order by {_ORDER} limit w.most
+    where queue = w.queue and lane = w.lane order by {_ORDER} limit w.most offset w.known
 ) as p
 order by p.queue, p.lane, r
 """  # noqa: S608
@@ -317,8 +319,15 @@ URL: Final = "select url from task where id = %s"
 COPY_TASKS: Final = f"copy task ({_names(TASK_COLUMNS)}) from stdin"
 COPY_BIRTHS: Final = f"copy task ({_names(BIRTH_COLUMNS)}) from stdin"
 INSERT_TASKS: Final = _insert("task", TASK_COLUMNS, "order by fingerprint")
-UPDATE_FATES: Final = _update("task", (("id", "bigint"), *TASK_FATE))
 UPDATE_ABOUTS: Final = _update("task", (("id", "bigint"), *TASK_ABOUT))
+
+
+@cache
+def update_fates(parts: tuple[int, ...]) -> tuple[str, Columns]:
+    """The statement that writes some parts of the fates of tasks, and what it takes."""
+    told = (TASK_NAMES[0], *(column for part in parts for column in FATE_PARTS[part]))
+    return _update("task", told), told
+
 
 # ---- leases
 

@@ -15,7 +15,7 @@ import msgspec
 
 from outrider.testing.fleet import worker
 from outrider.testing.fleet.judge import ledgers
-from outrider.testing.fleet.lines import Told
+from outrider.testing.fleet.lines import Told, Visited, read
 from outrider.testing.fleet.world import World
 
 _PATIENCE: Final = 180.0  # seconds a crawl may take, on the slowest machine
@@ -84,6 +84,16 @@ class Fleet:
     def go_on(self, name: str) -> None:
         """It goes on as if no time had passed."""
         self._members[name].send_signal(signal.SIGCONT)
+
+    def visiting(self) -> str:
+        """Somebody who is in the middle of a visit."""
+        for _ in range(int(_PATIENCE / _NAP)):
+            for name in self._members:
+                lines = [*read(self.folder / f"{name}.jsonl")]
+                if lines and isinstance(lines[-1], Visited):
+                    return name
+            rest(_NAP)
+        raise TimeoutError(f"nobody visits: {self.said()}")
 
     def kill_some(self, rounds: int, dice: random.Random, seconds: tuple[float, float]) -> int:
         """Kill one at random and start another, again and again; how often until the end."""

@@ -46,10 +46,10 @@ def kills(scene: Scene, rounds: int) -> Fault:
 
 
 def stopped(scene: Scene, rounds: int) -> Fault:
-    """A worker stands still for longer than its leases, and goes on as if nothing had been."""
+    """In the middle of a visit a worker stands still for longer than its leases, then goes on."""
     begun = uptime()
     for _ in range(rounds):
-        name = scene.dice.choice(scene.fleet.names)
+        name = scene.fleet.visiting()
         scene.fleet.pause(name)
         rest(scene.fleet.world.lease + 0.5)
         scene.fleet.go_on(name)

@@ -61,7 +61,7 @@ def test_a_shelf_answers_as_a_line_in_memory(seed):
             case 2 if there:
                 entry = dice.choice(sorted(there))
                 if entry > shelf.edge and entry not in shelf.added:
-                    shelf.present.add(entry)  # whoever takes it out was loaded, and pointed it out
+                    shelf.point_out(entry)  # whoever takes it out was loaded, and pointed it out
                 assert shelf.discard(entry) == line.discard(entry)
                 there.discard(entry)
             case 3:
@@ -70,6 +70,7 @@ def test_a_shelf_answers_as_a_line_in_memory(seed):
                 assert sorted(shelf.below(bound)) == sorted(line.below(bound))
                 assert shelf.beyond(bound) == line.beyond(bound)
         assert shelf.head[:1] == line.head[:1]
+        assert shelf.depth() == len([entry for entry in rows.entries if entry <= shelf.edge])
     assert sorted(shelf) == sorted(line) == sorted(there)
     assert shelf.added == there - set(rows.entries)
     assert shelf.removed == set(rows.entries) - there
@@ -92,3 +93,18 @@ def test_what_is_not_there_is_not_found():
     assert not shelf.discard(5)
     assert not shelf.discard(15)
     assert shelf.removed == set()
+
+
+def test_what_one_line_remembers_no_other_does():
+    """C2: what most lines never need is shared until somebody comes."""
+    one, _ = shelf_over([10, 20, 30])
+    other, _ = shelf_over([10, 20, 30])
+    one.push(25)
+    one.push(40)
+    one.point_out(30)
+    one.discard(30)
+    one.pop()
+
+    assert (one.added, one.removed, one.gone) == ({25, 40}, {10, 30}, {30})
+    assert not other.added | other.removed | other.gone | other.present
+    assert other.later == []
