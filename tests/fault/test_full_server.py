@@ -7,15 +7,13 @@ import pytest
 import redis
 
 from outrider import Done, Frontier
-from outrider.clock import SystemClock
-from outrider.errors import StoreFull, StoreUnavailable
-from outrider.store.opening import open_store
+from outrider.errors import StoreFull
 from outrider.testing import audit
 from outrider.testing.fleet.judge import GRAIN
 from outrider.testing.fleet.lines import Told, Visited
 from outrider.testing.fleet.play import play
 from outrider.testing.fleet.world import World
-from outrider.testing.servers import Proxy, ValkeyServer
+from outrider.testing.servers import ValkeyServer
 
 CRAWL = "default"
 PROMISE = 2.0  # seconds: one that is not synced yet, and one under way
@@ -60,31 +58,6 @@ async def test_a_redis_without_memory_refuses_whole_batches_and_takes_them_later
         assert await frontier.finish_many([(lease, Done(200), []) for lease in claim])
         await audit.check(frontier.store, CRAWL)
         assert (await frontier.stats()).known == known + 500
-
-
-@pytest.fixture
-def line(places):
-    """A line to PostgreSQL that can be held, and the URL of a store through it."""
-    with Proxy(places.take("postgres")) as proxy:
-        yield proxy
-
-
-@pytest.mark.slow
-async def test_verbs_beyond_the_pool_wait_and_then_say_so(line):
-    """M4: ten connections; who waits four seconds for one is told, and may ask again."""
-    store = await open_store(line.url, SystemClock())
-    try:
-        assert await asyncio.gather(*(store.crawls() for _ in range(40))) == [[]] * 40
-        await asyncio.to_thread(line.pause)
-        held = [asyncio.ensure_future(store.crawls()) for _ in range(10)]
-        with pytest.raises(StoreUnavailable, match="safe to repeat"):
-            await store.crawls()
-        await asyncio.to_thread(line.resume)
-        ends = await asyncio.gather(*held, return_exceptions=True)
-        assert all(end == [] or isinstance(end, StoreUnavailable) for end in ends), ends
-        assert await store.crawls() == []
-    finally:
-        await store.close()
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ STORES = {
 }
 # They take so much longer.
 ONE_IN = {"memory": 1, "embedded": 2, "sleepy": 4, "forgetful": 12, "postgres": 24, "redis": 12}
-SAVED_ONE_IN = {"postgres": 15, "redis": 6}
+SAVED_ONE_IN = {"forgetful": 4, "postgres": 15, "redis": 6}
 
 
 @pytest.fixture(params=STORES)

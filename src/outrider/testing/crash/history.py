@@ -55,8 +55,10 @@ class History:
             case Told():
                 assert self._open is not None
                 self.books.apply(self._open.call, self._open.at, line)
+                self.servers.answered(refused=False)
                 self._open = None
             case Refused():
+                self.servers.answered(refused=True)
                 self._open = None
             case Opening(at):
                 self._reopened(at)

@@ -18,6 +18,7 @@ class Servers:
         self._rules = rules
         self._visiting: dict[str, set[str]] = {}
         self._last: dict[str, int] = {}  # the end of its last visit
+        self._before: dict[str, int] = {}  # the same, before the last call
         self.visits = 0
 
     def begun(self, at: int, visits: list[tuple[str, str]]) -> None:
@@ -35,9 +36,17 @@ class Servers:
     def ended(self, at: int, visits: list[tuple[str, str]]) -> None:
         """Hosts are left alone from now on; counted from the start, only claims are spaced (D1)."""
         for key, url in visits:
+            self._before.setdefault(key, self._last.get(key, 0))
             self._visiting[key].discard(url)  # told again after a refusal
             if self._rules.of(key).politeness.count_from == "end":
                 self._last[key] = max(self._last.get(key, 0), at)
+
+    def answered(self, *, refused: bool) -> None:
+        """Of an end that was refused the store knows nothing; only a host's sole slot waits."""
+        for key, last in self._before.items():
+            if refused and self._rules.of(key).politeness.max_in_flight > 1:
+                self._last[key] = last
+        self._before.clear()
 
     def killed(self, at: int) -> None:
         """Whoever visited is dead."""
