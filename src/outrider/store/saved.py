@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from outrider.core.breakdown import Breakdown
 from outrider.core.policy.keying import checked_key
 from outrider.core.policy.rules import (
     BUDGET_FIELDS,
@@ -25,7 +26,7 @@ from outrider.core.policy.rules import (
     overridden,
 )
 from outrider.core.states import CrawlStatus
-from outrider.core.task import KnownRule
+from outrider.core.task import KnownRule, Task
 from outrider.core.url import Refusal, UrlRules, parse_url
 from outrider.errors import InvalidInput
 
@@ -269,3 +270,27 @@ def _faults_of_a_queue(name: str, rules: QueueRules) -> Iterator[str]:
         yield f"crawl.rules.{name}.precedence = {rules.precedence} must have 32 bits"
     if not isinstance(rules.budget.cost, str):
         yield f"crawl.rules.{name}.cost must be a name"
+
+
+def task_of(crawl: str, saved: SavedTask) -> Task:
+    """What it was added as."""
+    return Task(
+        crawl,
+        saved.fingerprint,
+        saved.url,
+        saved.key,
+        saved.type,
+        saved.lane,
+        saved.depth,
+        saved.precedence,
+        saved.priority,
+        saved.cost,
+        saved.delay,
+        saved.known,
+        saved.roll,
+        saved.origin,
+        saved.via,
+        saved.tag,
+        saved.meta.encode(),
+        None if saved.breakdown is None else Breakdown(*saved.breakdown),
+    )

@@ -14,7 +14,7 @@ from outrider.core.policy.rules import QueueRules, acted, covers
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import NEITHER, Queue, Record
-from outrider.store.heads.views import reads_as
+from outrider.store.heads.views import Turned, reads_as
 from outrider.store.protocol import Step, Which
 
 Matcher: TypeAlias = Callable[[Record], bool]
@@ -155,13 +155,13 @@ def _span(crawl: Crawl, which: Which, after: int, limit: int) -> tuple[range, in
     return range(after + 1, upto + 1), upto if upto < crawl.count else None
 
 
-def matcher(crawl: Crawl, which: Which, now: int) -> Matcher:
+def matcher(crawl: Turned, which: Which, now: int) -> Matcher:
     """C10: all that match every field given, as they read (I3)."""
     tests = list(_tests(crawl, which, now))
     return lambda record: all(test(record) for test in tests)
 
 
-def _tests(crawl: Crawl, which: Which, now: int) -> Iterator[Matcher]:
+def _tests(crawl: Turned, which: Which, now: int) -> Iterator[Matcher]:
     if which.key is not None:
         key = which.key
         yield lambda record: covers(key, record.task.key)

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from outrider.core.answer import Answer
-from outrider.core.breakdown import Breakdown
 from outrider.core.order import DUE_BITS, task_key
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
@@ -30,7 +29,15 @@ from outrider.store.heads.records import (
     Record,
 )
 from outrider.store.heads.standing import parked_key
-from outrider.store.saved import RESTORING, Saved, SavedCrawl, SavedEnd, SavedQueue, SavedTask
+from outrider.store.saved import (
+    RESTORING,
+    Saved,
+    SavedCrawl,
+    SavedEnd,
+    SavedQueue,
+    SavedTask,
+    task_of,
+)
 
 _AMONG_THE_READY: Final = -1
 _STATES: Final = {state.value: state for state in TaskState}
@@ -92,7 +99,7 @@ class Restoring(Adding):
 
     def restore(self, saved: Sequence[Saved], now: int) -> int:
         """Take in what was not refused; how many items were not there yet."""
-        tasks = [_task_of(self.name, item) for item in saved if isinstance(item, SavedTask)]
+        tasks = [task_of(self.name, item) for item in saved if isinstance(item, SavedTask)]
         self.expect(tasks)
         waiting, count = iter(tasks), 0
         for item in saved:
@@ -234,29 +241,6 @@ def _fill(queue: Queue, saved: SavedQueue) -> None:
     paused, retired = saved.said
     queue.rules = msgspec.structs.replace(queue.rules, paused=paused, retired=retired)
     queue.measure_gap()
-
-
-def _task_of(crawl: str, saved: SavedTask) -> Task:
-    return Task(
-        crawl,
-        saved.fingerprint,
-        saved.url,
-        saved.key,
-        saved.type,
-        saved.lane,
-        saved.depth,
-        saved.precedence,
-        saved.priority,
-        saved.cost,
-        saved.delay,
-        saved.known,
-        saved.roll,
-        saved.origin,
-        saved.via,
-        saved.tag,
-        saved.meta.encode(),
-        None if saved.breakdown is None else Breakdown(*saved.breakdown),
-    )
 
 
 def _record_of(number: int, task: Task, saved: SavedTask, queue: Queue, kind: Kind) -> Record:

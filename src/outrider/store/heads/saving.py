@@ -6,9 +6,9 @@ while tasks are told comes before the tasks that are left, so before all of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -28,23 +28,32 @@ from outrider.store.saved import (
     plain_rules,
 )
 
-_HALF: Final = 32
-_TASKS: Final = (1 << _HALF) - 1
+HALF: Final = 32
+TASKS: Final = (1 << HALF) - 1
 _STANDINGS: Final[Mapping[int, Any]] = {NEITHER: None, READY: "ready", INACTIVE: "inactive"}
 LEASED: Final = TaskState.LEASED
 
 
+class Held(NamedTuple):
+    """What a queue must know of a lease that is given back."""
+
+    cost: int
+    claimed: int
+    named: bool
+    lent: bool
+
+
 def saved_page(crawl: Crawl, after: int, limit: int, now: int) -> Page:
     """What follows the cursor: queues not told yet, then tasks, and at last the end."""
-    queues, tasks = after >> _HALF, after & _TASKS
+    queues, tasks = after >> HALF, after & TASKS
     queues_to = min(queues + max(1, limit), crawl.queue_count)
     tasks_to = min(tasks + max(1, limit) - (queues_to - queues), crawl.count)
     items: list[Saved] = [] if after else [_crawl(crawl)]
     items += _queues(crawl, range(queues + 1, queues_to + 1), now)
-    items += [_task(record, now) for record in crawl.seen(range(tasks + 1, tasks_to + 1))]
+    items += [saved_task(record, now) for record in crawl.seen(range(tasks + 1, tasks_to + 1))]
     if (queues_to, tasks_to) == (crawl.queue_count, crawl.count):
         return Page([*items, _end(crawl)], None)
-    return Page(items, queues_to << _HALF | tasks_to)
+    return Page(items, queues_to << HALF | tasks_to)
 
 
 def _crawl(crawl: Crawl) -> SavedCrawl:
@@ -54,25 +63,25 @@ def _crawl(crawl: Crawl) -> SavedCrawl:
 
 
 def _queues(crawl: Crawl, numbers: range, now: int) -> Iterator[SavedQueue]:
-    leased: dict[int, list[Record]] = {}
+    leased: dict[int, list[Held]] = {}
     is_over = crawl.status is CrawlStatus.CANCELLED  # I3: its leases are void, and nothing returns
     for record in crawl.leases.values() if numbers and not is_over else ():
-        leased.setdefault(record.queue.number, []).append(record)
+        held = Held(record.task.cost, record.claimed, record.named, record.lent)
+        leased.setdefault(record.queue.number, []).append(held)
     for queue in crawl.glimpses(numbers):
-        held = leased.get(queue.number)
-        yield _queue(_released(queue, held, now) if held else queue)
+        yield saved_queue(queue, leased.get(queue.number, ()), now)
 
 
-def _released(queue: Queue, leases: list[Record], now: int) -> Queue:
+def _released(queue: Queue, leases: Sequence[Held], now: int) -> Queue:
     """H5, D7, E3: as if its leases were given back now; whether it stands, the next claim says."""
     queue = copy(queue)
-    for record in leases:
-        queue.refund(record.task.cost)
-        if not record.named:
-            start = record.claimed if queue.from_start and not record.lent else now
+    for held in leases:
+        queue.refund(held.cost)
+        if not held.named:
+            start = held.claimed if queue.from_start and not held.lent else now
             queue.postpone(start + queue.delay_ms(), "delay")
             queue.last_end = now
-            queue.last_start = now if record.lent else queue.last_start
+            queue.last_start = now if held.lent else queue.last_start
     if queue.retired == "budget" and not queue.over_budget():
         queue.retired = None
     if queue.next_ready > now:
@@ -80,19 +89,21 @@ def _released(queue: Queue, leases: list[Record], now: int) -> Queue:
     return queue
 
 
-def _queue(queue: Queue) -> SavedQueue:
+def saved_queue(queue: Queue, leases: Sequence[Held], now: int) -> SavedQueue:
+    """A queue, but for its tasks, as if these leases of it were given back now."""
+    queue = _released(queue, leases, now) if leases else queue
     manners = queue.manners
     return SavedQueue(
         queue.key,
         queue.turn,
         _STANDINGS[queue.standing],
         queue.place if queue.standing == INACTIVE else 0,
-        _given(queue.session),
+        given(queue.session),
         queue.spent,
         queue.next_ready,
         queue.why,  # type: ignore[arg-type] # one of the reasons of `core.states`
-        _given(queue.last_start),
-        _given(queue.last_end),
+        given(queue.last_start),
+        given(queue.last_end),
         queue.paused,
         queue.retired,  # type: ignore[arg-type] # as above
         (queue.rules.paused, queue.rules.retired),
@@ -112,7 +123,8 @@ def _queue(queue: Queue) -> SavedQueue:
     )
 
 
-def _task(record: Record, now: int) -> SavedTask:
+def saved_task(record: Record, now: int) -> SavedTask:
+    """A task; one that was leased is pending (H5)."""
     task, state, due = record.task, record.state, record.due
     if state is LEASED:
         state, due = TaskState.PENDING, now
@@ -143,11 +155,11 @@ def _task(record: Record, now: int) -> SavedTask:
         record.failures,
         record.crashes,
         record.throttles,
-        _given(record.claimed),
-        _given(record.finished),
+        given(record.claimed),
+        given(record.finished),
         record.reason,
         None if record.answer is None else _answer(record.answer),
-        _given(record.answered),
+        given(record.answered),
         record.history,
     )
 
@@ -166,13 +178,14 @@ def _end(crawl: Crawl) -> SavedEnd:
         crawl.dones,
         crawl.bytes,
         crawl.runs,
-        _given(crawl.first),
-        _given(crawl.finished),
+        given(crawl.first),
+        given(crawl.finished),
         crawl.logged,
         dict(crawl.outcomes),
         tuple(crawl.timeline),
     )
 
 
-def _given(value: int) -> int | None:
+def given(value: int) -> int | None:
+    """-1 is none."""
     return None if value < 0 else value

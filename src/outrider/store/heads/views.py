@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,6 +18,21 @@ from outrider.store.protocol import CrawlView, Heat, Place, QueueView, TaskView,
 _HUBS: Final = frozenset({"hub", "hub-seed", "nav"})
 _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
 _OPEN: Final = (TaskState.PENDING, TaskState.LEASED)
+
+
+class Turned(Protocol):
+    """Whatever has a crawl's status."""
+
+    @property
+    def status(self) -> CrawlStatus: ...  # noqa: D102
+
+
+class Waiting(NamedTuple):
+    """What waits in a queue: when the first is due, how many are not, where the next leads."""
+
+    first_due: int  # anything up to now is as good as now
+    delayed: int
+    url: str | None
 
 
 def counts_of(crawl: Crawl, kind: Kind) -> dict[str, int]:
@@ -54,12 +69,19 @@ def crawl_view(crawl: Crawl) -> CrawlView:
         tags={name: dict(counts) for name, counts in tags.items() if counts},
         runs=crawl.runs,
         created_at=crawl.created / 1000,
-        finished_at=_instant(crawl.finished),
+        finished_at=instant(crawl.finished),
         timeline=tuple(crawl.timeline),
     )
 
 
 def state_of(crawl: Crawl, queue: Queue, now: int) -> tuple[QueueState, str | None]:
+    """C1, of a queue whose lines are at hand."""
+    return state_when(crawl, queue, _first_due(queue, now), now)
+
+
+def state_when(
+    crawl: Turned, queue: Queue, first_due: int, now: int
+) -> tuple[QueueState, str | None]:
     """C1: the first that holds."""
     if queue.retired is not None:
         return QueueState.RETIRED, queue.retired
@@ -70,11 +92,7 @@ def state_of(crawl: Crawl, queue: Queue, now: int) -> tuple[QueueState, str | No
         return QueueState.EMPTY, None
     if queue.lent or queue.in_flight >= queue.slots or not queue.pending:
         return QueueState.BUSY, None
-    return _waiting_state(queue, now)
-
-
-def _waiting_state(queue: Queue, now: int) -> tuple[QueueState, str | None]:
-    if _first_due(queue, now) > max(now, queue.next_ready):
+    if first_due > max(now, queue.next_ready):
         return QueueState.SNOOZED, "waiting"
     if queue.next_ready > now:
         return QueueState.SNOOZED, queue.why
@@ -89,8 +107,15 @@ def _first_due(queue: Queue, now: int) -> int:
 
 
 def queue_view(crawl: Crawl, queue: Queue, now: int) -> QueueView:
+    """E8, of a queue whose lines are at hand."""
+    delayed = queue.delayed.beyond(now + 1 << DELAYED_SHIFT)
+    waiting = Waiting(_first_due(queue, now), delayed, _next_url(crawl, queue, now))
+    return shown(crawl, queue, waiting, now)
+
+
+def shown(crawl: Turned, queue: Queue, waiting: Waiting, now: int) -> QueueView:
     """E8."""
-    state, reason = state_of(crawl, queue, now)
+    state, reason = state_when(crawl, queue, waiting.first_due, now)
     cancelled = crawl.status is CrawlStatus.CANCELLED
     in_flight = queue.in_flight + queue.named
     gone = queue.pending + in_flight if cancelled else 0
@@ -99,7 +124,7 @@ def queue_view(crawl: Crawl, queue: Queue, now: int) -> QueueView:
         state=state,
         reason=reason,
         pending=0 if cancelled else queue.pending,
-        delayed=0 if cancelled else queue.delayed.beyond(now + 1 << DELAYED_SHIFT),
+        delayed=0 if cancelled else waiting.delayed,
         in_flight=0 if cancelled else in_flight,
         named=0 if cancelled else queue.named,
         precedence=queue.precedence,
@@ -117,9 +142,9 @@ def queue_view(crawl: Crawl, queue: Queue, now: int) -> QueueView:
         level=queue.manners.level,
         delay=queue.delay_ms() / 1000,
         max_in_flight=queue.slots,
-        last_visit_at=_instant(queue.last_end),
-        wakes_in=_wakes_in(queue, state, now),
-        next_url=None if cancelled else _next_url(crawl, queue, now),
+        last_visit_at=instant(queue.last_end),
+        wakes_in=_wakes_in(queue, state, waiting.first_due, now),
+        next_url=None if cancelled else waiting.url,
         lent=0 if cancelled else queue.lent,
     )
 
@@ -129,12 +154,12 @@ def unborn_view(crawl: Crawl, key: str, now: int) -> QueueView:
     return queue_view(crawl, new_queue(key, 0, 0, crawl.rules.of(key)), now)
 
 
-def _wakes_in(queue: Queue, state: QueueState, now: int) -> float | None:
+def _wakes_in(queue: Queue, state: QueueState, first_due: int, now: int) -> float | None:
     if state in (QueueState.READY, QueueState.INACTIVE):
         return 0.0
     if state is not QueueState.SNOOZED:
         return None
-    return (max(queue.next_ready, _first_due(queue, now)) - now) / 1000
+    return (max(queue.next_ready, first_due) - now) / 1000
 
 
 def _next_url(crawl: Crawl, queue: Queue, now: int) -> str | None:
@@ -160,14 +185,14 @@ def upcoming(crawl: Crawl, queue: Queue, limit: int, now: int) -> list[Upcoming]
     return [Upcoming(r.task.fingerprint, r.task.url) for r in crawl.seen(numbers)]
 
 
-def reads_as(crawl: Crawl, record: Record) -> tuple[TaskState, str | None]:
+def reads_as(crawl: Turned, record: Record) -> tuple[TaskState, str | None]:
     """I3: a cancelled crawl's pending and leased tasks read as dropped."""
     if crawl.status is CrawlStatus.CANCELLED and record.state in _OPEN:
         return TaskState.DROPPED, "cancelled"
     return record.state, record.reason
 
 
-def task_view(crawl: Crawl, record: Record) -> TaskView:
+def task_view(crawl: Turned, record: Record) -> TaskView:
     """B1."""
     task = record.task
     state, reason = reads_as(crawl, record)
@@ -195,8 +220,8 @@ def task_view(crawl: Crawl, record: Record) -> TaskView:
         worker=record.worker if state is TaskState.LEASED else None,
         discovered_at=record.discovered / 1000,
         due_at=record.due / 1000 if state in _OPEN else None,
-        claimed_at=_instant(record.claimed),
-        finished_at=_instant(record.finished),
+        claimed_at=instant(record.claimed),
+        finished_at=instant(record.finished),
         answer=record.answer,
         history=record.history,
     )
@@ -220,16 +245,18 @@ def heat_of(crawl: Crawl, now: int) -> Heat:
         pending = counts_of(crawl, kind)["pending"]
         if pending:
             row = cells.setdefault(kind.origin, {"article": 0, "hub": 0, "other": 0})
-            row[_group(kind.type)] += pending
+            row[group_of(kind.type)] += pending
             depth[_DEPTHS[kind.depth]] += pending
     return Heat(sum(depth.values()), cells, depth, now / 1000)
 
 
-def _group(kind: str) -> str:
+def group_of(kind: str) -> str:
+    """Which column of the heatmap a type is in (O2)."""
     if kind == "article":
         return "article"
     return "hub" if kind in _HUBS else "other"
 
 
-def _instant(at: int) -> float | None:
+def instant(at: int) -> float | None:
+    """Seconds since the epoch, or none."""
     return None if at < 0 else at / 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -40,12 +41,17 @@ class Workers:
 
     def views(self, now: int) -> list[WorkerView]:
         """By their first beat, then by name."""
-        heard = [one for one in self._heard.values() if now - one.last < _KEPT_MS]
-        heard.sort(key=lambda one: (one.first, one.beat.worker))
-        return [view_of(one, now) for one in heard]
+        return views_of(self._heard.values(), now)
 
 
-def view_of(one: Heard, now: int) -> WorkerView:
+def views_of(heard: Iterable[Heard], now: int) -> list[WorkerView]:
+    """By their first beat, then by name; the long silent are left out."""
+    kept = [one for one in heard if now - one.last < _KEPT_MS]
+    kept.sort(key=lambda one: (one.first, one.beat.worker))
+    return [_view_of(one, now) for one in kept]
+
+
+def _view_of(one: Heard, now: int) -> WorkerView:
     """What others see of a worker; one that is silent reads as gone."""
     said = msgspec.structs.asdict(one.beat)
     if now - one.last >= said.pop("lasts") * 1000:

@@ -19,7 +19,7 @@ from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import Record
 from outrider.store.heads.saving import saved_page
 from outrider.store.heads.verbs import Verbs
-from outrider.store.heads.workers import Heard, view_of
+from outrider.store.heads.workers import Heard, views_of
 from outrider.store.postgres import statements as sql
 from outrider.store.postgres.arrays import kept, plain
 from outrider.store.postgres.crawl import (
@@ -279,9 +279,7 @@ class Attempt(Verbs):
         """See `protocol.Inspect`."""
         now, seen = self._now(), self._seen(crawl).id
         heard = [Heard(Beat(*row[:8]), *row[8:]) for row in self._wire.rows(sql.WORKERS, (seen,))]
-        kept_ = [one for one in heard if now - one.last < WORKER_KEPT * 1000]
-        kept_.sort(key=lambda one: (one.first, one.beat.worker))
-        return [view_of(one, now) for one in kept_]
+        return views_of(heard, now)
 
     async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """See `protocol.Inspect`."""

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.clock import to_ms
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
 from outrider.errors import InvalidInput
+from outrider.store.heads.operate import matcher
+from outrider.store.heads.records import Record, new_queue
+from outrider.store.heads.views import Waiting, group_of, instant, reads_as, shown, task_view
+from outrider.store.heads.workers import Heard, views_of
 from outrider.store.protocol import (
-    WORKER_KEPT,
     Beat,
     Change,
     CrawlView,
@@ -28,22 +30,10 @@ from outrider.store.protocol import (
 )
 from outrider.store.redis.keys import OF_A_CRAWL
 from outrider.store.redis.knowing import crawl_row_of, queue_row_of
-from outrider.store.redis.rows import ROW, CrawlRow, QueueRow, TaskRow
+from outrider.store.redis.rows import CrawlRow, QueueRow, TaskRow
 from outrider.store.redis.ruling import digest_of
-from outrider.store.redis.texts import STATES, read_kind, row_of, task_of
-from outrider.store.redis.views import (
-    Seen,
-    Waiting,
-    by_state,
-    group_of,
-    instant,
-    matcher,
-    pairs,
-    queue_view,
-    reads_as,
-    task_view,
-    worker_view,
-)
+from outrider.store.redis.texts import read_kind, row_of, task_of
+from outrider.store.redis.views import by_state, pairs, queue_of, record_of, waiting_of
 from outrider.store.redis.working import Working
 
 QUEUES_SEEN: Final = 250  # of one call
@@ -75,11 +65,11 @@ class Reading(Working):
                 tags.setdefault(kind.tag, Counter()).update(counts)
         return CrawlView(
             crawl=crawl,
-            status=CrawlStatus(row.status),
+            status=row.status,
             reason=None if row.reason is False else row.reason,
             known=row.count,
             **totals,
-            held=0 if row.status == CrawlStatus.CANCELLED else row.held,
+            held=0 if row.status is CrawlStatus.CANCELLED else row.held,
             visits=row.visits,
             bytes=row.bytes,
             outcomes=outcomes,
@@ -114,7 +104,7 @@ class Reading(Working):
             pending = counts.get("pending", 0)
             if pending:
                 row = cells.setdefault(kind.origin, {"article": 0, "hub": 0, "other": 0})
-                row[group_of(kind)] += pending
+                row[group_of(kind.type)] += pending
                 depth[_DEPTHS[kind.depth]] += pending
         return Heat(sum(depth.values()), cells, depth, now / 1000)
 
@@ -133,10 +123,7 @@ class Reading(Working):
         """See `protocol.Inspect`."""
         _, now, *found = await self.line.run("see", crawl, "HVALS", OF_A_CRAWL["workers"])
         heard = [_heard_of(one) for one in (found[0] if found else ())]
-        kept = [(first, last, _beat_of(beat)) for first, last, beat in heard]
-        kept = [one for one in kept if now - one[1] < to_ms(WORKER_KEPT)]
-        kept.sort(key=lambda one: (one[0], one[2].worker))
-        return [worker_view(*one, now) for one in kept]
+        return views_of((Heard(_beat_of(beat), first, last) for first, last, beat in heard), now)
 
     async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """See `protocol.Inspect`."""
@@ -175,9 +162,7 @@ class Reading(Working):
 
     async def _unborn_view(self, crawl: str, key: str, row: CrawlRow, now: int) -> QueueView:
         rules = (await self.learn_rules(crawl)).rules.of(key)
-        retired = "operator" if rules.retired else ""
-        unborn = QueueRow(ROW, key, 0, 0, 0, rules.paused, retired)
-        return queue_view(row, unborn, rules, Waiting(0, 0, ""), now)
+        return shown(row, new_queue(key, 0, 0, rules), Waiting(now, 0, None), now)
 
     async def _shown(
         self, crawl: str, digest: bytes | str, first: int = 0, last: int = 0
@@ -186,16 +171,18 @@ class Reading(Working):
         row = CrawlRow(name=crawl, created=now) if found is None else crawl_row_of(found)
         return row, now, shown
 
-    async def _views(
-        self, crawl: str, row: CrawlRow, now: int, shown: list[Any]
-    ) -> list[QueueView]:
-        rows = [queue_row_of(one) for one in shown[::4]]
+    async def _views(self, crawl: str, row: CrawlRow, now: int, told: list[Any]) -> list[QueueView]:
+        rows = [queue_row_of(one) for one in told[::4]]
         rules = await self.rulings(crawl, {one.rules for one in rows})
+        counts = zip(rows, told[1::4], told[2::4], told[3::4], strict=True)
         return [
-            queue_view(row, one, rules[one.rules], Waiting(pending, delayed, url.decode()), now)
-            for one, pending, delayed, url in zip(
-                rows, shown[1::4], shown[2::4], shown[3::4], strict=True
+            shown(
+                row,
+                queue_of(one, rules[one.rules], pending),
+                waiting_of(one, delayed, url.decode(), now),
+                now,
             )
+            for one, pending, delayed, url in counts
         ]
 
     async def queue_rows(
@@ -220,16 +207,16 @@ class Reading(Working):
         row, now, seen = await self._seen(crawl, after + 1, after + limit)
         fits = matcher(row, which, now)
         chosen = [
-            task_view(row, *one)
+            task_view(row, one)
             for one in seen
-            if which.state in (None, reads_as(row, one[1])[0]) and fits(one)
+            if which.state in (None, reads_as(row, one)[0]) and fits(one)
         ]
         return Page(chosen, after + limit if after + limit < row.count else None)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """See `protocol.Inspect`."""
         row, _, seen = await self._named(crawl, fingerprint)
-        return next((task_view(row, *one) for one in seen), None)
+        return next((task_view(row, one) for one in seen), None)
 
     async def matching(
         self, crawl: str, which: Which, state: TaskState, *, after: int, limit: int
@@ -241,12 +228,12 @@ class Reading(Working):
         else:
             row, now, seen = await self._seen(crawl, after + 1, after + limit)
             more = after + limit if after + limit < row.count else None
-        if row.status == CrawlStatus.CANCELLED or which.state not in (None, state):
+        if row.status is CrawlStatus.CANCELLED or which.state not in (None, state):
             return [], more
         fits = matcher(row, which, now)
-        return [one[0] for one in seen if STATES[one[1].state] is state and fits(one)], more
+        return [one.number for one in seen if one.state is state and fits(one)], more
 
-    async def _seen(self, crawl: str, first: int, last: int) -> tuple[CrawlRow, int, list[Seen]]:
+    async def _seen(self, crawl: str, first: int, last: int) -> tuple[CrawlRow, int, list[Record]]:
         found: list[Any] = []
         while True:
             upto = min(last, first + TASKS_SEEN - 1)
@@ -256,16 +243,16 @@ class Reading(Working):
             if first > last or len(some) < 2 * TASKS_SEEN:
                 return await self._read(crawl, row, now, found)
 
-    async def _named(self, crawl: str, fingerprint: bytes) -> tuple[CrawlRow, int, list[Seen]]:
+    async def _named(self, crawl: str, fingerprint: bytes) -> tuple[CrawlRow, int, list[Record]]:
         row, now, *found = await self.line.run("see_tasks", crawl, fingerprint)
         return await self._read(crawl, row, now, found)
 
     async def _read(
         self, crawl: str, found: bytes | None, now: int, some: Sequence[Any]
-    ) -> tuple[CrawlRow, int, list[Seen]]:
+    ) -> tuple[CrawlRow, int, list[Record]]:
         row = CrawlRow(name=crawl, created=now) if found is None else crawl_row_of(found)
         rows = await self.read_tasks(crawl, some[1::2])
-        seen = [(number, *one) for number, one in zip(some[::2], rows, strict=True)]
+        seen = [record_of(row, n, *one) for n, one in zip(some[::2], rows, strict=True)]
         return row, now, seen
 
     async def read_tasks(self, crawl: str, rows: Sequence[bytes]) -> list[tuple[TaskRow, Task]]:

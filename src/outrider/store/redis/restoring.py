@@ -12,9 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.core.answer import Answer
-from outrider.core.breakdown import Breakdown
 from outrider.core.states import CrawlStatus
-from outrider.core.task import Task
 from outrider.errors import InvalidInput
 from outrider.store.redis.calling import encode
 from outrider.store.redis.knowing import crawl_row_of
@@ -30,6 +28,7 @@ from outrider.store.saved import (
     SavedQueue,
     SavedTask,
     checked,
+    task_of,
 )
 
 ITEMS_A_CALL: Final = 250
@@ -207,7 +206,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _task_row(crawl: str, saved: SavedTask, batch: Batch) -> TaskRow:
-    task = _task_of(crawl, saved)
+    task = task_of(crawl, saved)
     text, split = text_of(task)
     order = rank_of(saved.precedence, saved.priority) + saved.tie.to_bytes(6, "big")
     answer = None if saved.answer is None else Answer(*msgspec.structs.astuple(saved.answer))
@@ -238,29 +237,6 @@ def _task_row(crawl: str, saved: SavedTask, batch: Batch) -> TaskRow:
         "",
         list(saved.history),
         raw(answer_text(answer)),
-    )
-
-
-def _task_of(crawl: str, saved: SavedTask) -> Task:
-    return Task(
-        crawl,
-        saved.fingerprint,
-        saved.url,
-        saved.key,
-        saved.type,
-        saved.lane,
-        saved.depth,
-        saved.precedence,
-        saved.priority,
-        saved.cost,
-        saved.delay,
-        saved.known,
-        saved.roll,
-        saved.origin,
-        saved.via,
-        saved.tag,
-        saved.meta.encode(),
-        None if saved.breakdown is None else Breakdown(*saved.breakdown),
     )
 
 

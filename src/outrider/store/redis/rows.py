@@ -11,6 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from outrider.core.states import CrawlStatus
+
 FORMAT: Final = 1  # of all that is kept; a newer one is refused
 ROW: Final = 1  # the version of a row
 HEAD_BYTES: Final = 64  # of a task, as `texts` sends it
@@ -40,7 +42,7 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     limit_seconds: float = 0.0
     created: int = 0
     clock: int = 0  # the latest moment it knows: time never steps back
-    status: str = "running"
+    status: CrawlStatus = CrawlStatus.RUNNING
     reason: Text = False
     at_finish: bool = False
     told: bool = True
