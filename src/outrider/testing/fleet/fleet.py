@@ -13,6 +13,7 @@ from typing import IO, Final, Self
 
 import msgspec
 
+from outrider.clock import uptime
 from outrider.testing.fleet import worker
 from outrider.testing.fleet.judge import ledgers
 from outrider.testing.fleet.lines import Told, Visited, read
@@ -86,14 +87,21 @@ class Fleet:
         self._members[name].send_signal(signal.SIGCONT)
 
     def visiting(self) -> str:
-        """Somebody who is in the middle of a visit."""
+        """Somebody whose visit has just begun, so that it lasts a while."""
         for _ in range(int(_PATIENCE / _NAP)):
             for name in self._members:
                 lines = [*read(self.folder / f"{name}.jsonl")]
-                if lines and isinstance(lines[-1], Visited):
+                if lines and isinstance(lines[-1], Visited) and self._is_fresh(lines[-1]):
                     return name
             rest(_NAP)
         raise TimeoutError(f"nobody visits: {self.said()}")
+
+    def _is_fresh(self, visit: Visited) -> bool:
+        return uptime() < visit.at + self.world.duration / 2
+
+    def late(self) -> int:
+        """How many visits ended when their leases were lost."""
+        return sum(isinstance(line, Told) and not line.applied for line in ledgers(self.folder))
 
     def kill_some(self, rounds: int, dice: random.Random, seconds: tuple[float, float]) -> int:
         """Kill one at random and start another, again and again; how often until the end."""

@@ -68,10 +68,11 @@ class Places:
 
 
 def _schema(server: str, name: str, url: str) -> Schema:
-    for number, schema in enumerate(_free):
+    for schema in reversed(_free):  # the last one is the warmest
         if schema.server == server:
             schema.empty()
-            return _free.pop(number)
+            _free.remove(schema)
+            return schema
     return Schema(server, name, url)
 
 
