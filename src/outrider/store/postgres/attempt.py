@@ -167,14 +167,25 @@ class Attempt(Verbs):
     # ---- Store
 
     def _finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        ended: set[LeaseId] = set()
         for name in sorted({verdict.crawl for verdict in verdicts}):
-            crawl = self._crawl(name)
-            mine = [verdict for verdict in verdicts if verdict.crawl == name]
-            crawl.expect_ends(
-                [verdict.task for verdict in mine], [t for v in mine for t in v.tasks]
-            )
+            ended |= self._end(name, [verdict for verdict in verdicts if verdict.crawl == name])
         crawls, now = self._crawls, self._now()
-        return [crawls[verdict.crawl].finish(verdict, now) for verdict in verdicts]
+        return [
+            Finished(True, verdict.state)
+            if LeaseId(verdict.crawl, verdict.task, verdict.token) in ended
+            else crawls[verdict.crawl].finish(verdict, now)
+            for verdict in verdicts
+        ]
+
+    def _end(self, name: str, verdicts: list[Verdict]) -> set[LeaseId]:
+        """What is routine of these has ended; all else is at hand."""
+        crawl = self._crawl(name)
+        ended = crawl.end(verdicts, self._now())
+        rest = [verdict for verdict in verdicts if (verdict.task, verdict.token) not in ended]
+        if rest:
+            crawl.expect_ends([one.task for one in rest], [t for one in rest for t in one.tasks])
+        return {LeaseId(name, *lease) for lease in ended}
 
     def _leased(self, leases: Sequence[LeaseId]) -> Iterator[tuple[LeaseId, Crawl, Record]]:
         for name in sorted({lease.crawl for lease in leases}):

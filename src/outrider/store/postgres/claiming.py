@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappush
 from typing import Final, NamedTuple
 
+import msgspec
+
 from outrider.core.order import DUE_BITS, NUMBER_BITS, NUMBER_MASK, PRECEDENCE_LIMIT
 from outrider.core.pick import Streak
 from outrider.core.states import CrawlStatus
@@ -21,8 +23,8 @@ from outrider.store.postgres import rows
 from outrider.store.postgres import statements as sql
 from outrider.store.postgres.arrays import plain
 from outrider.store.postgres.lines import END, Shelf
+from outrider.store.postgres.routine import Begun, Looked, Routine
 from outrider.store.postgres.wire import Answer
-from outrider.store.postgres.writing import Writing
 from outrider.store.protocol import NAMES_MOST, Claimed, ClaimRequest
 
 LOCKED_FOR: Final = 10  # milliseconds until a queue that somebody has locked is looked at again
@@ -37,11 +39,12 @@ class Outlook(NamedTuple):
     deadline: int | None
 
 
-class Claiming(Writing):
+class Claiming(Routine):
     """How tasks go out."""
 
     clock: int | None = None  # milliseconds; None: the server's
     _limit = _shut_for = 0
+    _looked: Looked | None = None
     _parked_edge = 0
     _parked_from: tuple[int, int] = (-PRECEDENCE_LIMIT - 1, 0)
 
@@ -50,19 +53,42 @@ class Claiming(Writing):
         self._limit = max(0, request.limit)
         self._shut_for = 0 if request.names else LOCKED_FOR
         if self.status is not CrawlStatus.CANCELLED:
-            self._prepare(request)
+            self._prepare(request, now)
         return super().claim(request, now)
 
-    def _prepare(self, request: ClaimRequest) -> None:
+    def _prepare(self, request: ClaimRequest, now: int) -> None:
         overdue = self.wire.send(sql.OVERDUE, (self.id, self.clock, EXPIRE_STEP))
-        lines: list[Answer] = []
-        if self.status is CrawlStatus.RUNNING and not request.names:
-            lines = self._ask_for_lines()
-        self.load_free([task & NUMBER_MASK for (task,) in overdue.fetchall()])
-        if lines:
-            self._take_lines(lines)
-        elif request.names and self.status is CrawlStatus.RUNNING:
+        looked = self.look(self._limit, now) if self._may_be_routine(request) else None
+        late = [task & NUMBER_MASK for (task,) in overdue.fetchall()]
+        self.load_free(late)
+        self._looked = None if late else looked
+
+    def _may_be_routine(self, request: ClaimRequest) -> bool:
+        is_whole = self.is_held or self.is_limited or self.status is not CrawlStatus.RUNNING
+        return not (is_whole or request.names or request.lend)
+
+    def _lend(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak]:
+        if request.names:
             self._prepare_names(request)
+            return super()._lend(request, now)
+        begun = Begun([], request.streak, False)
+        if self._looked is not None:
+            begun = self.begin(self._looked, request, now)
+        if not begun.is_all:
+            return self._lend_rest(request, begun, now)
+        if not begun.leases:
+            self._close_run(now)
+        return begun.leases, begun.streak
+
+    def _lend_rest(
+        self, request: ClaimRequest, begun: Begun, now: int
+    ) -> tuple[list[Lease], Streak]:
+        """Whom the judge is to look at."""
+        self._limit -= len(begun.leases)
+        self._take_lines(self._ask_for_lines())
+        rest = msgspec.structs.replace(request, limit=self._limit, streak=begun.streak)
+        leases, streak = super()._lend(rest, now)
+        return begun.leases + leases, streak
 
     def _ask_for_lines(self) -> list[Answer]:
         send = self.wire.send

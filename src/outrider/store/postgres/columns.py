@@ -55,6 +55,7 @@ _SELDOM: Final[Columns] = (
     ("errors_in_row", "bigint"),
     ("dead", "bigint"),
     ("dropped", "bigint"),
+    ("routine_below", "bigint"),
 )
 _TOP: Final[Columns] = (
     ("precedence", "integer"),
@@ -83,8 +84,7 @@ NUMBERS: Final = slice(len(QUEUE_NAMES), len(QUEUE_NAMES) + _PARTS_AT[NUMBER_PAR
 TURN_AT: Final = 7  # among the numbers
 PLACE_AT: Final = 24
 EPOCH_AT: Final = NUMBERS.start + PARTS[3].start
-RULED: Final = slice(EPOCH_AT, EPOCH_AT + 3)  # which rules a queue obeys,
-SAID: Final = slice(EPOCH_AT + 1, EPOCH_AT + 3)  # and what they last said of it
+RULED: Final = slice(EPOCH_AT, EPOCH_AT + 3)  # which rules a queue obeys
 DISCOVERY: Final = slice(NUMBERS.stop, NUMBERS.stop + len(_TOP))
 ACQUISITION: Final = slice(DISCOVERY.stop, DISCOVERY.stop + len(_TOP))
 

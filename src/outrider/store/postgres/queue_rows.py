@@ -55,7 +55,23 @@ def numbers_of(queue: Queue) -> Row:
         queue.errors,
         queue.dead,
         queue.dropped,
+        routine_below(queue),
     )
+
+
+def routine_below(queue: Queue) -> int:
+    """Below which session a visit that is just done needs no judge; -1: every visit does."""
+    is_routine = (
+        queue.slots == 1
+        and queue.in_flight <= 1
+        and queue.gap < 0
+        and queue.total < 0
+        and queue.retired is None
+        and not (queue.lane0.head and queue.lane1.head)
+        and not (queue.delayed.head or queue.named or queue.lent or queue.paused)
+        and not (queue.has_quota or queue.manners.level or (queue.hold and queue.session < 0))
+    )
+    return queue.balance or -1 if is_routine else -1
 
 
 def tops_of(row: Row) -> tuple[int, int, int]:
@@ -126,6 +142,7 @@ def queue_in(row: Row, like: Queue, tops: tuple[int, int, int], rest: Fetch) -> 
         errors,
         dead,
         dropped,
+        _,
     ) = row[: NUMBERS.stop]
     first, second, delayed = tops
     lane0 = lane1 = later = NO_LINE

@@ -31,7 +31,7 @@ _BITS_64: Final = (1 << 64) - 1
 _PRECEDENCE_SHIFT: Final = TASK_RANK_SHIFT + 64
 
 _encode = msgspec.json.Encoder().encode
-_answer_of = msgspec.json.Decoder(Answer).decode
+answer_of = msgspec.json.Decoder(Answer).decode
 _breakdown_of = msgspec.json.Decoder(Breakdown).decode
 _history_of = msgspec.json.Decoder(tuple[tuple[float, str, str], ...]).decode
 _STATES: Final = {state.value: state for state in TaskState}
@@ -100,6 +100,11 @@ def about_of(task: Task, queue: int) -> Row:
     )
 
 
+def answer_text(answer: Answer) -> str:
+    """An answer as it is kept."""
+    return _encode(answer).decode()
+
+
 def fate_of(record: Record, tie: int) -> Row:
     """What visits made of a task, in the order of `columns.TASK_FATE`."""
     state = TaskState.PENDING if record.state is TaskState.LEASED else record.state
@@ -112,7 +117,7 @@ def fate_of(record: Record, tie: int) -> Row:
         record.attempts,
         record.claimed,
         record.finished,
-        None if answer is None else _encode(answer).decode(),
+        None if answer is None else answer_text(answer),
         record.answered,
         record.failures,
         record.crashes,
@@ -203,7 +208,7 @@ def record_of(
         finished,
         reason,
         None,
-        None if answer is None else _answer_of(answer),
+        None if answer is None else answer_of(answer),
         _history_of(history) if history != "[]" else (),
         answered=answered,
     )

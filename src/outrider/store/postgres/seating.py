@@ -28,10 +28,8 @@ from outrider.store.postgres.arrays import plain, texts
 from outrider.store.postgres.columns import (
     ACQUISITION,
     DISCOVERY,
-    EPOCH_AT,
     NUMBERS,
     RULED,
-    SAID,
 )
 from outrider.store.postgres.lines import Shelf
 from outrider.store.postgres.numbering import QUEUES, TURNS, Numbers
@@ -173,7 +171,7 @@ class Seating(Crawl):
         seated: Queue | None = self._held.get(number)
         if seated is not None:
             return seated
-        tops, like = queue_rows.tops_of(row), self._obeying.get(row[RULED]) or self._like(row)
+        tops, like = queue_rows.tops_of(row), self.like(row[2], row[RULED])
         queue = queue_rows.queue_in(row, like, tops, self._rest)
         self._by_key[queue.key] = self._held[number] = queue
         if tops[0]:
@@ -191,15 +189,18 @@ class Seating(Crawl):
         )
         return queue
 
-    def _like(self, row: rows.Row) -> Queue:
+    def like(self, key: str, ruled: rows.Row) -> Queue:
         """One that obeys the rules of a queue; most share theirs."""
-        told = self.rulebook.get(row[EPOCH_AT]) or self.rulebook[min(self.rulebook)]
-        rules, said = told.of(row[2]), row[SAID]
-        if (rules.paused, rules.retired) != said:
-            rules = msgspec.structs.replace(rules, paused=said[0], retired=said[1])
-        like = new_queue("", 0, 0, rules)
-        if not told.keys and not told.runtime:
-            self._obeying[row[RULED]] = like
+        like = self._obeying.get(ruled)
+        if like is None:
+            epoch, *said = ruled
+            told = self.rulebook.get(epoch) or self.rulebook[min(self.rulebook)]
+            rules = told.of(key)
+            if [rules.paused, rules.retired] != said:
+                rules = msgspec.structs.replace(rules, paused=said[0], retired=said[1])
+            like = new_queue("", 0, 0, rules)
+            if not told.keys and not told.runtime:
+                self._obeying[ruled] = like
         return like
 
     def _stand(self, queue: Queue) -> None:

@@ -14,13 +14,13 @@ insert into queue (id, crawl, key, turn, epoch, precedence, paused, said_paused,
     pending, delayed, in_flight, named, lent, crashed, standing, place, alarm_at, session, spent,
     next_ready_at, why, last_start_at, last_end_at, level, calm, throttles_in_row,
     unreachable_in_row, blocks_in_row, last_delay, crawl_delay, errors_in_row, visits_done, bytes,
-    done, dead, dropped, last_cost, cost_sum, cost_count, discovery_precedence,
+    done, dead, dropped, last_cost, cost_sum, cost_count, routine_below, discovery_precedence,
     discovery_priority, discovery_tie, discovery_task, discovery_due_at)
 select %(base)s + n, %(crawl)s, 'h' || n || '.example', n, %(epoch)s, 0, false, false, false,
     %(each)s, 0, 0, 0, 0, 0, %(standing)s, 0, %(alarm)s, %(session)s, 0,
     %(alarm)s, 'delay', -1, -1, 0, 0, 0,
     0, 0, -1, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 1,
+    0, 0, 0, 0, 0, 0, %(routine)s, 1,
     (n * 7919 %% 1000)::float8, n, %(base)s + (n - 1) * %(each)s + 1, 0
 from generate_series(1::bigint, %(queues)s) n;
 
@@ -49,7 +49,13 @@ update crawl set is_idle = false, first_at = 0 where id = %(crawl)s;
 
 
 def fill(
-    line: psycopg.Connection[Any], name: str, *, queues: int, each: int = 1, asleep_until: int = 0
+    line: psycopg.Connection[Any],
+    name: str,
+    *,
+    queues: int,
+    each: int = 1,
+    asleep_until: int = 0,
+    is_routine: bool = True,
 ) -> None:
     """Fill a crawl that was just opened, over a connection to its schema that commits by itself."""
     found = line.execute("select id, epoch from crawl where name = %s", (name,)).fetchone()
@@ -64,6 +70,7 @@ def fill(
         "standing": 0 if asleep_until else 1,
         "session": -1 if asleep_until else 0,
         "alarm": asleep_until,
+        "routine": 3000 if is_routine else -1,
     }
     for statement in FILL.split(";\n\n"):
         line.execute(statement.encode(), params)

@@ -126,6 +126,7 @@ create table queue (
     last_cost bigint not null,
     cost_sum bigint not null,
     cost_count bigint not null,
+    routine_below bigint not null, -- while its session is below that, its visits need no judge
     -- the first due task of each lane, and the first that is not due
     discovery_precedence integer,
     discovery_priority double precision,

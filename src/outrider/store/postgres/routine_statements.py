@@ -1,0 +1,188 @@
+"""Routine visits in SQL: a queue wakes, lends its first task, and hears that it is done.
+
+`queue.routine_below` is written by whoever judged a queue: while its session is below that, these
+statements do what `heads` would do, and touch nothing else. What is locked may be newer than what a
+statement saw before it waited; so one statement locks, and the next one reads and moves.
+
+Plans are made when tables are small and kept when they are large, and the small ones of moving rows
+may be empty at any time: a row of those is looked up by itself (`lateral … limit 1`), and deleted
+by where it lies, for nobody else moves it while its queue is locked.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from outrider.store.postgres.columns import TASK_ABOUT, TASK_NAMES
+
+LANES: Final = ("discovery", "acquisition")
+_IS_ROUTINE: Final = "q.session < q.routine_below"
+_ORDER: Final = "precedence, priority, tie, task"
+_READY: Final = "(crawl, lane, queue_precedence, precedence, priority, turn, queue)"
+# Its first task: a routine queue has tasks in one lane.
+_FIRST: Final = """
+        q.precedence as queue_precedence, (q.discovery_task is null)::int::smallint as lane,
+        coalesce(q.discovery_precedence, q.acquisition_precedence) as precedence,
+        coalesce(q.discovery_priority, q.acquisition_priority) as priority
+"""
+
+
+def _stands(source: str, turn: str, queue: str, where: str = "") -> str:
+    """Rows of `ready`; takes whether only turns count, twice."""
+    return f"""
+    insert into ready {_READY}
+    select crawl, lane, queue_precedence, case when %s::boolean then 0 else precedence end,
+        case when %s::boolean then 0 else priority end, {turn}, {queue} from {source} {where}
+    """  # noqa: S608
+
+
+# E1: the snooze of these is over, and they are served as far as they can know.
+WAKE: Final = f"""
+with woken as materialized (
+    select q.id, q.crawl, q.turn, s.ctid as snoozed, {_FIRST}
+    from snooze s join queue q on q.id = s.queue
+    where s.crawl = %s and s.at <= %s and q.alarm_at = s.at and {_IS_ROUTINE}
+    order by s.at, s.queue limit %s for update of q skip locked
+), risen as (
+    delete from snooze where ctid = any (array(select snoozed from woken))
+), standing as ({_stands("woken", "turn", "id")}), judged as (
+    update queue q set alarm_at = 0, standing = 1, session = greatest(q.session, 0)
+    from woken w where q.id = w.id
+)
+select count(*) from woken
+"""  # noqa: S608
+# Whether somebody woke who is to be judged, and how far the best parked queue is.
+OUTLOOK: Final = f"""
+select exists (
+        select from (
+            select s.at, s.queue from snooze s
+            where s.crawl = %s and s.at <= %s order by s.at, s.queue limit %s
+        ) as s cross join lateral (
+            select from queue q
+            where q.id = s.queue and q.alarm_at = s.at and not ({_IS_ROUTINE}) limit 1
+        ) as q
+    ),
+    (select queue_precedence from inactive where crawl = %s order by queue_precedence limit 1)
+"""  # noqa: S608
+LOOK: Final = f"""
+select q.id, {_IS_ROUTINE}, r.queue_precedence
+from ready r join queue q on q.id = r.queue
+where r.crawl = %s and r.lane = %s and q.standing = 1 and q.turn = r.turn
+order by r.queue_precedence, r.precedence, r.priority, r.turn, r.queue
+limit %s for update of q skip locked
+"""  # noqa: S608
+
+_TASK: Final = ", ".join(
+    f"uuid_send(t.{name}) as {name}"
+    if kind == "uuid"
+    else f"t.{name}::text as {name}"
+    if kind == "json"
+    else f"t.{name} as {name}"
+    for name, kind in (TASK_NAMES[2], *TASK_ABOUT)
+    if name != "queue"
+)
+_TASK_NAMES: Final = ", ".join(
+    "k.queue" if name == "queue" else f"k.{name}" for name, _ in (TASK_NAMES[2], *TASK_ABOUT)
+)
+
+
+def begin(lane: int) -> str:
+    """H1, E3, C3, D1: the first task of each of these queues is lent; the next one is its first."""
+    top, order = LANES[lane], ("precedence", "priority", "tie", "task")
+    same = " and ".join(f"p.{name} = q.{top}_{name}" for name in order)
+    tops = ", ".join(f"{top}_{name} = k.next_{name}" for name in (*order, "due_at"))
+    return f"""
+with asked as materialized (
+    select queue, token, place, nextval(%s::regclass) as new_turn
+    from unnest(%s::bigint[], %s::bigint[]) with ordinality as n (queue, token, place)
+), picked as materialized (
+    select a.*, q.crawl, q.key, q.epoch, q.said_paused, q.said_retired, q.calm,
+        q.throttles_in_row, q.unreachable_in_row, q.blocks_in_row, q.last_delay, q.crawl_delay,
+        {_TASK}, t.id as task, r.ctid as stood, p.ctid as waited,
+        t.attempts, t.failures, t.throttles, t.answer::text as answer, t.answered_at,
+        n.precedence as next_precedence, n.priority as next_priority, n.tie as next_tie,
+        n.task as next_task, n.due_at as next_due_at
+    from asked a join queue q on q.id = a.queue join task t on t.id = q.{top}_task
+    cross join lateral (
+        select ctid from ready r
+        where r.crawl = q.crawl and r.lane = {lane} and r.queue_precedence = q.precedence
+            and r.precedence = case when %s::boolean then 0 else q.{top}_precedence end
+            and r.priority = case when %s::boolean then 0 else q.{top}_priority end
+            and r.turn = q.turn and r.queue = q.id limit 1
+    ) as r
+    cross join lateral (
+        select ctid from pending p where p.queue = q.id and p.lane = {lane} and {same} limit 1
+    ) as p
+    left join lateral (
+        select {_ORDER}, due_at from pending p
+        where p.queue = q.id and p.lane = {lane} and ({_ORDER})
+            > (q.{top}_precedence, q.{top}_priority, q.{top}_tie, q.{top}_task)
+        order by {_ORDER} limit 1
+    ) as n on true
+), gone as (
+    delete from ready where ctid = any (array(select stood from picked))
+), taken as (
+    delete from pending where ctid = any (array(select waited from picked))
+), lent as (
+    insert into lease (task, crawl, queue, token, worker, claimed_at, deadline_at, named, lent)
+    select task, crawl, queue, token, %s, %s, %s, false, false from picked
+), begun as (
+    update queue q set standing = 0, pending = q.pending - 1, in_flight = 1, turn = k.new_turn,
+        last_start_at = %s, session = q.session + k.cost, spent = q.spent + k.cost,
+        last_cost = k.cost, cost_sum = q.cost_sum + k.cost, cost_count = q.cost_count + 1, {tops}
+    from picked k where q.id = k.queue
+)
+select k.task, k.token, k.key, k.epoch, k.said_paused, k.said_retired, k.calm,
+    k.throttles_in_row, k.unreachable_in_row, k.blocks_in_row, k.last_delay, k.crawl_delay,
+    k.attempts, k.failures, k.throttles, k.answer, k.answered_at, {_TASK_NAMES}
+from picked k order by k.place
+"""  # noqa: S608
+
+
+BEGIN: Final = tuple(begin(lane) for lane in (0, 1))
+
+# In one order with all others, before anything is read.
+LOCK_ENDS: Final = """
+select from lease l join queue q on q.id = l.queue
+where l.task = any(%s::bigint[]) order by q.id for update of q
+"""
+# H3, D1, D3: done; its queue stands again, or sleeps, or is empty and its session over.
+END: Final = f"""
+with told as (
+    select * from unnest(%s::bigint[], %s::bigint[], %s::json[], %s::bigint[], %s::bigint[],
+        %s::double precision[], %s::double precision[], %s::bigint[])
+        as v (task, token, answer, size, delay, last_delay, crawl_delay, calm)
+), held as materialized (
+    select v.*, l.queue, l.claimed_at, t.type, t.tag, t.origin, t.depth, q.crawl, q.turn,
+        q.pending, %s + v.delay as rested_at, greatest(q.next_ready_at, %s + v.delay) as ready_at,
+        {_FIRST}
+    from told v cross join lateral (
+        select * from lease l where l.task = v.task and l.token = v.token limit 1
+    ) as l
+    join queue q on q.id = l.queue join task t on t.id = v.task
+    where not l.named and not l.lent and {_IS_ROUTINE}
+), freed as (
+    delete from lease where task = any (array(select task from held))
+), ended as (
+    update task t set state = 'done', token = h.token, attempts = t.attempts + 1,
+        claimed_at = h.claimed_at, finished_at = %s, answer = h.answer, answered_at = %s,
+        reason = null
+    from held h where t.id = h.task
+), judged as (
+    update queue q set in_flight = 0, visits_done = q.visits_done + 1, bytes = q.bytes + h.size,
+        done = q.done + 1, last_end_at = %s, next_ready_at = h.ready_at,
+        why = case when h.rested_at > q.next_ready_at then 'delay' else q.why end,
+        session = case when h.pending = 0 then -1 else q.session end,
+        standing = (h.pending > 0 and h.ready_at <= %s)::int,
+        alarm_at = case when h.pending > 0 and h.ready_at > %s then h.ready_at else 0 end,
+        last_delay = h.last_delay, crawl_delay = coalesce(h.crawl_delay, q.crawl_delay),
+        calm = case when q.calm + 1 >= h.calm then 0 else q.calm + 1 end,
+        throttles_in_row = 0, unreachable_in_row = 0, blocks_in_row = 0, errors_in_row = 0
+    from held h where q.id = h.queue
+), standing as ({_stands("held", "turn", "queue", "where pending > 0 and ready_at <= %s")}),
+asleep as (
+    insert into snooze (crawl, at, queue)
+    select crawl, ready_at, queue from held where pending > 0 and ready_at > %s
+)
+select task, token, size, type, tag, origin, depth, pending > 0 from held
+"""  # noqa: S608
