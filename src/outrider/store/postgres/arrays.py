@@ -6,16 +6,21 @@ Text is kept as PostgreSQL can keep it: it has no character 0, and no half of a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 _NUL: Final = "\u2400"  # the picture of what cannot be kept
 _is_special = re.compile('[\0\t\n\r"\\\\\ud800-\udfff]').search
 
 
-def plain(values: Iterable[object]) -> str:
-    """Numbers, truth values and None."""
-    return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
+def plain(values: Iterable[float | None]) -> str:
+    """Numbers, truth values and None: as a list shows itself, which costs half of joining them."""
+    return "{" + str([*values])[1:-1].replace(" ", "").replace("None", "NULL") + "}"
+
+
+def hexes(values: Iterable[str]) -> str:
+    """Names in hexadecimal."""
+    return "{" + ",".join(values) + "}"
 
 
 def texts(values: Iterable[str | None]) -> str:
@@ -49,28 +54,7 @@ def turned(rows: Sequence[Sequence[Any]], types: Sequence[str]) -> list[str]:
 
 def literals(by_column: Sequence[Sequence[Any]], types: Sequence[str]) -> list[str]:
     """Columns as array literals."""
-    return [
-        texts(column) if kind in ("text", "json") else plain(column)
-        for column, kind in zip(by_column, types, strict=True)
-    ]
+    return [_MAKERS.get(kind, plain)(column) for column, kind in zip(by_column, types, strict=True)]
 
 
-def copied(rows: Sequence[Sequence[Any]], types: Sequence[str]) -> str:
-    """Rows as COPY takes them."""
-    by_column = [
-        _copied_texts(column) if kind in ("text", "json") else map(str, column)
-        for column, kind in zip(zip(*rows, strict=True), types, strict=True)
-    ]
-    return "\n".join(map("\t".join, zip(*by_column, strict=True))) + "\n"
-
-
-def _copied_texts(values: Sequence[str | None]) -> list[str]:
-    if _is_special("".join([value for value in values if value])):
-        return ["\\N" if value is None else _escaped(kept(value)) for value in values]
-    return ["\\N" if value is None else value for value in values]
-
-
-def _escaped(text: str) -> str:
-    for character, name in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
-        text = text.replace(character, name)
-    return text
+_MAKERS: Final[Mapping[str, Callable[[Any], str]]] = {"text": texts, "json": texts, "uuid": hexes}

@@ -16,7 +16,7 @@ from outrider.core.task import Task
 from outrider.store.heads.records import COLUMNS, Kind
 from outrider.store.postgres import statements as sql
 from outrider.store.postgres.arrays import plain, texts
-from outrider.store.postgres.loading import Loading
+from outrider.store.postgres.growing import Growing
 
 _OUTCOME: Final = "outcome "
 _COUNTED: Final = ("held", "visits", "dones", "bytes")
@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 _kind_of = msgspec.json.Decoder(tuple[str, str | None, str, int]).decode
 
 
-class Counting(Loading):
+class Counting(Growing):
     """The books of which only the differences are at hand."""
 
     _has_totals = False

@@ -24,13 +24,14 @@ from outrider.store.heads.records import (
 )
 from outrider.store.postgres import columns, rows
 from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import plain, texts
+from outrider.store.postgres.arrays import hexes, plain, texts
 from outrider.store.postgres.lines import Shelf
 from outrider.store.postgres.numbering import TASKS
 from outrider.store.postgres.seating import Seating
 from outrider.store.postgres.wire import Answer
 
-_ABOUT_AT: Final = len(columns.TASK_NAMES)
+QUEUE_AT: Final = len(columns.TASK_NAMES)  # in the row of a task
+_ABOUT_AT: Final = QUEUE_AT
 _FATE_AT: Final = _ABOUT_AT + len(columns.TASK_ABOUT)
 _END_AT: Final = len(columns.TASK_COLUMNS)
 _NOWHERE: Final = new_queue("", 0, 0, QueueRules())  # of tasks that are only read
@@ -82,7 +83,7 @@ class Loading(Seating):
         self._learn(self._ask_whether_known(fingerprints))
 
     def _ask_whether_known(self, fingerprints: Iterable[bytes]) -> Answer | None:
-        wanted = plain(name.hex() for name in dict.fromkeys(fingerprints))
+        wanted = hexes(name.hex() for name in dict.fromkeys(fingerprints))
         return None if wanted == "{}" else self.wire.send(sql.KNOWN, (self.id, wanted))
 
     def _learn(self, answer: Answer | None) -> bool:
@@ -107,17 +108,23 @@ class Loading(Seating):
         wanted += [
             self._known_now[t.fingerprint] for t in again if t.fingerprint in self._known_now
         ]
-        loaded = self._ask_for(wanted, {t.key for t in strange} | {t.key for t in again})
+        loaded = self._ask_for_ends(wanted, strange, again)
         known = self._ask_whether_known(t.fingerprint for t in strange)
         # Under the locks: whoever stands in one of these queues came before what comes now.
         arrived = self.wire.send(sql.ARRIVED, (f"arrivals_{self.id}",))
-        self._take(loaded)
+        self._take_ends(loaded)
         if self._learn(known):
             late = [t.fingerprint for t in strange if t.known != "keep"]
             self.load_for([self._known_now[f] for f in late if f in self._known_now], set())
         if not self.is_held:
             ((self.arrivals,),) = arrived.fetchall()
             self.numbers.arrived = self.arrivals
+
+    def _ask_for_ends(self, numbers: list[int], new: list[Task], again: list[Task]) -> Asked:
+        return self._ask_for(numbers, {task.key for task in (*new, *again)})
+
+    def _take_ends(self, asked: Asked) -> None:
+        self._take(asked)
 
     def load_for(self, numbers: list[int], keys: set[str]) -> None:
         """Have tasks at hand, and their queues with those of some keys, locked in one order."""

@@ -67,9 +67,8 @@ def routine_below(queue: Queue) -> int:
         and queue.gap < 0
         and queue.total < 0
         and queue.retired is None
-        and not (queue.lane0.head and queue.lane1.head)
         and not (queue.delayed.head or queue.named or queue.lent or queue.paused)
-        and not (queue.has_quota or queue.manners.level or (queue.hold and queue.session < 0))
+        and not (queue.has_quota or queue.hold or queue.manners.level)
     )
     return queue.balance or -1 if is_routine else -1
 

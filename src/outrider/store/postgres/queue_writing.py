@@ -23,13 +23,12 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.store.heads.records import Queue
 from outrider.store.postgres import columns, rows
 from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import copied, literals, turned
+from outrider.store.postgres.arrays import literals, turned
 from outrider.store.postgres.counting import Counting
 from outrider.store.postgres.lines import shelves
 from outrider.store.postgres.numbering import QUEUES, TURNS
 from outrider.store.postgres.seating import QueueWas, told_of
 
-COPIED_FROM: Final = 32  # rows from which on copying is faster
 _BITS_64: Final = (1 << 64) - 1
 _RANK_MASK: Final = (1 << 80) - 1
 _TURN_MASK: Final = (1 << TURN_BITS) - 1
@@ -157,21 +156,17 @@ class QueueWriting(Counting):
         lanes = [one for one in moved if one[1] != _DELAYED]
         left = [self._left(queue, place, e) for queue, place, line in lanes for e in line.removed]
         self._send(sql.DELETE_PENDING, sql.PENDING_KEY, left)
-        self._write_joined(
-            [(q, lane, *self._top(e)) for q, lane, line in lanes for e in line.added]
-        )
+        born = self.newborn  # came to their lanes when they were written
+        joined = [
+            (q, p, *self._top(e)) for q, p, line in lanes for e in line.added if e not in born
+        ]
+        self._send(sql.INSERT_PENDING, sql.PENDING_COLUMNS, joined)
         if len(moved) > len(lanes):
             late = [(queue, line) for queue, place, line in moved if place == _DELAYED]
             left = [self._left_delayed(queue, e) for queue, line in late for e in line.removed]
             joined = [self._joined_delayed(queue, e) for queue, line in late for e in line.added]
             self._send(sql.DELETE_DELAYED, sql.DELAYED_KEY, left)
             self._send(sql.INSERT_DELAYED, sql.DELAYED_COLUMNS, joined)
-
-    def _write_joined(self, joined: list[rows.Row]) -> None:
-        if len(joined) < COPIED_FROM:
-            self._send(sql.INSERT_PENDING, sql.PENDING_COLUMNS, joined)
-        else:
-            self.wire.copy(sql.COPY_PENDING, copied(joined, types_of(sql.PENDING_COLUMNS)))
 
     def _left(self, queue: int, lane: int, entry: int) -> rows.Row:
         known = self.entries.get(entry)

@@ -81,6 +81,7 @@ class Routine(Writing):
         """C3, C4: lane and queue of each lease to be; whether nothing else stands anywhere."""
         picked: list[tuple[int, int]] = []
         (lane, count), burst = request.streak, self.rules.burst
+        taken: set[int] = set()
         tops = [next(line, None) for line in lines]
         while len(picked) < request.limit:
             first, second = (_standing(top) for top in tops)
@@ -92,7 +93,10 @@ class Routine(Writing):
                 return picked, Streak(lane, count), False
             lane, count = step, after
             picked.append((lane, queue))
-            tops[lane] = next(lines[lane], None)
+            taken.add(queue)
+            for at, top in enumerate(tops):
+                if top is not None and top[0] in taken:
+                    tops[at] = next((row for row in lines[at] if row[0] not in taken), None)
         return picked, Streak(lane, count), True
 
     def _moved(self, picked: list[tuple[int, int]], request: ClaimRequest, now: int) -> list[Lease]:
@@ -103,9 +107,8 @@ class Routine(Writing):
             tokens = range(self.tokens + 1, self.tokens + 1 + len(queues))
             self.tokens += len(queues)
             deadline = now + to_ms(request.lease_for)
-            turns, by_turn = self.sequence("turns"), self.by_turn
-            told = (by_turn, by_turn, request.worker, now, deadline, now)
-            params = (turns, plain(queues), plain(tokens), *told)
+            turns = (self.sequence("turns"), self.by_turn)
+            params = (*turns, plain(queues), plain(tokens), request.worker, now, deadline, now)
             answers.append(self.wire.send(sql.BEGIN[lane], params))
         return [self._lease_in(row, request, now) for a in answers for row in a.fetchall()]
 

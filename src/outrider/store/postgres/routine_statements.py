@@ -19,33 +19,47 @@ LANES: Final = ("discovery", "acquisition")
 _IS_ROUTINE: Final = "q.session < q.routine_below"
 _ORDER: Final = "precedence, priority, tie, task"
 _READY: Final = "(crawl, lane, queue_precedence, precedence, priority, turn, queue)"
-# Its first task: a routine queue has tasks in one lane.
-_FIRST: Final = """
-        q.precedence as queue_precedence, (q.discovery_task is null)::int::smallint as lane,
-        coalesce(q.discovery_precedence, q.acquisition_precedence) as precedence,
-        coalesce(q.discovery_priority, q.acquisition_priority) as priority
-"""
+_TOPS: Final = (
+    "q.discovery_precedence, q.discovery_priority, q.acquisition_precedence, q.acquisition_priority"
+)
 
 
-def _stands(source: str, turn: str, queue: str, where: str = "") -> str:
-    """Rows of `ready`; takes whether only turns count, twice."""
+def _stands(source: str, queue: str, where: str = "true") -> str:
+    """Queues stand in each lane where they have tasks; takes whether only turns count, twice."""
     return f"""
     insert into ready {_READY}
-    select crawl, lane, queue_precedence, case when %s::boolean then 0 else precedence end,
-        case when %s::boolean then 0 else priority end, {turn}, {queue} from {source} {where}
+    select crawl, l.lane, queue_precedence, case when %s::boolean then 0 else l.precedence end,
+        case when %s::boolean then 0 else l.priority end, turn, {queue}
+    from {source} cross join lateral (values
+        (0::smallint, discovery_precedence, discovery_priority),
+        (1::smallint, acquisition_precedence, acquisition_priority)
+    ) as l (lane, precedence, priority) where l.precedence is not null and {where}
+    """  # noqa: S608
+
+
+def _stood(lane: int, by_turn: str) -> str:
+    """Where a ready queue stands in a lane, if it does."""
+    top = LANES[lane]
+    return f"""
+        select ctid from ready r
+        where q.{top}_task is not null and r.crawl = q.crawl and r.lane = {lane}
+            and r.queue_precedence = q.precedence
+            and r.precedence = case when {by_turn} then 0 else q.{top}_precedence end
+            and r.priority = case when {by_turn} then 0 else q.{top}_priority end
+            and r.turn = q.turn and r.queue = q.id limit 1
     """  # noqa: S608
 
 
 # E1: the snooze of these is over, and they are served as far as they can know.
 WAKE: Final = f"""
 with woken as materialized (
-    select q.id, q.crawl, q.turn, s.ctid as snoozed, {_FIRST}
+    select q.id, q.crawl, q.turn, q.precedence as queue_precedence, s.ctid as snoozed, {_TOPS}
     from snooze s join queue q on q.id = s.queue
     where s.crawl = %s and s.at <= %s and q.alarm_at = s.at and {_IS_ROUTINE}
     order by s.at, s.queue limit %s for update of q skip locked
 ), risen as (
     delete from snooze where ctid = any (array(select snoozed from woken))
-), standing as ({_stands("woken", "turn", "id")}), judged as (
+), standing as ({_stands("woken", "id")}), judged as (
     update queue q set alarm_at = 0, standing = 1, session = greatest(q.session, 0)
     from woken w where q.id = w.id
 )
@@ -93,23 +107,18 @@ def begin(lane: int) -> str:
     tops = ", ".join(f"{top}_{name} = k.next_{name}" for name in (*order, "due_at"))
     return f"""
 with asked as materialized (
-    select queue, token, place, nextval(%s::regclass) as new_turn
+    select queue, token, place, nextval(%s::regclass) as new_turn, %s::boolean as by_turn
     from unnest(%s::bigint[], %s::bigint[]) with ordinality as n (queue, token, place)
 ), picked as materialized (
     select a.*, q.crawl, q.key, q.epoch, q.said_paused, q.said_retired, q.calm,
         q.throttles_in_row, q.unreachable_in_row, q.blocks_in_row, q.last_delay, q.crawl_delay,
-        {_TASK}, t.id as task, r.ctid as stood, p.ctid as waited,
+        {_TASK}, t.id as task, r.ctid as stood, o.ctid as other, p.ctid as waited,
         t.attempts, t.failures, t.throttles, t.answer::text as answer, t.answered_at,
         n.precedence as next_precedence, n.priority as next_priority, n.tie as next_tie,
         n.task as next_task, n.due_at as next_due_at
     from asked a join queue q on q.id = a.queue join task t on t.id = q.{top}_task
-    cross join lateral (
-        select ctid from ready r
-        where r.crawl = q.crawl and r.lane = {lane} and r.queue_precedence = q.precedence
-            and r.precedence = case when %s::boolean then 0 else q.{top}_precedence end
-            and r.priority = case when %s::boolean then 0 else q.{top}_priority end
-            and r.turn = q.turn and r.queue = q.id limit 1
-    ) as r
+    cross join lateral ({_stood(lane, "a.by_turn")}) as r
+    left join lateral ({_stood(1 - lane, "a.by_turn")}) as o on true
     cross join lateral (
         select ctid from pending p where p.queue = q.id and p.lane = {lane} and {same} limit 1
     ) as p
@@ -120,7 +129,9 @@ with asked as materialized (
         order by {_ORDER} limit 1
     ) as n on true
 ), gone as (
-    delete from ready where ctid = any (array(select stood from picked))
+    delete from ready where ctid = any (
+        array(select stood from picked union all select other from picked where other is not null)
+    )
 ), taken as (
     delete from pending where ctid = any (array(select waited from picked))
 ), lent as (
@@ -141,6 +152,77 @@ from picked k order by k.place
 
 BEGIN: Final = tuple(begin(lane) for lane in (0, 1))
 
+# In one order with all others, before anything is read; the last: a task makes it stand or wake.
+LOCK_ALL: Final = f"""
+with wanted as (
+    select t.queue as id from task t where t.id = any(%s::bigint[])
+    union select k.id from queue k where k.crawl = %s and k.key = any(%s::text[])
+)
+select q.id, q.key, {_IS_ROUTINE}, q.standing = 0 and q.in_flight = 0
+from wanted w join queue q on q.id = w.id order by q.id for update of q
+"""  # noqa: S608
+
+
+def grow(lane: int) -> str:
+    """B3, E1: so many tasks came to a lane of each of these queues, this one before the others."""
+    top, other, order = LANES[lane], LANES[1 - lane], ("precedence", "priority", "tie", "task")
+    new = ", ".join(
+        f"case when leads then v.{name} else {top}_{name} end as {top}_{name}"
+        for name in (*order, "due_at")
+    )
+    tops = ", ".join(f"{top}_{name} = g.{top}_{name}" for name in (*order, "due_at"))
+    return f"""
+with came as materialized (
+    select n.*, %s::boolean as by_turn, q.crawl, q.turn, q.precedence as queue_precedence,
+        q.standing, q.alarm_at, q.in_flight = 0 and q.next_ready_at <= %s as is_free,
+        q.in_flight = 0 and q.next_ready_at > %s as is_early, q.next_ready_at,
+        q.{top}_precedence, q.{top}_priority, q.{top}_tie, q.{top}_task, q.{top}_due_at,
+        q.{other}_precedence, q.{other}_priority,
+        q.{top}_task is null or (n.{", n.".join(order)})
+            < (q.{top}_precedence, q.{top}_priority, q.{top}_tie, q.{top}_task) as leads
+    from unnest(%s::bigint[], %s::bigint[], %s::integer[], %s::double precision[], %s::bigint[],
+        %s::bigint[], %s::bigint[]) as n (queue, many, {_ORDER}, due_at)
+    join queue q on q.id = n.queue
+), grown as materialized (
+    select v.queue, v.many, v.crawl, v.turn, v.queue_precedence, v.next_ready_at,
+        v.{other}_precedence, v.{other}_priority, {new}, r.ctid as stood, s.ctid as snoozed,
+        v.standing = 0 and v.is_free as rises, v.standing = 0 and v.is_early as sleeps,
+        v.standing = 1 and v.leads and (not v.by_turn or v.{top}_task is null) as shifts
+    from came v
+    left join lateral (
+        select ctid from ready r
+        where v.standing = 1 and v.leads and not v.by_turn and v.{top}_task is not null
+            and r.crawl = v.crawl and r.lane = {lane} and r.queue_precedence = v.queue_precedence
+            and r.precedence = v.{top}_precedence and r.priority = v.{top}_priority
+            and r.turn = v.turn and r.queue = v.queue limit 1
+    ) as r on true
+    left join lateral (
+        select ctid from snooze s
+        where v.alarm_at > 0 and s.crawl = v.crawl and s.at = v.alarm_at and s.queue = v.queue
+        limit 1
+    ) as s on true
+), moved as (
+    delete from ready where ctid = any (array(select stood from grown where stood is not null))
+), standing as (
+    {_stands("grown", "queue", f"(rises or (shifts and l.lane = {lane}))")}
+), risen as (
+    delete from snooze where ctid = any (
+        array(select snoozed from grown where rises and snoozed is not null)
+    )
+), asleep as (
+    insert into snooze (crawl, at, queue)
+    select crawl, next_ready_at, queue from grown where sleeps and snoozed is null
+)
+update queue q set pending = q.pending + g.many, {tops},
+    standing = case when g.rises then 1 else q.standing end,
+    session = case when g.rises then greatest(q.session, 0) else q.session end,
+    alarm_at = case when g.rises then 0 when g.sleeps then g.next_ready_at else q.alarm_at end
+from grown g where q.id = g.queue
+"""  # noqa: S608
+
+
+GROW: Final = tuple(grow(lane) for lane in (0, 1))
+
 # In one order with all others, before anything is read.
 LOCK_ENDS: Final = """
 select from lease l join queue q on q.id = l.queue
@@ -155,7 +237,7 @@ with told as (
 ), held as materialized (
     select v.*, l.queue, l.claimed_at, t.type, t.tag, t.origin, t.depth, q.crawl, q.turn,
         q.pending, %s + v.delay as rested_at, greatest(q.next_ready_at, %s + v.delay) as ready_at,
-        {_FIRST}
+        q.precedence as queue_precedence, {_TOPS}
     from told v cross join lateral (
         select * from lease l where l.task = v.task and l.token = v.token limit 1
     ) as l
@@ -179,7 +261,7 @@ with told as (
         calm = case when q.calm + 1 >= h.calm then 0 else q.calm + 1 end,
         throttles_in_row = 0, unreachable_in_row = 0, blocks_in_row = 0, errors_in_row = 0
     from held h where q.id = h.queue
-), standing as ({_stands("held", "turn", "queue", "where pending > 0 and ready_at <= %s")}),
+), standing as ({_stands("held", "queue", "pending > 0 and ready_at <= %s")}),
 asleep as (
     insert into snooze (crawl, at, queue)
     select crawl, ready_at, queue from held where pending > 0 and ready_at > %s

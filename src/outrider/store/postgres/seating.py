@@ -89,6 +89,7 @@ class Seating(Crawl):
         self, name: str, store: str, rulebook: dict[int, CrawlRules], epoch: int, now: int
     ) -> None:
         super().__init__(name, store, rulebook[epoch], now)
+        self.now = now
         self.epoch, self.rulebook = epoch, dict(rulebook)
         self.id = self.base = 0
         self.writes = False

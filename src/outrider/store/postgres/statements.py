@@ -202,7 +202,6 @@ _DELAYED: Final[Columns] = (
 PENDING_COLUMNS: Final[Columns] = (*_PENDING, ("due_at", "bigint"))
 DELAYED_COLUMNS: Final = _DELAYED
 INSERT_PENDING: Final = _insert("pending", PENDING_COLUMNS)
-COPY_PENDING: Final = f"copy pending ({_names(PENDING_COLUMNS)}) from stdin"
 DELETE_PENDING: Final = _delete("pending", _PENDING)
 PENDING_KEY: Final = _PENDING
 INSERT_DELAYED: Final = _insert("delayed", _DELAYED)
@@ -319,9 +318,20 @@ from task t join queue q on q.id = t.queue left join lease l on l.task = t.id
 where t.id > %s and t.id <= %s order by t.id
 """  # noqa: S608
 URL: Final = "select url from task where id = %s"
-COPY_TASKS: Final = f"copy task ({_names(TASK_COLUMNS)}) from stdin"
-COPY_BIRTHS: Final = f"copy task ({_names(BIRTH_COLUMNS)}) from stdin"
-INSERT_TASKS: Final = _insert("task", TASK_COLUMNS, "order by fingerprint")
+
+
+def _births(told: Columns, waits: str = "due_at <= %s") -> str:
+    """New tasks, and with them their places in lanes, if they wait there."""
+    return f"""
+with born as materialized (select {_names(told)} from {_unnested(told)} order by fingerprint),
+known as (insert into task ({_names(told)}) select {_names(told)} from born)
+insert into pending ({_names(PENDING_COLUMNS)})
+select queue, lane, precedence, priority, tie, id, due_at from born where {waits}
+"""  # noqa: S608
+
+
+INSERT_BIRTHS: Final = _births(BIRTH_COLUMNS)
+INSERT_TASKS: Final = _births(TASK_COLUMNS, "due_at <= %s and state = 'pending'")
 UPDATE_ABOUTS: Final = _update("task", (("id", "bigint"), *TASK_ABOUT))
 
 

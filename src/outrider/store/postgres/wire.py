@@ -39,13 +39,6 @@ class Wire:
         isolation = "isolation level repeatable read read only"
         self.send(f"begin {isolation if reads else 'isolation level read committed'}")
 
-    def copy(self, statement: str, rows: str) -> None:
-        """Many rows at once."""
-        self._pipeline.close()
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.write(rows)
-        self._pipeline.enter_context(self._connection.pipeline())
-
     def commit(self) -> None:
         """Once this returns it is durable; if it raises, nobody knows."""
         self.is_committing = True

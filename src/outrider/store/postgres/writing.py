@@ -12,21 +12,19 @@ from typing import Any
 from outrider.core.order import DUE_BITS, NUMBER_BITS, TIE_MASK
 from outrider.core.states import TaskState
 from outrider.store.heads.records import Record
-from outrider.store.postgres import columns, rows
+from outrider.store.postgres import columns, routine_statements, rows
 from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import copied, literals
+from outrider.store.postgres.arrays import literals, plain, turned
 from outrider.store.postgres.lines import shelves
 from outrider.store.postgres.loading import TaskWas
 from outrider.store.postgres.numbering import QUEUES, TASKS, TURNS
-from outrider.store.postgres.queue_writing import COPIED_FROM, Changed, QueueWriting, types_of
+from outrider.store.postgres.queue_writing import Changed, QueueWriting, types_of
 
 _TOKEN, _CLAIMED = 3, 5  # in a fate
 
 
 class Writing(QueueWriting):
     """How it is kept."""
-
-    stirs = False  # whether somebody who waits might be served sooner
 
     def write(self) -> list[Changed]:
         """Hand in all that changed since it was loaded or last written; which queues did."""
@@ -35,6 +33,7 @@ class Writing(QueueWriting):
         changed = self._changed_queues()
         self._write_new_queues(changed)
         self._write_births()
+        self._write_growth()
         self._write_queues(changed)
         self._write_lines(changed)
         self._write_standing(changed)
@@ -79,16 +78,29 @@ class Writing(QueueWriting):
             self.newborn[record.key << DUE_BITS | record.due] = order
 
     def _write_births(self) -> None:
-        births = sorted(self.births, key=lambda record: record.task.fingerprint)
-        if len(births) < COPIED_FROM:
-            told = list(map(self._whole_birth, births))
-            self._send(sql.INSERT_TASKS, columns.TASK_COLUMNS, told)
-        elif all(record.is_plain() for record in births):
-            told = list(map(self._birth, births))
-            self.wire.copy(sql.COPY_BIRTHS, copied(told, types_of(columns.BIRTH_COLUMNS)))
+        if not self.births:
+            return
+        if all(record.is_plain() for record in self.births):
+            told, statement, birth = columns.BIRTH_COLUMNS, sql.INSERT_BIRTHS, self._birth
         else:
-            told = list(map(self._whole_birth, births))
-            self.wire.copy(sql.COPY_TASKS, copied(told, types_of(columns.TASK_COLUMNS)))
+            told, statement, birth = columns.TASK_COLUMNS, sql.INSERT_TASKS, self._whole_birth
+        self.wire.send(statement, (*turned([*map(birth, self.births)], types_of(told)), self.now))
+
+    def _write_growth(self) -> None:
+        """Queues of which nothing else was asked."""
+        for lane, statement in enumerate(routine_statements.GROW):
+            grown = [(queue, queue.lane(lane).head) for queue in self.growing]
+            told = [
+                (self.base | queue.number, len(entries), *self.newborn[min(entries)])
+                for queue, entries in grown
+                if entries
+            ]
+            if told:
+                arrays = map(plain, zip(*told, strict=True))
+                by_turn = self.by_turn
+                params = (by_turn, self.now, self.now, *arrays, by_turn, by_turn)
+                self.wire.send(statement, params)
+        self.growing = []
 
     def _birth(self, record: Record) -> rows.Row:
         """In the order of `BIRTH_COLUMNS`."""
@@ -164,7 +176,7 @@ class Writing(QueueWriting):
                 fate = self._fate(record, was) if number in self.dirty else was.fate
                 told_of_task = (record.task, record.queue.number, fate, _lease_of(record))
                 self.tasks_were[number] = TaskWas(*told_of_task)
-        self.births, self.dirty, self.moved = [], {}, {}
+        self.births, self.newborn, self.dirty, self.moved = [], {}, {}, {}
 
 
 def _is_sooner(one: Changed) -> bool:
