@@ -2,13 +2,16 @@
 
 import asyncio
 import signal
+import socket
 import threading
 from collections import Counter
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 
-from outrider import Frontier
+from outrider import Done, Frontier
+from outrider.output.jsonl import items_sink
 from outrider.settings import merged, settings_of
 from outrider.store.opening import glance
 from outrider.testing.servers import Proxy
@@ -24,6 +27,22 @@ import time
 
 async def block(page):
     time.sleep(3600)
+"""
+GATE = """
+import asyncio, os, pathlib
+
+async def gate(page):
+    pathlib.Path(f"{os.getpid()}.waits").write_text("here")
+    while not pathlib.Path("open").exists():
+        await asyncio.sleep(0.02)
+"""
+LEAVE = """
+import pathlib, shutil
+
+async def look(page):
+    seen = [path.read_text() for path in pathlib.Path().glob("x-*-8.items.jsonl")]
+    pathlib.Path("seen").write_text("".join(seen))
+    shutil.copytree("later", ".", dirs_exist_ok=True)
 """
 
 
@@ -116,6 +135,22 @@ def joined(outrider, store, made, on_crawl, states, until):
     return start
 
 
+async def leave(source, *names):
+    """Workers that were killed when they had written the page that is due, and no more."""
+    async with Frontier.attach(source) as frontier:
+        (lease,) = await frontier.claim()
+        for name in names:
+            sink = items_sink(source.parent / name)
+            sink.write([SimpleNamespace(lease=lease, outcome=Done(200), page=None, items=[{}])])
+            sink.close()
+            (source.parent / f"{name}.lock").touch()
+
+
+def found(outrider, pattern):
+    """How many files there are of such names, with something in them."""
+    return sum(path.stat().st_size > 0 for path in outrider.folder.glob(pattern))
+
+
 def written(outrider, web):
     """How often each page was written, over all files of pages."""
     files = [path for path in outrider.folder.glob("x*.jsonl") if ".items." not in path.name]
@@ -178,7 +213,7 @@ def test_a_server_that_cannot_be_reached_is_waited_for(
 
 @pytest.mark.slow
 def test_workers_go_on_when_the_holder_of_the_file_is_killed(outrider, web, joined, until):
-    """One of them holds it then; what was in doubt is settled by whoever sits down there next."""
+    """One of them holds it then; what was in doubt is settled, wherever the next one sits down."""
     workers = joined(2)
     until(lambda: len(web.hits()) > 40)
     (holder,) = [one for one in workers if one.pid == glance(outrider.folder / STORE)[0].pid]
@@ -192,6 +227,53 @@ def test_workers_go_on_when_the_holder_of_the_file_is_killed(outrider, web, join
     assert "going on without that process" in ends[0].err
     assert written(outrider, web) == once(web)
     assert violations(web.hits(), delay=DELAY, web=web.web) == []
+
+
+@pytest.mark.slow
+def test_whoever_goes_on_settles_what_the_killed_left_in_doubt(
+    outrider, web, store, made, on_crawl, states, until
+):
+    """K4: records of visits that never counted go, though nobody writes to those files again."""
+    (outrider.folder / "mine.py").write_text(GATE)
+    made(settings={"queue": {"max_depth": 0}})
+    one = ("work", store, "--handler", "mine:gate", "--slots", 1, "--set", "fetch.robots=false")
+    holder = outrider.start(*one)
+    until((outrider.folder / f"{store}.sock").exists)
+    killed, left = outrider.start(*one), outrider.start(*one)
+    until(lambda: states().total() == 3)
+    on_crawl(Frontier.resume)
+    until(lambda: found(outrider, "*.waits") == 3)
+    holder.send_signal(signal.SIGSTOP)
+    (outrider.folder / "open").touch()
+    until(lambda: found(outrider, "x-*.jsonl") == 2)
+    for worker in (killed, holder):
+        worker.kill()
+        outrider.end(worker)
+    end = outrider.end(left)
+
+    assert end.code == 0, end.err
+    assert written(outrider, web) == named(web, web.web.seeds())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["work", "crawl"])
+def test_what_was_left_in_doubt_is_settled_before_and_after(
+    command, outrider, web, source, made, on_crawl
+):
+    """K4: of those killed before the first visit, and of those killed meanwhile."""
+    (outrider.folder / "mine.py").write_text(LEAVE)
+    (outrider.folder / "later").mkdir()
+    made(seeds=1, settings={"queue": {"max_depth": 0}})
+    on_crawl(Frontier.resume)
+    host = socket.gethostname()
+    asyncio.run(leave(source, f"x-{host}-8", f"later/x-{host}-9"))
+    seed = web.web.seeds()[0]
+    words = {"work": ("work", STORE), "crawl": outrider.on(web, seed, "--store", STORE)}[command]
+    end = outrider(*words, "--handler", "mine:look")
+
+    assert end.code == 0, end.err
+    assert (outrider.folder / "seen").read_text() == ""
+    assert (outrider.folder / f"x-{host}-9.items.jsonl").read_text() == ""
 
 
 @pytest.mark.slow

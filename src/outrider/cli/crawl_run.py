@@ -13,6 +13,7 @@ from outrider.cli.crawl_report import Closing, closing
 from outrider.cli.crawl_watch import Looks, heard, watched
 from outrider.cli.opening import place_of, say_promise
 from outrider.cli.showing import note
+from outrider.cli.work_seat import settling
 from outrider.core.outcome import Done
 from outrider.core.states import CrawlStatus
 from outrider.executor.outage import Outage
@@ -45,7 +46,10 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
             crawling.observe(log)
             if is_new and not quiet:
                 crawling.observe(Worry(note))
-            async with watched(crawling, title, Looks(), quiet=quiet):
+            async with (
+                settling(plan.output_stem, crawling.frontier),
+                watched(crawling, title, Looks(), quiet=quiet),
+            ):
                 ending = await crawling.run()
         return await closing(crawling.frontier, ending, crawling.tally, loop.time() - began)
 

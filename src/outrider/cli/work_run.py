@@ -16,6 +16,7 @@ from outrider.cli.crawl_watch import Looks, heard, watched
 from outrider.cli.opening import check_crawl, place_of, say_promise, source_of
 from outrider.cli.showing import note
 from outrider.cli.work_plan import Asked, files_of
+from outrider.cli.work_seat import settling, stem_of
 from outrider.errors import StoreUnattended
 from outrider.executor.executor import Executor
 from outrider.executor.outage import Outage
@@ -57,9 +58,10 @@ async def _worked(
     log = f"{name}.log" if asked.log is None else asked.log
     async with Frontier.attach(source, settings=own, crawl=asked.crawl) as frontier:
         await check_crawl(frontier, asked.store)
-        async with joined(
-            frontier, handler=asked.handler, isolate=asked.isolate, how=how
-        ) as crawling:
+        async with (
+            settling(stem_of(name), frontier),
+            joined(frontier, handler=asked.handler, isolate=asked.isolate, how=how) as crawling,
+        ):
             ending = await _run(crawling, asked, log, quiet=quiet)
         seconds = asyncio.get_running_loop().time() - began
         closed = await closing(frontier, ending, tally, seconds, whole=False)

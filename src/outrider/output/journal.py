@@ -165,6 +165,27 @@ class Journal:
             self._file = -1
 
 
+def last_said(path: Path) -> Statement | None:
+    """What a journal says that may be another's; None if nothing, or nothing that can be read."""
+    try:
+        newest = max(_blocks(path, path.read_bytes()), default=None)
+        return None if newest is None else _decode(newest[2])
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody writes there."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
 def _locked(path: Path) -> int:
     """Ours alone; one that was deleted between opening and locking is not the one others see."""
     while True:
