@@ -196,3 +196,11 @@ async def test_a_closed_store_says_so(url):
     await store.close()
     with pytest.raises(Closed):
         await store.crawls()
+
+
+async def test_a_server_that_syncs_nothing_is_told(url):
+    """M4: it is used, as the one of these tests is, and whoever works there knows."""
+    store = await open_store(url, SystemClock())
+    await store.close()
+
+    assert "fsync is off" in store.promise

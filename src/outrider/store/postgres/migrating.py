@@ -17,6 +17,7 @@ from psycopg import Connection, sql
 from outrider.errors import InvalidInput, StoreUnavailable, StoreUnusable
 from outrider.store.postgres import faults
 from outrider.store.postgres.address import Address
+from outrider.store.postgres.promising import promise_of
 
 OLDEST: Final = 140_000  # PostgreSQL 14
 PATIENCE: Final = 10  # seconds until a connection is given up
@@ -61,13 +62,21 @@ def shipped() -> list[Migration]:
     ]
 
 
-def prepared(address: Address, migrations: list[Migration] | None = None) -> str:
-    """Bring the tables up to date; the store's id."""
+class Prepared(NamedTuple):
+    """A store that may be used."""
+
+    id: str
+    promise: str  # what a crash of the server may lose; nothing to say: nothing
+
+
+def prepared(address: Address, migrations: list[Migration] | None = None) -> Prepared:
+    """Bring the tables up to date."""
     migrations = shipped() if migrations is None else migrations
     try:
         with _connected(address) as connection:
             _check_server(connection, address)
-            return _brought_up(connection, address, migrations)
+            name = _brought_up(connection, address, migrations)
+            return Prepared(name, promise_of(connection))
     except psycopg.Error as error:
         raise faults.told(error, address.shown) from error
 

@@ -11,8 +11,8 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.store.postgres import migrating
 from outrider.store.postgres.address import parsed
+from outrider.store.postgres.migrating import Prepared, prepared
 from outrider.store.postgres.running import Runner
 from outrider.store.postgres.watching import Watch
 from outrider.store.protocol import (
@@ -36,20 +36,24 @@ from outrider.store.saved import Saved
 
 
 class PostgresStore(FullStore):
-    """Store, Admin and Inspect over one schema of one database."""
+    """Store, Admin and Inspect over one schema of one database.
 
-    def __init__(self, runner: Runner, watch: Watch, clock: Clock, name: str) -> None:
-        self._runner, self._watch, self._clock, self._id = runner, watch, clock, name
+    `promise` says what a crash of the server may lose, if anything.
+    """
+
+    def __init__(self, runner: Runner, watch: Watch, clock: Clock, found: Prepared) -> None:
+        self._runner, self._watch, self._clock = runner, watch, clock
+        self._id, self.promise = found
         self._run = runner.run
 
     @classmethod
     async def open(cls, url: str, clock: Clock) -> PostgresStore:
         """Connect, and bring the tables up to date; whatever is in the way is told at once."""
         address = parsed(url)
-        name = await asyncio.to_thread(migrating.prepared, address)
-        runner = Runner(address, clock, name)
+        found = await asyncio.to_thread(prepared, address)
+        runner = Runner(address, clock, found.id)
         await runner.open()
-        return cls(runner, Watch(address, name), clock, name)
+        return cls(runner, Watch(address, found.id), clock, found)
 
     @property
     def id(self) -> str:
