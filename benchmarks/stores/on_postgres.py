@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import ours
@@ -49,10 +48,10 @@ async def _beside(server: PostgresServer, sizes: Sizes) -> tuple[list[Measure], 
     raw.settle()
     _settle(server)
     await sides.visit(raw, frontier, sizes.calls)
+    worked = await ours.work(frontier, sizes.work_seconds)
     await frontier.close()
     raw.close()
     theirs = await asyncio.to_thread(peers.pgqueuer, server.url, sizes.peer * 2)
-    visits = sides.visits[1]
     ratio = sides.claims.rate / sides.raw_claims.rate
     rows = f"{sizes.tasks:,} rows"
     measures = [
@@ -62,10 +61,11 @@ async def _beside(server: PostgresServer, sizes: Sizes) -> tuple[list[Measure], 
         Measure(f"raw: windowed poll of 100, {rows}", sides.raw_claims.rate, "/s"),
         Measure(f"claim 100, one a host, {rows}", sides.claims.rate, "/s"),
         Measure("claim ÷ windowed poll", ratio, "×", 3),
-        Measure("claim + finish 100", visits, "/s"),
-        peers.ratio("no-op tasks in batches ÷ PgQueuer", visits, theirs, "runs", 1),
+        Measure("claim + finish 100, one after the other", sides.visits[1], "/s"),
+        Measure("claim + finish 100, two under way", worked.rate, "/s"),
+        peers.ratio("no-op tasks in batches ÷ PgQueuer", worked.rate, theirs, "runs", 1),
     ]
-    return measures, {**sides.told(), "pgqueuer": theirs}
+    return measures, {**sides.told(), "work": worked.told(), "pgqueuer": theirs}
 
 
 async def _fill_both(raw: RawPostgres, frontier: Frontier, pages: list[str]) -> None:
@@ -110,30 +110,18 @@ async def _cycle(server: PostgresServer, sizes: Sizes) -> tuple[list[Measure], d
     seconds = sizes.cycle_seconds + min(15.0, sizes.held) + sizes.held + 10.0
     await ours.fill_queues(frontier, QUEUES, each=round(seconds * sizes.cycle_rate / QUEUES) + 1)
     _settle(server)
-    rate, calls = await _whole_cycle(frontier, sizes.cycle_seconds)
+    cycle = await ours.work(frontier, sizes.cycle_seconds)
     held_for = await held(frontier, server.url, sizes.held)
     await frontier.close()
     title = f"snapshot held for {sizes.held:.0f} s: claim p99"
     measures = [
-        Measure("whole cycle: claim, finish, snooze, wake", rate, "/s", 7_000),
+        Measure("whole cycle: claim, finish, snooze, wake", cycle.rate, "/s", 7_000),
         Measure(f"{title}, before", held_for["before"]["p99_ms"], "ms"),
         Measure(f"{title}, meanwhile", held_for["meanwhile"]["p99_ms"], "ms"),
         Measure(f"{title}, meanwhile ÷ before", held_for["worse"], "×", 15, is_most=True),
         Measure("and back to twice as before in", held_for["back_in"], "s", 30, is_most=True),
     ]
-    return measures, {"cycle": calls, "held": held_for}
-
-
-async def _whole_cycle(frontier: Frontier, seconds: float) -> tuple[float, dict[str, Any]]:
-    claims, finishes, visits = Calls(), Calls(), 0
-    began = time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        count, _ = await ours.visit(frontier, claims, finishes)
-        visits += count
-        if not count:
-            await ours.wait(frontier)
-    rate = visits / (time.perf_counter() - began)
-    return rate, {"claims": claims.told(), "finishes": finishes.told(), "visits": visits}
+    return measures, {"cycle": cycle.told(), "held": held_for}
 
 
 async def _crew(server: PostgresServer, sizes: Sizes) -> tuple[list[Measure], dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
@@ -17,6 +18,25 @@ from outrider.frontier import Frontier
 
 BATCH = 500
 CLAIM = 100
+HANDS = 2  # batches a worker has under way
+
+
+class Worked:
+    """What a worker came to."""
+
+    def __init__(self) -> None:
+        self.claims, self.finishes = Calls(), Calls()
+        self.visits, self.seconds = 0, 0.0
+
+    @property
+    def rate(self) -> float:
+        """Visits a second, by the wall."""
+        return self.visits / self.seconds
+
+    def told(self) -> dict[str, Any]:
+        """For the report."""
+        claims, finishes = self.claims.told(), self.finishes.told()
+        return {"claims": claims, "finishes": finishes, "visits": self.visits, "rate": self.rate}
 
 
 async def opened(url: str, **politeness: Any) -> Frontier:
@@ -58,6 +78,23 @@ async def wait(frontier: Frontier) -> None:
     if not (await frontier.stats()).pending:
         raise RuntimeError("all work was done before the end: ask for less, or fill more")
     await asyncio.sleep(0.002)
+
+
+async def work(frontier: Frontier, seconds: float, limit: int = CLAIM) -> Worked:
+    """Claim and finish for so long, two batches under way, as a worker has them."""
+    worked = Worked()
+    began = time.perf_counter()
+    await asyncio.gather(*(_hand(frontier, worked, began + seconds, limit) for _ in range(HANDS)))
+    worked.seconds = time.perf_counter() - began
+    return worked
+
+
+async def _hand(frontier: Frontier, worked: Worked, end: float, limit: int) -> None:
+    while time.perf_counter() < end:
+        count, _ = await visit(frontier, worked.claims, worked.finishes, limit)
+        worked.visits += count
+        if not count:
+            await wait(frontier)
 
 
 async def visit(

@@ -13,6 +13,7 @@ class Sizes(msgspec.Struct, frozen=True):
     calls: int = 300  # of a kind
     peer: int = 20_000  # new URLs for peers
     held: float = 60.0  # seconds a snapshot is held
+    work_seconds: float = 10.0
     cycle_seconds: float = 15.0
     cycle_rate: int = 9_000  # visits a second that there is work for
     crew_tasks: int = 400_000
@@ -27,6 +28,7 @@ def quick() -> Sizes:
         calls=60,
         peer=4_000,
         held=10.0,
+        work_seconds=2.0,
         cycle_seconds=5.0,
         cycle_rate=6_000,
         crew_tasks=60_000,

@@ -45,10 +45,4 @@ async def _until_back(frontier: Frontier, p99: float) -> tuple[float, Calls]:
 
 async def _work(frontier: Frontier, seconds: float) -> Calls:
     """The whole cycle; its claims."""
-    claims, finishes = Calls(), Calls()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        count, _ = await ours.visit(frontier, claims, finishes)
-        if not count:
-            await ours.wait(frontier)
-    return claims
+    return (await ours.work(frontier, seconds)).claims

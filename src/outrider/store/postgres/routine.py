@@ -7,8 +7,6 @@ may go this way: nobody else may know something of it that its row does not tell
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Final, NamedTuple
 
 from outrider.clock import to_ms
@@ -100,17 +98,16 @@ class Routine(Writing):
         return picked, Streak(lane, count), True
 
     def _moved(self, picked: list[tuple[int, int]], request: ClaimRequest, now: int) -> list[Lease]:
-        """Runs of one lane in their order, for each takes the next turns."""
-        answers = []
-        for lane, run in groupby(picked, itemgetter(0)):
-            queues = [queue for _, queue in run]
-            tokens = range(self.tokens + 1, self.tokens + 1 + len(queues))
-            self.tokens += len(queues)
-            deadline = now + to_ms(request.lease_for)
-            turns = (self.sequence("turns"), self.by_turn)
-            params = (*turns, plain(queues), plain(tokens), request.worker, now, deadline, now)
-            answers.append(self.wire.send(sql.BEGIN[lane], params))
-        return [self._lease_in(row, request, now) for a in answers for row in a.fetchall()]
+        """In their order, for each takes the next turn."""
+        if not picked:
+            return []
+        lanes, queues = zip(*picked, strict=True)
+        tokens = range(self.tokens + 1, self.tokens + 1 + len(picked))
+        self.tokens += len(picked)
+        turns = (self.sequence("turns"), self.by_turn)
+        given = (request.worker, now, now + to_ms(request.lease_for), now)
+        params = (*turns, plain(queues), plain(lanes), plain(tokens), *given)
+        return [self._lease_in(row, request, now) for row in self.wire.rows(sql.BEGIN, params)]
 
     def _lease_in(self, row: rows.Row, request: ClaimRequest, now: int) -> Lease:
         number, token, key, *ruled = row[:6]

@@ -17,7 +17,8 @@ from outrider.store.postgres.columns import TASK_ABOUT, TASK_NAMES
 
 LANES: Final = ("discovery", "acquisition")
 _IS_ROUTINE: Final = "q.session < q.routine_below"
-_ORDER: Final = "precedence, priority, tie, task"
+_ORDERED: Final = ("precedence", "priority", "tie", "task")
+_ORDER: Final = ", ".join(_ORDERED)
 _READY: Final = "(crawl, lane, queue_precedence, precedence, priority, turn, queue)"
 _TOPS: Final = (
     "q.discovery_precedence, q.discovery_priority, q.acquisition_precedence, q.acquisition_priority"
@@ -93,45 +94,54 @@ _TASK: Final = ", ".join(
     if kind == "json"
     else f"t.{name} as {name}"
     for name, kind in (TASK_NAMES[2], *TASK_ABOUT)
-    if name != "queue"
+    if name not in ("queue", "lane")  # which are asked for
 )
-_TASK_NAMES: Final = ", ".join(
-    "k.queue" if name == "queue" else f"k.{name}" for name, _ in (TASK_NAMES[2], *TASK_ABOUT)
-)
+_TASK_NAMES: Final = ", ".join(f"k.{name}" for name, _ in (TASK_NAMES[2], *TASK_ABOUT))
 
 
-def begin(lane: int) -> str:
-    """H1, E3, C3, D1: the first task of each of these queues is lent; the next one is its first."""
-    top, order = LANES[lane], ("precedence", "priority", "tie", "task")
-    same = " and ".join(f"p.{name} = q.{top}_{name}" for name in order)
-    tops = ", ".join(f"{top}_{name} = k.next_{name}" for name in (*order, "due_at"))
-    return f"""
+_NEXT: Final = ", ".join(
+    f"{top}_{name} = case when k.lane = {lane} then k.next_{name} else q.{top}_{name} end"
+    for lane, top in enumerate(LANES)
+    for name in (*_ORDERED, "due_at")
+)
+# H1, E3, C3, D1: the first task of a lane of each queue is lent; the next one becomes its first.
+BEGIN: Final = f"""
 with asked as materialized (
-    select queue, token, place, nextval(%s::regclass) as new_turn, %s::boolean as by_turn
-    from unnest(%s::bigint[], %s::bigint[]) with ordinality as n (queue, token, place)
+    select n.*, nextval(%s::regclass) as new_turn, %s::boolean as by_turn
+    from unnest(%s::bigint[], %s::smallint[], %s::bigint[]) with ordinality
+        as n (queue, lane, token, place)
 ), picked as materialized (
-    select a.*, q.crawl, q.key, q.epoch, q.said_paused, q.said_retired, q.calm,
-        q.throttles_in_row, q.unreachable_in_row, q.blocks_in_row, q.last_delay, q.crawl_delay,
-        {_TASK}, t.id as task, r.ctid as stood, o.ctid as other, p.ctid as waited,
-        t.attempts, t.failures, t.throttles, t.answer::text as answer, t.answered_at,
-        n.precedence as next_precedence, n.priority as next_priority, n.tie as next_tie,
-        n.task as next_task, n.due_at as next_due_at
-    from asked a join queue q on q.id = a.queue join task t on t.id = q.{top}_task
-    cross join lateral ({_stood(lane, "a.by_turn")}) as r
-    left join lateral ({_stood(1 - lane, "a.by_turn")}) as o on true
+    select a.queue, a.lane, a.token, a.place, a.new_turn, q.crawl, q.key, q.epoch, q.said_paused,
+        q.said_retired, q.calm, q.throttles_in_row, q.unreachable_in_row, q.blocks_in_row,
+        q.last_delay, q.crawl_delay, {_TASK}, t.id as task, t.attempts, t.failures, t.throttles,
+        t.answer::text as answer, t.answered_at, p.ctid as waited, d.ctid as stood,
+        o.ctid as stood_too, n.precedence as next_precedence, n.priority as next_priority,
+        n.tie as next_tie, n.task as next_task, n.due_at as next_due_at
+    from asked a join queue q on q.id = a.queue
+    cross join lateral (values
+        (0, q.discovery_precedence, q.discovery_priority, q.discovery_tie, q.discovery_task),
+        (1, q.acquisition_precedence, q.acquisition_priority, q.acquisition_tie, q.acquisition_task)
+    ) as f (lane, {_ORDER})
+    join task t on t.id = f.task
     cross join lateral (
-        select ctid from pending p where p.queue = q.id and p.lane = {lane} and {same} limit 1
+        select ctid from pending p
+        where p.queue = q.id and p.lane = a.lane and p.precedence = f.precedence
+            and p.priority = f.priority and p.tie = f.tie and p.task = f.task limit 1
     ) as p
+    left join lateral ({_stood(0, "a.by_turn")}) as d on true
+    left join lateral ({_stood(1, "a.by_turn")}) as o on true
     left join lateral (
         select {_ORDER}, due_at from pending p
-        where p.queue = q.id and p.lane = {lane} and ({_ORDER})
-            > (q.{top}_precedence, q.{top}_priority, q.{top}_tie, q.{top}_task)
+        where p.queue = q.id and p.lane = a.lane
+            and ({_ORDER}) > (f.precedence, f.priority, f.tie, f.task)
         order by {_ORDER} limit 1
     ) as n on true
+    where f.lane = a.lane
 ), gone as (
-    delete from ready where ctid = any (
-        array(select stood from picked union all select other from picked where other is not null)
-    )
+    delete from ready where ctid = any (array(
+        select stood from picked where stood is not null
+        union all select stood_too from picked where stood_too is not null
+    ))
 ), taken as (
     delete from pending where ctid = any (array(select waited from picked))
 ), lent as (
@@ -140,7 +150,7 @@ with asked as materialized (
 ), begun as (
     update queue q set standing = 0, pending = q.pending - 1, in_flight = 1, turn = k.new_turn,
         last_start_at = %s, session = q.session + k.cost, spent = q.spent + k.cost,
-        last_cost = k.cost, cost_sum = q.cost_sum + k.cost, cost_count = q.cost_count + 1, {tops}
+        last_cost = k.cost, cost_sum = q.cost_sum + k.cost, cost_count = q.cost_count + 1, {_NEXT}
     from picked k where q.id = k.queue
 )
 select k.task, k.token, k.key, k.epoch, k.said_paused, k.said_retired, k.calm,
@@ -148,9 +158,6 @@ select k.task, k.token, k.key, k.epoch, k.said_paused, k.said_retired, k.calm,
     k.attempts, k.failures, k.throttles, k.answer, k.answered_at, {_TASK_NAMES}
 from picked k order by k.place
 """  # noqa: S608
-
-
-BEGIN: Final = tuple(begin(lane) for lane in (0, 1))
 
 # In one order with all others, before anything is read; the last: a task makes it stand or wake.
 LOCK_ALL: Final = f"""
@@ -165,7 +172,7 @@ from wanted w join queue q on q.id = w.id order by q.id for update of q
 
 def grow(lane: int) -> str:
     """B3, E1: so many tasks came to a lane of each of these queues, this one before the others."""
-    top, other, order = LANES[lane], LANES[1 - lane], ("precedence", "priority", "tie", "task")
+    top, other, order = LANES[lane], LANES[1 - lane], _ORDERED
     new = ", ".join(
         f"case when leads then v.{name} else {top}_{name} end as {top}_{name}"
         for name in (*order, "due_at")
