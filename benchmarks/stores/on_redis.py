@@ -20,6 +20,7 @@ from outrider.testing.servers.places import with_parameter
 
 DURABILITY = "≤ 1 s at power loss (appendfsync everysec)"
 OPTIONS = {"appendonly": "yes", "appendfsync": "everysec"}
+FIRST = 2_000  # tasks that make the server compile scripts and grow its interpreter, once
 
 
 def measure(part: str, sizes: Sizes) -> tuple[list[Line], dict[str, Any]]:
@@ -70,6 +71,7 @@ async def _from_text(server: ValkeyServer, texts: list[str]) -> Calls:
 async def _memory(server: ValkeyServer, sizes: Sizes) -> tuple[list[Measure], dict[str, Any]]:
     """Deep queues tell what a task is, queues of one task what both are together."""
     deep, shallow = sizes.tasks // 5, sizes.tasks // 10
+    await _kept(server, "first", even_pages(FIRST, FIRST // 10))
     before = _used(server)
     kept = await _kept(server, "deep", even_pages(deep, deep // workload.TASKS_PER_HOST))
     middle = _used(server)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from outrider.core.act import Act, Pause, Resume, Retire, Revive, Set, Snooze, Wake
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
 from outrider.core.states import CrawlStatus
@@ -44,8 +46,9 @@ KNOWN: Final[tuple[KnownRule, ...]] = ("keep", "keep", "keep", "raise", "revisit
 
 
 def random_ops(seed: int, length: int = 80) -> list[Op]:
-    """A whole case: rules for two crawls, then so many ops."""
-    return Scene(Random(seed)).ops(length)
+    """A whole case: rules for two crawls, then so many ops; one in three has little trouble."""
+    scene = Ordinary if seed % 3 == 2 else Scene
+    return scene(Random(seed)).ops(length)
 
 
 class Scene:
@@ -268,6 +271,27 @@ class Scene:
         return Wait() if self.dice.random() < 0.5 else Pass(self.dice.choice(STEPS))
 
 
+class Ordinary(Scene):
+    """Most crawls: visits that are done, now and then something else; the short ways of stores."""
+
+    def __init__(self, dice: Random) -> None:
+        super().__init__(dice)
+        self.hosts = list(HOSTS)
+        trouble = dice.choice((0.0, 0.02, 0.1))
+        self.kinds = {name: weight * trouble for name, weight in KINDS.items()}
+        self.kinds.update(add=12, claim=12, finish=14, work=2, wait=10)
+        self.outcomes = {**dict.fromkeys(OUTCOMES, trouble), "done": 8}
+
+    def page(self) -> Page:
+        """Seldom one that is not due."""
+        page = super().page()
+        return page if self.dice.random() < 0.1 else replace(page, delay=0.0, known="keep")
+
+    def rules(self) -> dict[str, Any]:
+        """Of the rules only those that bind nobody."""
+        return {name: self.dice.choice(values) for name, values in FREE_RULES.items()}
+
+
 STEPS: Final = (0.001, 0.3, 1.0, 1.0, 5.0, 31.0, 61.0, 900.0)
 
 Maker: TypeAlias = Callable[[Scene], Op | list[Op]]
@@ -399,6 +423,14 @@ RULES: Final[Mapping[str, tuple[Any, ...]]] = {
     "pause_at_finish": (False, False, True),
     "limits": ({}, {}, {}, {"done": 9}, {"tasks": 12}, {"bytes": 3000}, {"seconds": 500.0}),
     "keys": ({}, {}, {".example": {"balance": 2}}, {HOSTS[1]: {"delay": 2.0, "precedence": 1}}),
+}
+
+FREE_RULES: Final[Mapping[str, tuple[Any, ...]]] = {
+    "delay": (0.0, 0.0, 1.0, -1.0),
+    "balance": (3, 9, 3000, 3000),
+    "order": ("priority", "priority", "round-robin"),
+    "tie": ("fifo", "lifo", "shuffle"),
+    "burst": (1, 2, 5),
 }
 
 _SETTABLE: Final = (

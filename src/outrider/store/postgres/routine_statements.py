@@ -180,26 +180,30 @@ def grow(lane: int) -> str:
     tops = ", ".join(f"{top}_{name} = g.{top}_{name}" for name in (*order, "due_at"))
     return f"""
 with came as materialized (
-    select n.*, %s::boolean as by_turn, q.crawl, q.turn, q.precedence as queue_precedence,
+    select n.*, q.crawl, q.turn, q.precedence as queue_precedence,
         q.standing, q.alarm_at, q.in_flight = 0 and q.next_ready_at <= %s as is_free,
         q.in_flight = 0 and q.next_ready_at > %s as is_early, q.next_ready_at,
         q.{top}_precedence, q.{top}_priority, q.{top}_tie, q.{top}_task, q.{top}_due_at,
         q.{other}_precedence, q.{other}_priority,
         q.{top}_task is null or (n.{", n.".join(order)})
-            < (q.{top}_precedence, q.{top}_priority, q.{top}_tie, q.{top}_task) as leads
-    from unnest(%s::bigint[], %s::bigint[], %s::integer[], %s::double precision[], %s::bigint[],
-        %s::bigint[], %s::bigint[]) as n (queue, many, {_ORDER}, due_at)
+            < (q.{top}_precedence, q.{top}_priority, q.{top}_tie, q.{top}_task) as leads,
+        q.standing = 1 and (q.{top}_task is null or (not n.by_turn and
+            (n.precedence, n.priority) < (q.{top}_precedence, q.{top}_priority))) as shifts
+    from (
+        select *, %s::boolean as by_turn
+        from unnest(%s::bigint[], %s::bigint[], %s::integer[], %s::double precision[],
+            %s::bigint[], %s::bigint[], %s::bigint[]) as u (queue, many, {_ORDER}, due_at)
+    ) as n
     join queue q on q.id = n.queue
 ), grown as materialized (
     select v.queue, v.many, v.crawl, v.turn, v.queue_precedence, v.next_ready_at,
         v.{other}_precedence, v.{other}_priority, {new}, r.ctid as stood, s.ctid as snoozed,
-        v.standing = 0 and v.is_free as rises, v.standing = 0 and v.is_early as sleeps,
-        v.standing = 1 and v.leads and (not v.by_turn or v.{top}_task is null) as shifts
+        v.standing = 0 and v.is_free as rises, v.standing = 0 and v.is_early as sleeps, v.shifts
     from came v
     left join lateral (
         select ctid from ready r
-        where v.standing = 1 and v.leads and not v.by_turn and v.{top}_task is not null
-            and r.crawl = v.crawl and r.lane = {lane} and r.queue_precedence = v.queue_precedence
+        where v.shifts and v.{top}_task is not null and r.crawl = v.crawl and r.lane = {lane}
+            and r.queue_precedence = v.queue_precedence
             and r.precedence = v.{top}_precedence and r.priority = v.{top}_priority
             and r.turn = v.turn and r.queue = v.queue limit 1
     ) as r on true

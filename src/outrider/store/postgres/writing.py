@@ -98,7 +98,7 @@ class Writing(QueueWriting):
             if told:
                 arrays = map(plain, zip(*told, strict=True))
                 by_turn = self.by_turn
-                params = (by_turn, self.now, self.now, *arrays, by_turn, by_turn)
+                params = (self.now, self.now, by_turn, *arrays, by_turn, by_turn)
                 self.wire.send(statement, params)
         self.growing = []
 

@@ -142,13 +142,14 @@ class Batch:
     def heads_and_texts(self, tasks: Iterable[Task]) -> tuple[bytes, bytes]:
         """What a script reads of tasks, and what it keeps; texts are found by their places."""
         heads: list[bytes] = []
+        keys = self._keys
         texts: list[bytes] = []
         end = 0
         for task in tasks:
             text, split = text_of(task)
             texts.append(text)
             start, end = end + 1, end + len(text)
-            key, kind = self.key(task.key), self.kind(kind_of(task))
+            key, kind = keys.get(task.key) or self.key(task.key), self.kind(kind_of(task))
             heads.append(head_of(task, key, kind, (split, start, end)))
         return b"".join(heads), b"".join(texts)
 

@@ -52,7 +52,7 @@ local function new_queue(batch, place)
   q[Q_RULES] = rules_number(batch, batch.ruled[place])
   local r = rules_of(q)
   q[Q_PAUSED], q[Q_RETIRED] = r[R_PAUSED], r[R_RETIRED] and 'operator' or ''
-  learn(K_KEYS, C_KEY_BUCKETS, batch.digests[place], number, number)
+  learn(K_KEYS, C_KEY_BUCKETS, batch.digests[place], number)
   queues[number], marked[number], batch.queues[place] = q, q, q
   return q
 end
@@ -136,7 +136,7 @@ local function waits_for_judge(q)
     and has_slot(q, rules_of(q))
 end
 
-local function bear(id, q, lane, order, cost, delay, kind, roll, text, split)
+local function bear(q, lane, order, cost, delay, kind, roll, text, split)
   local number, due, since = C[C_COUNT] + 1, now + delay, now - C[C_CREATED]
   C[C_COUNT] = number
   born[number] = encode({
@@ -153,7 +153,6 @@ local function bear(id, q, lane, order, cost, delay, kind, roll, text, split)
     split,
     text,
   })
-  learn(K_KNOWN, C_KNOWN_BUCKETS, id, number, number)
   count(kind, PENDING, 1)
   count_pending(q, 1)
   local entry = order .. pack('>I5', number)
@@ -175,14 +174,27 @@ local function meet(number, t, known, p, a, b, why)
   end
 end
 
+-- Most tasks are kept as they are if they are known, and nothing can be full: then one call asks
+-- and learns. Answers with its number if it is known (0: not looked up), false if it is new, true if
+-- it was learned.
+local function recall(id, known)
+  if known == KEEP and C[C_MAX_PENDING] == 0 and C[C_MAX_PENDING_EACH] == 0 then
+    return learn(K_KNOWN, C_KNOWN_BUCKETS, id, C[C_COUNT] + 1) or 0
+  end
+  return find(K_KNOWN, C_KNOWN_BUCKETS, id) or false
+end
+
 -- The task whose head is at that place. An answer of one letter: added, duplicate, full, cancelled.
 local function add(batch, heads, place, texts)
   if C[C_STATUS] == 'cancelled' then
     return 'c'
   end
   local id, known = sub(heads, place, place + 15), byte(heads, place + 16)
-  local old = find(K_KNOWN, C_KNOWN_BUCKETS, id)
-  if old and known == KEEP then
+  local old = recall(id, known)
+  local is_learned = old == true
+  if is_learned then
+    old = false
+  elseif old and known == KEEP then
     return 'd'
   end
   local lane, p, a, b, roll, cost, delay, key, kind, split, from, upto =
@@ -206,7 +218,10 @@ local function add(batch, heads, place, texts)
   if old then
     readmit(old, t, q, lane, order, cost, delay, kind, roll, text, split)
   else
-    bear(id, q, lane, order, cost, delay, kind, roll, text, split)
+    if not is_learned then
+      learn(K_KNOWN, C_KNOWN_BUCKETS, id, C[C_COUNT] + 1)
+    end
+    bear(q, lane, order, cost, delay, kind, roll, text, split)
   end
   return 'a'
 end

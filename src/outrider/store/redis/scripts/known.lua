@@ -11,14 +11,15 @@ local function size_of(buckets)
   return size
 end
 
-local function find_bucket(buckets, id)
+-- Written by `format`: a number that is joined to a string takes twice as long.
+local function bucket_of(table, buckets, id)
   local size = size_of(buckets)
   local place = parts('>I4', id) % (size * 2)
-  return place < C[buckets] and place or place - size
+  return string.format('%s%s%d', at, table, place < C[buckets] and place or place - size)
 end
 
 local function find(table, buckets, id)
-  local number = call('HGET', at .. table .. find_bucket(buckets, id), id)
+  local number = call('HGET', bucket_of(table, buckets, id), id)
   return number and tonumber(number)
 end
 
@@ -40,10 +41,13 @@ local function part_bucket(table, buckets)
   end
 end
 
--- `count` are known with this one.
-local function learn(table, buckets, id, number, count)
-  call('HSET', at .. table .. find_bucket(buckets, id), id, number)
-  if count > C[buckets] * BUCKET then
+-- False if it was known before. Numbers are given one by one, so `number` are known with this one.
+local function learn(table, buckets, id, number)
+  if call('HSETNX', bucket_of(table, buckets, id), id, number) == 0 then
+    return false
+  end
+  if number > C[buckets] * BUCKET then
     part_bucket(table, buckets)
   end
+  return true
 end

@@ -105,7 +105,7 @@ local function restore_task(batch, id, row)
   t[T_DISCOVERED] = t[T_DISCOVERED] - C[C_CREATED]
   C[C_COUNT], marked[q[Q_NUMBER]] = number, q
   t[T_QUEUE], t[T_KIND] = q[Q_NUMBER], kind_in(batch, t[T_KIND])
-  learn(K_KNOWN, C_KNOWN_BUCKETS, id, number, number)
+  learn(K_KNOWN, C_KNOWN_BUCKETS, id, number)
   tasks[number], born[number] = t, t
   count(t[T_KIND], t[T_STATE], 1)
   count_in(q, t[T_STATE], 1)
