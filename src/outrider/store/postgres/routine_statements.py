@@ -253,7 +253,7 @@ with told as (
         select * from lease l where l.task = v.task and l.token = v.token limit 1
     ) as l
     join queue q on q.id = l.queue join task t on t.id = v.task
-    where not l.named and not l.lent and {_IS_ROUTINE}
+    where {_IS_ROUTINE}
 ), freed as (
     delete from lease where task = any (array(select task from held))
 ), ended as (
