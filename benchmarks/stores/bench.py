@@ -37,18 +37,25 @@ def main() -> None:
     sizes = _sizes(asked)
     found: dict[str, Any] = {}
     lines: list[Line] = []
+    failed: list[str] = []
     for name in PARTS:
         engine, _, part = name.partition(":")
         if asked.only is None or {engine, name} & set(asked.only):
             _tell(f"{name}…")
             began = time.perf_counter()
-            some, details = ENGINES[engine].measure(part, sizes)
+            try:
+                some, details = ENGINES[engine].measure(part, sizes)
+            except RuntimeError as error:  # this part has no figure; the others have theirs
+                _tell(f"{name}: {error}")
+                failed.append(name)
+                continue
             found[name] = {**details, "seconds": time.perf_counter() - began}
             lines += [_named(engine, line) for line in some]
     syncs = _sync_rate()
     _print(lines, syncs)
     if asked.json is not None:
         asked.json.write_text(json.dumps(_report(lines, found, sizes, syncs), indent=1) + "\n")
+    sys.exit(f"no figures: {', '.join(failed)}" if failed else 0)
 
 
 def _asked() -> argparse.Namespace:
