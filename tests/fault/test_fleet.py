@@ -14,8 +14,8 @@ LONGER = int(os.environ.get("OUTRIDER_FAULTS", "1"))  # noqa: TID251 - how long 
 
 PLAYS = {
     "kills": (26, World(hosts=12, pages=240, delay=0.03)),  # lasts longer than the kills
-    "some-kills": (10, World(hosts=12, pages=100, delay=0.03)),
-    "stopped": (1, World(hosts=20, pages=20, duration=0.4, delay=0.05, lease=1.0)),
+    "some-kills": (10, World(hosts=12, pages=40, delay=0.05)),
+    "stopped": (1, World(hosts=20, pages=15, duration=0.4, delay=0.05, lease=1.0)),
     "immediate": (2, World(hosts=20, pages=60)),
     "orderly": (2, World(hosts=20, pages=60)),
     "backends": (5, World(hosts=20, pages=60)),
