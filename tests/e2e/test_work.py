@@ -193,7 +193,7 @@ def test_a_server_that_cannot_be_reached_is_waited_for(
     outrider, web, served_store, made, on_crawl, until
 ):
     """M6: said once, then asked again; when it is back all goes on, nothing lost or doubled."""
-    made()
+    made(settings={"lease": {"seconds": 5.0}})  # the answer to a claim may be lost: it expires
     on_crawl(Frontier.resume)
     with Proxy(served_store) as proxy:
         worker = outrider.start("work", proxy.url, "--quiet", "--output", "x")
