@@ -187,3 +187,15 @@ async def test_what_is_written_is_read_as_it_was(url, count):
     told = {view.url: (view.tag, view.type, view.meta["a"]) for view in views}
     assert told == {one.url: (one.tag, one.type, "\0\\nü") for one in tasks}
     await store.close()
+
+
+async def test_a_worker_may_have_any_name(url):
+    """H1: also one that PostgreSQL has no characters for; it is kept as it can be."""
+    store = await PostgresStore.open(url, SystemClock())
+    await store.add([task("https://a.example/1", key="a.example", crawl=CRAWL)])
+
+    claimed = await store.claim(ClaimRequest(CRAWL, "w\0\ud800", 1))
+
+    assert [lease.worker for lease in claimed.leases] == ["w\0\ud800"]
+    assert await store.release([lease.id for lease in claimed.leases])
+    await store.close()

@@ -20,7 +20,7 @@ from outrider.store.heads.naming import recall
 from outrider.store.heads.records import COLUMNS, Kind
 from outrider.store.postgres import routine_statements as sql
 from outrider.store.postgres import rows
-from outrider.store.postgres.arrays import plain, texts
+from outrider.store.postgres.arrays import kept, plain, texts
 from outrider.store.postgres.numbering import TASKS
 from outrider.store.postgres.wire import Answer
 from outrider.store.postgres.writing import Writing
@@ -105,7 +105,7 @@ class Routine(Writing):
         tokens = range(self.tokens + 1, self.tokens + 1 + len(picked))
         self.tokens += len(picked)
         turns = (self.sequence("turns"), self.by_turn)
-        given = (request.worker, now, now + to_ms(request.lease_for), now)
+        given = (kept(request.worker), now, now + to_ms(request.lease_for), now)
         params = (*turns, plain(queues), plain(lanes), plain(tokens), *given)
         return [self._lease_in(row, request, now) for row in self.wire.rows(sql.BEGIN, params)]
 

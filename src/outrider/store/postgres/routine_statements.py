@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from outrider.store.postgres.columns import TASK_ABOUT, TASK_NAMES
+from outrider.store.postgres.statements import WANTED, read_as
 
 LANES: Final = ("discovery", "acquisition")
 _IS_ROUTINE: Final = "q.session < q.routine_below"
@@ -87,18 +88,10 @@ order by r.queue_precedence, r.precedence, r.priority, r.turn, r.queue
 limit %s for update of q skip locked
 """  # noqa: S608
 
-_TASK: Final = ", ".join(
-    f"uuid_send(t.{name}) as {name}"
-    if kind == "uuid"
-    else f"t.{name}::text as {name}"
-    if kind == "json"
-    else f"t.{name} as {name}"
-    for name, kind in (TASK_NAMES[2], *TASK_ABOUT)
-    if name not in ("queue", "lane")  # which are asked for
-)
-_TASK_NAMES: Final = ", ".join(f"k.{name}" for name, _ in (TASK_NAMES[2], *TASK_ABOUT))
-
-
+_TOLD: Final = (TASK_NAMES[2], *TASK_ABOUT)
+_ASKED: Final = ("queue", "lane")
+_TASK: Final = read_as(tuple(column for column in _TOLD if column[0] not in _ASKED), "t.")
+_TASK_NAMES: Final = ", ".join(f"k.{name}" for name, _ in _TOLD)
 _NEXT: Final = ", ".join(
     f"{top}_{name} = case when k.lane = {lane} then k.next_{name} else q.{top}_{name} end"
     for lane, top in enumerate(LANES)
@@ -160,11 +153,7 @@ from picked k order by k.place
 """  # noqa: S608
 
 # In one order with all others, before anything is read; the last: a task makes it stand or wake.
-LOCK_ALL: Final = f"""
-with wanted as (
-    select t.queue as id from task t where t.id = any(%s::bigint[])
-    union select k.id from queue k where k.crawl = %s and k.key = any(%s::text[])
-)
+LOCK_ALL: Final = f"""{WANTED}
 select q.id, q.key, {_IS_ROUTINE}, q.standing = 0 and q.in_flight = 0
 from wanted w join queue q on q.id = w.id order by q.id for update of q
 """  # noqa: S608

@@ -30,10 +30,10 @@ def _names(columns: Columns, table: str = "") -> str:
     return ", ".join(f"{table}{name}" for name, _ in columns)
 
 
-def _read(columns: Columns, table: str) -> str:
+def read_as(columns: Columns, table: str) -> str:
     """Columns as they are read: a fingerprint as its bytes, JSON as its text."""
     return ", ".join(
-        f"uuid_send({table}{name})"
+        f"uuid_send({table}{name}) as {name}"
         if kind == "uuid"
         else f"{table}{name}::text"
         if kind == "json"
@@ -155,11 +155,14 @@ QUEUES_BY_KEY: Final = f"""
 select {_QUEUE} from queue q where q.crawl = %s and q.key = any(%s::text[]) order by q.id
 """  # noqa: S608
 QUEUES_BY_ID: Final = f"select {_QUEUE} from queue q where q.id = any(%s::bigint[]) order by q.id"  # noqa: S608
-QUEUES_OF_TASKS: Final = f"""
+# The queues of some tasks, and those of some keys.
+WANTED: Final = """
 with wanted as (
     select t.queue as id from task t where t.id = any(%s::bigint[])
     union select k.id from queue k where k.crawl = %s and k.key = any(%s::text[])
 )
+"""
+QUEUES_OF_TASKS: Final = f"""{WANTED}
 select {_QUEUE} from wanted w join queue q on q.id = w.id order by q.id
 """  # noqa: S608
 QUEUES_BETWEEN: Final = f"""
@@ -291,7 +294,7 @@ select exists (select from ready where crawl = %s),
 
 # ---- tasks
 
-_TASK: Final = _read(TASK_COLUMNS, "t.")
+_TASK: Final = read_as(TASK_COLUMNS, "t.")
 _LEASE: Final = "l.token, l.worker, l.claimed_at, l.deadline_at, l.named, l.lent"
 KNOWN: Final = """
 select uuid_send(fingerprint), id from task
