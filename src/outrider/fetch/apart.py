@@ -128,10 +128,19 @@ class _Child:
         return told[1:] if told[:1] == ANSWERED else _read(told[1:], Fault)
 
     def kill(self) -> None:
-        """End it and whatever it started, at once."""
+        """End it and whatever it started, at once, and close its pipes, whoever else holds them."""
         with suppress(ProcessLookupError, PermissionError):
             if self.process.returncode is None:  # a number that was reaped may be another's by now
                 os.killpg(self.process.pid, signal.SIGKILL)
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        """Not the whole transport: that would ask how the child ended, and the loop would not."""
+        transport = self.process._transport  # type: ignore[attr-defined]  # noqa: SLF001 - no other way
+        stdin, stdout = transport.get_pipe_transport(0), transport.get_pipe_transport(1)
+        if not stdin.is_closing():
+            stdin.abort()  # what was not read yet is for nobody
+        stdout.close()
 
 
 async def _spawned() -> asyncio.subprocess.Process:

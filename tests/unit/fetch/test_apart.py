@@ -12,7 +12,7 @@ from outrider.fetch import apart as module
 from outrider.fetch.apart import Apart, Fault
 
 WORK = """
-import os, signal, subprocess, sys, threading
+import os, signal, subprocess, sys, threading, time
 
 def work(asked):
     if asked == "pid":
@@ -40,6 +40,12 @@ def work(asked):
         return bytes(2**20)
     if asked == "fork":
         return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
+    if asked == "leave":
+        left = os.fork()
+        if not left:
+            os.setsid()
+            time.sleep(600)
+        return left
     return asked
 
 value = 1
@@ -73,6 +79,12 @@ def is_running(pid):
 def is_known(pid):
     """Whether the system has an entry for it, be it a zombie's."""
     return Path(f"/proc/{pid}").exists()
+
+
+def pipes():
+    """Those of this process."""
+    fds = Path("/proc/self/fd").iterdir()
+    return {fd.readlink() for fd in fds if fd.is_fifo()}
 
 
 async def gone(pid):
@@ -116,6 +128,19 @@ async def test_whatever_a_function_does_is_a_value(apart, asked, kind):
     assert isinstance(told, Fault)
     assert told.kind == kind
     assert await apart.call("well") == "well"
+
+
+async def test_a_death_is_noticed_by_one_alone(apart, caplog):
+    """Whoever else asked how a child ended would take the answer from the loop."""
+    pids = []
+    for _ in range(10):
+        pids.append(await apart.call("pid", int))
+        await apart.call("die")
+    for pid in pids:
+        await gone(pid)
+    await apart.close()
+
+    assert not caplog.records
 
 
 async def test_a_raised_exception_is_told_and_costs_no_process(apart):
@@ -193,6 +218,20 @@ async def test_children_work_side_by_side(place):
     assert not hanging.done()
     await apart.close()
     assert (await hanging).kind == "died"
+
+
+async def test_closing_leaves_no_pipe(place):
+    """Also of a child that was ended long ago, and of one whose pipe somebody else holds."""
+    before = pipes()
+    apart = Apart("outside_work:work", seconds=20.0)
+    for asked in ("die", "exit"):
+        await apart.call(asked)
+    other = await apart.call("leave", int)
+    await apart.close()
+    await asyncio.sleep(0)  # the loop closes them at its next turn
+
+    assert pipes() == before
+    os.kill(other, signal.SIGKILL)
 
 
 async def test_closing_leaves_no_process(place):
