@@ -1,7 +1,7 @@
 """A page is finished where it was lent; its links for other shards are added before that (H6).
 
-A crash between the two loses nothing: the page is visited again, and its links are known. A lease
-that is lost between the two has added them all the same.
+A crash between the two loses nothing: the page is visited again, and its links are known (those
+that gather do so twice). A lease that is lost between the two has added them all the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from outrider.core.verdict import Finished, Verdict
 from outrider.store.shards.lending import Lending
 from outrider.store.shards.shard import parted
 
-KEPT_FOR: Final = 60.0  # seconds a lease lasts on while its page's links are added elsewhere
+# Seconds a lease lasts on while its page's links are added elsewhere. Whoever is killed meanwhile
+# keeps its hosts that long; whoever takes longer visits the page once more.
+KEPT_FOR: Final = 15.0
 
 
 class Ending(msgspec.Struct):
