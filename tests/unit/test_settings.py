@@ -15,8 +15,8 @@ from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.retry import COOLDOWN, Backoff, Retry
 from outrider.core.policy.rules import Budget, CrawlRules, Limits, QueueRules
 from outrider.core.policy.scope import Scope
-from outrider.core.policy.score import Scoring
 from outrider.core.policy.traps import Traps
+from outrider.core.policy.weights import Scoring
 from outrider.core.url import UrlRules
 from outrider.errors import InvalidInput, SettingsError
 from outrider.settings import (
@@ -294,8 +294,8 @@ class TestReading:
             ("budget", "cost", "wagg", "did you mean 'wag'?"),
             ("budget", "cost", 3, "give a name, module:function or a function"),
             ("scope", "function", "", "give module:function or a function"),
-            ("scoring", "scorer", "best", "give default, fifo, module:name or an object"),
-            ("scoring", "scorer", None, "give default, fifo, module:name or an object"),
+            ("scoring", "scorer", "best", "module:name or an object"),
+            ("scoring", "scorer", None, "module:name or an object"),
             ("scoring", "scorer", EveryScore, "(not a class) with a method `score`"),
         ],
     )
@@ -740,6 +740,8 @@ NAMES = {
     ("budget", "cost"): st.sampled_from(["zero", "unit", "wag", "anti-calendar", "a:b"]),
     ("scope", "function"): st.sampled_from([None, "a:b", by_path]),
     ("scoring", "scorer"): st.sampled_from(["default", "fifo", "a:b"]),
+    ("focus", "classifier"): st.sampled_from(["tokens", "a:b"]),
+    ("focus", "lists"): st.lists(st.sampled_from(["countries"])),
     ("fetch", "detector"): st.sampled_from(["default", "none", "a:b"]),
     ("executor", "poll"): st.sampled_from(["generic", "a:b"]),
     ("scope", "include"): st.lists(st.sampled_from(["a", "b.*"])),

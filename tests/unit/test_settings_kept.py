@@ -6,7 +6,7 @@ import pytest
 from msgspec import inspect
 
 from outrider.errors import SettingsError
-from outrider.settings import Settings, kept, settings_of, to_text
+from outrider.settings import Ground, Settings, settings_of, to_text
 from outrider.settings.kept import CODE, joined
 from outrider.settings.kinds import fields_of, struct_kind
 
@@ -37,17 +37,22 @@ class Scorer:
         return [0.0 for _ in batch]
 
 
+def ground(settings):
+    """What holds before anything is said at run time."""
+    return Ground(settings_of(settings))
+
+
 def kept_of(settings):
     """The kept text, read."""
-    return json.loads(to_text(settings_of(settings)))
+    return json.loads(to_text(ground(settings)))
 
 
 def test_what_was_kept_comes_back():
     """N1: a joiner has the very settings that the crawl was opened with."""
     settings = settings_of(WHOLE)
 
-    assert joined(to_text(settings), {}) == kept.Joined(settings)
-    assert to_text(Settings()) == "{}"
+    assert joined(to_text(Ground(settings)), {}).settings == settings
+    assert to_text(Ground(Settings())) == "{}"
 
 
 def test_places_of_one_machine_are_neither_kept_nor_believed():
@@ -68,7 +73,7 @@ def test_places_of_one_machine_are_neither_kept_nor_believed():
 def test_ones_own_sections_win():
     """Also where they say what is usual anyway; the crawl's own stay the crawl's."""
     own = {"executor": {"slots": 64}, "fetch": {"contact": "you"}, "queue": {"max_depth": 99}}
-    found = joined(to_text(settings_of(WHOLE)), own).settings
+    found = joined(to_text(ground(WHOLE)), own).settings
 
     assert (found.executor.slots, found.fetch.contact, found.queue.max_depth) == (64, "you", 3)
     assert found.fetch.connect_to == {"a.example": "127.0.0.1:80"}
@@ -89,7 +94,7 @@ def test_ones_own_sections_win():
 def test_code_is_given_by_hand(section, field, value, said):
     """A store may be written by others: nothing it names is imported, and it is said what lacks."""
     text = to_text(
-        settings_of(
+        ground(
             {section: {field: value}, "queue": {"max_depth": 2}}
             if section != "queue"
             else {section: {field: value, "max_depth": 2}}
@@ -109,9 +114,7 @@ def test_code_is_given_by_hand(section, field, value, said):
 
 def test_code_that_is_given_is_used():
     """In place of what was kept, be it named or nameless; nothing is lacking then."""
-    text = to_text(
-        settings_of({"queue": {"key": lambda url: url.host}, "scope": {"function": "a:b"}})
-    )
+    text = to_text(ground({"queue": {"key": lambda url: url.host}, "scope": {"function": "a:b"}}))
     own = {"queue": {"key": by_site}, "scope": {"function": "a:c"}}
     found = joined(text, own)
 
@@ -152,7 +155,7 @@ def test_very_many_overrides_by_key_are_not_kept():
 def test_settings_without_end_are_refused():
     """What no store takes is said at once."""
     with pytest.raises(SettingsError, match="too long"):
-        to_text(settings_of({"scope": {"exclude": ["x" * 1000] * 2000}}))
+        to_text(ground({"scope": {"exclude": ["x" * 1000] * 2000}}))
 
 
 def test_every_setting_that_may_be_code_is_known():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -14,4 +16,11 @@ class Breakdown(msgspec.Struct, frozen=True, gc=False):
     @property
     def total(self) -> float:
         """The sum of the terms."""
-        return sum(value for _, value in self.terms)
+        return sum_of(self.terms)
+
+
+def sum_of(terms: Iterable[tuple[str, float]], start: float = 0.0) -> float:
+    """Term by term, from the first: `sum` rounds otherwise from one Python to the next."""
+    for _, value in terms:
+        start += value
+    return start

@@ -25,8 +25,9 @@ DISCOVERY: Final = 0
 ACQUISITION: Final = 1
 LANES: Final = ("discovery", "acquisition")
 
-KnownRule: TypeAlias = Literal["keep", "raise", "revisit"]
+KnownRule: TypeAlias = Literal["keep", "raise", "revisit", "gather"]
 
+DEFAULT_ORIGIN: Final = "opportunistic"  # B1: of links that say nothing of how they were found
 PRIORITIES: Final[dict[str, float]] = {  # F8, the names of seed 004
     "critical": -1000.0,
     "high": -100.0,
@@ -74,7 +75,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     delay: float = 0.0  # seconds until due
     known: KnownRule = "keep"
     roll: int = 0  # u48, the tie of a shuffled queue
-    origin: str = "opportunistic"
+    origin: str = DEFAULT_ORIGIN
     via: str | None = None
     tag: str | None = None
     meta: bytes = b""  # JSON, at most 16 KiB

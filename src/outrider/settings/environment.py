@@ -1,10 +1,46 @@
-"""The environment, asked by name: the one place that looks into it."""
+"""The environment, asked by name: the one place that looks into it.
+
+Settings have two underscores between the parts of their path, so that no other variable of ours is
+taken for one: OUTRIDER_POLITENESS__MIN_DELAY.
+"""
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+from outrider.settings.layers import Layer
+from outrider.settings.leaves import leaves_of, read_value, tree_of
+
+PREFIX: Final = "OUTRIDER_"
+PART: Final = "__"
 
 
 def is_set(name: str) -> bool:
     """Whether a variable has a value, be it an empty one."""
     return name in os.environ
+
+
+def environment_layer(variables: Mapping[str, str] | None = None) -> Layer:
+    """What the variables say; their values are read as TOML, else as text."""
+    leaves, origins = [], {}
+    for name, text in sorted((os.environ if variables is None else variables).items()):
+        if name.startswith(PREFIX) and PART in name:
+            path = tuple(name.removeprefix(PREFIX).strip("_").lower().split(PART))
+            value = read_value(text)
+            leaves.append((path, value))
+            said = [leaf for leaf, _ in leaves_of(value, path)]
+            origins.update(dict.fromkeys(said or [path], f"environment {name}"))
+    return Layer("environment", tree_of(leaves), origins)
+
+
+def person() -> str:
+    """Who runs this process, and where: user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container may know no name for a number
+        user = str(os.getuid())
+    return "".join(letter for letter in f"{user}@{socket.gethostname()}" if letter.isprintable())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
@@ -15,7 +16,10 @@ import msgspec
 
 from outrider.errors import SettingsError
 from outrider.settings.faults import dotted
+from outrider.settings.layers import Ground, as_text
+from outrider.settings.leaves import KEYS, leaves_of, path_of
 from outrider.settings.naming import refers
+from outrider.settings.profiles import POLITE, PROFILE
 from outrider.settings.reading import merged, settings_of
 from outrider.settings.showing import name_of, to_mapping
 from outrider.settings.tree import Settings
@@ -25,6 +29,8 @@ Where: TypeAlias = tuple[str, ...]
 
 MOST: Final = 2**20  # characters that a store keeps
 NAMELESS: Final = "?"  # begins the name of what cannot be imported
+_ORIGINS: Final = "origins"  # beside the sections: where settings are from
+_CRAWL: Final = "the crawl"  # of what nobody told
 OWN: Final = ("store", "events", "executor", "fetch", "output")  # a worker's own sections win
 # What stands for code, and what is a place on one machine.
 CODE: Final[tuple[Where, ...]] = (
@@ -33,6 +39,7 @@ CODE: Final[tuple[Where, ...]] = (
     ("budget", "cost"),
     ("scope", "function"),
     ("scoring", "scorer"),
+    ("focus", "classifier"),
     ("fetch", "detector"),
     ("executor", "pipeline"),
     ("executor", "poll"),
@@ -46,42 +53,70 @@ _LOCAL: Final[tuple[Where, ...]] = (
 )
 
 
-class Joined(msgspec.Struct, frozen=True):
-    """Settings as far as a joiner has them, and what it lacks, in words with the fix."""
-
-    settings: Settings
-    lacks: str = ""
-
-
-def to_text(settings: Settings) -> str:
+def to_text(ground: Ground) -> str:
     """What a store keeps; without overrides by key if they are very many (their queues know)."""
-    tree = _without(to_mapping(settings), _LOCAL)
+    settings, tree = ground.settings, _without(to_mapping(ground.settings), _LOCAL)
     for where, value in _coded(tree):
         _put(tree, where, _named(value, _original(settings, where)))
-    text = _encoded(tree)
+    origins = {path: origin for path, origin in ground.origins.items() if not is_local(path)}
+    text = _encoded(tree, origins, ground.profile)
     if len(text) > MOST:
-        text = _encoded(_without(tree, [("keys",)]))
+        few = {path: origin for path, origin in origins.items() if path[0] != KEYS}
+        text = _encoded(_without(tree, [(KEYS,)]), few, ground.profile)
     if len(text) > MOST:
         raise SettingsError(f"settings of {len(text)} characters are too long: most are {MOST}")
     return text
 
 
-def joined(text: str, own: Mapping[str, Any]) -> Joined:
+def joined(text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {}) -> Ground:
     """The kept settings with one's own over them: whole sections of OWN, and code by its place.
 
-    What cannot be had is left at its default, and said.
+    What cannot be had is left at its default, and said. `origins` are of one's own.
     """
     mine = {section: own[section] for section in OWN if section in own}
     try:
-        kept = _without(msgspec.json.decode(text or "{}", type=dict[str, Any]), _LOCAL)
-        lacking = list(_given(kept, own))
-        return Joined(merged(settings_of(kept), mine), "; ".join(lacking))
+        kept = msgspec.json.decode(text or "{}", type=dict[str, Any])
+        told = _told(kept.pop(_ORIGINS, None))
+        profile = str(kept.pop(PROFILE, POLITE))
+        lacking = list(_given(_without(kept, _LOCAL), own))
+        settings = merged(settings_of(kept), mine)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError) as error:
         what = f"the settings kept with this crawl cannot be read: {error}"
-        return Joined(settings_of(mine), what)
+        return Ground(settings_of(mine), dict(origins), lacks=what, is_whole=False)
+    from_crawl = {path: told.get(path, _CRAWL) for path, _ in leaves_of(kept)}
+    from_here = {path: name for path, name in origins.items() if _counts(path, kept)}
+    code = {where: str(value).removeprefix(NAMELESS) for where, value in lacking}
+    lacks = "; ".join(_missing(*one) for one in lacking)
+    return Ground(settings, {**told, **from_crawl, **from_here}, profile, lacks, code)
 
 
-def _given(kept: Tree, own: Mapping[str, Any]) -> Iterator[str]:
+def is_local(path: Where) -> bool:
+    """Whether it is a place on one machine, or what only the process itself can say of it."""
+    return any(path[: len(place)] == place for place in _LOCAL)
+
+
+def is_code(path: Where, value: object) -> bool:
+    """Whether a value there is a function or object, or the name of one to be imported."""
+    is_place = path in CODE or (path[0] == KEYS and path[-1] == "cost")
+    return is_place and _is_code(value)
+
+
+def _counts(path: Where, kept: Tree) -> bool:
+    """Whether what this process says of a setting is heard: its own section, or code put in."""
+    return path[0] in OWN or (path in CODE and _found(kept, path) is not None)
+
+
+def _told(origins: object) -> dict[Where, str]:
+    """The origins that were kept; whatever else stands there tells nothing."""
+    told = {}
+    for origin, names in origins.items() if isinstance(origins, dict) else ():
+        for name in names if isinstance(names, list) else ():
+            with suppress(SettingsError):
+                told[path_of(str(name))] = origin
+    return told
+
+
+def _given(kept: Tree, own: Mapping[str, Any]) -> Iterator[tuple[Where, object]]:
     """Put in what was given by hand, take out what was not, and tell of the latter."""
     for where, value in list(_coded(kept)):
         by_hand = _found(own, where)
@@ -91,7 +126,7 @@ def _given(kept: Tree, own: Mapping[str, Any]) -> Iterator[str]:
             _put(kept, where, by_hand)
         else:
             del _found_table(kept, where[:-1])[where[-1]]
-            yield _missing(where, value)
+            yield where, value
 
 
 def _missing(where: Where, value: object) -> str:
@@ -157,5 +192,8 @@ def _without(tree: Tree, places: Any) -> Tree:
     return tree
 
 
-def _encoded(tree: Tree) -> str:
-    return msgspec.json.encode(tree).decode()
+def _encoded(tree: Tree, origins: Mapping[Where, str], profile: str) -> str:
+    more = {_ORIGINS: as_text(origins), PROFILE: profile if profile != POLITE else None}
+    return msgspec.json.encode(
+        {**tree, **{name: one for name, one in more.items() if one}}
+    ).decode()

@@ -13,11 +13,13 @@ from operator import attrgetter
 from typing import Any, Final, TypeGuard
 
 from outrider.core.policy.cost import costing
+from outrider.core.policy.focus import LISTS, Focus
 from outrider.core.policy.keying import keying
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.rules import Budget
 from outrider.core.policy.scope import Scope, compile_scope
-from outrider.core.policy.score import SCORERS, Scoring
+from outrider.core.policy.scorers import SCORERS
+from outrider.core.policy.weights import Scoring
 from outrider.errors import SettingsError
 from outrider.settings.faults import shown
 from outrider.settings.tree import QueueSettings, ScopeSettings
@@ -97,6 +99,17 @@ def _strategy(name: str) -> None:
         raise ValueError("give generic, module:function or a function")
 
 
+def _classifier(name: str) -> None:
+    if name != "tokens":
+        raise ValueError("give tokens, module:function or a function")
+
+
+def _lists(names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in LISTS:
+            raise ValueError(f"there is no list {name!r}; give {', '.join(LISTS)}")
+
+
 def _scorer(value: object) -> None:
     known = value in SCORERS if isinstance(value, str) else _scores(value)
     if not (known or refers(value)):
@@ -122,6 +135,8 @@ _QUESTIONS: Final[Mapping[tuple[type, str], Callable[[Any], object]]] = {
     (ScopeSettings, "exclude"): lambda patterns: compile_scope(Scope(exclude=patterns)),
     (ScopeSettings, "function"): _function,
     (Scoring, "scorer"): _scorer,
+    (Focus, "classifier"): _named(_classifier),
+    (Focus, "lists"): _lists,
     (FetchSettings, "detector"): _named(_detector),
     (ExecutorSettings, "poll"): _named(_strategy),
 }

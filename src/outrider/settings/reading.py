@@ -20,6 +20,7 @@ from outrider.core.policy.rules import Budget
 from outrider.settings.faults import Fault, Path, dotted, explained, shown, stranger
 from outrider.settings.kinds import Field, allowed, blank, fields_of, fits, struct_kind
 from outrider.settings.naming import check
+from outrider.settings.profiles import PROFILE, profile_of
 from outrider.settings.reference import homes
 from outrider.settings.tree import Settings, Standing
 
@@ -35,9 +36,20 @@ _PARTS: Final[Mapping[str, type[msgspec.Struct]]] = {"politeness": Politeness, "
 
 
 def settings_of(value: Settings | Mapping[str, Any] | None) -> Settings:
-    """The validated tree that a mapping, or a tree made by hand, stands for."""
+    """The validated tree that a mapping, or a tree made by hand, stands for.
+
+    A mapping may name the `profile` that it begins with.
+    """
     with explained(str):
-        return read({} if value is None else value, Settings())
+        return read(*begun({} if value is None else value))
+
+
+def begun(value: Settings | Mapping[str, Any]) -> tuple[Settings | Mapping[str, Any], Settings]:
+    """What is given less the name of its profile, and what that profile sets; raises Fault."""
+    if not isinstance(value, Mapping) or PROFILE not in value:
+        return value, Settings()
+    rest = {name: entry for name, entry in value.items() if name != PROFILE}
+    return rest, read(profile_of(value[PROFILE]), Settings())
 
 
 def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
@@ -46,6 +58,8 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     `keys`, weights and types change entry by entry; None takes an entry, or an override, back.
     """
     with explained(str):
+        if isinstance(changes, Mapping) and PROFILE in changes:
+            raise Fault((PROFILE,), changes[PROFILE], "settings begin with it; none is changed to")
         return read(changes, settings_of(settings))
 
 
@@ -64,13 +78,19 @@ def _as_argument(fault: Fault) -> str:
 
 def read(value: object, current: Settings) -> Settings:
     """The current tree with what is given over it; raises Fault."""
-    settings = _section(struct_kind(Settings), value, (), current)
-    _check_delays(settings.politeness)
+    settings = laid_over(current, value)
+    check_whole(settings)
     return settings
 
 
-def _check_delays(manners: Politeness) -> None:
-    usual, path = Politeness(), ("politeness",)
+def laid_over(current: Settings, value: object) -> Settings:
+    """The same, each setting checked by itself: more may be laid over it before all is checked."""
+    return _section(struct_kind(Settings), value, (), current)
+
+
+def check_whole(settings: Settings) -> None:
+    """What settings ask of each other; raises Fault."""
+    manners, usual, path = settings.politeness, Politeness(), ("politeness",)
     if manners.delay_to >= 0 and not 0 <= manners.delay <= manners.delay_to:
         fix = f"give politeness.delay (it is {manners.delay}) from 0 to delay_to"
         raise Fault((*path, "delay_to"), manners.delay_to, fix)
@@ -185,7 +205,7 @@ def _override(value: object, path: Path) -> dict[str, Any]:
         name = where[-1]
         if name in changes:
             raise Fault(where, entry, "given twice; keep one")
-        changes[name] = None if entry is None else _setting(_adjustable()[name], entry, where, None)
+        changes[name] = None if entry is None else _setting(adjustable()[name], entry, where, None)
     return changes
 
 
@@ -194,10 +214,10 @@ def _flattened(value: object, path: Path) -> Iterator[tuple[Path, object]]:
         where = (*path, name)
         if name in _PARTS:
             yield from _part(_PARTS[name], entry, where)
-        elif name in _adjustable():
+        elif name in adjustable():
             yield where, entry
         else:
-            raise stranger(where, entry, (*_adjustable(), *_PARTS), {})
+            raise stranger(where, entry, (*adjustable(), *_PARTS), {})
 
 
 def _part(part: type[msgspec.Struct], value: object, path: Path) -> Iterator[tuple[Path, object]]:
@@ -208,7 +228,7 @@ def _part(part: type[msgspec.Struct], value: object, path: Path) -> Iterator[tup
 
 
 @cache
-def _adjustable() -> Mapping[str, Field]:
+def adjustable() -> Mapping[str, Field]:
     """Every field that an override may have; no two parts share a name."""
     parts = [fields_of(struct_kind(part)) for part in (*_PARTS.values(), Standing)]
     return {name: field for part in parts for name, field in part.items()}

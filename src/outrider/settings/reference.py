@@ -21,9 +21,11 @@ _PREFACE: Final = """\
 <!-- Written by outrider.settings.render_reference(); a test compares the two. -->
 
 `settings=` takes a mapping of this shape, and a TOML file has it too: a heading here is a table
-there. An unknown name, a wrong type or an absurd value is refused with its path, and nothing
-changes. Durations are seconds; of priorities and precedences, lower is sooner; `null` means that
-nothing is given.
+there. `profile = "NAME"` before all tables names what they begin with: `polite`, `archive`, `news`,
+`paced` or `fast`. An unknown name, a wrong type or an absurd value is refused with its path, and
+nothing changes. Who says settings where, and when changes are felt:
+[configure a crawl](../how-to/configure.md). Durations are seconds; of priorities and precedences,
+lower is sooner; `null` means that nothing is given.
 """
 _ENTRIES: Final = {"fetch.connect_to": "<host>"}  # what users name in a table of their own
 _TABLE: Final = "| setting | allowed | default | meaning |\n|---|---|---|---|"
@@ -57,7 +59,7 @@ def _rows(kind: inspect.StructType, current: object, path: Path) -> Iterator[_Ro
 def _field_rows(kind: inspect.Type, default: object, path: Path, about: str) -> Iterator[_Row]:
     match kind:
         case inspect.Metadata():
-            yield from _field_rows(kind.type, default, path, _description(kind))
+            yield from _field_rows(kind.type, default, path, described(kind))
         case inspect.StructType():
             yield from _rows(kind, default, path)
         case inspect.DictType():
@@ -74,12 +76,13 @@ def _override_rows() -> Iterator[_Row]:
     yield from _rows(struct_kind(Standing), Standing(), ("keys", "<key>"))
 
 
-def _description(kind: inspect.Type) -> str:
+def described(kind: inspect.Type) -> str:
+    """What a field or section means."""
     return str((cast("inspect.Metadata", kind).extra_json_schema or {})["description"])
 
 
 def _chapter(field: inspect.Field, rows: Sequence[_Row]) -> str:
-    about = _description(field.type)
+    about = described(field.type)
     lines = [_line(row) for row in rows if row[0].startswith(field.name + ".")]
     return "\n".join([f"## {field.name}\n\n{about[0].upper()}{about[1:]}.\n", _TABLE, *lines, ""])
 

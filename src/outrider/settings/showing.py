@@ -20,16 +20,17 @@ def to_mapping(settings: Settings) -> dict[str, Any]:
 def _differing(value: msgspec.Struct, default: msgspec.Struct) -> dict[str, Any]:
     names = value.__struct_fields__
     pairs = ((name, getattr(value, name), getattr(default, name)) for name in names)
-    return {name: _plain(new, old) for name, new, old in pairs if new != old}
+    return {name: plain(new, old) for name, new, old in pairs if new != old}
 
 
-def _plain(value: object, default: object = None) -> object:
+def plain(value: object, default: object = None) -> object:
+    """A value in builtins; of a section, what differs from the default."""
     if isinstance(value, msgspec.Struct) and isinstance(default, msgspec.Struct):
         return _differing(value, default)
     if isinstance(value, Backoff):
         return _differing(value, Backoff())
     if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items()}
+        return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, tuple):
         return list(value)
     return value if isinstance(value, str | int | float | None) else name_of(value)

@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from outrider.errors import SettingsError
-from outrider.settings.faults import Path, explained
-from outrider.settings.reading import read
+from outrider.settings.faults import Path as Where
+from outrider.settings.faults import explained
+from outrider.settings.layers import Layer
+from outrider.settings.reading import begun, laid_over, read
 from outrider.settings.tree import Settings
 
 
-def from_toml(text: str, *, source: str = "settings", over: Settings | None = None) -> Settings:
-    """The validated tree that TOML text stands for, laid over another tree or the defaults."""
+def from_toml(text: str, *, source: str = "settings") -> Settings:
+    """The validated tree that TOML text stands for."""
+    return _read(text, source, lambda tree: read(*begun(tree)))[1]
+
+
+def toml_layer(text: str, *, source: str) -> Layer:
+    """What a file says, each setting checked by itself: only with others is it whole."""
+    return Layer(f"file {source}", _read(text, source, _checked)[0])
+
+
+def file_layer(path: str | os.PathLike[str]) -> Layer:
+    """The same of the file at a path."""
+    name = os.fspath(path)
+    try:
+        text = Path(name).read_text("utf-8")
+    except OSError as error:
+        raise SettingsError(f"{name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{name}: not UTF-8: {error}") from error
+    return toml_layer(text, source=name)
+
+
+def _checked(tree: dict[str, Any]) -> Settings:
+    rest, usual = begun(tree)
+    return laid_over(usual, rest)
+
+
+def _read(
+    text: str, source: str, check: Callable[[dict[str, Any]], Settings]
+) -> tuple[dict[str, Any], Settings]:
     try:
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"{source}: not TOML: {error}") from error
     with explained(lambda fault: f"{source}, line {_line_of(fault.path, text)}: {fault}"):
-        return read(tree, over or Settings())
+        return tree, check(tree)
 
 
-def _line_of(path: Path, text: str) -> int:
+def _line_of(path: Where, text: str) -> int:
     """Where the setting begins; tomllib keeps no lines, so ever shorter beginnings are read."""
     lines = text.replace("\r\n", "\n").split("\n")
     counts = range(len(lines))
@@ -40,7 +72,7 @@ def _beginning(lines: Sequence[str], count: int) -> tuple[dict[str, Any], int]:
             count -= 1  # inside a value of several lines
 
 
-def _reaches(tree: object, path: Path) -> bool:
+def _reaches(tree: object, path: Where) -> bool:
     for part in path:
         if not isinstance(tree, dict):
             return True

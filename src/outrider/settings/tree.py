@@ -11,13 +11,14 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from outrider.core.policy.focus import OPENS_BELOW, Focus
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.retry import Retry
 from outrider.core.policy.rules import Budget, CrawlRules, Limits, QueueRules
 from outrider.core.policy.scope import Mode, Scope
-from outrider.core.policy.score import TYPE_WEIGHTS, Scoring
 from outrider.core.policy.traps import Traps
+from outrider.core.policy.weights import TYPE_WEIGHTS, Scoring
 from outrider.core.url import TRACKING, UrlRules
 from outrider.settings.visiting import ExecutorSettings, FetchSettings, OutputSettings, Revisiting
 
@@ -180,6 +181,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Scoring,
         Meta(description=f"how soon a task is wanted; weights not given are {_WEIGHTS}"),
     ] = msgspec.field(default_factory=Scoring)
+    focus: Annotated[Focus, Meta(description="total prioritisation: what the crawl is about")] = (
+        Focus()
+    )
     limits: Annotated[Limits, Meta(description="when a whole crawl pauses by itself")] = Limits()
     events: Annotated[EventSettings, Meta(description="where events are written")] = EventSettings()
     revisit: Annotated[Revisiting, Meta(description="when pages are read again")] = Revisiting()
@@ -214,4 +218,5 @@ def crawl_rules(settings: Settings) -> CrawlRules:
         max_crashes=settings.lease.max_crashes,
         pause_at_finish=settings.crawl.pause_at_finish,
         limits=settings.limits,
+        opens_below=OPENS_BELOW if settings.focus.on else None,
     )

@@ -42,6 +42,10 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_links: Annotated[
         int, Meta(ge=0, le=1_000_000, description="links taken of one page, feed or sitemap")
     ] = 50_000
+    tag_path: Annotated[
+        bool,
+        Meta(description="true: links carry the tags around their anchor, for scorers that learn"),
+    ] = False
     max_redirects: Annotated[
         int, Meta(ge=0, le=50, description="hops of a chain that are followed")
     ] = 6

@@ -2,14 +2,16 @@ import math
 
 import pytest
 
-from outrider.core.admission import Admission, fault_of
+from outrider.core.admission import Admission
+from outrider.core.link_faults import fault_of
 from outrider.core.policy.cost import unit_cost, wag_cost
 from outrider.core.policy.keying import domain_key, host_key
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.rules import QueueRules
 from outrider.core.policy.scope import Scope, compile_scope
-from outrider.core.policy.score import DefaultScorer, breakdown_of
+from outrider.core.policy.score import DefaultScorer, breakdown_of, explicit
 from outrider.core.policy.traps import Traps
+from outrider.core.policy.weights import Scoring
 from outrider.core.task import ACQUISITION, DISCOVERY, Added, Lease, Link, Manners, Task
 from outrider.core.url import UrlRules, fingerprint, parse_url
 
@@ -22,7 +24,7 @@ def admission(**fields):
         "crawl": "c",
         "key": host_key,
         "cost": unit_cost,
-        "scorer": DefaultScorer({}),
+        "scorer": DefaultScorer(Scoring()),
         "url_rules": UrlRules(),
         "traps": Traps(),
         "max_depth": 10,
@@ -144,11 +146,11 @@ def test_explicit_priorities_never_reach_the_scorer():
 
     class Scorer(DefaultScorer):
         def score(self, batch):
-            asked.extend(link.url for link, _ in batch)
+            asked.extend(link.url for link, *_ in batch)
             return super().score(batch)
 
     links = [Link(A + "1"), Link(A + "2", priority=5), Link(A + "3", depth=1)]
-    tasks = admission(scorer=Scorer({})).admit([*links, Link(A + "4", priority="low")])
+    tasks = admission(scorer=Scorer(Scoring())).admit([*links, Link(A + "4", priority="low")])
 
     assert [task.priority for task in tasks] == [12.0, 5.0, 13.0, 100.0]
     assert asked == [A + "1", A + "3"]
@@ -256,3 +258,81 @@ def test_a_huge_number_is_not_spelt_out(digits):
     """A detail is for people."""
     assert len(fault_of(Link(A, depth=10**digits))) < 200
     assert len(fault_of(Link(A, depth=-(10**digits)))) < 200
+
+
+class Pages(DefaultScorer):
+    """Scores links of a page by how many there are, and lets them gather."""
+
+    gathers = True
+
+    def score_page(self, batch, page):
+        """As many parts as there are links."""
+        return [explicit(-page.priority / len(batch)) for _ in batch]
+
+
+def test_links_of_a_page_may_be_scored_by_their_page():
+    """F10: and then add to what is known of theirs, unless the link says otherwise."""
+    page = lease(priority=-6.0)
+    asked = [Link(A + "1"), Link(A + "2", known="raise"), Link(A + "3", priority=5.0)]
+
+    tasks = admission(scorer=Pages(Scoring())).admit(asked, are_seeds=False, found_on=page)
+
+    assert [task.priority for task in tasks] == [3.0, 3.0, 5.0]
+    assert [task.known for task in tasks] == ["gather", "raise", "keep"]
+    assert admitted(Link(A), scorer=Pages(Scoring())).known == "keep"
+
+
+def _about_news(link, url):
+    return "focus" if "news" in url.text else "related" if "world" in url.text else "other"
+
+
+def test_a_focused_crawl_refuses_all_else():
+    """C9: explicit priorities too are put into their band."""
+    asked = [Link(A + "news"), Link(A + "world", priority=5.0), Link(A + "golf")]
+
+    focus, related, refused = admission(classify=_about_news).admit(asked)
+
+    assert (focus.priority, related.priority) == (-5988.0, -3995.0)
+    assert (refused.added, refused.reason) == (False, "off-focus")
+    assert breakdown_of(related).terms == (("explicit", 5.0), ("focus", -4000.0))
+
+
+def test_a_focused_crawl_may_park_all_else():
+    """C9."""
+    assert admitted(Link(A + "golf"), classify=_about_news, parks=True).priority == 5_000_000.0
+
+
+def test_a_classifier_that_breaks_spoils_nothing():
+    """C9: what it cannot say is other."""
+
+    def broken(link, url):
+        raise RuntimeError("no idea")
+
+    (answer,) = admission(classify=broken).admit([A])
+
+    assert answer.reason == "off-focus"
+
+
+def test_prices_are_thought_again_as_they_were_found():
+    """C8: what is explicit stays so, unless the crawl is focused now."""
+    plain, given = Link(A + "news", depth=2), Link(A + "news", priority=3.0)
+    batch = [(link, parse_url(link.url), "a.example", b"x" * 16) for link in (plain, given)]
+
+    now = admission().price(batch)
+    focused = admission(classify=_about_news).price(batch)
+
+    assert [one and one.priority for one in now] == [14.0, None]
+    assert [one.priority for one in focused] == [-5986.0, -5997.0]
+
+
+def test_a_scorer_that_breaks_prices_nothing():
+    """C8: what waits keeps the priority it has."""
+
+    class Broken:
+        features = ()
+
+        def score(self, batch):
+            raise RuntimeError("no idea")
+
+    batch = [(Link(A), parse_url(A), "a.example", b"x" * 16)]
+    assert admission(scorer=Broken()).price(batch) == [None]

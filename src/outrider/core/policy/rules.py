@@ -90,6 +90,7 @@ class CrawlRules(msgspec.Struct, frozen=True):
     max_crashes: int = 3
     pause_at_finish: bool = False
     limits: Limits = Limits()
+    opens_below: float | None = None  # a due task of a lower priority opens its queue's session
 
     def of(self, key: str) -> QueueRules:
         """What holds for this key (A4); settings name keys in lower case, as hosts are."""

@@ -1,0 +1,123 @@
+"""Total prioritisation: what a crawl is about comes before everything else (C9).
+
+A classifier says `focus`, `related` or `other` of a link. The bands cannot meet: whatever a score
+is, it is clipped before it is put into its band.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from outrider.core.breakdown import Breakdown
+from outrider.core.policy.countries import COUNTRIES, RELATED
+from outrider.core.policy.score import Score
+from outrider.core.task import Link
+from outrider.core.url import Url
+
+OFF_FOCUS: Final = "off-focus"
+FOCUS_BAND: Final = -6000.0
+RELATED_BAND: Final = -4000.0
+PARKED: Final = 5_000_000.0
+CLIP: Final = 999.0
+OPENS_BELOW: Final = -5000.0  # every focus task is below it, and no related one
+_LONGEST: Final = 5  # words of a phrase
+_MOST_WORDS: Final = 200  # of one link that are looked at
+_DEEPEST: Final = 4  # levels of its meta
+
+Class: TypeAlias = Literal["focus", "related", "other"]
+Classifier: TypeAlias = Callable[[Link, Url], Class]
+LISTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "countries": (COUNTRIES, RELATED)
+}
+_words = re.compile(r"[^\W_]+").findall
+
+
+class Focus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a focused crawl is about."""
+
+    on: Annotated[bool, Meta(description="true: total prioritisation, all else waits")] = False
+    classifier: Annotated[
+        str | Any,
+        Meta(
+            description="tokens | module:function | a function: link, URL → focus, related or other"
+        ),
+    ] = "tokens"
+    lists: Annotated[
+        tuple[str, ...], Meta(description="tokens: lists that ship with Outrider: countries")
+    ] = ()
+    tokens: Annotated[
+        tuple[str, ...],
+        Meta(description="tokens: words or phrases in type, meta or path that are the focus"),
+    ] = ()
+    related: Annotated[
+        tuple[str, ...], Meta(description="tokens: words or phrases that are related to it")
+    ] = ()
+    other: Annotated[
+        Literal["refuse", "park"],
+        Meta(description="what becomes of all else: refused as `off-focus`, or far behind"),
+    ] = "refuse"
+
+
+def classifier_of(focus: Focus, function: Classifier | None = None) -> Classifier:
+    """The classifier that the settings name."""
+    if function is not None:
+        return function
+    listed = [LISTS[name] for name in focus.lists]
+    wanted = phrases([*focus.tokens, *(word for words, _ in listed for word in words)])
+    near = phrases([*focus.related, *(word for _, words in listed for word in words)])
+    return lambda link, url: _class_of(frozenset(_runs(link, url)), wanted, near)
+
+
+def phrases(texts: list[str]) -> frozenset[tuple[str, ...]]:
+    """Words and phrases as they are compared."""
+    return frozenset(tuple(_words(text.lower())) for text in texts if _words(text))
+
+
+def _class_of(
+    found: frozenset[tuple[str, ...]],
+    wanted: frozenset[tuple[str, ...]],
+    near: frozenset[tuple[str, ...]],
+) -> Class:
+    if not wanted.isdisjoint(found):
+        return "focus"
+    return "other" if near.isdisjoint(found) else "related"
+
+
+def _runs(link: Link, url: Url) -> Iterator[tuple[str, ...]]:
+    """Every run of words that is long enough to be a phrase and no longer."""
+    path = url.text.partition("://")[2].partition("/")[2]
+    for text in (link.type, path, *_texts(link.meta, _DEEPEST)):
+        words = _words(text.lower())[:_MOST_WORDS]
+        for start in range(len(words)):
+            for length in range(1, min(_LONGEST, len(words) - start) + 1):
+                yield tuple(words[start : start + length])
+
+
+def _texts(value: object, depth: int) -> Iterator[str]:
+    """The texts of a link's meta; it is anybody's, so it is looked into only so far."""
+    if isinstance(value, str):
+        yield value[:4096]
+    elif depth and isinstance(value, dict | list | tuple):
+        for inner in list(value.values() if isinstance(value, dict) else value)[:100]:
+            yield from _texts(inner, depth - 1)
+
+
+def focused(score: Score, kind: Class) -> Score:
+    """The score in its band; its terms still sum to it."""
+    if kind == "other":
+        return _shifted(score, PARKED, -score.priority)
+    clipped = max(-CLIP, min(CLIP, score.priority))
+    return _shifted(
+        score, FOCUS_BAND if kind == "focus" else RELATED_BAND, clipped - score.priority
+    )
+
+
+def _shifted(score: Score, band: float, clip: float) -> Score:
+    terms = (*score.breakdown.terms, *((("clip", clip),) if clip else ()), ("focus", band))
+    breakdown = Breakdown(score.breakdown.source, terms)
+    return Score(breakdown.total, breakdown)

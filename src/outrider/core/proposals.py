@@ -1,0 +1,87 @@
+"""What a cluster of problems suggests to visit: pure guesses, each with a confidence (F5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from outrider.core.signals import Cluster, Prediction, host_of
+
+MISSING_HUB: Final = "missing-hub"
+UNKNOWN_PATTERN: Final = "unknown-pattern"
+COVERAGE_GAP: Final = "coverage-gap"
+FACTORS: Final = {MISSING_HUB: 0.8, UNKNOWN_PATTERN: 0.6, COVERAGE_GAP: 0.7}
+MOST: Final = 50  # guesses a cluster may have
+_SURE: Final = 0.95
+_LEAST: Final = 0.3
+
+
+def proposed(cluster: Cluster, threshold: int) -> list[Prediction]:
+    """From the threshold on, what the cluster thinks is missing."""
+    if cluster.count < threshold or cluster.kind not in FACTORS:
+        return []
+    confidence = confidence_of(cluster)
+    if confidence <= _LEAST:
+        return []
+    guesses = dict(_guesses(cluster))
+    return [
+        Prediction(url, confidence, lift, by=cluster.name)
+        for url, lift in list(guesses.items())[:MOST]
+    ]
+
+
+def confidence_of(cluster: Cluster) -> float:
+    """It grows with the first ten problems."""
+    grown = 0.5 + 0.3 * min(cluster.count / 10, 1.0)
+    return min(grown * FACTORS[cluster.kind], _SURE)
+
+
+def _guesses(cluster: Cluster) -> Iterator[tuple[str, float]]:
+    target, root = _parsed(cluster.target), _root(cluster)
+    match cluster.kind:
+        case "missing-hub" if root:
+            for segment in _segments(target.path):
+                yield f"{root}/{segment}/", 0.10
+        case "unknown-pattern" if root:
+            for path in _neighbours(target.path):
+                yield root + path, 0.05
+        case "coverage-gap" if root:
+            area = "/".join(_segments(target.path))
+            if area:
+                yield f"{root}/{area}", 0.08
+                yield f"{root}/{area}/latest", 0.06
+
+
+def _root(cluster: Cluster) -> str | None:
+    """Whose pages are meant: the target's host, or else the scope's."""
+    target = _parsed(cluster.target)
+    if target.scheme in ("http", "https") and target.netloc:
+        return f"{target.scheme}://{target.netloc}"
+    scope = _parsed(cluster.scope)
+    if scope.scheme in ("http", "https") and scope.netloc:
+        return f"{scope.scheme}://{scope.netloc}"
+    host = host_of(cluster.target) or host_of(cluster.scope)
+    return f"https://{host}" if host else None
+
+
+def _neighbours(path: str) -> Iterator[str]:
+    """The page without its query, the folder above it, and the names an index goes by."""
+    parent = path.rstrip("/").rpartition("/")[0] + "/"
+    yield path or "/"
+    yield parent
+    yield f"{parent}index.html"
+    yield f"{parent}index"
+
+
+def _segments(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _parsed(text: str) -> SplitResult:
+    """A path, a bare host or a URL; one that is none of them has no parts."""
+    is_host = "://" not in text and host_of(text) is not None
+    try:
+        return urlsplit(f"//{text}" if is_host else text)
+    except ValueError:
+        return urlsplit("")

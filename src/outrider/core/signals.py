@@ -1,0 +1,206 @@
+"""What a crawl is told about itself: gap predictions and problem clusters, as values (F4, F5).
+
+`Signals` is their index: a task looks up its own fingerprint, its key, its host and its text, so
+what does not concern it costs nothing. It has no clock: whoever holds it says what time it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from math import inf, log2
+from typing import Annotated, Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+TEXT_MOST: Final = 512  # letters of a kind, scope or target
+SEPARATOR: Final = r"[-/._?&=:%+,;@~!$'()*]"  # whatever parts words in a URL
+_NONE: Final[Mapping[str, float]] = {}
+
+State: TypeAlias = Literal["open", "validated", "failed"]
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Finder: TypeAlias = Callable[..., "re.Match[str] | None"]  # of a text, and where to begin
+Sample: TypeAlias = tuple[int, int]  # when, in milliseconds, and how many
+_Text = Annotated[str, Meta(min_length=1, max_length=TEXT_MOST)]
+
+
+class Prediction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A URL that somebody thinks is worth a visit, and what came of it."""
+
+    url: str
+    confidence: Share
+    lift: Share
+    state: State = "open"
+    by: str = ""  # the cluster that proposed it; "": a person or a program
+
+    @property
+    def score(self) -> float:
+        """F4: before it is capped and weighed."""
+        return self.confidence * 10 + self.lift * 5
+
+
+class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Problems of one kind, scope and target within a sliding window."""
+
+    kind: _Text
+    scope: Annotated[str, Meta(max_length=TEXT_MOST)]
+    target: _Text
+    samples: tuple[Sample, ...] = ()  # oldest first
+
+    @property
+    def name(self) -> str:
+        """What tells it from all others."""
+        return msgspec.json.encode([self.kind, self.scope, self.target]).decode()
+
+    @property
+    def count(self) -> int:
+        """How many problems it stands for."""
+        return sum(many for _, many in self.samples)
+
+    def since(self, oldest: int) -> Cluster:
+        """What is left of it in a window that began then."""
+        if not self.samples or self.samples[0][0] >= oldest:
+            return self
+        left = tuple(sample for sample in self.samples if sample[0] >= oldest)
+        return msgspec.structs.replace(self, samples=left)
+
+    def with_one(self, at: int, most: int) -> Cluster:
+        """With one problem more; of too many samples the two oldest become one."""
+        samples = (*self.samples, (at, 1))
+        if len(samples) > most:
+            (_, first), (later, second), *rest = samples
+            samples = ((later, first + second), *rest)
+        return msgspec.structs.replace(self, samples=samples)
+
+    def boost(self, factor: float, most: float) -> float:
+        """F5: the logarithm keeps a loud problem from drowning all others."""
+        count = self.count
+        return min(log2(count) * factor, most) if count else 0.0
+
+
+class Clustering(msgspec.Struct, frozen=True):
+    """How problems add up."""
+
+    window: float = 1800.0
+    factor: float = 2.5
+    most: float = 20.0
+
+
+class Signals:
+    """Predictions by fingerprint, and the boost of a task by what it has in common with targets."""
+
+    def __init__(self, how: Clustering | None = None) -> None:
+        self.gaps: dict[bytes, Prediction] = {}  # the open ones
+        self.hosts: Mapping[str, float] = _NONE
+        self.find: Finder | None = None  # whether any target that names no host may be in a text
+        self.clusters: dict[str, Cluster] = {}
+        self._how = how or Clustering()
+        self._texts: list[tuple[Finder, float]] = []  # the highest boost first
+        self._until: float = inf
+
+    def hear_prediction(self, fingerprint: bytes, prediction: Prediction | None) -> None:
+        """What is known of a URL from now on; only open predictions matter to anybody."""
+        if prediction is None or prediction.state != "open":
+            self.gaps.pop(fingerprint, None)
+        else:
+            self.gaps[fingerprint] = prediction
+
+    def hear_cluster(self, name: str, cluster: Cluster | None, now: int) -> None:
+        """What is known of a problem from now on."""
+        if cluster is None:
+            self.clusters.pop(name, None)
+        else:
+            self.clusters[name] = cluster
+        self._index(now)
+
+    def use(self, how: Clustering, now: int) -> None:
+        """Other settings: the same problems weigh otherwise."""
+        if how != self._how:
+            self._how = how
+            self._index(now)
+
+    def slide(self, now: int) -> list[Cluster]:
+        """Let time pass; the clusters whose boost is not what it was."""
+        if now < self._until:
+            return []
+        before = {name: one.count for name, one in self.clusters.items()}
+        self._index(now)
+        return [one for name, one in self.clusters.items() if one.count != before[name]]
+
+    def boost_of(self, key: str, host: str, text: str) -> float:
+        """F5: the highest matching cluster's."""
+        boost = max(self.hosts.get(key, 0.0), self.hosts.get(host, 0.0))
+        if self.find is None or self.find(text) is None:
+            return boost
+        for find, more in self._texts:
+            if more <= boost:
+                break
+            if find(text) is not None:
+                return more
+        return boost
+
+    def _index(self, now: int) -> None:
+        """Everything that is looked up, made anew: problems are rare, and tasks are many."""
+        window = int(self._how.window * 1000)
+        self.clusters = {name: one.since(now - window) for name, one in self.clusters.items()}
+        oldest = [one.samples[0][0] for one in self.clusters.values() if one.samples]
+        self._until = min(oldest) + window + 1 if oldest else inf
+        boosts = [
+            (one.target, one.boost(self._how.factor, self._how.most))
+            for one in self.clusters.values()
+        ]
+        alive = sorted((pair for pair in boosts if pair[1] > 0), key=lambda pair: pair[1])
+        self.hosts = {host: boost for target, boost in alive if (host := host_of(target))}
+        texts = [(target, boost) for target, boost in reversed(alive) if host_of(target) is None]
+        self._texts = [(re.compile(pattern_of(target)).search, boost) for target, boost in texts]
+        self.find = finder([target for target, _ in texts]) if texts else None
+
+
+def host_of(target: str) -> str | None:
+    """The host a target names: of a URL, or alone."""
+    if "://" not in target and ("/" in target or "." not in target):
+        return None
+    try:
+        return urlsplit(target if "://" in target else f"//{target}").hostname
+    except ValueError:
+        return None
+
+
+def pattern_of(target: str) -> str:
+    """A regular expression that finds a target in a URL: a word only where a word begins."""
+    return (SEPARATOR if target[0].isalnum() else "") + re.escape(target)
+
+
+def finder(targets: Iterable[str]) -> Finder:
+    """Finds where one of the targets may be in a URL, quickly: at the beginning of a word.
+
+    Common beginnings are looked at once. What begins with a separator is found after any.
+    """
+    words = [target if target[0].isalnum() else target[1:] for target in targets]
+    return re.compile(SEPARATOR + _pattern(_tree(words))).search
+
+
+def _tree(words: Iterable[str]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for word in words:
+        branch = tree
+        for letter in word:
+            branch = branch.setdefault(letter, {})
+        branch[""] = {}
+    return tree
+
+
+def _pattern(tree: dict[str, Any]) -> str:
+    if "" in tree:  # a word ends here, and longer ones say nothing more
+        return ""
+    parts = [_branch(letter, rest) for letter, rest in sorted(tree.items())]
+    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+
+
+def _branch(text: str, rest: dict[str, Any]) -> str:
+    while len(rest) == 1 and "" not in rest:
+        ((letter, rest),) = rest.items()
+        text += letter
+    return re.escape(text) + _pattern(rest)

@@ -1,0 +1,144 @@
+"""Layers: who said what, and what holds when all are laid over each other (N1).
+
+Defaults < profile < file < environment < command line < what Python gives. What is said at run time
+is laid over all of them, in `runtime`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from outrider.settings.faults import Fault, Path, dotted, explained
+from outrider.settings.leaves import is_under, laid, leaves_of, tree_of, value_at
+from outrider.settings.profiles import POLITE, PROFILE, profile_of
+from outrider.settings.reading import check_whole, laid_over
+from outrider.settings.tree import Settings
+
+DEFAULT: Final = "default"
+_QUIET: Final = ("given", "command line")  # whoever said it knows that they did
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """A tree as somebody gave it; `origins` tells where single leaves of it are from."""
+
+    origin: str
+    tree: Mapping[str, Any] | Settings
+    origins: Mapping[Path, str] = {}
+
+    def said(self) -> Iterator[tuple[Path, str]]:
+        """Every leaf, and where it is from; of a whole tree those that it changes."""
+        for path, _ in leaves_of(_given(self.tree)):
+            yield path, self.origins.get(path, self.origin)
+
+    def blamed(self, fault: Fault) -> str:
+        """The fault as its author reads it."""
+        near = (
+            name
+            for path, name in self.origins.items()
+            if is_under(fault.path, path) or is_under(path, fault.path)
+        )
+        origin = next(near, self.origin)
+        return str(fault) if origin in _QUIET else f"{origin}: {fault}"
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """What holds before anything is said at run time, and where it is from.
+
+    `lacks` says in words what of a joined crawl cannot be had, and `code` what that was called;
+    unless it `is_whole`, not even that is known.
+    """
+
+    settings: Settings
+    origins: Mapping[Path, str] = {}
+    profile: str = POLITE
+    lacks: str = ""
+    code: Mapping[Path, str] = {}
+    is_whole: bool = True
+
+
+class Layers(msgspec.Struct, frozen=True):
+    """What was said before a crawl is opened, the weakest first."""
+
+    usual: Layer | None = None  # for this kind of use
+    file: Layer | None = None
+    environment: Layer | None = None
+    command: Layer | None = None
+    given: Layer | None = None
+
+    def ground(self) -> Ground:
+        """All of them laid over each other, validated whole."""
+        settings, origins = Settings(), dict[Path, str]()
+        for layer in self._stack():
+            with explained(layer.blamed):
+                settings = laid_over(settings, _sections(layer.tree))
+            origins.update(layer.said())
+        with explained(str):
+            check_whole(settings)
+        return Ground(settings, origins, self.profile)
+
+    def tree(self) -> dict[str, Any]:
+        """All of them as one tree, not yet validated."""
+        tree: dict[str, Any] = {}
+        for layer in self._stack():
+            tree = laid(tree, _sections(layer.tree))
+        return tree
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile that everything begins with."""
+        return str(self._profile()[1])
+
+    def _profile(self) -> tuple[Layer | None, object]:
+        for layer in reversed(self._given()):
+            if isinstance(layer.tree, Mapping) and PROFILE in layer.tree:
+                return layer, layer.tree[PROFILE]
+        return None, POLITE
+
+    def _given(self) -> list[Layer]:
+        every = (self.usual, self.file, self.environment, self.command, self.given)
+        return [layer for layer in every if layer is not None]
+
+    def _stack(self) -> list[Layer]:
+        layer, name = self._profile()
+        with explained(str if layer is None else layer.blamed):
+            profile = Layer(f"profile {name}", profile_of(name))
+        rest = [one for one in self._given() if one is not self.usual]
+        return [*([self.usual] if self.usual else []), profile, *rest]
+
+
+AnySettings: TypeAlias = Settings | Mapping[str, Any] | Layers | None
+
+
+def layers_of(value: AnySettings) -> Layers:
+    """Whatever may be given as settings, as layers."""
+    if isinstance(value, Layers):
+        return value
+    return Layers(given=Layer("given", {} if value is None else value))
+
+
+def _sections(tree: Mapping[str, Any] | Settings) -> Any:
+    given = _given(tree)
+    if isinstance(given, Mapping):
+        return {name: value for name, value in given.items() if name != PROFILE}
+    return given
+
+
+def _given(tree: Mapping[str, Any] | Settings) -> Any:
+    """What a whole tree says is what it changes; all else leaves room for other layers."""
+    if not isinstance(tree, Settings):
+        return tree
+    usual = Settings()
+    return tree_of(
+        (path, value) for path, value in leaves_of(tree) if value != value_at(usual, path)
+    )
+
+
+def as_text(origins: Mapping[Path, str]) -> dict[str, list[str]]:
+    """Origins with the settings that each of them said."""
+    found: dict[str, list[str]] = {}
+    for path, origin in origins.items():
+        found.setdefault(origin, []).append(dotted(path))
+    return found

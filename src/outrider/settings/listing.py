@@ -1,0 +1,106 @@
+"""Every setting as a row: value, default, where it is from, what is allowed, what it means (N5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from outrider.settings.faults import Path, dotted
+from outrider.settings.kinds import allowed, fields_of, struct_kind
+from outrider.settings.layers import DEFAULT
+from outrider.settings.leaves import KEYS, value_at
+from outrider.settings.profiles import ABOUT, POLITE, PROFILE, PROFILES
+from outrider.settings.reading import adjustable
+from outrider.settings.reference import described
+from outrider.settings.showing import plain
+from outrider.settings.tree import Settings
+
+_AT_START: Final = frozenset({"store", "events", "output", "fetch", PROFILE})
+_EXECUTOR: Final = frozenset(  # what an executor follows while it runs
+    {
+        "slots",
+        "min_slots",
+        "max_slots",
+        "max_memory",
+        "handler_timeout",
+        "drain",
+        "workbench_tasks",
+        "workbench_per_queue",
+    }
+)
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One setting, and all there is to know of it."""
+
+    path: str
+    value: Any
+    origin: str
+    default: Any
+    allowed: str
+    about: str
+    acts: str
+
+
+def acts(path: Path) -> str:
+    """When a change of it is felt."""
+    is_live = path[0] not in _AT_START and (path[0] != "executor" or path[-1] in _EXECUTOR)
+    return "at once" if is_live else "when a worker starts"
+
+
+def listed(settings: Settings, origins: Mapping[Path, str], profile: str) -> list[Setting]:
+    """All of them; of tables with names of the user's own, what is in them."""
+    chosen = origins.get((PROFILE,), DEFAULT)
+    first = Setting(
+        PROFILE,
+        profile,
+        chosen,
+        POLITE,
+        " or ".join(PROFILES),
+        ABOUT.get(profile, ""),
+        acts((PROFILE,)),
+    )
+    rows = [*_rows(struct_kind(Settings), (), settings), *_overrides(settings.keys)]
+    usual = Settings()
+    return [
+        first,
+        *(_row(path, kind, about, (settings, usual), origins) for path, kind, about in rows),
+    ]
+
+
+def _row(
+    path: Path,
+    kind: inspect.Type,
+    about: str,
+    trees: tuple[Settings, Settings],
+    origins: Mapping[Path, str],
+) -> Setting:
+    value, default = (plain(value_at(tree, path)) for tree in trees)
+    origin = origins.get(path, DEFAULT)
+    return Setting(dotted(path), value, origin, default, allowed(kind), about, acts(path))
+
+
+def _rows(
+    kind: inspect.Type, path: Path, value: Any, about: str = ""
+) -> Iterator[tuple[Path, inspect.Type, str]]:
+    match kind:
+        case inspect.Metadata():
+            yield from _rows(kind.type, path, value, described(kind))
+        case inspect.StructType():
+            for name, field in fields_of(kind).items():
+                if (*path, name) != (KEYS,):
+                    yield from _rows(field.kind, (*path, name), getattr(value, name))
+        case inspect.DictType():
+            for name, entry in value.items():
+                yield from _rows(kind.value_type, (*path, name), entry, about)
+        case _:
+            yield path, kind, about
+
+
+def _overrides(keys: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[Path, inspect.Type, str]]:
+    for key, override in keys.items():
+        for name in override:
+            yield from _rows(adjustable()[name].kind, (KEYS, key, name), None)

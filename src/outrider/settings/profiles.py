@@ -1,0 +1,66 @@
+"""Profiles (N4): what a kind of crawl usually wants, under a name; everything else may change it.
+
+They name no entry of a table with names of the user's own, so that there is nothing to take back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from outrider.settings.faults import Fault, stranger
+
+PROFILE: Final = "profile"  # its name among the settings
+POLITE: Final = "polite"
+
+PROFILES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    POLITE: {},
+    "archive": {
+        "politeness": {
+            "factor": 5.0,
+            "min_delay": 3.0,
+            "max_delay": 30.0,
+            "respect_crawl_delay": 300.0,
+            "max_in_flight": 1,
+        },
+        "budget": {"hold_queues": True, "balance": 3000, "total_budget": -1, "cost": "unit"},
+        "retry": {"max_retries": 30, "base": 900.0, "cap": 900.0, "jitter": 0.0},
+    },
+    "news": {
+        "queue": {"max_pending": 10_000, "max_depth": 10},
+        "lanes": {"burst": 5, "acquisition": ["article", "refresh", "history"]},
+        "scoring": {"scorer": "default"},
+    },
+    "paced": {
+        "politeness": {"delay": 5.0, "delay_to": 15.0, "max_in_flight": 1},
+        "queue": {"tie": "shuffle"},
+        "retry": {
+            "max_retries": 3,
+            "base": 900.0,
+            "cap": 86_400.0,
+            "jitter": 0.0,
+            "spread": 300.0,
+        },
+    },
+    "fast": {
+        "politeness": {"delay": 0.0, "max_in_flight": 16},
+        "executor": {"slots": 256},
+    },
+}
+ABOUT: Final[Mapping[str, str]] = {
+    POLITE: "the defaults: one visit of a host at a time, and a rest after each",
+    "archive": "as Heritrix: whole sites one after the other, patient with what fails",
+    "news": "a bounded line of pending pages, articles and discovery taking turns",
+    "paced": "unhurried and unpredictable: 5 to 15 s apart, shuffled, long cooldowns",
+    "fast": "your own servers: no delay, many visits of a host at a time",
+}
+
+
+def profile_of(name: object) -> Mapping[str, Mapping[str, Any]]:
+    """What a profile sets; raises Fault."""
+    if not isinstance(name, str):
+        raise Fault((PROFILE,), name, f"give one of: {', '.join(PROFILES)}")
+    if name not in PROFILES:
+        fault = stranger((name,), name, PROFILES, {})
+        raise Fault((PROFILE,), name, fault.problem.replace("setting", PROFILE))
+    return PROFILES[name]

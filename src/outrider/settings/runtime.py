@@ -1,0 +1,149 @@
+"""What is said of settings while a crawl runs (N1): one note a leaf, laid over all other layers.
+
+Notes are anybody's who can write to the store. So none names code, and what cannot be laid over the
+rest is left out without spoiling it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from outrider.errors import SettingsError
+from outrider.settings.faults import Fault, Path, dotted
+from outrider.settings.kept import is_code, is_local
+from outrider.settings.layers import Ground
+from outrider.settings.leaves import is_under, path_of, tree_of
+from outrider.settings.profiles import PROFILE
+from outrider.settings.reading import read
+from outrider.settings.tree import Settings
+
+_AT_START: Final = ("store", "events", "output")
+_BY_MOST: Final = 200  # characters of a name
+_DECODING: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError)
+
+
+class Update(NamedTuple):
+    """One setting as it was said at run time; a value of None takes an entry of a table back."""
+
+    path: Path
+    value: Any
+    by: str
+    at: float
+    number: int  # of the note
+
+    @property
+    def origin(self) -> str:
+        """Who said it, and when."""
+        return f"runtime ({self.by}, {datetime.fromtimestamp(self.at, UTC):%Y-%m-%d %H:%M:%SZ})"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One setting that was changed: who, when, from what to what (N4)."""
+
+    path: str
+    old: Any
+    new: Any
+    by: str
+    at: float
+
+
+class Laid(NamedTuple):
+    """What holds with everything said, where it is from, and what was left out and why."""
+
+    settings: Settings
+    origins: Mapping[Path, str]
+    ignored: list[tuple[Update, str]]
+
+
+class _Said(msgspec.Struct, frozen=True):
+    value: Any
+    by: str = ""
+    old: Any = None
+
+
+class _Changed(msgspec.Struct, frozen=True):
+    path: str
+    by: str
+    old: Any = None
+    new: Any = None
+
+
+def update_text(value: object, old: object, by: str) -> str:
+    """What a note says of a setting."""
+    return msgspec.json.encode(_Said(value, by[:_BY_MOST], old)).decode()
+
+
+def update_of(name: str, text: str, at: float, number: int) -> Update:
+    """The setting that a note says something of; SettingsError: it says nothing sensible."""
+    try:
+        said = msgspec.json.decode(text, type=_Said)
+        path = path_of(name)
+        if isinstance(said.value, dict):
+            raise SettingsError("a table; every setting has a note of its own")
+        if why := own_alone(path, said.value):
+            raise SettingsError(why)
+        return Update(path, said.value, said.by[:_BY_MOST], at, number)
+    except _DECODING as error:
+        raise SettingsError(f"{name}: {error}") from error
+
+
+def own_alone(path: Path, value: object) -> str:
+    """Why a process can only say this for itself; "": it may be said for all workers at once."""
+    name = dotted(path)
+    if path[:1] == (PROFILE,):
+        return f"{name}: settings begin with a profile, so name it where the crawl is begun"
+    if path[0] in _AT_START or is_local(path):
+        return f"{name}: every process says this for itself when it starts"
+    if is_code(path, value):
+        return f"{name}: code is never imported because a store says so; name it at the start"
+    return ""
+
+
+def change_text(path: Path, old: object, new: object, by: str) -> str:
+    """What the history keeps of a change; values that are very long are kept cut."""
+    return msgspec.json.encode(
+        _Changed(dotted(path), by[:_BY_MOST], _short(old), _short(new))
+    ).decode()
+
+
+def change_of(text: str, at: float) -> Change | None:
+    """The change that the history tells of; None: nothing that can be read."""
+    try:
+        told = msgspec.json.decode(text, type=_Changed)
+    except _DECODING:
+        return None
+    return Change(told.path, told.old, told.new, told.by[:_BY_MOST], at)
+
+
+def _short(value: object) -> object:
+    text = msgspec.json.encode(value).decode()
+    return value if len(text) <= _VALUE_MOST else text[:_VALUE_MOST] + "…"
+
+
+_VALUE_MOST: Final = 2000  # characters of a value in the history
+
+
+def over(ground: Ground, updates: Iterable[Update]) -> Laid:
+    """Everything said, in the order it was said; whatever does not fit is left out."""
+    said, ignored = sorted(updates, key=lambda update: update.number), []
+    while True:
+        try:
+            settings = read(tree_of((one.path, one.value) for one in said), ground.settings)
+        except Fault as fault:
+            wrong = _blamed(said, fault)
+            said.remove(wrong)
+            ignored.append((wrong, str(fault)))
+        else:
+            origins = {one.path: one.origin for one in said}
+            return Laid(settings, {**ground.origins, **origins}, ignored)
+
+
+def _blamed(said: list[Update], fault: Fault) -> Update:
+    """Who is at fault; if none is, the last to speak: what was said before held without them."""
+    there = [one for one in said if is_under(fault.path, one.path)]
+    below = [one for one in said if is_under(one.path, fault.path)]
+    return (there or below or said)[-1]
