@@ -12,14 +12,17 @@ from outrider.testing.conformance import (
     ExpiryConformance,
     FiltersConformance,
     FinishConformance,
+    FocusConformance,
     HostsConformance,
     InspectConformance,
     KnownConformance,
     LanesConformance,
     LeaseConformance,
     LoansConformance,
+    NotesConformance,
     OrderConformance,
     PolitenessConformance,
+    PricingConformance,
     RestoringConformance,
     RetryingConformance,
     SavingConformance,
@@ -67,6 +70,9 @@ class TestFilters(FiltersConformance): ...
 class TestFinish(FinishConformance): ...
 
 
+class TestFocus(FocusConformance): ...
+
+
 class TestHosts(HostsConformance): ...
 
 
@@ -85,10 +91,16 @@ class TestLease(LeaseConformance): ...
 class TestLoans(LoansConformance): ...
 
 
+class TestNotes(NotesConformance): ...
+
+
 class TestOrder(OrderConformance): ...
 
 
 class TestPoliteness(PolitenessConformance): ...
+
+
+class TestPricing(PricingConformance): ...
 
 
 class TestRestoring(RestoringConformance): ...

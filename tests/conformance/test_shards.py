@@ -56,6 +56,12 @@ ORDERED = {
     "Finish": {
         "test_links_come_with_the_page",
     },
+    "Focus": {
+        "test_a_focus_task_opens_a_new_session",
+        "test_a_focus_task_opens_a_queue_that_waits",
+        "test_a_raised_task_opens_its_queue",
+        "test_time_alone_opens_no_queue_that_waits",
+    },
     "Loans": {
         "test_each_lease_takes_a_turn",
         "test_queues_compete_as_in_any_claim",
@@ -71,6 +77,11 @@ ORDERED = {
         "test_round_robin_respects_queue_precedence",
         "test_the_queue_with_the_better_top_comes_first",
         "test_the_tops_precedence_goes_before_its_priority",
+    },
+    "Pricing": {
+        "test_a_repriced_task_moves_its_queue",
+        "test_links_of_a_page_gather",
+        "test_many_are_repriced_at_once",
     },
     "Restoring": {
         "test_a_queue_that_stood_and_has_nothing_due_does_not_stand",

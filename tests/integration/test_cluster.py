@@ -12,6 +12,7 @@ from outrider.clock import SystemClock
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreDamaged, StoreUnavailable, StoreUnusable
 from outrider.store.opening import open_store
+from outrider.store.protocol import Note, Price, Which
 from outrider.store.redis.cluster import bases_of
 from outrider.store.redis.keys import META
 from outrider.testing.builders import done, rules
@@ -90,6 +91,23 @@ async def test_a_crawl_uses_every_node(opened):
     assert sorted(names(leases)) == sorted(f"{host}/1" for host in HOSTS)
     await store.finish([done(lease) for lease in leases])
     assert (await ask(store)).status is CrawlStatus.FINISHED
+    await store.close()
+
+
+async def test_notes_and_prices_find_their_shards(opened):
+    """C8, N1: a number tells its shard; what is noted is kept at home."""
+    store = await opened(shards=3)
+    await store.add(pages(*(f"{host}/1" for host in HOSTS)))
+    seen = (await store.tasks(CRAWL, Which())).items
+    prices = [Price(task.number, 0.0, 1.0 + place) for place, task in enumerate(seen)]
+
+    assert await store.reprice(CRAWL, prices) == len(HOSTS)
+    again = (await store.tasks(CRAWL, Which())).items
+    assert [task.priority for task in again] == [price.priority for price in prices]
+    assert await store.note(CRAWL, [Note("t", "a", "x"), Note("t", "b", "y", 9)]) == [1, 0]
+    other = await opened(shards=3)
+    assert [note.text for note in await other.notes(CRAWL)] == ["x"]
+    await other.close()
     await store.close()
 
 

@@ -14,7 +14,7 @@ import pytest
 from outrider.clock import SystemClock
 from outrider.store.postgres import PostgresStore, routine_statements, running, statements
 from outrider.store.postgres.wire import Wire
-from outrider.store.protocol import ClaimRequest
+from outrider.store.protocol import ClaimRequest, Note, Price, Which
 from outrider.testing.builders import done, rules, task
 from outrider.testing.postgres.filling import fill
 
@@ -22,7 +22,7 @@ ROWS = int(os.environ.get("OUTRIDER_PLAN_ROWS", "20000"))  # noqa: TID251 - the 
 CRAWL = "test"
 BATCH = 100
 HOUR = 3_600_000
-TABLE = re.compile(r"\b(from|join) (queue|task|pending|delayed|ready|snooze|inactive|lease)\b")
+TABLE = re.compile(r"\b(from|join) (queue|task|pending|delayed|ready|snooze|inactive|lease|note)\b")
 VOLATILE = re.compile(r"\b(clock_timestamp|statement_timestamp|random|timeofday)\b", re.IGNORECASE)
 
 
@@ -166,6 +166,48 @@ async def test_an_add_touches_what_it_adds_to(make, plans):
 
     assert all(answer.added for answer in await store.add(new))
     assert_cheap(found, rows=12 * len(new), blocks=120 * len(new))
+    await store.close()
+
+
+async def test_a_reprice_touches_what_it_moves(make, plans):
+    """C8: neither the other tasks of its queues nor other queues."""
+    store = await make(each=2)
+    tasks = (await store.tasks(CRAWL, Which(), limit=BATCH)).items
+    found = plans()
+
+    prices = [Price(one.number, one.priority, -one.priority) for one in tasks]
+    assert await store.reprice(CRAWL, prices) == BATCH
+    assert_cheap(found, rows=12 * BATCH, blocks=120 * BATCH)
+    await store.close()
+
+
+async def test_what_gathers_is_looked_up_together(make, plans):
+    """F10: links to known pages of many queues are as many statements as links to a few."""
+    store = await make(each=2)
+    shared = {"crawl": CRAWL, "priority": -1.0, "known": "gather"}
+    links = [
+        task(one.url, key=one.key, fingerprint=one.fingerprint, **shared)
+        for one in (await store.tasks(CRAWL, Which(), limit=BATCH)).items
+    ]
+    found = plans()
+
+    assert not any(answer.added for answer in await store.add(links))
+    assert_cheap(found, rows=12 * BATCH, blocks=120 * BATCH)
+    assert len(found) < 20
+    await store.close()
+
+
+async def test_a_note_touches_the_one_it_replaces(make, plans):
+    """N1: whoever writes some, or reads what is new, looks at no other."""
+    store = await make()
+    await store.note(CRAWL, [Note("t", str(n), "x") for n in range(2000)])
+    found = plans()
+
+    numbers = await store.note(CRAWL, [Note("t", str(n), "y") for n in range(0, 2000, 100)])
+    assert_cheap(found, rows=6 * len(numbers), blocks=60 * len(numbers))
+    begin = plans()
+    assert [note.number for note in await store.notes(CRAWL, after=2000)] == numbers
+    assert_cheap(begin, rows=2 * len(numbers), blocks=10 * len(numbers))
     await store.close()
 
 

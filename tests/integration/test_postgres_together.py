@@ -3,9 +3,7 @@
 import asyncio
 from collections import Counter
 from random import Random
-from urllib.parse import parse_qs, urlsplit
 
-import psycopg
 import pytest
 
 from outrider.clock import SystemClock
@@ -22,21 +20,6 @@ from outrider.testing.random_ops import random_ops
 CRAWL = "test"
 HOSTS = 30
 PAGES = 12
-
-
-@pytest.fixture
-def url(places):
-    """An empty place."""
-    return places.take("postgres")
-
-
-@pytest.fixture
-def line(url):
-    """What is written there, past the store."""
-    schema = parse_qs(urlsplit(url).query)["schema"][0]
-    with psycopg.connect(url.partition("?")[0], autocommit=True) as line:
-        line.execute(f"set search_path to {schema}")
-        yield line
 
 
 def page(host, number, **fields):
@@ -121,6 +104,7 @@ async def test_whatever_many_do_at_once_the_tables_agree(url, line, seed):
         "update queue set discovery_tie = 7",
         "update queue set pending = pending + 1",
         "insert into snooze select crawl, 1, id from queue",
+        "insert into note select 1, number, 0, 't', 'a', 'x' from generate_series(1, 2) number",
     ],
 )
 async def test_the_audit_finds_what_is_wrong(url, line, damage):

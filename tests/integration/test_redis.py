@@ -4,6 +4,7 @@ import asyncio
 import socket
 from itertools import count
 
+import msgspec
 import pytest
 import redis.asyncio
 
@@ -13,13 +14,26 @@ from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import StoreFull, StoreUnavailable, StoreUnusable
 from outrider.store.memory import MemoryStore
 from outrider.store.opening import open_store
-from outrider.store.protocol import ClaimRequest, Which
+from outrider.store.protocol import NOTE_MOST, ClaimRequest, Note, Price, Which
 from outrider.store.redis import connecting
-from outrider.store.redis.keys import base_of
+from outrider.store.redis.keys import OF_A_CRAWL, base_of
+from outrider.store.redis.rows import CrawlRow
 from outrider.testing.builders import OUTCOMES, rules, task, verdict
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.steps import NO_MANNERS, add, claim, crawl, names, page, pages
+from outrider.testing.conformance.steps import (
+    INACTIVE,
+    NO_MANNERS,
+    READY,
+    add,
+    claim,
+    crawl,
+    names,
+    page,
+    pages,
+    state,
+)
 from outrider.testing.duel import facts_of
+from outrider.testing.model import Model
 from outrider.testing.servers import Proxy, ValkeyServer
 from outrider.testing.servers.places import with_parameter
 from outrider.testing.servers.proxy import CERTIFICATES
@@ -234,6 +248,8 @@ async def test_a_full_server_changes_nothing(alone):
         lambda: store.finish([verdict(lease, DONE, links=pages("c/1"))]),
         lambda: store.release([lease.id]),
         lambda: store.steer("default", "a.example", Pause()),
+        lambda: store.note("default", [Note("t", "a", "x")]),
+        lambda: store.reprice("default", [Price(2, 0.0, 1.0)]),
     ):
         with pytest.raises(StoreFull, match="nothing was changed"):
             await work()
@@ -526,3 +542,69 @@ async def test_long_works_come_in_steps_of_any_size(opened):
     assert (step.count, rest.count, rest.after) == (1200, 100, None)
     await claim(store)
     assert (await crawl(store)).status is CrawlStatus.FINISHED
+
+
+async def test_more_prices_than_a_call_takes(opened):
+    """C8: and the order is theirs, whichever call told them."""
+    store = await opened(FakeClock())
+    await store.configure("default", rules(**NO_MANNERS))
+    await store.add([task(f"https://a.example/{n}") for n in range(1, 1201)])
+    prices = [Price(number, 0.0, -float(number)) for number in range(1, 1201)]
+
+    assert await store.reprice("default", prices) == 1200
+    assert [one.url for one in await store.upcoming("default", "a.example", limit=1200)] == [
+        f"https://a.example/{n}" for n in range(1200, 0, -1)
+    ]
+
+
+async def test_long_notes_come_in_several_calls(opened):
+    """N1: in order, however much room they take."""
+    store = await opened(FakeClock())
+    texts = [chr(0x1F600 + n % 50) * NOTE_MOST for n in range(9)] + ["x"] * 150
+    numbers = await store.note("default", [Note("t", str(n), text) for n, text in enumerate(texts)])
+    found = await store.notes("default", limit=157)
+
+    assert numbers == list(range(1, 160))
+    assert [note.text for note in found] == texts[:157]
+    assert [note.name for note in await store.notes("default", after=157)] == ["157", "158"]
+
+
+@pytest.mark.parametrize("brought", [-0.1, -1e-300, -3.3e300, -0.7])
+async def test_what_is_gathered_is_what_python_would_add(opened, brought):
+    """F10: to the last bit, from either side of 0."""
+    store = await opened(FakeClock())
+    for number, start in enumerate([0.3, -0.2, 0.0, -0.0, 0.1, 1e300, -5e-324]):
+        url = f"https://a.example/{number}"
+        await store.add([task(url, priority=start)])
+        await store.add([task(url, priority=brought, known="gather")] * 3)
+        view = await store.task("default", task(url).fingerprint)
+
+        assert view.priority == ((start + brought) + brought) + brought
+
+
+async def test_a_focus_task_that_nobody_looked_at_opens_its_queue(opened):
+    """C9: it is due, though no claim has found it; the add that comes behind it does."""
+    clock = FakeClock()
+    for store in (Model(clock), await opened(clock)):
+        await store.configure("default", rules(hold_queues=True, opens_below=-5.0))
+        await add(store, "a/1")
+        await add(store, "a/2", priority=-6.0, delay=10.0)
+        clock.advance(10)
+
+        assert await state(store, "a") == INACTIVE
+        await add(store, "a/3", priority=5.0)
+        assert await state(store, "a") == READY
+
+
+async def test_a_crawl_of_an_older_release_goes_on(opened, places):
+    """M4: its row knows neither focus nor notes."""
+    store = await opened()
+    await add(store, "a/1")
+    key = f"{store.line.base}1:{OF_A_CRAWL['crawl']}"
+    fields = msgspec.msgpack.decode(await told(places.server("redis"), "GET", key))
+    older = msgspec.msgpack.encode(fields[: CrawlRow.__struct_fields__.index("opens_below")])
+    await told(places.server("redis"), "SET", key, older)
+
+    await add(store, "b/1")
+    assert await store.note("default", [Note("t", "a", "x")]) == [1]
+    assert [names(await claim(store)), names(await claim(store))] == [["a/1"], ["b/1"]]

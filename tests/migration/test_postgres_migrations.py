@@ -12,7 +12,7 @@ from outrider.errors import StoreUnusable
 from outrider.store.postgres import PostgresStore, migrating
 from outrider.store.postgres.address import parsed
 from outrider.store.postgres.migrating import Migration, prepared, shipped
-from outrider.store.protocol import ClaimRequest
+from outrider.store.protocol import ClaimRequest, Note
 from outrider.testing.builders import done, task
 
 ADDED = "alter table task add column colour text; create index task_colour on task (colour)"
@@ -99,6 +99,24 @@ async def test_old_and_new_workers_go_on_side_by_side(empty):
     assert len(claimed.leases) == 2
     assert all(end.applied for end in await old.finish([done(one) for one in claimed.leases]))
     for store in (old, older):
+        await store.close()
+
+
+async def test_a_worker_without_notes_goes_on_beside_one_that_has_them(empty, monkeypatch):
+    """M4: the release before notes made the store; both work on it, and one writes notes."""
+    url = empty()
+    with monkeypatch.context() as before:
+        before.setattr(migrating, "shipped", lambda: shipped()[:1])
+        old = await PostgresStore.open(url, SystemClock())
+    await old.add([task("https://a.example/1", crawl="test")])
+    new = await PostgresStore.open(url, SystemClock())
+
+    assert await new.note("test", [Note("weather", "north", "rain")]) == [1]
+    claimed = await old.claim(ClaimRequest("test", "w", 5))
+    assert all(end.applied for end in await old.finish([done(one) for one in claimed.leases]))
+    assert [note.text for note in await new.notes("test")] == ["rain"]
+    assert (await new.crawl("test")).done == 1
+    for store in (old, new):
         await store.close()
 
 

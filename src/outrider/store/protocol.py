@@ -26,6 +26,9 @@ NAMES_MOST: Final = 64  # names of one claim that are looked at (D5)
 NAME_BYTES: Final = 16
 WORKER_KEPT: Final = 86_400.0  # seconds of silence after which a worker is forgotten
 WORKERS_MOST: Final = 10_000  # of one crawl; over it the one silent longest is forgotten
+TOPIC_MOST: Final = 64
+NAME_MOST: Final = 1024
+NOTE_MOST: Final = 65_536
 
 WorkerState: TypeAlias = Literal["idle", "busy", "draining", "gone"]
 Name: TypeAlias = Annotated[bytes, Meta(min_length=NAME_BYTES, max_length=NAME_BYTES)]
@@ -120,6 +123,37 @@ class Beat(msgspec.Struct, frozen=True):
     lasts: float = 30.0  # seconds of silence after which it reads as gone
 
 
+class Note(msgspec.Struct, frozen=True):
+    """Something durable to say of a crawl to all its workers, under a topic and a name.
+
+    `seen`: write it only over the note of this number (0: only if there is none).
+    """
+
+    topic: Annotated[str, Meta(min_length=1, max_length=TOPIC_MOST)]
+    name: Annotated[str, Meta(max_length=NAME_MOST)]
+    text: Annotated[str, Meta(max_length=NOTE_MOST)]  # "": it is gone
+    seen: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """A note as it stands; its number is higher than those of all notes written before it."""
+
+    number: int
+    at: float
+    topic: str
+    name: str
+    text: str
+
+
+class Price(msgspec.Struct, frozen=True, gc=False):
+    """A pending task's new priority, and the one it was thought to have (C8)."""
+
+    task: int
+    seen: float
+    priority: float
+    breakdown: Breakdown | None = None
+
+
 class Admin(Protocol):
     """Operators: live and durable. Long works come in bounded steps with a cursor."""
 
@@ -162,6 +196,21 @@ class Admin(Protocol):
         self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """Dead tasks become dropped (`purged`)."""
+        ...
+
+    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+        """Write notes, in order, each over the one of its topic and name; their new numbers.
+
+        0: `seen` did not hold, and nothing was written of that one. A note that would say what is
+        said already keeps its number. What is gone is kept as a note without text.
+        """
+        ...
+
+    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+        """C8: give tasks another priority; how many were pending at the one seen, so had it.
+
+        They keep precedence, tie and due time. Others are left alone.
+        """
         ...
 
     async def beat(self, crawl: str, beat: Beat) -> None:
@@ -282,6 +331,13 @@ class TaskView(msgspec.Struct, frozen=True):
     history: Sequence[tuple[float, str, str]]  # at, worker, error: every attempt that went wrong
 
 
+class Pending(msgspec.Struct, frozen=True, gc=False):
+    """A task that waits, as it was added and priced: what it takes to price it again (C8)."""
+
+    number: int
+    task: Task
+
+
 class Upcoming(NamedTuple):
     """A task that is due: the name a claim knows it by, and its URL."""
 
@@ -353,6 +409,13 @@ class Inspect(Protocol):
         """One task, by its identity."""
         ...
 
+    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """The pending tasks among the next `limit` ones that match, in order, each a `Pending`.
+
+        Half the price of `tasks`, for those who go through millions.
+        """
+        ...
+
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """The first due tasks of a queue, both lanes in one order; without scanning the others."""
         ...
@@ -371,6 +434,10 @@ class Inspect(Protocol):
 
     async def settings(self, crawl: str) -> str:
         """The text that was last kept with the crawl's rules; "" if none was."""
+        ...
+
+    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+        """The notes with a higher number, in order, each as it stands now; gone ones too."""
         ...
 
     async def workers(self, crawl: str) -> list[WorkerView]:

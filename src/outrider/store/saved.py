@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from outrider.core.breakdown import Breakdown
+from outrider.core.link_faults import META_LIMIT
 from outrider.core.policy.keying import checked_key
 from outrider.core.policy.rules import (
     BUDGET_FIELDS,
@@ -26,12 +27,11 @@ from outrider.core.policy.rules import (
     overridden,
 )
 from outrider.core.states import CrawlStatus
-from outrider.core.task import KnownRule, Task
+from outrider.core.task import DEFAULT_ORIGIN, KnownRule, Task
 from outrider.core.url import Refusal, UrlRules, parse_url
 from outrider.errors import InvalidInput
 
 RESTORING: Final = "restoring"  # why a crawl is paused between its SavedCrawl and its SavedEnd
-META_LIMIT: Final = 16 * 1024
 
 _U48: Final = 2**48 - 1
 _MOST: Final = 2**62
@@ -133,7 +133,7 @@ class SavedTask(_Saved, frozen=True, gc=False, tag_field="is", tag="task"):
     delay: Seconds = 0.0
     known: KnownRule = "keep"
     roll: Tie = 0
-    origin: Word = "opportunistic"
+    origin: Word = DEFAULT_ORIGIN
     via: Text | None = None
     tag: Word | None = None
     meta: Text = ""  # JSON
@@ -166,6 +166,14 @@ class SavedEnd(_Saved, frozen=True, gc=False, tag_field="is", tag="end"):
     logged: Annotated[int, Meta(ge=0, le=2**52)] = 0  # changes told so far
     outcomes: dict[Word, Count] = {}
     timeline: Annotated[tuple[Moment, ...], Meta(max_length=100)] = ()
+
+
+class SavedNote(_Saved, frozen=True, gc=False, tag_field="is", tag="note"):
+    """A note as it stood: written again by `note`, not by `restore`."""
+
+    topic: Annotated[str, Meta(min_length=1, max_length=64)]
+    name: Annotated[str, Meta(max_length=1024)]
+    text: Annotated[str, Meta(min_length=1, max_length=65_536)]
 
 
 Saved: TypeAlias = SavedCrawl | SavedQueue | SavedTask | SavedEnd

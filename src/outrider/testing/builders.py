@@ -33,7 +33,8 @@ from outrider.core.policy.rules import (
     QueueRules,
     overridden,
 )
-from outrider.core.policy.score import TYPE_WEIGHTS, Score, explicit
+from outrider.core.policy.score import Score, explicit
+from outrider.core.policy.weights import TYPE_WEIGHTS
 from outrider.core.task import DISCOVERY, KnownRule, Lease, Task
 from outrider.core.url import fingerprint
 from outrider.core.verdict import Verdict
@@ -118,6 +119,7 @@ class RuleFields(TypedDict, total=False):
     max_crashes: int
     pause_at_finish: bool
     limits: Mapping[str, float]
+    opens_below: float | None
 
 
 _OF_A_QUEUE: Final = POLITENESS_FIELDS | BUDGET_FIELDS | STANDING_FIELDS

@@ -13,10 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from outrider.core.act import Act, Set
+from outrider.core.breakdown import Breakdown
 from outrider.core.pick import Streak
 from outrider.core.task import Lease, LeaseId
 from outrider.core.verdict import Finished
-from outrider.store.protocol import ClaimRequest, FullStore, Page, Step, Which
+from outrider.store.protocol import ClaimRequest, FullStore, Note, Page, Price, Step, Which
 from outrider.testing.builders import OUTCOMES, rules, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.ops import (
@@ -31,6 +32,8 @@ from outrider.testing.ops import (
     Op,
     Pass,
     Release,
+    Reprice,
+    Say,
     Stale,
     Steer,
     Turn,
@@ -43,6 +46,7 @@ PAST: Final = 12  # leases remembered after their end
 _TOKENS: Final = ("store", "token", "holder")  # a store's own business
 _FACTS: Final = tuple(name for name in Lease.__struct_fields__ if name not in _TOKENS)
 _LONGEST: Final = 86_400.0
+_PRICED: Final = Breakdown("base", (("again", 1.0),))
 
 
 class Disagreement(AssertionError):
@@ -70,6 +74,10 @@ class Hands:
                 return await self._end(op)
             case Steer() | Configure() | Turn() | Filter():
                 return await self._operate(op)
+            case Say():
+                return await self._say(op)
+            case Reprice():
+                return await self._reprice(op)
             case Pass() | Wait():
                 return None
             case _:
@@ -163,6 +171,20 @@ class Hands:
             case Filter():
                 return await self._filter(op)
 
+    async def _say(self, op: Say) -> Answer:
+        stand = [note.number for note in await self.store.notes(op.crawl)]
+        seen = None if op.seen is None else max([*stand, op.seen]) - op.seen
+        return await self.store.note(op.crawl, [Note("topic", op.name, op.text, seen)])
+
+    async def _reprice(self, op: Reprice) -> Answer:
+        page = await self.store.tasks(op.crawl, Which(), limit=10_000)
+        prices = [
+            Price(task.number, task.priority + op.is_stale, op.priority, _PRICED)
+            for task in page.items
+            if task.number in op.tasks
+        ]
+        return await self.store.reprice(op.crawl, prices)
+
     async def _steer(self, crawl: str, target: str, act: Act, limit: int) -> int:
         return await steps(
             lambda after: self.store.steer(crawl, target, act, after=after, limit=limit)
@@ -215,6 +237,7 @@ async def portrait(store: FullStore, crawl: str) -> dict[str, Answer]:
     views = await glance(store, crawl)
     views["census"] = await _all(lambda after: store.census(crawl, after=after, limit=2))
     views["places"] = [await store.place(crawl, task.number) for task in views["tasks"]]
+    views["notes"] = await store.notes(crawl, limit=10_000)
     views["changes"] = await store.changes(crawl, limit=10_000)
     views["unborn"] = await store.queue(crawl, "z.example")
     for queue in views["queues"]:

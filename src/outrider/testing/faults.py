@@ -30,8 +30,11 @@ from outrider.store.protocol import (
     CrawlView,
     FullStore,
     Heat,
+    Note,
+    Noted,
     Page,
     Place,
+    Price,
     QueueView,
     Step,
     TaskView,
@@ -225,6 +228,14 @@ class FaultyStore:
             "purge", lambda: store.purge(crawl, which, dry_run=dry_run, after=after, limit=limit)
         )
 
+    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+        """See `protocol.Admin`."""
+        return await self._call("note", lambda: self._store.note(crawl, notes))
+
+    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+        """See `protocol.Admin`."""
+        return await self._call("reprice", lambda: self._store.reprice(crawl, prices))
+
     async def beat(self, crawl: str, beat: Beat) -> None:
         """See `protocol.Admin`."""
         await self._call("beat", lambda: self._store.beat(crawl, beat))
@@ -268,6 +279,13 @@ class FaultyStore:
         """See `protocol.Inspect`."""
         return await self._call("task", lambda: self._store.task(crawl, fingerprint))
 
+    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        store = self._store
+        return await self._call(
+            "waiting", lambda: store.waiting(crawl, which, after=after, limit=limit)
+        )
+
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
         store = self._store
@@ -288,6 +306,11 @@ class FaultyStore:
     async def settings(self, crawl: str) -> str:
         """See `protocol.Inspect`."""
         return await self._call("settings", lambda: self._store.settings(crawl))
+
+    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+        """See `protocol.Inspect`."""
+        store = self._store
+        return await self._call("notes", lambda: store.notes(crawl, after=after, limit=limit))
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""

@@ -24,8 +24,11 @@ from outrider.store.protocol import (
     CrawlView,
     FullStore,
     Heat,
+    Note,
+    Noted,
     Page,
     Place,
+    Price,
     QueueView,
     Step,
     TaskView,
@@ -276,6 +279,17 @@ class Witness:
             if which.key is None or covers(which.key, entry.key):
                 entry.is_sure = False
 
+    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+        """Hand on."""
+        return await self.store.note(crawl, notes)
+
+    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+        """Hand on; who was pending is not told."""
+        count, _ = await self._call(self.store.reprice(crawl, prices))
+        if count:
+            self._doubt(crawl, Which())
+        return int(count)
+
     async def beat(self, crawl: str, beat: Beat) -> None:
         """Hand on."""
         await self.store.beat(crawl, beat)
@@ -317,6 +331,10 @@ class Witness:
         """Hand on."""
         return await self.store.task(crawl, fingerprint)
 
+    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """Hand on."""
+        return await self.store.waiting(crawl, which, after=after, limit=limit)
+
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """Hand on."""
         return await self.store.upcoming(crawl, key, limit=limit)
@@ -336,6 +354,10 @@ class Witness:
     async def settings(self, crawl: str) -> str:
         """Hand on."""
         return await self.store.settings(crawl)
+
+    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+        """Hand on."""
+        return await self.store.notes(crawl, after=after, limit=limit)
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """Hand on."""

@@ -71,6 +71,8 @@ class Ledger:
             if entry.is_pending and place < entry.place:
                 entry.place = place
                 self._stand(book, entry)
+        elif entry is not None and task.known == "gather":
+            entry.is_sure = False  # F10: it moved, if it was pending and its total is a number
 
     def _inserted(self, book: Book, task: Task, entry: Entry | None, now: int) -> None:
         """A new task; one that was lent before its add was answered is leased already."""

@@ -147,6 +147,24 @@ class Filter(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     limit: int = 1000
 
 
+class Say(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Write a note; `seen` counts back from the newest one: 0 is its number, 1 the one before."""
+
+    crawl: str
+    name: str
+    text: str
+    seen: int | None = None
+
+
+class Reprice(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Give the pages of these numbers another priority, as if it was just read or long ago."""
+
+    crawl: str
+    tasks: tuple[int, ...]
+    priority: float
+    is_stale: bool = False
+
+
 class Pass(msgspec.Struct, frozen=True, tag=True):
     """Let time pass."""
 
@@ -170,6 +188,8 @@ Op: TypeAlias = (
     | Configure
     | Turn
     | Filter
+    | Say
+    | Reprice
     | Pass
     | Wait
 )

@@ -32,6 +32,8 @@ from outrider.testing.ops import (
     Page,
     Pass,
     Release,
+    Reprice,
+    Say,
     Stale,
     Steer,
     Turn,
@@ -42,7 +44,10 @@ WORKERS: Final = 3
 PAGES: Final = 9  # of a host
 TARGETS: Final = (*HOSTS, *HOSTS, ".example", ".b.example", "", "z.example")
 
-KNOWN: Final[tuple[KnownRule, ...]] = ("keep", "keep", "keep", "raise", "revisit")
+KNOWN: Final[tuple[KnownRule, ...]] = (
+    *("keep", "keep", "keep"),
+    *("raise", "revisit", "gather"),
+)
 
 
 def random_ops(seed: int, length: int = 80) -> list[Op]:
@@ -121,6 +126,21 @@ class Scene:
     def crawl(self) -> str:
         """One of the crawls."""
         return self.dice.choice(self.crawls)
+
+    # ---- what is said, and thought again
+
+    def say(self) -> Op:
+        """One of few notes, now and then over one that is no longer the newest."""
+        dice = self.dice
+        text, seen = dice.choice(("", "x", "y")), dice.choice((None, None, 0, 1, 7))
+        return Say(self.crawl(), dice.choice("abc"), text, seen)
+
+    def reprice(self) -> Op:
+        """Some tasks; now and then too late."""
+        dice = self.dice
+        numbers = tuple(dice.randint(1, 12) for _ in range(dice.choice((1, 3, 9))))
+        price = dice.choice((-2.0, -1.0, 0.0, 1.5, 7.0))
+        return Reprice(self.crawl(), numbers, price, is_stale=dice.random() < 0.1)
 
     # ---- visits
 
@@ -313,6 +333,8 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "configure": Scene.configure,
     "turn": Scene.turn,
     "filter": Scene.filter,
+    "say": Scene.say,
+    "reprice": Scene.reprice,
     "wait": Scene.wait,
 }
 
@@ -320,7 +342,7 @@ KINDS: Final[Mapping[str, float]] = {
     "add": 12,
     "claim": 20,
     "claim_named": 4,
-    "claim_lend": 4,
+    "claim_lend": 6,
     "finish": 18,
     "work": 2,
     "storm": 2.5,
@@ -333,6 +355,8 @@ KINDS: Final[Mapping[str, float]] = {
     "configure": 2,
     "turn": 1,
     "filter": 4,
+    "say": 1,
+    "reprice": 3,
     "wait": 14,
 }
 
@@ -422,6 +446,7 @@ RULES: Final[Mapping[str, tuple[Any, ...]]] = {
     "max_retries": (0, 1, 3),
     "pause_at_finish": (False, False, True),
     "limits": ({}, {}, {}, {"done": 9}, {"tasks": 12}, {"bytes": 3000}, {"seconds": 500.0}),
+    "opens_below": (None, None, 0.0, -0.5, 2.0),
     "keys": ({}, {}, {".example": {"balance": 2}}, {HOSTS[1]: {"delay": 2.0, "precedence": 1}}),
 }
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from outrider.core.act import Retire, Revive
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreUnavailable
-from outrider.store.protocol import ClaimRequest, Which
+from outrider.store.protocol import ClaimRequest, Note, Price, Which
 from outrider.store.saved import SavedTask
 from outrider.store.shards import ShardedStore
 from outrider.store.shards.shard import joined, parted, shard_of
@@ -573,6 +573,53 @@ async def test_many_workers_end_each_run_once_and_lose_nothing(clock, seed):
     assert view.status is FINISHED
     assert await ends(store) == [f"run {n + 1}" for n in range(view.runs)]
     await check(store, CRAWL)
+
+
+async def test_prices_go_to_the_shards_of_their_tasks(store):
+    """C8: one call over all of them; a number of no shard is nobody's."""
+    await store.add(pages(f"{HOME}/1", f"{NEAR}/1", f"{FAR}/1", f"{FAR}/2"))
+    seen = [task.number for task in (await store.tasks(CRAWL, Which())).items]
+    prices = [Price(number, 0.0, float(place)) for place, number in enumerate(seen, 1)]
+    strange = [
+        Price(joined(COUNT, 1), 0.0, 9.0),
+        Price(joined(-1, 1), 0.0, 9.0),
+        Price(0, 0.0, 9.0),
+    ]
+
+    assert await store.reprice(CRAWL, [*strange, *prices]) == len(seen)
+    again = (await store.tasks(CRAWL, Which())).items
+    assert [task.priority for task in again] == [1.0, 2.0, 3.0, 4.0]
+
+
+async def test_one_bad_price_spoils_the_prices_of_all_shards(store):
+    """C2: refused whole, before any shard hears of it."""
+    await store.add(pages(f"{HOME}/1", f"{FAR}/1"))
+    first, last = [task.number for task in (await store.tasks(CRAWL, Which())).items]
+
+    with pytest.raises(InvalidInput):
+        await store.reprice(CRAWL, [Price(first, 0.0, 1.0), Price(last, 0.0, float("inf"))])
+    assert [task.priority for task in (await store.tasks(CRAWL, Which())).items] == [0.0, 0.0]
+
+
+async def test_notes_are_kept_at_home(store, shards):
+    """N1: one order of numbers for all workers."""
+    assert await store.note(CRAWL, [Note("t", "a", "x"), Note("t", "b", "y")]) == [1, 2]
+
+    assert [note.name for note in await shards[0].notes(CRAWL)] == ["a", "b"]
+    assert await shards[2].notes(CRAWL) == []
+    assert [note.text for note in await store.notes(CRAWL, after=1)] == ["y"]
+
+
+async def test_a_link_gathers_on_another_shard(store):
+    """F10, H6: it is added apart, and gathers there all the same."""
+    await store.add(pages(f"{NEAR}/1", f"{FAR}/1"))
+    lease = next(one for one in await claim(store, 2) if NEAR in one.url)
+    await store.add(pages(f"{FAR}/2"))
+    link = page(f"{FAR}/2", priority=-2.0, known="gather")
+    (answer,) = await store.finish([done(lease, links=[link, link])])
+
+    assert [one.reason for one in answer.answers] == ["duplicate", "duplicate"]
+    assert (await store.task(CRAWL, link.fingerprint)).priority == -4.0
 
 
 async def test_filters_reach_every_shard(clock):

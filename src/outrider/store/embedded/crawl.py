@@ -7,9 +7,8 @@ the last word on each task stands.
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from heapq import heappush
 from itertools import count as count_from
 from itertools import islice
@@ -18,26 +17,24 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from outrider.core.order import DUE_BITS, NUMBER_BITS, NUMBER_MASK, task_key
+from outrider.core.order import NUMBER_BITS
 from outrider.core.policy.rules import CrawlRules
-from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.states import CrawlStatus
 from outrider.core.task import Task
 from outrider.store.embedded import packing, pages
 from outrider.store.embedded.known import Known
-from outrider.store.embedded.roster import Reader, Roster
+from outrider.store.embedded.reading import SPAN_BITS, SPAN_MASK, Reading
+from outrider.store.embedded.roster import Reader
 from outrider.store.heads.ledger import Ledger
 from outrider.store.heads.records import COLUMNS, INACTIVE, READY, SHARDS, Kind, Queue, Record
 from outrider.store.heads.standing import parked_key
+from outrider.store.protocol import Noted
 
-SPAN_BITS: Final = 16  # tasks of one stretch of `states` and `wheres`
-SPAN: Final = 1 << SPAN_BITS
-SPAN_MASK: Final = SPAN - 1
 A_FEW: Final = 16  # fingerprints looked up one by one rather than as arrays
 LATELY_MOST: Final = 1000  # fingerprints gathered before the table takes them in
-PENDING: Final = COLUMNS[TaskState.PENDING]
 
 
-class FileCrawl(Roster):
+class FileCrawl(Reading):
     """One crawl of a file."""
 
     marks_changes = True
@@ -48,16 +45,12 @@ class FileCrawl(Roster):
         super().__init__(name, store, now, reader=reader)
         self.index = index
         self.table = Known(secret)
-        self.states: list[bytearray] = []
-        self.wheres: list[array[int]] = []
         self._lately: dict[bytes, int] = {}  # known, and not yet in the table
-        self._newborn: list[Record] = []
-        self._dirty: dict[int, Record] = {}
         # what was gathered last: its first page, its papers by page, and what it tells of the crawl
         self._first = 0
         self._sheets: list[list[Record]] = []
         self._next_told: tuple[object, ...] = ()
-        self._told_notes = 0
+        self._told_notes = self._told_said = 0
         self._told: tuple[object, ...] = ()  # what the file tells of the crawl itself; (): nothing
         self._told_roots: dict[str, int] = {}
 
@@ -84,31 +77,9 @@ class FileCrawl(Roster):
         """See `Ledger`."""
         self._newborn.append(record)
 
-    def record(self, number: int) -> Record:
-        """See `Ledger`."""
-        found = self._at_hand(number)
-        return self._fetch(number) if found is None else found
-
     def changed(self, record: Record) -> None:
         """See `Ledger`."""
         self._dirty[record.number] = record
-
-    def seen(self, numbers: Iterable[int]) -> Iterator[Record]:
-        """See `Ledger`."""
-        for number in numbers:
-            yield self.record(number)
-
-    def url_of(self, number: int) -> str:
-        """See `Ledger`; whoever asks for many must not wake their queues."""
-        found = self._at_hand(number)
-        if found is not None:
-            return found.task.url
-        page = self.wheres[number >> SPAN_BITS][number & SPAN_MASK]
-        is_birth, content = pages.task_in(page, self._reader.page(page), number)
-        if is_birth:
-            return pages.birth_of(content).task.url
-        paper = pages.paper_of(content)
-        return (paper.task or self._task_on(paper.body, number)).url
 
     def find(self, fingerprint: bytes) -> int | None:
         """See `Ledger`; the whole fingerprint is compared, the table knows half of it."""
@@ -116,60 +87,6 @@ class FileCrawl(Roster):
         if not number or self.record(number).task.fingerprint != fingerprint:
             return None
         return number
-
-    def _at_hand(self, number: int) -> Record | None:
-        found = self.leases.get(number) or self._dirty.get(number)
-        if found is None and self._newborn and number >= self._newborn[0].number:
-            found = self._newborn[number - self._newborn[0].number]
-        return found
-
-    def _fetch(self, number: int) -> Record:
-        """The last word on a task, from its page."""
-        page = self.wheres[number >> SPAN_BITS][number & SPAN_MASK]
-        is_birth, content = pages.task_in(page, self._reader.page(page), number)
-        return (
-            self._from_birth(number, content, page)
-            if is_birth
-            else self._from_paper(number, content, page)
-        )
-
-    def due(self, queue: Queue, entry: int) -> Record:
-        """See `Ledger`: most were never touched since their birth, and the entry tells the rest."""
-        number = entry >> DUE_BITS & NUMBER_MASK
-        if number in self._dirty:  # taken back in this very claim
-            return self._dirty[number]
-        page = self.wheres[number >> SPAN_BITS][number & SPAN_MASK]
-        is_birth, content = pages.task_in(page, self._reader.page(page), number)
-        if not is_birth:
-            return self._from_paper(number, content, page)
-        birth = pages.birth_of(content)
-        task, key = birth.task, entry >> DUE_BITS
-        record = Record(number, task, queue, self._kind(task), key, birth.due, birth.discovered)
-        record.body = page
-        return record
-
-    def _from_birth(self, number: int, content: bytes, page: int) -> Record:
-        birth = pages.birth_of(content)
-        task = birth.task
-        key = task_key(task.precedence, task.priority, birth.tie, number)
-        record = Record(
-            number, task, self.home_of(task.key), self._kind(task), key, birth.due, birth.discovered
-        )
-        record.body = page
-        return record
-
-    def _from_paper(self, number: int, content: bytes, page: int) -> Record:
-        paper = pages.paper_of(content)
-        task = paper.task or self._task_on(paper.body, number)
-        record = Record(number, task, self.queue_of(paper.queue), self._kind(task), 0, 0, 0)
-        pages.fill_record(record, paper, page)
-        return record
-
-    def _task_on(self, page: int, number: int) -> Task:
-        is_birth, content = pages.task_in(page, self._reader.page(page), number)
-        task = pages.birth_of(content).task if is_birth else pages.paper_of(content).task
-        assert task is not None  # noqa: S101 - `body` names pages that describe their task
-        return task
 
     def kept_rules(self) -> dict[int, bytes]:
         """The rules queues may go by, as they are kept."""
@@ -192,6 +109,7 @@ class FileCrawl(Roster):
             self.at_finish,
             sum(map(len, self.roots.values())),
             self.settings,
+            self.notes.last,
         )
 
     def gathered(self, first: int, now: int) -> list[tuple[int, bytes]]:
@@ -248,6 +166,7 @@ class FileCrawl(Roster):
             self.kept_rules() if is_whole or (id(self.rules), self.is_told) != told[9] else None,
             self._new_roots(),
             self.settings if is_whole or self.settings != told[12] else None,
+            said_by(self.notes.since(self._told_said)),
         )
 
     def _new_roots(self) -> dict[str, list[str]] | None:
@@ -267,13 +186,17 @@ class FileCrawl(Roster):
         first, count = self._first, len(self._newborn) + len(self._dirty) + len(self.marks)
         if not first:
             return 0
+        count += self.notes.last - self._told_said
         if self._newborn:
             self._births_stand(first)
             self._learn()
+        wheres, states = self.wheres, self.states
         for page, sheet in enumerate(self._sheets, first):
             for record in sheet:
                 record.body, record.left = record.body or page, 0
-                self.stands(record.number, page, COLUMNS[record.state])
+                number = record.number  # `stands`, written out: a paper is of a known task
+                wheres[number >> SPAN_BITS][number & SPAN_MASK] = page
+                states[number >> SPAN_BITS][number & SPAN_MASK] = COLUMNS[record.state]
         for place, queue in enumerate(self.marks):
             self.queue_stands(queue.number, first + place // pages.CHUNK)
             queue.is_marked = False
@@ -287,7 +210,7 @@ class FileCrawl(Roster):
 
     def _told_now(self, gist: tuple[object, ...]) -> None:
         """The file tells this of the crawl itself."""
-        self._told, self._told_notes = gist, self.logged
+        self._told, self._told_notes, self._told_said = gist, self.logged, self.notes.last
         self._told_roots = {mode: len(roots) for mode, roots in self.roots.items()}
 
     def _births_stand(self, first: int) -> None:
@@ -295,21 +218,6 @@ class FileCrawl(Roster):
         number, end = self._newborn[0].number, self._newborn[-1].number + 1
         for page, start in enumerate(range(number, end, pages.CHUNK), first):
             self.births_stand(start, min(pages.CHUNK, end - start), page)
-
-    def births_stand(self, number: int, count: int, page: int) -> None:
-        """The births of one page."""
-        span, place = number >> SPAN_BITS, number & SPAN_MASK
-        if span == len(self.wheres):
-            self._new_span()
-        if place + count <= SPAN:
-            self.wheres[span][place : place + count] = array("I", (page,)) * count
-            return
-        for each in range(number, number + count):
-            self.stands(each, page, PENDING)
-
-    def _new_span(self) -> None:
-        self.wheres.append(array("I", bytes(4 * SPAN)))
-        self.states.append(bytearray(SPAN))
 
     def _learn(self) -> None:
         names = [record.task.fingerprint for record in self._newborn]
@@ -323,14 +231,6 @@ class FileCrawl(Roster):
         if lately:
             numbers = np.fromiter(lately.values(), np.uint32, len(lately))
             self.table.add(self.table.hashes(list(lately)), numbers)
-
-    def stands(self, number: int, page: int, state: int) -> None:
-        """On which page the last word on a task is."""
-        span = number >> SPAN_BITS
-        if span == len(self.wheres):
-            self._new_span()
-        self.wheres[span][number & SPAN_MASK] = page
-        self.states[span][number & SPAN_MASK] = state
 
     # ---- reopening
 
@@ -355,6 +255,7 @@ class FileCrawl(Roster):
         for mode, roots in (extra.roots or {}).items():
             self.add_roots(mode, roots)
         self.settings = self.settings if extra.settings is None else extra.settings
+        self.notes.keep_all(Noted(*said) for said in extra.said)
 
     def resume(self, now: int) -> None:
         """Queues stand where they stood, and nothing waits to be written."""
@@ -425,6 +326,11 @@ def _cut(records: list[Record]) -> list[list[Record]]:
 def kind_row(kind: Kind) -> pages.KindRow:
     """A kind as it is kept."""
     return pages.KindRow(kind.type, kind.tag, kind.origin, kind.depth, list(kind.counts))
+
+
+def said_by(notes: Sequence[Noted]) -> list[tuple[int, float, str, str, str]]:
+    """Notes as they are kept."""
+    return [(note.number, note.at, note.topic, note.name, note.text) for note in notes]
 
 
 def encode_rules(rules: CrawlRules) -> bytes:

@@ -20,9 +20,10 @@ from outrider.core.states import TaskState
 from outrider.errors import StoreDamaged
 from outrider.store.embedded import packing, pages
 from outrider.store.embedded.births import Births
-from outrider.store.embedded.crawl import PENDING, SPAN, SPAN_BITS, FileCrawl
+from outrider.store.embedded.crawl import FileCrawl
 from outrider.store.embedded.file import CrawlFile, damaged
 from outrider.store.embedded.known import Shape
+from outrider.store.embedded.reading import PENDING, SPAN, SPAN_BITS
 from outrider.store.embedded.snapshot import (
     AwayPiece,
     CrawlPiece,
@@ -62,7 +63,7 @@ class Loader:
         self._make = make
         self.crawls: dict[int, FileCrawl] = {}
         self.now = 0
-        self.events = 0  # tasks and queues the tail told of
+        self.events = 0  # tasks, queues and notes the tail told of
         self._end = 0  # the last page that may be older than the snapshot's last piece
         self._verb: list[pages.Page] = []  # its pages so far
         self._tails: dict[int, _Tail] = {}
@@ -147,7 +148,9 @@ class Loader:
         if not page.is_last:
             return
         told, self._verb = self._verb, []
-        self._apply_extra(page.crawl, pages.extra_of(page.extra))
+        extra = pages.extra_of(page.extra)
+        self._apply_extra(page.crawl, extra)
+        self.events += len(extra.said)
         crawl = self.crawls[page.crawl]
         tail = self._tails.setdefault(page.crawl, _Tail(Births(), Births(), []))
         for each in told:

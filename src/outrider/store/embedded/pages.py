@@ -157,6 +157,7 @@ class Extra(msgspec.Struct, array_like=True, gc=False):
     rules: dict[int, bytes] | None = None
     roots: dict[str, list[str]] | None = None
     settings: str | None = None
+    said: list[tuple[int, float, str, str, str]] = []  # what was noted, as `Noted` has it
 
 
 class Page(NamedTuple):

@@ -21,7 +21,7 @@ from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
 from outrider.errors import InvalidInput, StoreDamaged, StoreUnusable
 from outrider.store.embedded import pages, snapshot
-from outrider.store.embedded.crawl import SPAN_BITS, SPAN_MASK, FileCrawl
+from outrider.store.embedded.crawl import FileCrawl
 from outrider.store.embedded.doctor import Examination, health_of
 from outrider.store.embedded.file import CrawlFile
 from outrider.store.embedded.inventory import SHOWN, Inventory
@@ -224,7 +224,7 @@ class _Refilled(FileCrawl):
         number, key = record.number, record.key
         pages.fill_record(record, paper, 0)
         state, record.state = record.state, TaskState.PENDING
-        record.key, record.body = key, self.wheres[number >> SPAN_BITS][number & SPAN_MASK]
+        record.key, record.body = key, self.page_of(number)
         if state is TaskState.PENDING:
             self.changed(record)
         else:

@@ -13,12 +13,14 @@ from typing import Final
 import msgspec
 
 from outrider.store.embedded import packing, pages
-from outrider.store.embedded.crawl import SPAN, SPAN_BITS, FileCrawl, kind_row
+from outrider.store.embedded.crawl import FileCrawl, kind_row, said_by
 from outrider.store.embedded.file import CrawlFile
 from outrider.store.embedded.packing import Entries
+from outrider.store.embedded.reading import SPAN, SPAN_BITS
 from outrider.store.heads.records import CHUNK_BITS
 
 AWAY_STEP: Final = 10_000
+NOTES_STEP: Final = 64
 DROPPED: Final = 4  # pieces of an older snapshot forgotten at a time
 WHERES_STEP: Final = 1 << 17
 
@@ -146,7 +148,9 @@ def take(
 
 
 def _pieces(crawl: FileCrawl, now: int) -> Iterator[Piece]:
-    yield CrawlPiece(crawl.index, whole_extra(crawl, now))
+    whole = whole_extra(crawl, now)
+    yield CrawlPiece(crawl.index, whole)
+    yield from _note_pieces(crawl, whole.crawl)
     for span, states in enumerate(crawl.states):
         used = min(SPAN, crawl.count + 1 - (span << SPAN_BITS))
         wheres = crawl.wheres[span][:used].tobytes()
@@ -164,7 +168,7 @@ def _pieces(crawl: FileCrawl, now: int) -> Iterator[Piece]:
 
 
 def whole_extra(crawl: FileCrawl, now: int) -> pages.Extra:
-    """All a crawl tells of itself."""
+    """All a crawl tells of itself, but for its notes."""
     return pages.Extra(
         crawl.row(now),
         [kind_row(kind) for kind in crawl.kinds.values()],
@@ -175,6 +179,14 @@ def whole_extra(crawl: FileCrawl, now: int) -> pages.Extra:
         {mode: list(roots) for mode, roots in crawl.roots.items()},
         crawl.settings,
     )
+
+
+def _note_pieces(crawl: FileCrawl, row: pages.CrawlRow) -> Iterator[Piece]:
+    """What is noted, some at a time; what is noted meanwhile is told by the pages that follow."""
+    after, last = 0, crawl.notes.last
+    while after < last and (some := crawl.notes.since(after, NOTES_STEP)):
+        yield CrawlPiece(crawl.index, pages.Extra(row, [], said=said_by(some)))
+        after = some[-1].number
 
 
 def _away_pieces(crawl: FileCrawl) -> Iterator[Piece]:

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from outrider.store.embedded import pages
-from outrider.store.embedded.crawl import SPAN
 from outrider.store.embedded.inventory import Inventory
+from outrider.store.embedded.reading import SPAN
 from outrider.store.embedded.snapshot import SpanPiece
 
 Heard = Callable[[int, pages.Extra], None]

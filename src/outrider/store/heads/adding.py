@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from outrider.clock import to_ms
-from outrider.core.order import DUE_BITS, NUMBER_BITS, TIE_BITS, rank, task_key, tie_of
+from outrider.core.order import DUE_BITS, task_key, tie_of
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Added, Task
 from outrider.store.heads.ledger import SHARD_MASK
-from outrider.store.heads.records import COLUMNS, NEITHER, NO_LINE, READY, Queue, Record
-from outrider.store.heads.standing import Standing
+from outrider.store.heads.pricing import Pricing
+from outrider.store.heads.records import (
+    COLUMNS,
+    INACTIVE,
+    NEITHER,
+    NO_LINE,
+    READY,
+    Queue,
+    Record,
+)
 
 PENDING, LEASED = TaskState.PENDING, TaskState.LEASED
 _P = COLUMNS[PENDING]
 
 
-class Adding(Standing):
+class Adding(Pricing):
     """How tasks come in."""
 
     def add(self, tasks: list[Task], now: int) -> list[Added]:  # noqa: C901, PLR0912, PLR0915
@@ -89,37 +95,20 @@ class Adding(Standing):
                     self._rank(queue)
             elif queue.standing == NEITHER and queue.in_flight < queue.slots:
                 self.touch(queue, now)
+            elif queue.standing == INACTIVE:
+                self.hasten(queue, now)
             answer(Added(task.url, True, None, task.priority))
         return answers
 
     def _again(self, number: int, task: Task, now: int) -> bool:
-        """B3: whether a known task is to be visited again; a raise moves it on the way."""
+        """B3, F10: whether a known task is to be visited again; one that waits may move."""
         old = self.record(number)
         if task.known == "revisit":
             return old.state is not PENDING and old.state is not LEASED
         if old.state is PENDING:
-            self._raise(old, task, now)
+            move = self._raise if task.known == "raise" else self._gather
+            move(old, task, now)
         return False
-
-    def _raise(self, record: Record, task: Task, now: int) -> None:
-        """B3: a better priority moves a pending task forward, never back; it keeps its tie."""
-        tail = record.key & ((1 << NUMBER_BITS + TIE_BITS) - 1)
-        key = task_key(task.precedence, task.priority, 0, 0) | tail
-        if rank(key) >= rank(record.key):
-            return
-        queue = record.queue
-        queue.leave(record.task.lane, record.key, record.due)
-        record.left, record.body = record.left or record.key, 0
-        record.key = key
-        record.task = msgspec.structs.replace(
-            record.task,
-            precedence=task.precedence,
-            priority=task.priority,
-            breakdown=task.breakdown,
-        )
-        queue.enter(record.task.lane, key, record.due, now)
-        self.changed(record)
-        self.settle(queue, now)
 
     def _readmit(self, record: Record, task: Task, queue: Queue, now: int) -> None:
         """B3: a done, dead or dropped task becomes pending again, as the new link describes it."""

@@ -68,8 +68,10 @@ class Claiming(Naming):
             queue.alarm = 0
             if queue.standing == NEITHER and not queue.delayed.head:
                 self._judge(queue, now)  # the common case: its snooze is over, its tasks are due
-            else:
+            elif queue.standing == NEITHER:
                 self.touch(queue, now)
+            else:
+                self.settle(queue, now)  # C9: time alone hastens nobody
 
     def _pick(  # noqa: C901, PLR0912
         self, request: ClaimRequest, now: int

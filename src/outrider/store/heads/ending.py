@@ -180,7 +180,7 @@ class Ending(Adding):
             self.retire(queue, "quota", now)
         if queue.retired == "budget" and not queue.over_budget():  # E3: a refund may bring it back
             self.bring_back(queue, now)
-        self._look_at(queue, now, True)
+        self.touch(queue, now)
 
     def _charge(self, record: Record, queue: Queue, verdict: Verdict) -> None:
         """E3: the cost stays charged exactly when the attempt counts."""

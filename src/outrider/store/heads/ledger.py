@@ -11,11 +11,12 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
-from outrider.core.order import DUE_BITS, NUMBER_MASK, QUEUE_BYTES
+from outrider.core.order import DUE_BITS, NUMBER_MASK, QUEUE_BYTES, ordered
 from outrider.core.policy.rules import CrawlRules, Limits, covers
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
 from outrider.store.heads.lines import Line
+from outrider.store.heads.noting import Notes
 from outrider.store.heads.records import (
     CHUNK_BITS,
     COLUMNS,
@@ -86,6 +87,7 @@ class Ledger(ABC):
         self.queues: list[dict[int, Queue]] = [{}]
         self.roots: dict[str, dict[str, None]] = {}  # of the scope, by its mode
         self.settings = ""  # the caller's text, for whoever joins the crawl
+        self.notes = Notes()
         self.workers = Workers()
         self.is_told = True  # no queue still waits to hear of a change of the crawl's rules
         self.standing = 0
@@ -104,6 +106,8 @@ class Ledger(ABC):
         self.rules = self.rulebook[self.epoch] = rules
         self.by_turn = rules.order == "round-robin"
         self.is_limited = rules.limits != Limits()
+        below = rules.opens_below
+        self.opens_below = -1 if below is None else ordered(below)  # -1: no priority is
 
     def configure(self, rules: CrawlRules) -> None:
         """Other rules, of which all queues are still to be told."""
@@ -149,7 +153,11 @@ class Ledger(ABC):
 
     @abstractmethod
     def seen(self, numbers: Iterable[int]) -> Iterable[Record]:
-        """The records of known tasks, to read only."""
+        """The records of known tasks, to read only; their queues are asked for by themselves."""
+
+    def of_state(self, numbers: range, state: TaskState) -> Iterable[int]:  # noqa: ARG002 - others may use it
+        """Those of them that may be in that state: who can tell need not read the others."""
+        return numbers
 
     def url_of(self, number: int) -> str:
         """Where a known task leads."""

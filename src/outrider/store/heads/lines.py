@@ -29,6 +29,14 @@ class Deep(msgspec.Struct, gc=False, eq=False):
     floors: list[int]
     blocks: list[bytearray]
 
+    def push(self, entry: int) -> None:
+        """One that is not smaller than the first floor."""
+        place = bisect_right(self.floors, entry) - 1
+        block = self.blocks[place]
+        block += entry.to_bytes(self.width, "big")
+        if len(block) > BLOCK_MOST * self.width:
+            self.split(place)
+
     def split(self, place: int) -> None:
         """A block has become too long."""
         entries = in_order(self.blocks[place], self.width)
@@ -80,11 +88,7 @@ class Line(msgspec.Struct, gc=False, eq=False):
         """Join the line."""
         deep = self.deep
         if deep is not None and entry >= deep.floors[0]:
-            place = bisect_right(deep.floors, entry) - 1
-            block = deep.blocks[place]
-            block += entry.to_bytes(self.width, "big")
-            if len(block) > BLOCK_MOST * self.width:
-                deep.split(place)
+            deep.push(entry)
             return
         head = self.head
         insort(head, entry)
@@ -147,6 +151,26 @@ class Line(msgspec.Struct, gc=False, eq=False):
         if place == len(head) or head[place] != entry:
             return False
         del head[place]
+        if not head:
+            self.refill()
+        return True
+
+    def swap(self, old: int, new: int) -> bool:
+        """One leaves and another joins, if it was there; nothing is dug for that need not be."""
+        head, deep = self.head, self.deep
+        if deep is not None and old >= deep.floors[0]:
+            found = self.discard(old)
+            if found:
+                self.push(new)
+            return found
+        place = bisect_left(head, old)
+        if place == len(head) or head[place] != old:
+            return False
+        del head[place]
+        if deep is None or new < deep.floors[0]:
+            insort(head, new)
+            return True
+        deep.push(new)
         if not head:
             self.refill()
         return True

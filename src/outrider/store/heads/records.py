@@ -146,6 +146,13 @@ class Queue(msgspec.Struct, gc=False, eq=False):
             return True
         return self.delayed.discard(due << DELAYED_SHIFT | key << 1 | lane)
 
+    def move(self, lane: int, old: int, new: int, due: int, now: int) -> None:  # noqa: ARG002
+        """A task waits under another key, wherever it did."""
+        line = self.lane1 if lane else self.lane0
+        if not line.swap(old << DUE_BITS | due, new << DUE_BITS | due):
+            waits = due << DELAYED_SHIFT | lane
+            self.delayed.swap(waits | old << 1, waits | new << 1)
+
     def ripen(self, now: int) -> None:
         """C6: what has become due joins its lane."""
         delayed = self.delayed

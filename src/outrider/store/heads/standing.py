@@ -28,6 +28,7 @@ from outrider.store.heads.records import INACTIVE, NEITHER, READY, Queue
 
 _PARKED_SHIFT: Final = NUMBER_BITS + TURN_BITS
 _TOP_SHIFT: Final = TASK_RANK_SHIFT + DUE_BITS  # from an entry of a lane to its rank
+_PRIORITY: Final = (1 << 64) - 1  # of a rank
 
 
 class Standing(Ledger):
@@ -45,6 +46,8 @@ class Standing(Ledger):
     def touch(self, queue: Queue, now: int) -> None:
         """E1: judged at once, if it could be served and stands nowhere."""
         self._look_at(queue, now, True)
+        if queue.standing == INACTIVE:
+            self.hasten(queue, now)
 
     def settle(self, queue: Queue, now: int) -> None:
         """After a change that judges nobody: it may lose its place, and its alarm may move."""
@@ -81,16 +84,34 @@ class Standing(Ledger):
         if not queue.is_marked:
             self.mark(queue)
         session = queue.session
+        waits = session >= queue.balance if session >= 0 else queue.hold
         if queue.balance == 0 or 0 <= queue.total <= queue.spent:
             self.retire(queue, "budget", now)
-        elif session >= queue.balance if session >= 0 else queue.hold:
+        elif waits and not self._opens(queue):
             self._park(queue)
         else:
             self.standing += 1
             queue.standing = READY
-            if session < 0:
+            if session < 0 or waits:
                 queue.session = 0
             self._rank(queue)
+
+    def _opens(self, queue: Queue) -> bool:
+        """C9: whether the first due task of a lane opens its queue's session by itself."""
+        below = self.opens_below
+        return any(
+            line.head[0] >> _TOP_SHIFT & _PRIORITY < below
+            for line in (queue.lane0, queue.lane1)
+            if line.head
+        )
+
+    def hasten(self, queue: Queue, now: int) -> None:
+        """C9: a focus task does not wait for its queue's turn among the inactive."""
+        if self.opens_below >= 0 and queue.standing == INACTIVE:
+            queue.ripen(now)
+            if self._opens(queue):
+                self._stand_down(queue)
+                self._judge(queue, now)
 
     def _park(self, queue: Queue) -> None:
         """E2: its session is over; it waits behind the others of its precedence."""

@@ -6,9 +6,9 @@ A store that writes says in `_run` how what a verb changed is kept before it is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from outrider.store.heads import operate, views
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import Queue, Record
 from outrider.store.heads.saving import saved_page
+from outrider.store.noting import checked_notes, checked_prices
 from outrider.store.protocol import (
     Beat,
     Change,
@@ -30,8 +31,12 @@ from outrider.store.protocol import (
     ClaimRequest,
     CrawlView,
     Heat,
+    Note,
+    Noted,
     Page,
+    Pending,
     Place,
+    Price,
     QueueView,
     Step,
     TaskView,
@@ -42,6 +47,9 @@ from outrider.store.protocol import (
 from outrider.store.saved import Saved, checked
 
 T = TypeVar("T")
+_ANY: Final = Which()
+
+PENDING = TaskState.PENDING
 
 
 class Verbs(ABC):
@@ -224,6 +232,20 @@ class Verbs(ABC):
         wanted = None if dry_run else lambda record: act(crawl, record, now)
         return operate.each(crawl, which, state, wanted, now, after=after, limit=limit)
 
+    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+        """See `protocol.Admin`."""
+        checked_notes(notes)
+        return await self._run(lambda: self._note(self._crawl(crawl), notes))
+
+    def _note(self, crawl: Crawl, notes: Sequence[Note]) -> list[int]:
+        now = self._now()
+        return [crawl.notes.write(note, now) for note in notes]
+
+    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+        """See `protocol.Admin`."""
+        checked_prices(prices)
+        return await self._run(lambda: self._crawl(crawl).reprice(prices, self._now()))
+
     async def beat(self, crawl: str, beat: Beat) -> None:
         """See `protocol.Admin`."""
         await self._run(lambda: self._crawl(crawl).workers.hear(beat, self._now()))
@@ -285,10 +307,16 @@ class Verbs(ABC):
         upto, fits = min(after + limit, crawl.count), operate.matcher(crawl, which, self._now())
         chosen = [
             views.task_view(crawl, record)
-            for record in crawl.seen(range(after + 1, upto + 1))
+            for record in crawl.seen(self._numbers(crawl, which, range(after + 1, upto + 1)))
             if which.state in (None, views.reads_as(crawl, record)[0]) and fits(record)
         ]
         return Page(chosen, upto if upto < crawl.count else None)
+
+    def _numbers(self, crawl: Crawl, which: Which, numbers: range) -> Iterable[int]:
+        """Which of them are worth a look; a cancelled crawl's tasks read otherwise (I3)."""
+        if which.state is None or crawl.status is CrawlStatus.CANCELLED:
+            return numbers
+        return crawl.of_state(numbers, which.state)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """See `protocol.Inspect`."""
@@ -298,6 +326,22 @@ class Verbs(ABC):
         number = crawl.find(fingerprint)
         found = () if number is None else crawl.seen((number,))
         return next((views.task_view(crawl, record) for record in found), None)
+
+    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._waiting(self._seen(crawl), which, after, limit))
+
+    def _waiting(self, crawl: Crawl, which: Which, after: int, limit: int) -> Page:
+        upto, every = min(after + limit, crawl.count), which == _ANY
+        fits = operate.matcher(crawl, which, self._now())
+        is_over = crawl.status is CrawlStatus.CANCELLED or which.state not in (None, PENDING)
+        numbers = () if is_over else crawl.of_state(range(after + 1, upto + 1), PENDING)
+        chosen = [
+            Pending(record.number, record.task)
+            for record in crawl.seen(numbers)
+            if record.state is PENDING and (every or fits(record))
+        ]
+        return Page(chosen, upto if upto < crawl.count else None)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
@@ -312,8 +356,7 @@ class Verbs(ABC):
         return await self._run(lambda: self._place(self._seen(crawl), number))
 
     def _place(self, crawl: Crawl, number: int) -> Place:
-        (record,) = crawl.seen((number,))
-        return views.place_of(crawl, record, self._now())
+        return views.place_of(crawl, crawl.record(number), self._now())
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
         """See `protocol.Inspect`."""
@@ -328,6 +371,10 @@ class Verbs(ABC):
     async def settings(self, crawl: str) -> str:
         """See `protocol.Inspect`."""
         return await self._run(lambda: self._seen(crawl).settings)
+
+    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda: self._seen(crawl).notes.since(after, limit))
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""

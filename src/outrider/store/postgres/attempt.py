@@ -29,6 +29,7 @@ from outrider.store.postgres.crawl import (
     plain_rules,
     rulebook_of,
 )
+from outrider.store.postgres.noting import Notebook
 from outrider.store.postgres.wire import Answer, Wire
 from outrider.store.protocol import (
     WORKER_KEPT,
@@ -37,6 +38,8 @@ from outrider.store.protocol import (
     Change,
     CrawlView,
     Heat,
+    Note,
+    Noted,
     Page,
     Place,
     Step,
@@ -256,6 +259,14 @@ class Attempt(Verbs):
         self._wire.send(sql.BEAT, (number, *told, now, now, int(WORKER_KEPT * 1000)))
         self._wire.send(sql.FORGET_WORKERS, (number, number, WORKERS_MOST))
 
+    def _note(self, crawl: Crawl, notes: Sequence[Note]) -> list[int]:
+        assert isinstance(crawl, ServerCrawl)  # noqa: S101 - all of ours are
+        book = Notebook(self._wire, crawl.id)
+        crawl.notes = book.open_at(notes, self._key("notes", crawl.name))
+        numbers = super()._note(crawl, notes)
+        book.write(crawl.notes)
+        return numbers
+
     # ---- Inspect
 
     async def crawls(self) -> list[str]:
@@ -291,6 +302,10 @@ class Attempt(Verbs):
         now, seen = self._now(), self._seen(crawl).id
         heard = [Heard(Beat(*row[:8]), *row[8:]) for row in self._wire.rows(sql.WORKERS, (seen,))]
         return views_of(heard, now)
+
+    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+        """See `protocol.Inspect`."""
+        return Notebook(self._wire, self._seen(crawl).id).since(after, limit)
 
     async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
         """See `protocol.Inspect`."""

@@ -19,7 +19,6 @@ from outrider.core.task import Lease
 from outrider.store.heads.claiming import EXPIRE_STEP, WAKE_STEP
 from outrider.store.heads.records import Queue, Record
 from outrider.store.heads.standing import parked_key
-from outrider.store.postgres import rows
 from outrider.store.postgres import statements as sql
 from outrider.store.postgres.arrays import plain
 from outrider.store.postgres.lines import END, Shelf
@@ -152,35 +151,17 @@ class Claiming(Routine):
                     first.append(line.head[0] >> DUE_BITS & NUMBER_MASK)
                     if line.edge < END and len(line.head) <= share:
                         wanted.append((line, share))
-        lines = self._ask_for_candidates(wanted)
+        lines = self.ask_for_entries(wanted)
         tasks = self._ask_for_tasks(first)
-        more = self._put_on(wanted, lines)
+        self.put_on(wanted, lines)
+        more = [e >> DUE_BITS & NUMBER_MASK for line, share in wanted for e in line.head[1:share]]
         for answer in (tasks, self._ask_for_tasks(more)):
             for row in answer.fetchall() if answer else ():
                 self.take_due(row)
 
-    def _ask_for_candidates(self, wanted: list[tuple[Shelf, int]]) -> Answer | None:
-        if not wanted:
-            return None
-        asked = [(line.queue, line.place, share, line.depth()) for line, share in wanted]
-        return self.wire.send(sql.CANDIDATES, [plain(c) for c in zip(*asked, strict=True)])
-
     def _ask_for_tasks(self, numbers: Iterable[int]) -> Answer | None:
         ids = plain(self.base | n for n in numbers if n not in self.records)
         return None if ids == "{}" else self.wire.send(sql.TASKS_DUE, (ids,))
-
-    def _put_on(self, wanted: list[tuple[Shelf, int]], answer: Answer | None) -> list[int]:
-        """Entries come to their lines; the tasks that may be lent of them, but for the first."""
-        found: dict[tuple[int, int], list[int]] = {}
-        for row in answer.fetchall() if answer else ():
-            entry = rows.lane_entry(*row[2:7])
-            self.entries[entry] = row[2:7]
-            found.setdefault(row[:2], []).append(entry)
-        more: list[int] = []
-        for line, share in wanted:
-            line.take(found.get((line.queue, line.place), []), share)
-            more += [entry >> DUE_BITS & NUMBER_MASK for entry in line.head[1:share]]
-        return more
 
     # ---- parked queues
 

@@ -58,7 +58,8 @@ class Growing(Loading):
         """Whether a new task may concern more than its queue."""
         rules = self.rules
         is_bounded = rules.max_pending or rules.max_pending_per_queue
-        return bool(self.is_held or self.is_idle or is_bounded or self._held)
+        may_open = rules.opens_below is not None  # C9: an inactive queue is judged for it
+        return bool(self.is_held or self.is_idle or is_bounded or may_open or self._held)
 
     def _take_ends(self, asked: Asked) -> None:
         if not self._grow_only:
@@ -68,8 +69,7 @@ class Growing(Loading):
         queues = asked.queues.fetchall() if asked.queues is not None else []
         self._seat_all(queues, {row[QUEUE_AT] for row in tasks})
         self._absent.update(key for key in asked.keys if key not in self._by_key)
-        for row in tasks:
-            self._take_in(row)
+        self._take_tasks(tasks)
 
     def _seat_all(self, queues: Iterable[Row], whole: set[int]) -> None:
         """Some as they can grow; the others as they are, under the locks they have by now."""

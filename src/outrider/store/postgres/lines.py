@@ -188,6 +188,11 @@ class ServerQueue(Queue, gc=False, eq=False):
             self.delayed = Shelf(DELAYED_BYTES, [])
         super().enter(lane, key, due, now)
 
+    def move(self, lane: int, old: int, new: int, due: int, now: int) -> None:
+        """In before out: a shelf that runs empty asks the server for more."""
+        self.enter(lane, new, due, now)
+        self.leave(lane, old, due)
+
     def open_lane(self, lane: int) -> Line:
         """See `Queue`."""
         if self.lane(lane) is NO_LINE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappush
 from typing import Any, Final, NamedTuple
 
@@ -27,8 +27,9 @@ from outrider.store.postgres import statements as sql
 from outrider.store.postgres.arrays import hexes, plain, texts
 from outrider.store.postgres.lines import Shelf
 from outrider.store.postgres.numbering import TASKS
-from outrider.store.postgres.seating import Seating
+from outrider.store.postgres.stocking import Stocking
 from outrider.store.postgres.wire import Answer
+from outrider.store.protocol import Price
 
 QUEUE_AT: Final = len(columns.TASK_NAMES)  # in the row of a task
 _ABOUT_AT: Final = QUEUE_AT
@@ -54,7 +55,7 @@ class Asked(NamedTuple):
     tasks: Answer | None = None
 
 
-class Loading(Seating):
+class Loading(Stocking):
     """A crawl of which only a part is at hand."""
 
     def __init__(
@@ -147,8 +148,14 @@ class Loading(Seating):
         if asked.queues is not None:
             self._seated(asked.queues.fetchall())
             self._absent.update(key for key in asked.keys if key not in self._by_key)
-        for row in asked.tasks.fetchall() if asked.tasks is not None else ():
+        self._take_tasks(asked.tasks.fetchall() if asked.tasks is not None else ())
+
+    def _take_tasks(self, found: Sequence[rows.Row]) -> None:
+        for row in found:
             self._take_in(row)
+        if self.writes:
+            numbers = [row[0] & NUMBER_MASK for row in found if row[_END_AT]]
+            self.stock(self.records[number] for number in numbers if number in self.records)
 
     def _take_in(self, row: rows.Row) -> None:
         number, queue = row[0] & NUMBER_MASK, self._held.get(row[_ABOUT_AT] & NUMBER_MASK)
@@ -179,6 +186,11 @@ class Loading(Seating):
         if row[0] & NUMBER_MASK not in self.records:
             queue = self._held[row[_ABOUT_AT] & NUMBER_MASK]
             self._keep(self._record_of(row, queue), row, None)
+
+    def reprice(self, prices: Sequence[Price], now: int) -> int:
+        """See `Pricing`: of those there are, with all their queues locked in one order."""
+        self.load_for([price.task for price in prices if 0 < price.task < TASKS], set())
+        return super().reprice([one for one in prices if one.task in self.records], now)
 
     def born(self, record: Record) -> None:
         """See `Ledger`."""

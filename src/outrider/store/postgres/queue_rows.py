@@ -69,6 +69,7 @@ def routine_below(queue: Queue) -> int:
         and queue.retired is None
         and not (queue.delayed.head or queue.named or queue.lent or queue.paused)
         and not (queue.has_quota or queue.hold or queue.manners.level)
+        and not (queue.alarm and queue.standing)  # of a task that is due by now, and was moved
     )
     return queue.balance or -1 if is_routine else -1
 

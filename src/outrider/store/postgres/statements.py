@@ -417,3 +417,25 @@ select worker, state, host, pid, slots, busy, visits, lasts, first_at, last_at
 from worker where crawl = %s
 """
 NOTIFY: Final = "select pg_notify(%s, %s)"
+
+# ---- notes
+
+_NOTE: Final = "n.number, n.at, n.topic, n.name, n.text"
+NOTES: Final = f"""
+select {_NOTE} from note n where n.crawl = %s and n.number > %s order by n.number limit %s
+"""  # noqa: S608
+# Those of some topics and names, and the last one of all.
+NOTES_AT: Final = f"""
+select {_NOTE} from unnest(%s::text[], %s::text[]) as w (topic, name) cross join lateral (
+    select * from note n
+    where n.crawl = %s and n.topic = w.topic and md5(n.name) = md5(w.name) and n.name = w.name
+    limit 1
+) as n
+union
+(select {_NOTE} from note n where n.crawl = %s order by n.number desc limit 1) order by number
+"""  # noqa: S608
+DROP_NOTES: Final = "delete from note where crawl = %s and number = any(%s::bigint[])"
+ADD_NOTES: Final = """
+insert into note (crawl, number, at, topic, name, text)
+select %s, * from unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[])
+"""

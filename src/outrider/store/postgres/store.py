@@ -23,8 +23,11 @@ from outrider.store.protocol import (
     CrawlView,
     FullStore,
     Heat,
+    Note,
+    Noted,
     Page,
     Place,
+    Price,
     QueueView,
     Step,
     TaskView,
@@ -148,6 +151,14 @@ class PostgresStore(FullStore):
             lambda a: a.purge(crawl, which, dry_run=dry_run, after=after, limit=limit), "shares"
         )
 
+    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+        """See `protocol.Admin`."""
+        return await self._run(lambda attempt: attempt.note(crawl, notes), "shares")
+
+    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+        """See `protocol.Admin`."""
+        return await self._run(lambda attempt: attempt.reprice(crawl, prices), "shares")
+
     async def beat(self, crawl: str, beat: Beat) -> None:
         """See `protocol.Admin`."""
         await self._run(lambda attempt: attempt.beat(crawl, beat), "shares")
@@ -186,6 +197,10 @@ class PostgresStore(FullStore):
         """See `protocol.Inspect`."""
         return await self._run(lambda attempt: attempt.task(crawl, fingerprint), "reads")
 
+    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda a: a.waiting(crawl, which, after=after, limit=limit), "reads")
+
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
         return await self._run(lambda a: a.upcoming(crawl, key, limit=limit), "reads")
@@ -205,6 +220,10 @@ class PostgresStore(FullStore):
     async def settings(self, crawl: str) -> str:
         """See `protocol.Inspect`."""
         return await self._run(lambda attempt: attempt.settings(crawl), "reads")
+
+    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+        """See `protocol.Inspect`."""
+        return await self._run(lambda a: a.notes(crawl, after=after, limit=limit), "reads")
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""

@@ -31,6 +31,8 @@ OF_A_CRAWL: Final = {
     "modes": "modes",  # set: the modes of its scope that have roots
     "roots": "roots:",  # sorted set: root, by its coming
     "workers": "workers",  # hash: worker → msgpack of its beat
+    "notes": "notes",  # hash: topic, NUL, name → msgpack of its number, at, text
+    "noted": "noted",  # sorted set: the same label, by number
     "known": "k:",  # hash, a bucket: fingerprint → number of a task
     "keys": "n:",  # hash, a bucket: digest of a key → number of a queue
     "tasks": "t:",  # hash, a chunk by number: `TaskRow`

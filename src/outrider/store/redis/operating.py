@@ -14,13 +14,16 @@ import msgspec
 from outrider.clock import to_ms
 from outrider.core import act as acts
 from outrider.core.act import Act
+from outrider.core.order import NUMBER_MASK
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
 from outrider.core.states import TURNS, CrawlStatus, TaskState
-from outrider.store.protocol import WORKER_KEPT, WORKERS_MOST, Beat, Step, Which
+from outrider.store.noting import checked_prices
+from outrider.store.protocol import WORKER_KEPT, WORKERS_MOST, Beat, Price, Step, Which
 from outrider.store.redis.calling import encode
 from outrider.store.redis.reading import Reading
-from outrider.store.redis.rows import QueueRow
+from outrider.store.redis.rows import QueueRow, raw
 from outrider.store.redis.ruling import Batch, crawl_numbers, rules_text
+from outrider.store.redis.texts import breakdown_text, sorted_bytes
 
 QUEUES_A_CALL: Final = 250
 TASKS_A_CALL: Final = 500
@@ -152,7 +155,17 @@ class Operating(Reading):
             WORKERS_MOST,
         )
 
-    # ---- tasks by filter
+    # ---- tasks
+
+    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+        """See `protocol.Admin`."""
+        checked_prices(prices)
+        rows = [_priced(price) for price in prices if 0 < price.task <= NUMBER_MASK]
+        count = 0
+        for start in range(0, max(1, len(rows)), TASKS_A_CALL):
+            part = encode(rows[start : start + TASKS_A_CALL])
+            count += await self.line.run("reprice", crawl, part)
+        return count
 
     async def drop(
         self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
@@ -184,6 +197,12 @@ class Operating(Reading):
             part = encode(numbers[start : start + TASKS_A_CALL])
             count += await self.line.run("each", crawl, verb, part)
         return Step(count, more)
+
+
+def _priced(price: Price) -> tuple[int, msgspec.Raw, msgspec.Raw, msgspec.Raw]:
+    """As the script reads it."""
+    seen, new = sorted_bytes(price.seen), sorted_bytes(price.priority)
+    return price.task, raw(seen), raw(new), raw(breakdown_text(price.breakdown))
 
 
 def _standing_order(act: Act) -> dict[str, Any]:

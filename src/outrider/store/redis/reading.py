@@ -21,6 +21,7 @@ from outrider.store.protocol import (
     CrawlView,
     Heat,
     Page,
+    Pending,
     Place,
     QueueView,
     TaskView,
@@ -263,6 +264,19 @@ class Reading(Working):
         return [
             (row, task_of(crawl, row, self.kind(crawl, row.kind), keys[row.queue])) for row in read
         ]
+
+    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        row, now, seen = await self._seen(crawl, after + 1, after + limit)
+        fits = matcher(row, which, now)
+        chosen = [
+            Pending(one.number, one.task)
+            for one in seen
+            if reads_as(row, one)[0] is TaskState.PENDING
+            and which.state in (None, TaskState.PENDING)
+            and fits(one)
+        ]
+        return Page(chosen, after + limit if after + limit < row.count else None)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""

@@ -64,6 +64,8 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     known_buckets: int = 1
     key_buckets: int = 1
     waited_for: bool = False  # a claim found too little: whoever brings work rings
+    opens_below: msgspec.Raw = _NOTHING  # eight bytes that sort as the priority does; none: off
+    noted: int = 0  # the number of the last note
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):

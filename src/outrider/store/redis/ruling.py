@@ -18,7 +18,7 @@ from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.task import Task
 from outrider.store.redis.calling import encode
 from outrider.store.redis.rows import ROW, QueueRow, RulesRow, raw
-from outrider.store.redis.texts import Kind, head_of, kind_of, text_of, written_kind
+from outrider.store.redis.texts import Kind, head_of, kind_of, sorted_bytes, text_of, written_kind
 
 KEYS_KEPT: Final = 100_000  # keys whose rules are remembered
 
@@ -39,8 +39,8 @@ def rules_of(text: bytes) -> CrawlRules:
 
 
 def crawl_numbers(rules: CrawlRules) -> list[Any]:
-    """From `by_turn` to `limit_seconds` of a `CrawlRow`."""
-    limits = rules.limits
+    """From `by_turn` to `limit_seconds` of a `CrawlRow`, then `opens_below`."""
+    limits, below = rules.limits, rules.opens_below
     return [
         rules.order == "round-robin",
         rules.tie,
@@ -55,6 +55,7 @@ def crawl_numbers(rules: CrawlRules) -> list[Any]:
         limits.done,
         limits.bytes,
         limits.seconds,
+        raw(b"" if below is None else sorted_bytes(below)),
     ]
 
 

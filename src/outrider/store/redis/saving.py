@@ -13,7 +13,7 @@ from outrider.store.heads.saving import HALF, TASKS, Held, given, saved_queue, s
 from outrider.store.protocol import Page
 from outrider.store.redis.keys import OF_A_CRAWL
 from outrider.store.redis.knowing import crawl_row_of, queue_row_of
-from outrider.store.redis.operating import Operating
+from outrider.store.redis.noting import Noting
 from outrider.store.redis.reading import moment_of
 from outrider.store.redis.rows import CrawlRow
 from outrider.store.redis.ruling import rules_of
@@ -22,7 +22,7 @@ from outrider.store.redis.views import pairs, queue_of, record_of
 from outrider.store.saved import Saved, SavedCrawl, SavedEnd, plain_rules
 
 
-class Saving(Operating):
+class Saving(Noting):
     """What is told of a crawl."""
 
     async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:

@@ -36,6 +36,7 @@ WAKE_STEP: Final = 512  # queues one call wakes
 RIPEN_MOST: Final = 1000  # delayed tasks of a queue that become due at one look
 SCAN_MOST: Final = 256  # tasks of a lane whose instants are looked at
 AHEAD_MOST: Final = 64  # ready queues read at once
+NOTES_BYTES: Final = 1 << 20  # of notes that one call tells
 DELAYED_MOST: Final = 10_000  # delayed tasks of a queue among which a place is counted
 
 
@@ -46,9 +47,9 @@ class Script(NamedTuple):
     name: str  # its digest, by which the server knows it
 
 
-_PIECES: Final = ("crawl", "books", "standing")
+_PIECES: Final = ("crawl", "books", "ordering", "standing")
 _FOUND: Final = (*_PIECES, "known")
-_BORN: Final = (*_FOUND, "adding")
+_BORN: Final = (*_FOUND, "pricing", "adding")
 
 _RECIPES: Final = {
     "settle": (),
@@ -65,6 +66,8 @@ _RECIPES: Final = {
     "each": _PIECES,
     "roots": _PIECES,
     "beat": _PIECES,
+    "note": _PIECES,
+    "reprice": (*_PIECES, "pricing"),
     "reckon": _PIECES,
     "work": _PIECES,
     "restore": (*_BORN, "obeying", "restoring"),
@@ -75,6 +78,7 @@ _RECIPES: Final = {
     "see_upcoming": _FOUND,
     "see_place": (*_FOUND, "seeing"),
     "see_changes": ("crawl",),
+    "see_notes": ("crawl",),
     "see_keys": _PIECES,
     "see_known": _FOUND,
     "see_export": _PIECES,
@@ -99,7 +103,7 @@ def _names() -> dict[str, str]:
         **{f"K_{name.upper()}": f"'{key}'" for name, key in keys.OF_A_CRAWL.items()},
         **dict(zip(("PENDING", "LEASED", "DONE", "DEAD", "DROPPED"), "01234", strict=True)),
         **dict(zip(("NEITHER", "READY", "INACTIVE"), "012", strict=True)),
-        **dict(zip(("KEEP", "RAISE", "REVISIT"), "012", strict=True)),
+        **dict(zip(("KEEP", "RAISE", "REVISIT", "GATHER"), "0123", strict=True)),
         "HEAD_BYTES": str(HEAD_BYTES),
         "AHEAD_MOST": str(AHEAD_MOST),
         "K_CRAWLS": f"'{keys.CRAWLS}'",
@@ -115,6 +119,7 @@ def _names() -> dict[str, str]:
         "RIPEN_MOST": str(RIPEN_MOST),
         "SCAN_MOST": str(SCAN_MOST),
         "DELAYED_MOST": str(DELAYED_MOST),
+        "NOTES_BYTES": str(NOTES_BYTES),
         "NO_RANK": "'" + r"\0" * 10 + "'",
         "RESTORING": f"'{RESTORING}'",
     }

@@ -23,7 +23,7 @@ from outrider.errors import StoreDamaged
 from outrider.store.redis.rows import TaskRow, bytes_of
 
 STATES: Final = tuple(TaskState)
-KNOWN: Final = {"keep": 0, "raise": 1, "revisit": 2}
+KNOWN: Final = {"keep": 0, "raise": 1, "revisit": 2, "gather": 3}
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _SUM: Final = struct.Struct(">I")
@@ -69,6 +69,11 @@ def _opened(content: bytes, what: str) -> bytes:
     if len(content) < 4 or _SUM.unpack(content[-4:])[0] != crc32(body):
         raise StoreDamaged(f"{what} in Redis is not what was written; restore the server's copy")
     return body
+
+
+def sorted_bytes(priority: float) -> bytes:
+    """Eight bytes that sort as it does."""
+    return ordered(priority).to_bytes(8, "big")
 
 
 def rank_of(precedence: int, priority: float) -> bytes:

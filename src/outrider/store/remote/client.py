@@ -24,8 +24,11 @@ from outrider.store.protocol import (
     FullStore,
     Heat,
     Inspect,
+    Note,
+    Noted,
     Page,
     Place,
+    Price,
     QueueView,
     Step,
     Store,
@@ -191,6 +194,14 @@ class RemoteStore(FullStore):
         """See `protocol.Admin`."""
         return await self._ask(Admin.purge, crawl, which, dry_run=dry_run, after=after, limit=limit)
 
+    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+        """See `protocol.Admin`."""
+        return await self._ask(Admin.note, crawl, notes)
+
+    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+        """See `protocol.Admin`."""
+        return await self._ask(Admin.reprice, crawl, prices)
+
     async def beat(self, crawl: str, beat: Beat) -> None:
         """See `protocol.Admin`."""
         await self._ask(Admin.beat, crawl, beat)
@@ -229,6 +240,10 @@ class RemoteStore(FullStore):
         """See `protocol.Inspect`."""
         return await self._ask(Inspect.task, crawl, fingerprint)
 
+    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        return await self._ask(Inspect.waiting, crawl, which, after=after, limit=limit)
+
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
         return await self._ask(Inspect.upcoming, crawl, key, limit=limit)
@@ -248,6 +263,10 @@ class RemoteStore(FullStore):
     async def settings(self, crawl: str) -> str:
         """See `protocol.Inspect`."""
         return await self._ask(Inspect.settings, crawl)
+
+    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+        """See `protocol.Inspect`."""
+        return await self._ask(Inspect.notes, crawl, after=after, limit=limit)
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""

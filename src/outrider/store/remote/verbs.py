@@ -10,7 +10,7 @@ import msgspec
 
 from outrider.core.states import QueueState
 from outrider.errors import InvalidInput, StoreError
-from outrider.store.protocol import Admin, Inspect, Page, QueueView, Store, TaskView
+from outrider.store.protocol import Admin, Inspect, Page, Pending, QueueView, Store, TaskView
 from outrider.store.saved import Saved
 
 Declared: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
@@ -21,6 +21,7 @@ _ITEMS: Final[dict[str, Any]] = {
     "export": list[Saved],
     "queues": list[QueueView],
     "tasks": list[TaskView],
+    "waiting": list[Pending],
 }
 
 

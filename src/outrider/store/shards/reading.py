@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -16,7 +16,9 @@ from outrider.store.protocol import (
     Change,
     CrawlView,
     Heat,
+    Noted,
     Page,
+    Pending,
     Place,
     QueueView,
     TaskView,
@@ -34,6 +36,7 @@ _SUMS: Final = (
 )
 
 replace = msgspec.structs.replace
+Known = TypeVar("Known", TaskView, Pending)
 
 
 class Reading(Footing):
@@ -85,6 +88,13 @@ class Reading(Footing):
         views = (_as_known(number, view) for number, view in enumerate(found) if view is not None)
         return next(views, None)
 
+    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """See `protocol.Inspect`."""
+        pages, more = await self._walk(
+            crawl, lambda s, at, most: s.waiting(crawl, which, after=at, limit=most), after, limit
+        )
+        return Page([_as_known(shard, v) for shard, page in pages for v in page.items], more)
+
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
         return await self._at(key).upcoming(crawl, key, limit=limit)
@@ -111,6 +121,10 @@ class Reading(Footing):
     async def settings(self, crawl: str) -> str:
         """See `protocol.Inspect`."""
         return await self._home.settings(crawl)
+
+    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+        """See `protocol.Inspect`."""
+        return await self._home.notes(crawl, after=after, limit=limit)
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""
@@ -142,7 +156,7 @@ def unpacked(number: int, count: int) -> list[int]:
     return [number >> DIGIT * place & _MASK for place in range(count)]
 
 
-def _as_known(shard: int, view: TaskView) -> TaskView:
+def _as_known(shard: int, view: Known) -> Known:
     return replace(view, number=joined(shard, view.number)) if shard else view
 
 

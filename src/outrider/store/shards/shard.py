@@ -2,7 +2,7 @@
 
 Numbers tell their shard: a task, a queue or a cursor of shard s is s · 2^44 + its number there, so
 that they stay in order from shard to shard. The first shard is every crawl's home: its status, its
-rules, its workers are kept there.
+rules, its notes, its workers are kept there.
 """
 
 from __future__ import annotations

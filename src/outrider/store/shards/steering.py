@@ -12,7 +12,8 @@ import msgspec
 
 from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules, Limits
-from outrider.store.protocol import Beat, Step, Which
+from outrider.store.noting import checked_prices
+from outrider.store.protocol import Beat, Note, Price, Step, Which
 from outrider.store.shards.runs import Runs
 from outrider.store.shards.shard import HOME, Shard, joined, parted
 
@@ -73,6 +74,23 @@ class Steering(Runs):
     async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
         """See `protocol.Admin`."""
         await self._home.add_roots(crawl, mode, roots)
+
+    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+        """See `protocol.Admin`."""
+        return await self._home.note(crawl, notes)
+
+    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+        """See `protocol.Admin`: each on its shard; home hears of all, so it knows the crawl."""
+        checked_prices(prices)
+        parts: dict[int, list[Price]] = {HOME: []}
+        for price in prices:
+            number, local = parted(price.task)
+            if 0 <= number < len(self._shards):
+                own = msgspec.structs.replace(price, task=local)
+                parts.setdefault(number, []).append(own)
+        return sum(
+            await self._all(self._shards[n].reprice(crawl, part) for n, part in parts.items())
+        )
 
     async def beat(self, crawl: str, beat: Beat) -> None:
         """See `protocol.Admin`."""

@@ -38,14 +38,17 @@ from outrider.testing.conformance.crawl import CrawlConformance
 from outrider.testing.conformance.expiry import ExpiryConformance
 from outrider.testing.conformance.filters import FiltersConformance
 from outrider.testing.conformance.finish import FinishConformance
+from outrider.testing.conformance.focus import FocusConformance
 from outrider.testing.conformance.hosts import HostsConformance
 from outrider.testing.conformance.inspect import InspectConformance
 from outrider.testing.conformance.known import KnownConformance
 from outrider.testing.conformance.lanes import LanesConformance
 from outrider.testing.conformance.lease import LeaseConformance
 from outrider.testing.conformance.loans import LoansConformance
+from outrider.testing.conformance.notes import NotesConformance
 from outrider.testing.conformance.order import OrderConformance
 from outrider.testing.conformance.politeness import PolitenessConformance
+from outrider.testing.conformance.pricing import PricingConformance
 from outrider.testing.conformance.restoring import RestoringConformance
 from outrider.testing.conformance.retrying import RetryingConformance
 from outrider.testing.conformance.saving import SavingConformance
@@ -70,14 +73,17 @@ __all__ = [
     "ExpiryConformance",
     "FiltersConformance",
     "FinishConformance",
+    "FocusConformance",
     "HostsConformance",
     "InspectConformance",
     "KnownConformance",
     "LanesConformance",
     "LeaseConformance",
     "LoansConformance",
+    "NotesConformance",
     "OrderConformance",
     "PolitenessConformance",
+    "PricingConformance",
     "RestoringConformance",
     "RetryingConformance",
     "SavingConformance",

@@ -171,9 +171,9 @@ class SavingConformance:
         await copied(store)
 
         assert await portrait(store, CRAWL) == await portrait(store, COPY)
-        lent = await Pair(store, clock).go_on(40)
+        lent = await Pair(store, clock).go_on(20)
 
-        assert len(lent) > 30
+        assert len(lent) > 15
 
     async def test_the_rich_crawl_is_rich(self, store: FullStore, clock: FakeClock) -> None:
         """What is never saved is not tested."""

@@ -11,7 +11,17 @@ from outrider.core import act as acts
 from outrider.core.policy.politeness import least_delay
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
 from outrider.core.states import TURNS, CrawlStatus, TaskState
-from outrider.store.protocol import WORKER_KEPT, WORKERS_MOST, Beat, Step, Which
+from outrider.store.noting import checked_notes, checked_prices
+from outrider.store.protocol import (
+    WORKER_KEPT,
+    WORKERS_MOST,
+    Beat,
+    Note,
+    Noted,
+    Price,
+    Step,
+    Which,
+)
 from outrider.testing.model.parts import DEAD, DROPPED, PENDING, C, Q, T, W, ms
 from outrider.testing.model.verbs import Verbs
 
@@ -32,6 +42,41 @@ class Operators(Verbs):
         """A5: once each, in order of their coming."""
         known = self.crawl_of(crawl).roots.setdefault(mode, [])
         known += [root for root in dict.fromkeys(roots) if root not in known]
+
+    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+        """F4, N1: one note for a topic and name, written if the one it knows of still stands."""
+        checked_notes(notes)
+        return [self.note_one(self.crawl_of(crawl), note) for note in notes]
+
+    def note_one(self, c: C, note: Note) -> int:
+        """A number higher than all before, for whatever says something new."""
+        old = c.notes.get((note.topic, note.name))
+        number = old.number if old else 0
+        if note.seen not in (None, number):
+            return 0
+        if (old.text if old else "") == note.text:
+            return number
+        highest = max((one.number for one in c.notes.values()), default=0)
+        new = Noted(highest + 1, self.clock.now_ms() / 1000, note.topic, note.name, note.text)
+        c.notes[note.topic, note.name] = new
+        return new.number
+
+    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+        """C8: what is pending, at the priority it was seen at, gets another."""
+        checked_prices(prices)
+        c = self.crawl_of(crawl)
+        return (
+            0 if c.status is CrawlStatus.CANCELLED else sum(self.reprice_one(c, p) for p in prices)
+        )
+
+    def reprice_one(self, c: C, price: Price) -> bool:
+        """C2: with its precedence, tie and due time as they were."""
+        t = c.tasks[price.task - 1] if 0 < price.task <= len(c.tasks) else None
+        if t is None or t.state is not PENDING or t.task.priority != price.seen:
+            return False
+        t.task = msgspec.structs.replace(t.task, priority=price.priority, breakdown=price.breakdown)
+        self.hasten(c, t.queue)
+        return True
 
     async def beat(self, crawl: str, beat: Beat) -> None:
         """M6: a worker keeps its first beat; of too many the one silent longest is forgotten."""

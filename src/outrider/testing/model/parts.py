@@ -11,7 +11,7 @@ from outrider.core.policy.politeness import least_delay
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
-from outrider.store.protocol import Beat
+from outrider.store.protocol import Beat, Noted
 
 PENDING, LEASED, DONE = TaskState.PENDING, TaskState.LEASED, TaskState.DONE
 DEAD, DROPPED = TaskState.DEAD, TaskState.DROPPED
@@ -156,6 +156,7 @@ class C:
     roots: dict[str, list[str]] = field(default_factory=dict)
     settings: str = ""
     workers: dict[str, W] = field(default_factory=dict)
+    notes: dict[tuple[str, str], Noted] = field(default_factory=dict)
 
     def count(self) -> int:
         """C3: the crawl's counter."""

@@ -44,10 +44,24 @@ class Standing(Views):
         budget = q.rules.budget
         if q.over_budget():
             self.retire(c, q, "budget")
-        elif budget.hold_queues if q.session is None else q.session >= budget.balance:
-            q.session, q.standing, q.place = None, "inactive", c.count()  # E2: the session is over
+            return
+        is_spent = q.session is not None and q.session >= budget.balance
+        q.session = None if is_spent else q.session  # E2: the session is over
+        if q.session is None and (is_spent or budget.hold_queues) and not self.opens(c, q):
+            q.standing, q.place = "inactive", c.count()
         else:
             q.session, q.standing = q.session or 0, "ready"
+
+    def opens(self, c: C, q: Q) -> bool:
+        """C9: whether the first due task of a lane opens its queue's session by itself."""
+        below, now = c.rules.opens_below, self.clock.now_ms()
+        firsts = [q.due(now, lane)[:1] for lane in (0, 1)]
+        return below is not None and any(t.task.priority < below for first in firsts for t in first)
+
+    def hasten(self, c: C, q: Q) -> None:
+        """C9: a focus task does not wait for its queue's turn among the inactive."""
+        if q.standing == "inactive" and self.opens(c, q):
+            self.judge(c, q)
 
     def settle(self, q: Q) -> None:
         """E1: what stands keeps its place while it could be served; E2: empty ends a session."""
@@ -61,6 +75,7 @@ class Standing(Views):
         self.settle(q)
         if q.standing is None and self.servable(q):
             self.judge(c, q)
+        self.hasten(c, q)
 
     def retire(self, c: C, q: Q, reason: str) -> None:
         """E5: set aside; a budget never overrides another reason."""

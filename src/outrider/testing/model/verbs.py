@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import isfinite
 
 import msgspec
 
@@ -50,7 +51,9 @@ class Verbs(Standing):
         revisit = old is not None and task.known == "revisit" and old.state in (DONE, DEAD, DROPPED)
         if old is not None and not revisit:
             if task.known == "raise":
-                self.raise_(old, task)
+                self.raise_(c, old, task)
+            elif task.known == "gather":
+                self.gather(c, old, task)
             return Added(task.url, added=False, reason="duplicate")
         q = c.queues.get(task.key)
         if self.is_full(c, q):
@@ -98,7 +101,7 @@ class Verbs(Standing):
             c.rules.tie
         ]
 
-    def raise_(self, t: T, task: Task) -> None:
+    def raise_(self, c: C, t: T, task: Task) -> None:
         """B3: a better priority moves a pending task forward, never back."""
         new, now = (task.precedence, task.priority), (t.task.precedence, t.task.priority)
         if t.state is PENDING and new < now:
@@ -108,6 +111,14 @@ class Verbs(Standing):
                 priority=task.priority,
                 breakdown=task.breakdown,
             )
+            self.hasten(c, t.queue)
+
+    def gather(self, c: C, t: T, task: Task) -> None:
+        """F10: a priority below 0 is added to a pending task's; the breakdown stays as it was."""
+        total = t.task.priority + task.priority
+        if t.state is PENDING and task.priority < 0 and isfinite(total):
+            t.task = msgspec.structs.replace(t.task, priority=total)
+            self.hasten(c, t.queue)
 
     # ---- claim
 

@@ -19,7 +19,9 @@ from outrider.store.protocol import (
     Change,
     CrawlView,
     Heat,
+    Noted,
     Page,
+    Pending,
     Place,
     QueueView,
     TaskView,
@@ -226,6 +228,18 @@ class Views(ABC):
             **shared,
         )
 
+    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+        """C8: as they were added and priced; I3: a cancelled crawl has none."""
+        c = self.seen(crawl)
+        chosen = [
+            Pending(t.number, t.task)
+            for t in c.tasks[after : after + limit]
+            if self.reads_as(c, t)[0] is TaskState.PENDING
+            and which.state in (None, TaskState.PENDING)
+            and self.matches(c, t, which)
+        ]
+        return Page(chosen, after + limit if after + limit < len(c.tasks) else None)
+
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """D5, C2: what is due, in order; a cancelled crawl's tasks read as dropped (I3)."""
         c = self.seen(crawl)
@@ -264,6 +278,11 @@ class Views(ABC):
     async def settings(self, crawl: str) -> str:
         """The text last kept with the rules."""
         return self.seen(crawl).settings
+
+    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+        """Each as it stands now, by number."""
+        newer = [note for note in self.seen(crawl).notes.values() if note.number > after]
+        return sorted(newer, key=lambda note: note.number)[:limit]
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """M6: in order of their first beat, then by name."""

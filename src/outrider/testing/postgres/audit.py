@@ -81,6 +81,9 @@ RULES: Final[Mapping[str, str]] = {
         ) e full join snooze s using (crawl, at, queue)
         where e.queue is null or s.queue is null
     """,
+    "a topic and a name have one note": """
+        select crawl, topic, name from note group by crawl, topic, name having count(*) > 1
+    """,
 }
 
 

@@ -14,6 +14,7 @@ from outrider.store.redis.texts import (
     kind_of,
     rank_of,
     read_kind,
+    sorted_bytes,
     task_of,
     text_of,
     tie_of,
@@ -125,3 +126,12 @@ def test_ranks_sort_as_precedence_and_priority_do():
 def test_a_head_has_the_length_scripts_count_with():
     """They step from head to head by it."""
     assert len(head_of(FULL, 1, 1, (1, 2, 3))) == HEAD_BYTES
+
+
+def test_priorities_sort_as_bytes():
+    """C9: scripts compare bytes; -0.0 is 0.0."""
+    priorities = [-1e308, -2.5, -5e-324, 0.0, 5e-324, 1.0, 1e308]
+
+    assert sorted(priorities, key=sorted_bytes) == priorities
+    assert sorted_bytes(-0.0) == sorted_bytes(0.0)
+    assert rank_of(7, -2.5)[2:] == sorted_bytes(-2.5)

@@ -96,13 +96,18 @@ local function raise(number, t, p, a, b, why)
   if p > o or (p == o and (a > c or (a == c and b >= d))) then
     return
   end
-  local q = queue_of(t[T_QUEUE])
-  leave(q, t[T_LANE], entry_of(number, t))
-  t[T_ORDER] = pack('>I2I4I4I6', p, a, b, tie)
   t[T_TEXT] = sub(t[T_TEXT], 1, t[T_SPLIT]) .. why
-  enter(q, t[T_LANE], entry_of(number, t), due_of(t))
-  born[number] = t
-  look_at(q, false)
+  reorder(number, t, pack('>I2I4I4I6', p, a, b, tie))
+end
+
+-- F10: a priority below 0 is added to a pending task's, unless the total is no number any more.
+local function gather(number, t, a, b)
+  local order = t[T_ORDER]
+  local brought = priority_in(pack('>I4I4', a, b))
+  local total = priority_in(sub(order, 3, 10)) + brought
+  if brought < 0 and total > -math.huge then
+    reorder(number, t, sub(order, 1, 2) .. sorted(total) .. sub(order, 11))
+  end
 end
 
 local function is_full(q)
@@ -125,7 +130,7 @@ local function readmit(number, t, q, lane, order, cost, delay, kind, roll, text,
   restart(t)
   move(number, t, q, PENDING)
   line_up(number, t, q, now + delay)
-  look_at(q, true)
+  touch(q)
 end
 
 local function waits_for_judge(q)
@@ -134,6 +139,10 @@ local function waits_for_judge(q)
     and q[Q_RETIRED] == ''
     and not q[Q_PAUSED]
     and has_slot(q, rules_of(q))
+end
+
+local function waits_for_focus(q)
+  return q[Q_STANDING] == INACTIVE and C[C_OPENS_BELOW] ~= ''
 end
 
 local function bear(q, lane, order, cost, delay, kind, roll, text, split)
@@ -157,19 +166,23 @@ local function bear(q, lane, order, cost, delay, kind, roll, text, split)
   count_pending(q, 1)
   local entry = order .. pack('>I5', number)
   enter(q, lane, entry, due)
-  -- Behind others of its lane it changes nothing, unless the queue only waits to be judged.
-  if due > now or q[Q_TOP0 + lane] == entry or waits_for_judge(q) then
+  -- Behind others of its lane it changes nothing, unless the queue waits to be judged.
+  if due > now or q[Q_TOP0 + lane] == entry or waits_for_judge(q) or waits_for_focus(q) then
     marked[q[Q_NUMBER]] = q
-    look_at(q, true)
+    touch(q)
   end
 end
 
 -- B3: what becomes of a known task that is not simply kept; nil: it is to be visited again.
 local function meet(number, t, known, p, a, b, why)
-  if known == RAISE and t[T_STATE] == PENDING then
-    raise(number, t, p, a, b, why)
+  if t[T_STATE] == PENDING then
+    if known == RAISE then
+      raise(number, t, p, a, b, why)
+    elseif known == GATHER then
+      gather(number, t, a, b)
+    end
   end
-  if known == RAISE or t[T_STATE] == PENDING or t[T_STATE] == LEASED then
+  if known ~= REVISIT or t[T_STATE] == PENDING or t[T_STATE] == LEASED then
     return 'd'
   end
 end

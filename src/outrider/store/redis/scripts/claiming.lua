@@ -234,7 +234,7 @@ local function lease_named(leases, number, t, q, request)
   t[T_TOKEN], t[T_WORKER] = next_token(), request.worker
   join(deadlines, pack('>I5', number), now + request.lease_for)
   hand_out(leases, number, t, q)
-  look_at(q, true)
+  touch(q)
 end
 
 local function lend_named(request)

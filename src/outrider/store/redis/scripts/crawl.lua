@@ -37,6 +37,9 @@ if known_number then
     return redis.error_reply('OUTRIDER format ' .. byte(row, 4))
   end
   C = read(row)
+  if not C[C_NOTED] then -- written before there was either
+    C[C_OPENS_BELOW], C[C_NOTED] = '', 0
+  end
   now = max(now, C[C_CLOCK])
 end
 

@@ -81,7 +81,7 @@ local function release(number, t)
   end
   end_lent(t, q)
   return_if_affordable(q, r)
-  look_at(q, true)
+  touch(q)
 end
 
 -- G2: every attempt that went wrong, for the dead letter.
@@ -113,7 +113,7 @@ local function crash(number, t, q, r)
     visit_ended(t, q, r, delay_of(q, r))
   end
   end_lent(t, q)
-  look_at(q, true)
+  touch(q)
 end
 
 -- H4: overdue leases, in (deadline, arrival) order; C7: of a loan as many are crashes as can have

@@ -110,5 +110,5 @@ local function apply(number, t, v)
     retire(q, 'quota')
   end
   return_if_affordable(q, r)
-  look_at(q, true)
+  touch(q)
 end

@@ -1,20 +1,7 @@
 -- Where queues stand: ready, inactive or neither; judged late, and woken by time (E1, E2, E5).
 -- A ready queue stands in the lines of its lanes under its ranks, an inactive one under its spot,
 -- and nowhere else; every queue that time alone can bring has an alarm. The top of a lane is in its
--- queue's row. Lua compares strings by the server's locale, so bytes are compared as numbers.
-local function is_before(entry, other)
-  local a, b, c, d = parts('>I6I6I6I3', entry)
-  local e, f, g, h = parts('>I6I6I6I3', other)
-  if a ~= e then
-    return a < e
-  elseif b ~= f then
-    return b < f
-  elseif c ~= g then
-    return c < g
-  end
-  return d < h
-end
-
+-- queue's row.
 local function lane_of(q, lane)
   return at .. (lane == 1 and K_LANE1 or K_LANE0) .. q[Q_NUMBER]
 end
@@ -94,24 +81,6 @@ local function ripen(q)
   end
   call('ZREMRANGEBYRANK', delayed, 0, #ripe - 1)
   find_soon(q)
-end
-
--- C5: ten bytes of precedence and priority, the priority that much worse.
-local function moved(rank, by)
-  local bits = { byte(rank, 3, 10) }
-  local is_negative = bits[1] < 128
-  for place = 1, 8 do
-    bits[place] = is_negative and 255 - bits[place] or bits[place]
-  end
-  bits[1] = is_negative and bits[1] or bits[1] - 128
-  local value = parts('>d', string.char(unpack(bits))) + by
-  bits = { byte(pack('>d', value), 1, 8) }
-  is_negative = bits[1] >= 128
-  for place = 1, 8 do
-    bits[place] = is_negative and 255 - bits[place] or bits[place]
-  end
-  bits[1] = is_negative and bits[1] or bits[1] + 128
-  return sub(rank, 1, 2) .. string.char(unpack(bits))
 end
 
 -- C3: queue precedence, top task's precedence and priority, turn.
@@ -252,6 +221,12 @@ local function retire(q, reason)
   set_alarm(q, 0)
 end
 
+-- C9: whether the first due task of a lane opens its queue's session by itself.
+local function opens(q)
+  local below = C[C_OPENS_BELOW]
+  return below ~= '' and (is_below(q[Q_TOP0], below) or is_below(q[Q_TOP1], below))
+end
+
 -- E1: retired, to the back of the inactive FIFO of its precedence, or ready.
 local function judge(q, r)
   local session, is_over = q[Q_SESSION], r[R_HOLD]
@@ -260,10 +235,10 @@ local function judge(q, r)
   end
   if is_over_budget(q, r) then
     retire(q, 'budget')
-  elseif is_over then
+  elseif is_over and not opens(q) then
     park(q)
   else
-    q[Q_SESSION] = max(session, 0)
+    q[Q_SESSION] = is_over and 0 or max(session, 0)
     stand_ready(q)
   end
 end
@@ -293,6 +268,20 @@ local function look_at(q, judges)
   set_alarm(q, alarm_at(q, r))
 end
 
+-- C9: a focus task does not wait for its queue's turn among the inactive.
+local function hasten(q)
+  if q[Q_STANDING] == INACTIVE and opens(q) then
+    stand_down(q)
+    judge(q, rules_of(q))
+  end
+end
+
+-- E1: judged at once, whoever stands or not.
+local function touch(q)
+  look_at(q, true)
+  hasten(q)
+end
+
 -- E5, I2: returned and judged at once; its pending tasks make a finished crawl run.
 local function bring_back(q)
   note('queue-returned', q[Q_KEY], q[Q_RETIRED])
@@ -301,7 +290,7 @@ local function bring_back(q)
   if not is_empty(q) then
     worked()
   end
-  look_at(q, true)
+  touch(q)
 end
 
 -- D1: next-ready never moves back.

@@ -64,7 +64,7 @@ local acts = {
   end,
   resume = function(q)
     q[Q_PAUSED] = false
-    look_at(q, true)
+    touch(q)
   end,
   retire = function(q)
     retire(q, 'operator')

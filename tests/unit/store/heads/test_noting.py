@@ -1,0 +1,39 @@
+"""Notes in memory: kept in any order, told in the order of their numbers."""
+
+from itertools import permutations
+
+import pytest
+
+from outrider.store.heads.noting import Notes
+from outrider.store.protocol import Note, Noted
+
+TOLD = (Noted(1, 0.0, "t", "a", "x"), Noted(2, 0.0, "t", "b", "y"), Noted(3, 0.0, "t", "a", "z"))
+
+
+@pytest.mark.parametrize("order", list(permutations(TOLD)))
+def test_the_last_word_holds_in_whatever_order_words_come(order):
+    """A file tells some of them twice, and a rescue tells old ones late."""
+    notes = Notes()
+    notes.keep_all([*order, order[0]])
+
+    assert notes.since(0) == [TOLD[1], TOLD[2]]
+    assert notes.last == 3
+
+
+def test_a_page_of_notes_is_bounded_and_goes_on_behind_a_number_that_is_gone():
+    """N1: number 1 was written over; who read up to it misses nothing."""
+    notes = Notes()
+    notes.keep_all(TOLD)
+
+    assert notes.since(1, 1) == [TOLD[1]]
+    assert notes.since(2, 5) == [TOLD[2]]
+    assert notes.since(3, 5) == []
+
+
+def test_numbers_go_on_behind_the_highest_that_was_kept():
+    """N1: nobody who reads on after it may miss a note."""
+    notes = Notes()
+    notes.keep_all(TOLD)
+
+    assert notes.write(Note("t", "c", "new"), 5000) == 4
+    assert notes.since(3) == [Noted(4, 5.0, "t", "c", "new")]
