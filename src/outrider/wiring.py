@@ -9,6 +9,7 @@ from random import random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from outrider.clock import Clock
 from outrider.core.task import Lease, Link
@@ -36,7 +37,7 @@ from outrider.frontier import Frontier
 from outrider.frontier.reports import Stats
 from outrider.output.opening import open_sink
 from outrider.output.sink import Sink, recover
-from outrider.settings import Settings, merged, resolve, settings_of
+from outrider.settings import AnySettings, Layer, Settings, layers_of, resolve
 from outrider.settings.visiting import FetchSettings
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ SITES: Final[Mapping[str, Any]] = {
     "queue": {"max_depth": 100},
     "lease": {"max_crashes": 20},
 }
+
+
+USUALLY: Final = Layer("default of a crawl", SITES)
 
 
 class CrawlReport(msgspec.Struct, frozen=True):
@@ -116,7 +120,7 @@ class Crawling:
 async def opened(  # noqa: PLR0913 - each is one thing a crawl may be made of
     store: str | os.PathLike[str] = "memory://",
     *,
-    settings: Settings | Mapping[str, Any] | None = None,
+    settings: AnySettings = None,
     crawl: str = "default",
     handler: PageFunction | str | None = None,
     handlers: Mapping[str, Handler] | None = None,
@@ -129,13 +133,14 @@ async def opened(  # noqa: PLR0913 - each is one thing a crawl may be made of
 
     `handler` is called with each page; `handlers` replace fetching for types of task.
     """
-    tree, function = settings_of(settings), _function(handler, isolate=isolate)
+    layers, function = layers_of(settings), _function(handler, isolate=isolate)
+    tree = layers.ground().settings
     _ = _stages(tree)  # a stage that cannot be found is said before anything is opened
     async with AsyncExitStack() as stack:
         sink = sink or _sink(tree)
         stack.callback(sink.close)
         frontier = await stack.enter_async_context(
-            Frontier.open(store, settings=tree, crawl=crawl, clock=clock)
+            Frontier.open(store, settings=layers, crawl=crawl, clock=clock)
         )
         yield await _assembled(stack, frontier, sink, _Handling(function, handlers, how))
 
@@ -229,12 +234,18 @@ async def fetching(
         around = Surroundings(
             Entrance(settings, pacing, _shelf(frontier, stack), refusing),
             pacing,
-            await stack.enter_async_context(Reader(wanted, settings.url)),
+            await stack.enter_async_context(Reader(_read_as(settings), settings.url)),
             detector_of(wanted.detector),
             cache,
             refusing,
         )
         yield Fetcher(settings, around)
+
+
+def _read_as(settings: Settings) -> FetchSettings:
+    """Who learns from links is told where on their pages they stand."""
+    is_learning = settings.scoring.scorer == "learning"
+    return replace(settings.fetch, tag_path=True) if is_learning else settings.fetch
 
 
 def _refusing(frontier: Frontier, outage: Outage) -> Refusing:
@@ -287,7 +298,7 @@ async def crawl(
     handler: PageFunction | str | None = None,
     *,
     store: str | os.PathLike[str] = "memory://",
-    settings: Settings | Mapping[str, Any] | None = None,
+    settings: AnySettings = None,
     name: str = "default",
     progress: Callable[[Sequence[Visit]], None] | None = None,
 ) -> CrawlReport:
@@ -296,17 +307,15 @@ async def crawl(
     `handler` is called with each page. With a path as `store`, the same call goes on where the
     last one stopped, however it was stopped.
     """
-    tree = settings if isinstance(settings, Settings) else _scoped(settings)
-    async with opened(store, settings=tree, crawl=name, handler=handler) as crawling:
+    layers = layers_of(settings)
+    if not isinstance(settings, Settings):
+        layers = replace(layers, usual=layers.usual or USUALLY)
+    async with opened(store, settings=layers, crawl=name, handler=handler) as crawling:
         if progress is not None:
             crawling.observe(progress)
         await crawling.frontier.add(urls if isinstance(urls, str | Link) else list(urls))
         ending = await crawling.run()
         return CrawlReport(ending, await crawling.frontier.stats(), crawling.tally.fetched)
-
-
-def _scoped(settings: Mapping[str, Any] | None) -> Settings:
-    return merged(settings_of(SITES), settings or {})
 
 
 __all__ = ["CrawlReport", "Crawling", "Working", "crawl", "fetching", "joined", "opened"]

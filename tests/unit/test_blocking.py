@@ -443,3 +443,22 @@ def test_a_twin_is_made_by_open():
     """Not from whatever is at hand."""
     with pytest.raises(InvalidInput, match="open"):
         blocking.Frontier("memory://")
+
+
+def test_settings_are_changed_watched_and_told(frontier, tmp_path):
+    """N1 to N5, without `await`."""
+    file, seen = tmp_path / "crawl.toml", []
+    file.write_text("[lanes]\nburst = 2\n")
+    end = frontier.watch_settings(lambda old, new: seen.append((old.lanes.burst, new.lanes.burst)))
+    stop = frontier.follow(file)
+    frontier.configure({"lanes": {"burst": 3}}, by="me")
+    rows = {row.path: row.origin for row in frontier.config()}
+    frontier.unset("lanes.burst")
+    stop()
+    end()
+    frontier.configure({"lanes": {"burst": 4}})
+    frontier.listen()
+
+    assert seen == [(5, 2), (2, 3), (3, 2)]
+    assert rows["lanes.burst"].startswith("runtime (me, ")
+    assert [change.new for change in frontier.config_history()] == [2, 3, 2, 4]

@@ -1,79 +1,28 @@
-"""Links in: settings applied, links admitted with every worker's seeds known, tasks stored."""
+"""Links in: admitted with every worker's seeds known, tasks stored."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-from outrider.core.act import Set
 from outrider.core.task import Added, Lease, Link, Task
-from outrider.core.url import Url, parse_url
+from outrider.core.url import Url
 from outrider.errors import InvalidInput
-from outrider.frontier.operating import Operator
-from outrider.frontier.reading import Reader
+from outrider.frontier.configuring import Configuring
 from outrider.frontier.reports import AddReport, ScoringReport
-from outrider.settings import Settings, crawl_rules, merged, to_text
 
 NO_SCORING: Final = ScoringReport()
 CHUNK: Final = 1000  # links admitted and stored at a time, so that no call holds the loop
-
-_ATTACHED: Final = (
-    "configure(): this frontier was attached, and the crawl keeps its settings; "
-    "use Frontier.open(..., settings=...)"
-)
 
 Links: TypeAlias = Iterable["str | Url | Link"] | AsyncIterable["str | Url | Link"]
 T = TypeVar("T")
 
 
-class Admitting(Operator, Reader):
+class Admitting(Configuring):
     """How links become tasks."""
-
-    async def configure(self, changes: Mapping[str, Any]) -> Settings:
-        """Change settings of the running crawl: validated whole, acting at once (E5)."""
-        _ = self.store
-        if self._is_attached:
-            raise InvalidInput(_ATTACHED)
-        bypassed, settings = self._admission.bypassed, merged(self._settings, changes)
-        if settings.events != self._settings.events:
-            self._write_events(settings.events.jsonl)
-        self._use(settings)
-        self._admission.bypassed = bypassed
-        await self._apply_rules()
-        self._teller.tell("config", changes=sorted(changes))
-        return self._settings
-
-    async def _apply_rules(self) -> None:
-        rules, text = crawl_rules(self._settings), to_text(self._settings)
-        if await self.store.configure(self.crawl, rules, text):
-            await self.steer("", Set({}))
-        if self._admission.root is not None:
-            await self._learn_roots()
-
-    async def _learn_roots(self) -> None:
-        """A5: a scope that is bound to the seeds from now on asks which they were."""
-        mode, admission = self._settings.scope.mode, self._admission
-        if not await self.store.roots(self.crawl, mode):
-            admission.roots |= {root async for root in self._roots_of_seeds()}
-        await self._share_roots()
-
-    async def _roots_of_seeds(self) -> AsyncIterator[str]:
-        async for task in self.tasks():
-            url = parse_url(task.url, self._settings.url)
-            if not task.depth and task.via is None and isinstance(url, Url):
-                yield self._settings.scope.root(url)
-
-    async def _share_roots(self) -> None:
-        """What this worker's seeds contribute is every worker's, and theirs is ours."""
-        mode, roots = self._settings.scope.mode, self._admission.roots
-        if len(roots) > self._roots_seen:
-            await self.store.add_roots(self.crawl, mode, sorted(roots))
-        fresh = await self.store.roots(self.crawl, mode, after=self._roots_seen)
-        self._roots_seen += len(fresh)
-        roots.update(fresh)
 
     async def _admit(
         self,
@@ -83,6 +32,9 @@ class Admitting(Operator, Reader):
         knows_roots: bool = False,
     ) -> tuple[list[Task | Added], ScoringReport]:
         """What the core says of links, with all workers' seeds known; and what scoring took."""
+        if self._is_news_due:
+            await self.listen()
+        self._slide()
         self._require_settings()
         is_bound = self._admission.root is not None
         if is_bound and not knows_roots:

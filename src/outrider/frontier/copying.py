@@ -15,6 +15,7 @@ import msgspec
 
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput
+from outrider.frontier.saving import notes_of, write_notes
 from outrider.store.protocol import CrawlView, FullStore, TaskView, Which
 from outrider.store.saved import (
     RESTORING,
@@ -136,6 +137,8 @@ class _Copying:
 
     async def _take_in(self) -> int:
         new = tasks = 0
+        async for notes in notes_of(self._source, self._view.crawl):
+            await write_notes(self._target, self._into, notes)
         async for items in _pages(self._source, self._view.crawl):
             if isinstance(items[-1], SavedEnd):
                 self._end = self._as_before(items.pop())
@@ -153,6 +156,8 @@ class _Copying:
 
     async def _summed(self, store: FullStore, crawl: str, part: Part) -> Sum:
         queues = tasks = total = 0
+        async for notes in notes_of(store, crawl):
+            total += sum(_digest(_values(note)) for note in notes)
         async for items in _pages(store, crawl):
             for item in items:
                 total += self._lent.digest(item)
@@ -211,8 +216,7 @@ class _Lent:
         """One number for an item; the crawl's name and its end are no part of what is copied."""
         if isinstance(item, SavedEnd):
             return 0
-        text = _encode(self._told(item))
-        return int.from_bytes(blake2b(text, digest_size=_SUM_BYTES).digest(), "big")
+        return _digest(self._told(item))
 
     def _told(self, item: SavedCrawl | SavedQueue | SavedTask) -> Any:
         """Its values, whichever store they come from."""
@@ -229,6 +233,10 @@ class _Lent:
                 return _plain(item.rules), item.created, item.is_told, item.roots, item.settings
             case _:
                 assert_never(item)
+
+
+def _digest(value: Any) -> int:
+    return int.from_bytes(blake2b(_encode(value), digest_size=_SUM_BYTES).digest(), "big")
 
 
 def _plain(value: Any) -> Any:

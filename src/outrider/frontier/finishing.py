@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from outrider.core.decide import REFRESH, decide, fault_of
-from outrider.core.outcome import Outcome
+from outrider.core.outcome import Done, Outcome
 from outrider.core.task import Added, Lease, Link, Task
 from outrider.core.url import Url
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import InvalidInput
-from outrider.frontier.admitting import Admitting
 from outrider.frontier.lending import Lending
 from outrider.frontier.revisits import Revisits
+from outrider.frontier.signalling import Signalling
+
+SHARED_AFTER: Final = 50  # rewards; an executor shares them every second besides
 
 Visit: TypeAlias = "tuple[Lease, Outcome] | tuple[Lease, Outcome, Iterable[str | Url | Link]]"
 
 
-class Finishing(Admitting, Lending):
+class Finishing(Signalling, Lending):
     """How visits end."""
 
     async def finish(
@@ -32,7 +34,7 @@ class Finishing(Admitting, Lending):
         """
         self._raise_first([self._fault((lease, outcome, links))], answers=False)
         verdict = await self._verdict(lease, outcome, links)
-        finished = await self._submit([lease], [verdict])
+        finished = await self._submit([lease], [verdict], [outcome])
         return finished[0].applied
 
     async def finish_many(self, visits: Iterable[Visit]) -> list[bool]:
@@ -40,18 +42,20 @@ class Finishing(Admitting, Lending):
         faults: list[InvalidInput | None] = []
         leases: list[Lease] = []
         verdicts: list[Verdict] = []
+        outcomes: list[Outcome] = []
         knows_roots = False  # asked once a batch: a store may be far away
         for visit in visits:
             fault = self._fault(visit)
             faults.append(fault)
             if fault is None:
                 leases.append(visit[0])
+                outcomes.append(visit[1])
                 if len(visit) == 2:
                     verdicts.append(decide(*visit, self._policy, self._dice()))
                 else:
                     verdicts.append(await self._verdict(*visit, knows_roots=knows_roots))
                     knows_roots = knows_roots or bool(visit[2])
-        rest = iter(await self._submit(leases, verdicts) if verdicts else ())
+        rest = iter(await self._submit(leases, verdicts, outcomes) if verdicts else ())
         answers = [fault is None and next(rest).applied for fault in faults]
         self._raise_first(faults, answers)
         return answers
@@ -93,7 +97,9 @@ class Finishing(Admitting, Lending):
         self._refused.update([answer.reason or "" for answer in refused])
         await self._teller.added(refused)
 
-    async def _submit(self, leases: list[Lease], verdicts: list[Verdict]) -> list[Finished]:
+    async def _submit(
+        self, leases: list[Lease], verdicts: list[Verdict], outcomes: list[Outcome]
+    ) -> list[Finished]:
         self._require_settings()
         if self._revisits is not None and self._revisits.wants_count:
             await self._count_pages(self._revisits)
@@ -105,9 +111,31 @@ class Finishing(Admitting, Lending):
             for added in answer.answers:
                 if not added.added:
                     self._refused[added.reason or ""] += 1
+        if self._heard.signals.gaps:
+            await self._judge_predictions(leases, verdicts, finished)
+        self._reward(leases, outcomes, finished)
         if self._events.is_heard:
             await self._teller.finished(leases, verdicts, finished)
         return finished
+
+    def _reward(
+        self, leases: list[Lease], outcomes: list[Outcome], finished: list[Finished]
+    ) -> None:
+        """F10: a learner hears what visits were worth."""
+        learn = getattr(self._scorer.inner, "reward", None)
+        if learn is None:
+            return
+        for lease, outcome, answer in zip(leases, outcomes, finished, strict=True):
+            if (
+                answer.state is not None
+                and isinstance(outcome, Done)
+                and outcome.reward is not None
+            ):
+                learn(lease, outcome.reward)
+                self._heard.unshared += 1
+        if self._heard.unshared >= SHARED_AFTER:
+            self._heard.unshared = 0
+            self._behind(self._share_rewards())
 
     async def _count_pages(self, revisits: Revisits) -> None:
         """G3: so many pages come again; all workers are told the same."""

@@ -6,24 +6,42 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from outrider.clock import Clock
+from outrider.core.admission import Admission
+from outrider.core.decide import Policy
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.errors import Closed, SettingsError
+from outrider.errors import Closed, SettingsError, StoreError
 from outrider.events import EventBus, JsonlSink
 from outrider.frontier.batching import Batcher
-from outrider.frontier.policies import admission_for, policy_for, scorer_for
+from outrider.frontier.heard import Heard
+from outrider.frontier.history import History
+from outrider.frontier.policies import TimedScorer, admission_for, policy_for, scorer_for
 from outrider.frontier.reports import Claim
-from outrider.frontier.revisits import revisits_for
+from outrider.frontier.revisits import Revisits, revisits_for
 from outrider.frontier.telling import Teller
-from outrider.settings import Settings, joined
+from outrider.settings import Ground, Layers, Settings, joined
+from outrider.settings.runtime import Update
 from outrider.store.opening import open_store
-from outrider.store.protocol import ClaimRequest, FullStore
+from outrider.store.protocol import ClaimRequest, FullStore, Noted
+
+OFTEN_MS: Final = 2000  # whoever has no executor listens no more often
 
 T = TypeVar("T")
+SettingsWatcher: TypeAlias = Callable[[Settings, Settings], object]  # what held, what holds
+
+
+class Parts(NamedTuple):
+    """What settings are made into."""
+
+    scorer: TimedScorer
+    admission: Admission
+    revisits: Revisits | None
+    policy: Policy
 
 
 class Footing(ABC):
@@ -33,8 +51,8 @@ class Footing(ABC):
         self,
         store: str | os.PathLike[str] | FullStore,
         *,
-        settings: Settings | None,
-        own: Mapping[str, Any],
+        layers: Layers,
+        is_attached: bool,
         crawl: str,
         clock: Clock,
         worker: str,
@@ -57,12 +75,26 @@ class Footing(ABC):
         self._held: dict[LeaseId, int] = {}
         self._unseen: list[Claim] = []  # what `leases` claimed and has not handed out
         self._background: set[asyncio.Task[Any]] = set()
-        self._is_attached = settings is None  # the crawl keeps the rules it has
-        self._own = own  # of an attached frontier: what is laid over the crawl's settings
-        self._kept: str | None = None  # the text that its settings were read from
-        self._lacks = ""
+        self._is_attached = is_attached  # the crawl keeps the rules it has
+        self._layers = layers  # of an attached frontier: what is laid over the crawl's settings
+        self._kept = ""  # of an attached one: the text that the crawl's settings were read from
+        self._updates: dict[str, Update] = {}  # said at run time, by the names of their notes
+        self._noted = 0  # the last note that was heard,
+        self._heard_ms = clock.now_ms()  # and when anybody asked
+        self._ignored: set[int] = set()  # the numbers of notes that cannot be gone by
+        self._history = History()
+        self._configuring = asyncio.Lock()  # one change after the other
+        self._watchers: list[SettingsWatcher] = []
+        self._followers: set[asyncio.Task[None]] = set()  # of files; `close` ends them
         self._end_watch: Callable[[], None] | None = None
-        self._use(settings or joined("", own).settings)
+        self._heard = Heard()
+        self._is_closing = False
+        self._ground = self._grounded(layers)
+        self._origins = self._ground.origins
+        self._settings = self._ground.settings
+        self._scorer = scorer_for(self._settings, self._heard.signals)
+        self._revisits = revisits_for(self._settings.revisit)
+        self._use(self._settings)
 
     async def _open(self) -> None:
         if self._store is not None:
@@ -76,9 +108,8 @@ class Footing(ABC):
             store = source
         self._stand_on(store)
         self._write_events(self._settings.events.jsonl)
-        if self._is_attached:
-            await self.learn()
-        else:
+        await self.learn()
+        if not self._is_attached:
             await self._apply_rules()
 
     def _stand_on(self, store: FullStore) -> None:
@@ -94,18 +125,10 @@ class Footing(ABC):
         await self._finishes.drain()
         self._stand_on(store)
 
-    async def learn(self) -> None:
-        """Go by the settings that the crawl has now, if this frontier was attached to it.
-
-        `lacks` says what of them cannot be had here; until it is given, nothing can be admitted.
-        """
-        if not self._is_attached:
-            return
-        text = await self.store.settings(self.crawl)
-        if text != self._kept:
-            found = joined(text, self._own)
-            self._use(found.settings)
-            self._kept, self._lacks = text, found.lacks
+    def _grounded(self, layers: Layers) -> Ground:
+        """What holds but for what was said at run time, if this process said so of itself."""
+        ground = layers.ground()
+        return joined(self._kept, layers.tree(), ground.origins) if self._is_attached else ground
 
     def _wait_for_work(self) -> None:
         """Whoever waits wants to be rung; most never wait."""
@@ -113,18 +136,22 @@ class Footing(ABC):
             self._end_watch = self.store.watch(self.crawl, self._stirred.set)
 
     def _require_settings(self) -> None:
-        if self._lacks:
-            raise SettingsError(self._lacks)
+        if self._ground.lacks:
+            raise SettingsError(self._ground.lacks)
 
     async def close(self) -> None:
         """Apply what was handed in, then let go of the store (if this frontier opened it)."""
         if self._store is None:
             return
+        self._is_closing = True
+        await self._end_following()
         await self._give_back_unseen()
         while self._background:
             await asyncio.wait(self._background)
         await self._adds.drain()
         await self._finishes.drain()
+        with suppress(StoreError):  # there may be nobody to hear it
+            await self._leave_word()
         if self._end_watch is not None:
             self._end_watch()
             self._end_watch = None
@@ -157,17 +184,28 @@ class Footing(ABC):
 
     @property
     def settings(self) -> Settings:
-        """What holds now, all layers merged but those set by key at run time."""
+        """What holds now, all layers merged but those set by key with `queue`."""
         return self._settings
 
-    def _use(self, settings: Settings) -> None:
+    def _made(self, settings: Settings) -> Parts:
         """Settings name functions that may be missing: everything is made before anything holds."""
-        scorer = scorer_for(settings)
+        scorer, revisits = self._learners(settings)
         admission = admission_for(settings, self.crawl, scorer, self._dice)
-        revisits = revisits_for(settings.revisit)
-        self._policy = policy_for(settings, admission, revisits)
-        self._revisits = revisits
-        self._scorer, self._admission, self._settings = scorer, admission, settings
+        return Parts(scorer, admission, revisits, policy_for(settings, admission, revisits))
+
+    def _learners(self, settings: Settings) -> tuple[TimedScorer, Revisits | None]:
+        """What was learnt stays, if it was not told to be otherwise."""
+        now, scorer, revisits = self._settings, self._scorer, self._revisits
+        if settings.scoring != now.scoring:
+            scorer = scorer_for(settings, self._heard.signals)
+        if settings.revisit != now.revisit:
+            revisits = revisits_for(settings.revisit)
+        return scorer, revisits
+
+    def _use(self, settings: Settings) -> None:
+        parts = self._made(settings)
+        self._scorer, self._admission, self._revisits, self._policy = parts
+        self._settings = settings
         self._roots_seen = 0
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -185,7 +223,40 @@ class Footing(ABC):
     @property
     def lacks(self) -> str:
         """What of the crawl's settings must be given by hand, if attached; "": nothing."""
-        return self._lacks
+        return self._ground.lacks
+
+    @abstractmethod
+    def _hear(self, note: Noted) -> None:
+        """What others noted of the crawl, but for its settings."""
+
+    @abstractmethod
+    async def _leave_word(self) -> None:
+        """Tell others what only we know, before we go."""
+
+    @abstractmethod
+    def _slide(self) -> None:
+        """Let what was heard grow old."""
+
+    @abstractmethod
+    def _scoring_changed(self) -> None:
+        """Another scoring or focus holds from now on."""
+
+    @property
+    def _is_news_due(self) -> bool:
+        """Whether nobody has listened for long; an executor does so more often than that."""
+        return self._clock.now_ms() - self._heard_ms >= OFTEN_MS
+
+    @abstractmethod
+    async def learn(self) -> None:
+        """Go by the settings that the crawl has now."""
+
+    @abstractmethod
+    async def listen(self) -> None:
+        """Hear what was noted since."""
+
+    @abstractmethod
+    async def _end_following(self) -> None:
+        """Look at files no more."""
 
     @abstractmethod
     async def _apply_rules(self) -> None:

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, Self
 from outrider.clock import Clock, SystemClock
 from outrider.errors import InvalidInput
 from outrider.events import Event, Listener
+from outrider.frontier.explaining import Explaining
 from outrider.frontier.finishing import Finishing
 from outrider.frontier.saving import Saver
 from outrider.frontier.steering import QueueHandle
-from outrider.settings import Settings, settings_of
+from outrider.settings import AnySettings, Layers, layers_of
 from outrider.store.protocol import FullStore
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Frontier(Finishing, Saver):
+class Frontier(Finishing, Explaining, Saver):
     """Decides which URL is visited next; opened with `async with Frontier.open(...)`."""
 
     @classmethod
@@ -33,7 +34,7 @@ class Frontier(Finishing, Saver):
         cls,
         store: str | os.PathLike[str] | FullStore = "memory://",
         *,
-        settings: Settings | Mapping[str, Any] | None = None,
+        settings: AnySettings = None,
         crawl: str = "default",
         clock: Clock | None = None,
         worker: str | None = None,
@@ -45,8 +46,8 @@ class Frontier(Finishing, Saver):
         """
         return cls(
             store,
-            settings=settings_of(settings),
-            own={},
+            layers=layers_of(settings),
+            is_attached=False,
             crawl=_checked_name(crawl),
             clock=clock or SystemClock(),
             worker=worker or _fresh_name(),
@@ -58,7 +59,7 @@ class Frontier(Finishing, Saver):
         cls,
         store: str | os.PathLike[str] | FullStore,
         *,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | Layers | None = None,
         crawl: str = "default",
         clock: Clock | None = None,
         worker: str | None = None,
@@ -72,8 +73,8 @@ class Frontier(Finishing, Saver):
         """
         return cls(
             store,
-            settings=None,
-            own=settings or {},
+            layers=layers_of(settings),
+            is_attached=True,
             crawl=_checked_name(crawl),
             clock=clock or SystemClock(),
             worker=worker or _fresh_name(),

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from outrider.errors import InvalidInput
-from outrider.store.saved import Saved, SavedQueue, SavedTask
+from outrider.store.saved import Saved, SavedNote, SavedQueue, SavedTask
 
 VERSION: Final = 1
 BLOCK_BYTES: Final = 1 << 26  # between two sums, so that no stranger's file fills the memory
@@ -24,6 +24,7 @@ BLOCK_LINES: Final = 2_000
 
 _OURS: Final = b'{"outrider":'
 _GZIP: Final = b"\x1f\x8b"
+Line: TypeAlias = Saved | SavedNote
 _Sum: TypeAlias = Annotated[str, Meta(min_length=64, max_length=64)]
 
 
@@ -52,12 +53,12 @@ class Tail(msgspec.Struct, frozen=True, tag_field="outrider", tag="end"):
 class Block(NamedTuple):
     """Items that were read and are whole, and the lines they stood on."""
 
-    items: list[Saved]
+    items: list[Line]
     lines: list[int]
 
 
 _encode = msgspec.json.Encoder().encode_lines
-_decode = msgspec.json.Decoder(Saved).decode
+_decode = msgspec.json.Decoder(Line).decode
 _decode_head = msgspec.json.Decoder(Head).decode
 _decode_ours = msgspec.json.Decoder(Sum | Tail).decode
 
@@ -73,7 +74,7 @@ class Writer:
         """The first line."""
         return self._summed(_encode([Head(VERSION, crawl, at)]))
 
-    def block(self, items: Sequence[Saved]) -> bytes:
+    def block(self, items: Sequence[Line]) -> bytes:
         """Some items, and their sum."""
         queues, tasks = counted(items)
         self.queues, self.tasks = self.queues + queues, self.tasks + tasks
@@ -170,7 +171,7 @@ class Reader:
         raise InvalidInput(f"line {self.lines + ahead}: {what}")
 
 
-def counted(items: Sequence[Saved]) -> tuple[int, int]:
+def counted(items: Sequence[Line]) -> tuple[int, int]:
     """How many queues and tasks."""
     kinds = Counter(map(type, items))
     return kinds[SavedQueue], kinds[SavedTask]

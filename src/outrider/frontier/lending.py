@@ -73,6 +73,8 @@ class Lending(Footing):
     async def _claim_once(
         self, limit: int, per_queue: int, names: Sequence[bytes] = (), *, lend: bool = False
     ) -> Claim:
+        if self._is_news_due:
+            await self.listen()
         store, seconds = self.store, self._settings.lease.seconds
         request = ClaimRequest(
             self.crawl, self.worker, limit, seconds, per_queue, self._streak, names, lend

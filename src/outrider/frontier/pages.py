@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from outrider.store.protocol import Page, Step
+from outrider.store.protocol import FullStore, Noted, Page, Step
 
 
 async def paged(read: Callable[[int], Awaitable[Page]]) -> AsyncIterator[Any]:
@@ -17,6 +17,17 @@ async def paged(read: Callable[[int], Awaitable[Page]]) -> AsyncIterator[Any]:
         after = page.after
         for item in page.items:
             yield item
+        await asyncio.sleep(0)
+
+
+async def noted(store: FullStore, crawl: str, topic: str | None = None) -> AsyncIterator[Noted]:
+    """What is noted of a crawl, or of one topic, in order; nothing of what is gone."""
+    after = 0
+    while notes := await store.notes(crawl, after=after):
+        after = notes[-1].number
+        for note in notes:
+            if note.text and topic in (None, note.topic):
+                yield note
         await asyncio.sleep(0)
 
 

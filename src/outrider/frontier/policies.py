@@ -5,13 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from outrider.core.admission import Admission
 from outrider.core.decide import Policy
 from outrider.core.policy.cost import Cost, costing
+from outrider.core.policy.focus import Classifier, Focus, classifier_of
 from outrider.core.policy.keying import keying
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.policy.scope import compile_scope
-from outrider.core.policy.score import Candidate, Score, Scorer, Scoring, scorer_of
+from outrider.core.policy.score import Candidate, Score, Scorer
+from outrider.core.policy.scorers import scorer_of
+from outrider.core.signals import Signals
+from outrider.core.task import Lease
 from outrider.frontier.reports import ScoringReport
 from outrider.frontier.revisits import Revisits
 from outrider.settings import Settings, crawl_rules, resolve
@@ -23,13 +29,24 @@ class TimedScorer:
     def __init__(self, scorer: Scorer) -> None:
         self.inner = scorer
         self.features = scorer.features
+        self.gathers = bool(getattr(scorer, "gathers", False))
+        self._of_page = getattr(scorer, "score_page", None)
+        self.score_plain = getattr(scorer, "score_plain", None)
         self._count = 0
         self._seconds = 0.0
 
     def score(self, batch: Sequence[Candidate]) -> Sequence[Score]:
         """The inner scorer's answer."""
+        return self._timed(batch, None)
+
+    def score_page(self, batch: Sequence[Candidate], page: Lease) -> Sequence[Score]:
+        """The inner scorer's answer for links of a page."""
+        return self._timed(batch, page)
+
+    def _timed(self, batch: Sequence[Candidate], page: Lease | None) -> Sequence[Score]:
         before = time.perf_counter()
-        scores = self.inner.score(batch)
+        of_page = None if page is None else self._of_page
+        scores = self.inner.score(batch) if of_page is None else of_page(batch, page)
         self._seconds += time.perf_counter() - before
         self._count += len(batch)
         return scores
@@ -43,10 +60,18 @@ class TimedScorer:
         return ScoringReport(self._count, self._seconds, tuple(self.features))
 
 
-def scorer_for(settings: Settings) -> TimedScorer:
+def scorer_for(settings: Settings, signals: Signals | None = None) -> TimedScorer:
     """The scorer the settings name."""
     scorer = resolve(settings.scoring.scorer, "scoring.scorer")
-    return TimedScorer(scorer_of(Scoring(scorer, settings.scoring.weights)))
+    return TimedScorer(scorer_of(replace(settings.scoring, scorer=scorer), signals))
+
+
+def _classifier(focus: Focus) -> Classifier | None:
+    """C9: the classifier the settings name, if the crawl is focused."""
+    if not focus.on:
+        return None
+    named = resolve(focus.classifier, "focus.classifier")
+    return classifier_of(focus, named if callable(named) else None)
 
 
 def admission_for(
@@ -67,6 +92,8 @@ def admission_for(
         root=None if settings.scope.mode == "all" else settings.scope.root,
         bypass=resolve(settings.queue.bypass_depth, "queue.bypass_depth"),
         cost_of=_cost_by_key(crawl_rules(settings)),
+        classify=_classifier(settings.focus),
+        parks=settings.focus.other == "park",
         roll=(lambda: int(dice() * 2**48)) if settings.queue.tie == "shuffle" else None,
     )
 

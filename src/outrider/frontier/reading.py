@@ -1,4 +1,4 @@
-"""What a frontier shows: counters, queues, tasks, dead letters, and why (E8, G2, O2, O4, O5)."""
+"""What a frontier shows: counters, queues, tasks, dead letters (E8, G2, O2, O5)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from outrider.core.states import QueueState, TaskState
-from outrider.core.task import Added
-from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
 from outrider.frontier.footing import Footing
 from outrider.frontier.operating import checked_age, checked_pattern
 from outrider.frontier.pages import paged
 from outrider.frontier.reports import (
     DeadLetter,
-    Explanation,
     Heatmap,
     Reason,
     Stats,
@@ -124,60 +119,6 @@ class Reader(Footing):
     async def dead_by_reason(self) -> dict[str, int]:
         """How many dead letters of each reason."""
         return dict(Counter([letter.reason async for letter in self.dead()]))
-
-    async def explain(self, url: str) -> Explanation:
-        """Why a URL is where it is, or why it would not be admitted (O4)."""
-        parsed = parse_url(url, self._settings.url)
-        if not isinstance(parsed, Url):
-            return Explanation(str(url)[:200], None, None, parsed.reason, parsed.detail)
-        known = await self.store.task(self.crawl, fingerprint(parsed.identity))
-        if known is None:
-            return await self._explain_unknown(parsed)
-        return await self._explain_known(parsed, known)
-
-    async def _explain_unknown(self, url: Url) -> Explanation:
-        # A copy: a question must count neither as a bypass nor as a scored link.
-        admission = msgspec.structs.replace(self._admission, scorer=self._scorer.inner)
-        (answer,) = admission.admit([url], are_seeds=False)
-        mark = fingerprint(url.identity).hex()
-        if isinstance(answer, Added):
-            reason = answer.reason or ""
-            return Explanation(url.text, url.identity, mark, reason, answer.detail)
-        queue = await self.store.queue(self.crawl, answer.key)
-        return Explanation(
-            url.text,
-            url.identity,
-            mark,
-            "admissible",
-            None,
-            breakdown=answer.breakdown,
-            queue=queue,
-        )
-
-    async def _explain_known(self, url: Url, task: TaskView) -> Explanation:
-        place = await self.store.place(self.crawl, task.number)
-        waiting = task.state is TaskState.PENDING
-        return Explanation(
-            url.text,
-            url.identity,
-            task.fingerprint.hex(),
-            "known",
-            task.reason,
-            task,
-            task.breakdown,
-            place.queue,
-            place.ahead if waiting else None,
-            self._expected_in(task, place.ahead, place.queue) if waiting else None,
-        )
-
-    def _expected_in(self, task: TaskView, ahead: int, queue: QueueView) -> float | None:
-        """At its queue's own pace, if nothing else competes: never an early promise kept late."""
-        if queue.state in (QueueState.RETIRED, QueueState.PAUSED):
-            return None
-        now = self._clock.now_ms() / 1000
-        pace = queue.delay / queue.max_in_flight
-        starts = max(queue.wakes_in or 0.0, (task.due_at or now) - now)
-        return max(0.0, starts) + ahead * pace
 
 
 def _reason(queue: QueueView) -> Reason:

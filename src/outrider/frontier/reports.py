@@ -113,6 +113,16 @@ class SuffixView(msgspec.Struct, frozen=True):
     spent: int
 
 
+class Term(msgspec.Struct, frozen=True):
+    """One part of a priority, and where its weight came from."""
+
+    name: str
+    value: float
+    setting: str | None = None  # None: it came with the link
+    weight: Any = None  # what the setting says
+    origin: str | None = None  # which layer of the settings says so
+
+
 class Explanation(msgspec.Struct, frozen=True):
     """O4: why a URL is where it is."""
 
@@ -126,6 +136,8 @@ class Explanation(msgspec.Struct, frozen=True):
     queue: QueueView | None = None
     place: int | None = None  # how many of its queue and lane are before it
     expected_in: float | None = None  # seconds, estimated; None: cannot be told
+    across: int | None = None  # how many of the whole crawl are before it, estimated
+    terms: Sequence[Term] = ()
 
 
 class RestoreReport(msgspec.Struct, frozen=True):

@@ -11,12 +11,15 @@ import msgspec
 from outrider.errors import InvalidInput
 from outrider.frontier.footing import Footing
 from outrider.frontier.jsonl import Block, Reader, Writer, counted
+from outrider.frontier.pages import noted
 from outrider.frontier.reports import RestoreReport
+from outrider.store.protocol import FullStore, Note
 from outrider.store.saved import (
     RESTORING,
     Saved,
     SavedCrawl,
     SavedEnd,
+    SavedNote,
     fault_of,
 )
 
@@ -33,6 +36,8 @@ class Saver(Footing):
             raise InvalidInput(f"crawl {self.crawl!r} is being restored: half of it is no export")
         writer = Writer()
         yield writer.head(self.crawl, self._clock.now_ms() / 1000)
+        async for notes in notes_of(self.store, self.crawl):
+            yield writer.block(notes)
         after: int | None = 0
         while after is not None:
             page = await self.store.export(self.crawl, after=after, limit=PAGE)
@@ -66,6 +71,7 @@ class Saver(Footing):
     async def _take_in(self, block: Block) -> int:
         items = _without_end(block)
         try:
+            await write_notes(self.store, self.crawl, block.items)
             return await self.store.restore(self.crawl, items) if items else 0
         except InvalidInput as error:
             raise _by_line(block, error) from error
@@ -90,7 +96,7 @@ class _Taking:
     def took(self, block: Block, new: int) -> None:
         """A block is in the crawl."""
         items = _without_end(block)
-        if len(items) < len(block.items):
+        if block.items and isinstance(block.items[-1], SavedEnd):
             self.end = block.items[-1]
         self.report = _sum(self.report, items, new)
         if self._progress is not None:
@@ -108,8 +114,27 @@ class _Taking:
 
 def _without_end(block: Block) -> list[Saved]:
     """A crawl may go on only when the last line was seen, so its end waits for that."""
-    has_end = bool(block.items) and isinstance(block.items[-1], SavedEnd)
-    return block.items[:-1] if has_end else block.items
+    items = [item for item in block.items if not isinstance(item, SavedNote)]
+    return items[:-1] if items and isinstance(items[-1], SavedEnd) else items
+
+
+async def notes_of(store: FullStore, crawl: str) -> AsyncIterator[list[SavedNote]]:
+    """What is noted of a crawl, in order, some at a time."""
+    block: list[SavedNote] = []
+    async for note in noted(store, crawl):
+        block.append(SavedNote(note.topic, note.name, note.text))
+        if len(block) == PAGE:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+async def write_notes(store: FullStore, crawl: str, items: Iterable[object]) -> None:
+    """Note again what was noted; what is said already stays."""
+    found = [item for item in items if isinstance(item, SavedNote)]
+    if found:
+        await store.note(crawl, [Note(one.topic, one.name, one.text) for one in found])
 
 
 def _by_line(block: Block, error: InvalidInput) -> InvalidInput:
@@ -117,7 +142,7 @@ def _by_line(block: Block, error: InvalidInput) -> InvalidInput:
     if str(error).startswith("crawl "):
         return error
     for item, line in zip(block.items, block.lines, strict=True):
-        fault = fault_of(item)
+        fault = None if isinstance(item, SavedNote) else fault_of(item)
         if fault is not None:
             return InvalidInput(f"line {line}: {fault}")
     return InvalidInput(f"lines {block.lines[0]} to {block.lines[-1]}: {error}")

@@ -126,6 +126,17 @@ async def rude(opened):
     return await opened({"politeness": {"delay": 0.0, "max_in_flight": 1000}})
 
 
+@pytest.fixture(scope="session")
+def background():
+    """Lets what goes on behind frontiers come to its end."""
+
+    async def wait(*frontiers):
+        while tasks := [task for frontier in frontiers for task in frontier._background]:
+            await asyncio.wait(tasks)
+
+    return wait
+
+
 @pytest.fixture
 def resting():
     """A clock that counts its sleepers."""

@@ -63,13 +63,17 @@ async def test_an_attached_frontier_steers(opened, attached, store):
     assert (await owner.stats()).status == "paused"
 
 
-async def test_it_cannot_configure_what_it_does_not_know(opened, attached, store):
-    """A change is laid over the settings, and it has none of the crawl's."""
+async def test_it_configures_what_it_did_not_open(opened, attached, store):
+    """N1: a change is the crawl's, whoever makes it; all else stays as its owner said."""
     owner = await opened(SETTINGS, store)
-    with pytest.raises(InvalidInput, match="attached"):
-        await attached.configure({"lanes": {"burst": 3}})
+    await owner.add([A])
+    settings = await attached.configure({"budget": {"balance": 3}})
+    view = await owner.queue("a.example").view()
+    await owner.learn()
 
-    assert (await owner.queue("a.example").view()).grant == 7
+    assert (settings.budget.balance, settings.politeness.delay) == (3, 9.0)
+    assert (view.grant, view.delay) == (3, 9.0)
+    assert owner.settings == settings
 
 
 async def test_names_are_checked(clock):

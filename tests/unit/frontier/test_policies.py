@@ -138,7 +138,7 @@ class Scorer:
 
     def score(self, batch):
         """Whatever the test wants for each."""
-        return [self._answer(link, url) for link, url in batch]
+        return [self._answer(link, url) for link, url, *_ in batch]
 
 
 async def test_a_scorer_may_be_the_users(opened):

@@ -142,7 +142,7 @@ async def test_a_large_crawl_comes_in_many_blocks(opened, attached, monkeypatch)
         blocks = [block async for block in frontier.export()]
         report = await copy.restore(blocks)
 
-        assert len(blocks) == 2 + 5
+        assert len(blocks) == 2 + 1 + 5  # head and tail, notes, items
         assert report.tasks == len(PAGES)
 
 
@@ -281,3 +281,20 @@ async def test_half_a_crawl_is_not_exported(exported, attached):
         await refusal(frontier, exported[:-5])
         with pytest.raises(InvalidInput, match="being restored"):
             [block async for block in frontier.export()]
+
+
+async def test_what_was_noted_is_saved_and_restored(opened, attached):
+    """F4, N1: signals and settings said at run time go on in the copy; what is gone does not."""
+    page = PAGES[0]
+    async with opened() as first, attached("copy") as second:
+        await first.add([page])
+        await first.predict(page, 0.8, 0.5)
+        await first.configure({"scoring": {"weights": {"nav": 3.0, "hub": 4.0}}})
+        await first.unset("scoring.weights.hub")
+        await second.restore([chunk async for chunk in first.export()])
+        await second.learn()
+
+        assert [(one.url, one.state) async for one in second.predictions()] == [(page, "open")]
+        assert second.settings.scoring.weights == {"nav": 3.0}
+        await second.add([Link(page + "nav", type="nav")])
+        assert (await second.explain(page + "nav")).task.priority == 3.0

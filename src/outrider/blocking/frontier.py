@@ -1,31 +1,20 @@
-"""The frontier for code without a loop: the same names, no `await` (R4).
-
-Every frontier runs its own loop in a thread of its own, so it works in scripts, in threads, and in
-notebooks whose loop is already running.
-"""
+"""The frontier without `await`: every method is its twin's, run in the loop of its own thread."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
-import threading
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from outrider.blocking.loop import Loop
+from outrider.blocking.queue import QueueHandle
 from outrider.clock import Clock
 from outrider.core.act import Act
 from outrider.core.outcome import Outcome
+from outrider.core.signals import Cluster, Prediction, State
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease, Link
 from outrider.core.url import Url
@@ -33,6 +22,9 @@ from outrider.errors import Closed, InvalidInput
 from outrider.events import Event, Listener
 from outrider.frontier import Frontier as AsyncFrontier
 from outrider.frontier.finishing import Visit
+from outrider.frontier.footing import SettingsWatcher
+from outrider.frontier.heard import Rescoring
+from outrider.frontier.learning import log
 from outrider.frontier.reports import (
     AddReport,
     Claim,
@@ -42,116 +34,19 @@ from outrider.frontier.reports import (
     Reason,
     RestoreReport,
     Stats,
-    SuffixView,
 )
-from outrider.frontier.steering import QueueHandle as AsyncQueueHandle
-from outrider.settings import Settings
+from outrider.settings import AnySettings, Change, Layers, Setting, Settings
 from outrider.store.protocol import FullStore, QueueView, TaskView, Upcoming, WorkerView
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from outrider.wiring import CrawlReport
-
-T = TypeVar("T")
-View = QueueView | SuffixView
-
-
-class _Loop:
-    """An event loop in a daemon thread: hand it coroutines from anywhere."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop.is_closed():
-            work.close()
-            raise Closed("this frontier was closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
-
-    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Item by item; leaving early closes the source."""
-        try:
-            while True:
-                try:
-                    yield self.run(_next(items))
-                except StopAsyncIteration:
-                    return
-        finally:
-            self.run(_close(items))
-
-    def call(self, function: Callable[[], T]) -> T:
-        async def called() -> T:
-            return function()
-
-        return self.run(called())
-
-    def stop(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-
-
-_GRACE = 10.0  # seconds an interrupted crawl gets to give back what it has
-
-
-def crawl(
-    urls: str | Link | Iterable[str | Link],
-    handler: Callable[[Any], Any] | str | None = None,
-    *,
-    store: str | os.PathLike[str] = "memory://",
-    settings: Settings | Mapping[str, Any] | None = None,
-    name: str = "default",
-    progress: Callable[[Sequence[Any]], None] | None = None,
-) -> CrawlReport:
-    """See `outrider.crawl`; works in notebooks too, whatever loop runs there.
-
-    `progress` is called in the crawl's thread.
-    """
-    from outrider.wiring import crawl as crawled  # noqa: PLC0415 - needs the `crawl` extra
-
-    loop, ended = _Loop(), threading.Event()
-
-    async def whole() -> CrawlReport:
-        try:
-            return await crawled(
-                urls, handler, store=store, settings=settings, name=name, progress=progress
-            )
-        finally:
-            ended.set()
-
-    try:
-        return loop.run(whole())
-    except KeyboardInterrupt:
-        ended.wait(_GRACE)
-        raise
-    finally:
-        loop.stop()
-
-
-async def _next(items: AsyncIterator[T]) -> T:
-    return await anext(items)
-
-
-async def _close(items: AsyncIterator[Any]) -> None:
-    close = getattr(items, "aclose", None)
-    if close is not None:
-        await close()
 
 
 class Frontier:
     """`outrider.Frontier` without `await`; use it in a `with`, or `close` it yourself."""
 
     def __init__(self, frontier: AsyncFrontier) -> None:
-        self._loop = _Loop()
+        self._loop = Loop()
         try:
             self._frontier = self._loop.run(_opened(frontier))
         except BaseException:
@@ -163,7 +58,7 @@ class Frontier:
         cls,
         store: str | os.PathLike[str] | FullStore = "memory://",
         *,
-        settings: Settings | Mapping[str, Any] | None = None,
+        settings: AnySettings = None,
         crawl: str = "default",
         clock: Clock | None = None,
         worker: str | None = None,
@@ -181,7 +76,7 @@ class Frontier:
         cls,
         store: str | os.PathLike[str] | FullStore,
         *,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | Layers | None = None,
         crawl: str = "default",
         clock: Clock | None = None,
         worker: str | None = None,
@@ -255,9 +150,33 @@ class Frontier:
         """See `outrider.Frontier.steer`."""
         return self._loop.run(self._frontier.steer(target, act))
 
-    def configure(self, changes: Mapping[str, Any]) -> Settings:
+    def configure(self, changes: Mapping[str, Any], *, by: str | None = None) -> Settings:
         """See `outrider.Frontier.configure`."""
-        return self._loop.run(self._frontier.configure(changes))
+        return self._loop.run(self._frontier.configure(changes, by=by))
+
+    def unset(self, *paths: str, by: str | None = None) -> Settings:
+        """See `outrider.Frontier.unset`."""
+        return self._loop.run(self._frontier.unset(*paths, by=by))
+
+    def config(self) -> list[Setting]:
+        """See `outrider.Frontier.config`."""
+        return self._loop.run(self._frontier.config())
+
+    def config_history(self) -> list[Change]:
+        """See `outrider.Frontier.config_history`."""
+        return self._loop.run(self._frontier.config_history())
+
+    def watch_settings(self, watcher: SettingsWatcher) -> Callable[[], None]:
+        """See `outrider.Frontier.watch_settings`; called in the frontier's own thread."""
+        end = self._loop.call(lambda: self._frontier.watch_settings(watcher))
+        return lambda: self._loop.call(end)
+
+    def follow(
+        self, path: str | os.PathLike[str], *, tell: Callable[[str], object] = log.warning
+    ) -> Callable[[], None]:
+        """See `outrider.Frontier.follow`."""
+        end = self._loop.run(self._frontier.follow(path, tell=tell))
+        return lambda: self._loop.call(end)
 
     def add(
         self, links: Iterable[str | Url | Link] | str | Link, *, answers: bool = True
@@ -358,9 +277,45 @@ class Frontier:
         """See `outrider.Frontier.workers`."""
         return self._loop.run(self._frontier.workers())
 
+    def rescore(self, **which: Any) -> int:
+        """See `outrider.Frontier.rescore`."""
+        return self._loop.run(self._frontier.rescore(**which))
+
+    def rescoring(self) -> Rescoring:
+        """See `outrider.Frontier.rescoring`."""
+        return self._loop.run(self._frontier.rescoring())
+
+    def predict(self, url: str, confidence: float, lift: float) -> bool:
+        """See `outrider.Frontier.predict`."""
+        return self._loop.run(self._frontier.predict(url, confidence, lift))
+
+    def predict_many(self, guesses: Iterable[tuple[str, float, float]]) -> int:
+        """See `outrider.Frontier.predict_many`."""
+        return self._loop.run(self._frontier.predict_many(guesses))
+
+    def predictions(self, *, state: State | None = None) -> Iterator[Prediction]:
+        """See `outrider.Frontier.predictions`."""
+        return self._loop.iterate(self._frontier.predictions(state=state))
+
+    def report_problem(self, kind: str, scope: str, target: str) -> Cluster:
+        """See `outrider.Frontier.report_problem`."""
+        return self._loop.run(self._frontier.report_problem(kind, scope, target))
+
+    def problems(self) -> list[Cluster]:
+        """See `outrider.Frontier.problems`."""
+        return self._loop.run(self._frontier.problems())
+
+    def keep(self) -> None:
+        """See `outrider.Frontier.keep`."""
+        self._loop.run(self._frontier.keep())
+
     def learn(self) -> None:
         """See `outrider.Frontier.learn`."""
         self._loop.run(self._frontier.learn())
+
+    def listen(self) -> None:
+        """See `outrider.Frontier.listen`."""
+        self._loop.run(self._frontier.listen())
 
     def heatmap(self) -> Heatmap:
         """See `outrider.Frontier.heatmap`."""
@@ -370,7 +325,7 @@ class Frontier:
         """See `outrider.Frontier.refusal_of`."""
         return self._loop.run(self._frontier.refusal_of(link, found_on))
 
-    def explain(self, url: str) -> Explanation:
+    def explain(self, url: str | Link) -> Explanation:
         """See `outrider.Frontier.explain`."""
         return self._loop.run(self._frontier.explain(url))
 
@@ -414,47 +369,6 @@ class Frontier:
         """See `outrider.Frontier.subscribe`; the listener is called in the frontier's thread."""
         end = self._loop.call(lambda: self._frontier.subscribe(listener))
         return lambda: self._loop.call(end)
-
-
-class QueueHandle:
-    """A queue, or all of a suffix, in an operator's hand; every act answers with the new view."""
-
-    def __init__(self, loop: _Loop, handle: AsyncQueueHandle) -> None:
-        self.key = handle.key
-        self._loop = loop
-        self._handle = handle
-
-    def set(self, **changes: Any) -> View:
-        """Change what holds; acts at once."""
-        return self._loop.run(self._handle.set(**changes))
-
-    def pause(self) -> View:
-        """Lend nothing of it until resumed."""
-        return self._loop.run(self._handle.pause())
-
-    def resume(self) -> View:
-        """End a pause."""
-        return self._loop.run(self._handle.resume())
-
-    def retire(self) -> View:
-        """Set it aside with its tasks."""
-        return self._loop.run(self._handle.retire())
-
-    def revive(self) -> View:
-        """End a retirement."""
-        return self._loop.run(self._handle.revive())
-
-    def snooze(self, seconds: float) -> View:
-        """Leave it alone for so long."""
-        return self._loop.run(self._handle.snooze(seconds))
-
-    def wake(self) -> View:
-        """End a snooze."""
-        return self._loop.run(self._handle.wake())
-
-    def view(self) -> View:
-        """How it stands."""
-        return self._loop.run(self._handle.view())
 
 
 async def _opened(frontier: AsyncFrontier) -> AsyncFrontier:
