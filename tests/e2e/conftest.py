@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -124,10 +125,21 @@ class Command:
         """Run it to its end."""
         return self.end(self.start(*words))
 
+    def shown(self, *words):
+        """The objects that it wrote, one a line."""
+        return [json.loads(line) for line in self(*words).out.splitlines()]
+
     def end(self, process):
         """Wait for a process that was started."""
         out, err = process.communicate(timeout=PATIENCE)
         return Answer(process.returncode, out, err)
+
+    def heard(self, process):
+        """The next line of a process's errors, and nothing of those after it: `end` has them."""
+        line = b""
+        while (letter := os.read(process.stderr.fileno(), 1)) not in (b"", b"\n"):
+            line += letter
+        return line.decode()
 
     def on(self, served, *words, delay=0.02):
         """The words of a crawl of a web."""

@@ -56,7 +56,7 @@ def test_starting_over_keeps_the_old_files_under_other_names(outrider, served):
 @pytest.mark.slow
 def test_a_crawl_that_runs_can_be_looked_at_and_turned_but_not_run_twice(outrider, served, until):
     """M3: other processes see it and pause it; a second crawl of it is refused by name."""
-    words = outrider.on(served, ROOT, "--quiet", delay=0.1)
+    words = outrider.on(served, ROOT, "--quiet", delay=2.0)  # it must not end before it is paused
     process = outrider.start(*words)
     until(lambda: len(served.hits()) > 3)
     assert outrider("pause", FILE).out == "default is paused\n"
@@ -71,6 +71,7 @@ def test_a_crawl_that_runs_can_be_looked_at_and_turned_but_not_run_twice(outride
     queues = [json.loads(line) for line in outrider("queues", FILE, "--json").out.splitlines()]
     assert {queue["key"] for queue in queues} >= {STEM}
     assert process.poll() is None  # it waits for whoever paused it
+    assert outrider("config", "set", FILE, "politeness.delay=0.1").code == 0
     assert outrider("resume", FILE).code == 0
     assert outrider.end(process).code == 0
     assert urls_of(outrider.lines(f"{STEM}.jsonl")) == sorted(served.web.urls())

@@ -199,7 +199,7 @@ def test_a_server_that_cannot_be_reached_is_waited_for(
         worker = outrider.start("work", proxy.url, "--quiet", "--output", "x")
         until(lambda: len(web.hits()) > 30)
         proxy.refuse()
-        said = worker.stderr.readline()
+        said = outrider.heard(worker)
         proxy.accept()
         end = outrider.end(worker)
 

@@ -89,6 +89,32 @@ async def operators(frontier):
     print(await frontier.explain("https://a.test/4"))
 
 
+async def rescored(frontier):
+    """What waits, when all of it was thought of again."""
+    while (await frontier.rescoring()).state != "done":  # noqa: ASYNC110 - somebody else does the work
+        await asyncio.sleep(0.01)
+    print([(task.url, task.priority) async for task in frontier.tasks(state="pending")])
+
+
+async def opinions(frontier):
+    """What a crawl is told about itself, and what it thinks of it."""
+    print(await frontier.predict("https://a.test/4", 0.9, 0.2))
+    for _ in range(6):
+        await frontier.report_problem("missing-hub", "a.test", "b.test")
+        await frontier.report_problem("coverage-gap", "c.org", "/3")
+    await frontier.configure({"scoring": {"weights": {"article": 3.0}, "proposals": True}})
+    await rescored(frontier)
+    print([one async for one in frontier.predictions()], await frontier.problems())
+    await frontier.configure({"focus": {"on": True, "tokens": ["3", "17"], "other": "park"}})
+    await rescored(frontier)
+    print((await frontier.add(["https://a.test/17x", "https://a.test/3/17"])).answers)
+    print((await frontier.explain("https://a.test/3/17")).terms)
+    await frontier.unset("focus")
+    await rescored(frontier)
+    print(await frontier.rescore(), await frontier.rescore(key="a.test"))
+    print([change.path for change in await frontier.config_history()])
+
+
 async def main(store):
     """A whole life."""
     clock = FakeClock()
@@ -101,6 +127,7 @@ async def main(store):
         await show(frontier)
         await visits(frontier, clock, 12)
         await operators(frontier)
+        await opinions(frontier)
         await visits(frontier, clock, 12)
         await show(frontier)
         await frontier.pause()

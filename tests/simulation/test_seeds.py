@@ -14,9 +14,9 @@ from outrider.simulation.run import BOUND, simulate
 from outrider.store.embedded import EmbeddedStore
 from outrider.testing.model import Model
 
-SEEDS = int(os.environ.get("OUTRIDER_SEEDS", "2000"))  # noqa: TID251 - scales the suite only
+SEEDS = int(os.environ.get("OUTRIDER_SEEDS", "1000"))  # noqa: TID251 - scales the suite only
 CHUNK = 50
-SERVED = {"postgres": 100, "redis": 40}  # they take so much longer: one seed in so many
+SERVED = {"postgres": 100, "redis": 50}  # they take so much longer: one seed in so many
 SERVED_CHUNK = 5
 
 

@@ -12,9 +12,11 @@ import typer
 
 from outrider.cli.add_source import BadLine, Line, check_source, lines_of, link_of
 from outrider.cli.opening import on_crawl
-from outrider.cli.options import Crawl, Json, Store, seconds_of
+from outrider.cli.options import Crawl, Json, Profile, Store, seconds_of
 from outrider.cli.showing import count_words, note, say, say_json, working
 from outrider.errors import InvalidInput, OutriderError
+from outrider.settings import Layer, Layers, environment_layer
+from outrider.settings.profiles import PROFILE
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
@@ -93,6 +95,7 @@ def add(  # noqa: PLR0913 - a command's options are its arguments
             "--delay", metavar="SECONDS", parser=seconds_of, help="Not due before; 90, 15m, 2h."
         ),
     ] = None,
+    profile: Profile = None,
     crawl: Crawl = "default",
     as_json: Json = False,
 ) -> None:
@@ -119,9 +122,23 @@ def add(  # noqa: PLR0913 - a command's options are its arguments
     report = Report()
     with _told_if_cut(report), working() as see:
         given = Given(urls or (), source, options, lambda: see(_summary(report)))
-        on_crawl(store, crawl, lambda frontier: run(frontier, given, report), creates=True)
+        on_crawl(
+            store,
+            crawl,
+            lambda frontier: run(frontier, given, report),
+            creates=True,
+            begins=None if profile is None else _beginning(profile),
+        )
     _tell(report, as_json=as_json)
     raise typer.Exit(0 if report.is_fine else 1)
+
+
+def _beginning(profile: str) -> Layers:
+    layers = Layers(
+        environment=environment_layer(), command=Layer("command line", {PROFILE: profile})
+    )
+    layers.ground()  # what is wrong with it is said before a file is made
+    return layers
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from outrider.cli import (
     add,
     bench,
     checkpoint,
+    config,
     copy,
     crawl,
     dead,
@@ -25,6 +26,8 @@ from outrider.cli import (
     importing,
     queue,
     queues,
+    rescore,
+    signals,
     simulate,
     stats,
     tasks,
@@ -76,6 +79,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "explain": explain.explain,
         "queue": queue.queue,
         "drop": drop.drop,
+        "rescore": rescore.rescore,
+        "signals": signals.signals,
+        "predict": signals.predict,
+        "problem": signals.problem,
         "dead": dead.dead,
         "pause": turn.pause,
         "resume": turn.resume,
@@ -98,6 +105,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(_command)
+app.add_typer(config.config, name="config", rich_help_panel="A crawl in a store")
 
 
 def _show_version(wanted: bool) -> None:

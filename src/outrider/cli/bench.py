@@ -18,7 +18,7 @@ from outrider.errors import InvalidInput
 if TYPE_CHECKING:
     from outrider.bench.figures import Measure
 
-PARTS: Final = ("memory", "file", "peers", "scale")
+PARTS: Final = ("memory", "scoring", "file", "peers", "scale")
 
 
 def bench(
@@ -28,7 +28,7 @@ def bench(
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="A part alone: memory, file, peers or scale; may be repeated."),
+        typer.Option(help="A part alone: memory, scoring, file, peers or scale; may be repeated."),
     ] = None,
     tasks: Annotated[int, typer.Option(help="Tasks of the part called scale.")] = 10_000_000,
     json_path: Annotated[
@@ -61,7 +61,7 @@ def bench(
 def _parts(
     *, quick: bool, only: list[str], tasks: int
 ) -> Iterator[tuple[str, Callable[[], list[Measure]]]]:
-    from outrider.bench import files, measures, peers, scale
+    from outrider.bench import files, measures, peers, scale, scoring
 
     unknown = [name for name in only if name not in PARTS]
     if unknown:
@@ -72,6 +72,9 @@ def _parts(
         yield "flatness", lambda: measures.flatness(1000, 1_000_000 // size, rounds * 2)
         yield "idle claims", lambda: measures.idle(1_000_000 // size)
         yield "the longest call", lambda: measures.longest_calls(5_000_000 // size)
+    if "scoring" in only:
+        yield "scoring", lambda: scoring.scores(rounds)
+        yield "rescoring", lambda: scoring.rescoring(1_000_000 // size)
     if "file" in only:
         yield "rates of a file", lambda: files.rates(500_000 // size, 3)
     if "peers" in only:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from outrider.cli.options import Crawl, seconds_of
+from outrider.cli.options import Crawl, Profile, seconds_of
 from outrider.cli.showing import note, say_json
 
 if TYPE_CHECKING:
@@ -96,8 +96,10 @@ def crawl(  # noqa: PLR0913 - a command's options are its parameters
         bool, typer.Option("--allow-private", help="Also private and loopback addresses.")
     ] = False,
     settings: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Settings as TOML; options win over them.")
+        str | None,
+        typer.Option(metavar="FILE", help="Settings as TOML, watched; options win over them."),
     ] = None,
+    profile: Profile = None,
     assign: Annotated[
         _Many,
         typer.Option("--set", metavar="NAME=VALUE", help="Any setting: politeness.factor=3."),
@@ -139,7 +141,7 @@ def crawl(  # noqa: PLR0913 - a command's options are its parameters
     # So that module:function may lie here; last, so that it stands in for nothing installed.
     sys.path.append(str(Path.cwd()))
     asked = plans.Asked(
-        urls or [], seeds, store, options, settings, assign or [], log, handler, crawl
+        urls or [], seeds, store, options, settings, assign or [], log, handler, crawl, profile
     )
     plan = plans.planned(asked)
     plans.begin(plan, start_over=start_over, tell=note)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, count
@@ -13,14 +12,25 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from outrider.cli.opening import place_of
 from outrider.core.url import Url, UrlRules, parse_url
-from outrider.errors import InvalidInput
+from outrider.errors import InvalidInput, SettingsError
 from outrider.output.jsonl import ITEMS
-from outrider.settings import Settings, from_toml, merged, resolve, settings_of
+from outrider.settings import (
+    Layer,
+    Layers,
+    Settings,
+    assigned,
+    environment_layer,
+    file_layer,
+    resolve,
+)
+from outrider.settings.leaves import laid
+from outrider.settings.profiles import PROFILE
 from outrider.store.opening import glance
-from outrider.wiring import SITES
+from outrider.wiring import SITES, USUALLY
 
 SUFFIX: Final = ".outrider"
 _ENDINGS: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
@@ -51,6 +61,7 @@ class Asked(msgspec.Struct, frozen=True):
     log: str | None
     handler: str | None
     crawl: str = "default"
+    profile: str | None = None
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -62,6 +73,8 @@ class Plan(msgspec.Struct, frozen=True):
     handler: str | None
     log: str
     crawl: str = "default"
+    layers: Layers | None = None  # where the settings are from,
+    file: str | None = None  # and the file among them, which is watched
 
     @property
     def output_stem(self) -> str:
@@ -90,22 +103,14 @@ def planned(asked: Asked) -> Plan:
     urls = [*asked.urls, *(_lines_of(asked.seeds) if asked.seeds else ())]
     store = asked.store or _named_after(urls)
     stem = stem_of(store, asked.crawl)
-    options = {
-        section: {name: value for name, value in fields.items() if value is not None}
-        for section, fields in asked.options.items()
-    }
-    base = settings_of(SITES)
-    if asked.settings is not None:
-        base = from_toml(text_of(asked.settings), source=asked.settings, over=base)
-    beside = {
-        "output": {"path": base.output.path or stem},
-        "fetch": {"robots_cache": base.fetch.robots_cache or f"{stem}.robots"},
-    }
-    base = merged(base, beside)
-    settings = merged(merged(base, options), assigned(asked.assign))
+    beside = {"output": {"path": stem}, "fetch": {"robots_cache": f"{stem}.robots"}}
+    usual = replace(USUALLY, tree=laid(SITES, beside))
+    said = layers_of(asked.settings, asked.options, asked.assign, asked.profile)
+    layers = replace(said, usual=usual)
+    settings = layers.ground().settings
     checked = tuple(_checked(url, settings.url) for url in urls)
     log = stem + ".log" if asked.log is None else asked.log
-    return Plan(store, checked, settings, asked.handler, log, asked.crawl)
+    return Plan(store, checked, settings, asked.handler, log, asked.crawl, layers, asked.settings)
 
 
 def _lines_of(path: str) -> list[str]:
@@ -149,39 +154,32 @@ def stem_of(store: str, crawl: str = "default") -> str:
     return name if name and crawl != "default" else "crawl"
 
 
-def text_of(path: str) -> str:
-    """What a file of settings says."""
+def layers_of(
+    settings: str | None,
+    options: Mapping[str, Mapping[str, Any]],
+    assign: Sequence[str],
+    profile: str | None,
+) -> Layers:
+    """What a file, the environment and the command line say, each by itself."""
+    given = {
+        section: {name: value for name, value in fields.items() if value is not None}
+        for section, fields in options.items()
+    }
+    tree = laid({name: fields for name, fields in given.items() if fields}, assigned(assign))
+    if profile is not None:
+        tree[PROFILE] = profile
+    return Layers(
+        file=None if settings is None else _file(settings),
+        environment=environment_layer(),
+        command=Layer("command line", tree),
+    )
+
+
+def _file(path: str) -> Layer:
     try:
-        return Path(path).read_text("utf-8")
-    except OSError as error:
-        raise InvalidInput(f"--settings {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"--settings {path}: not UTF-8: {error}") from error
-
-
-def assigned(pairs: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`--set politeness.delay=2` → the same as a mapping; values are read as TOML."""
-    tree: dict[str, dict[str, Any]] = {}
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        section, dot, field = name.strip().partition(".")
-        if not (sign and dot and section and field):
-            raise InvalidInput(f"--set {pair}: write section.name=value, as in politeness.delay=2")
-        _put(tree.setdefault(section, {}), field.split("."), _value(value.strip()))
-    return tree
-
-
-def _put(tree: dict[str, Any], path: Sequence[str], value: object) -> None:
-    for name in path[:-1]:
-        tree = tree.setdefault(name, {})
-    tree[path[-1]] = value
-
-
-def _value(text: str) -> object:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text  # a word need not be quoted
+        return file_layer(path)
+    except SettingsError as error:
+        raise SettingsError(f"--settings {error}") from error
 
 
 def begin(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -18,6 +19,7 @@ from outrider.core.outcome import Done
 from outrider.core.states import CrawlStatus
 from outrider.executor.outage import Outage
 from outrider.executor.visit import Visit
+from outrider.settings.faults import dotted
 from outrider.wiring import Crawling, Working, opened
 
 WORRIES: Final = 3  # failures told while nothing else has happened
@@ -29,12 +31,15 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
     title = f"outrider crawl · {place_of(plan.store)}"
     async with opened(
         plan.store,
-        settings=plan.settings,
+        settings=plan.layers or plan.settings,
         crawl=plan.crawl,
         handler=plan.handler,
         isolate=isolate,
         how=how,
     ) as crawling:
+        await _tell_overruled(crawling, plan)
+        if plan.file is not None:
+            await crawling.frontier.follow(plan.file, tell=note)
         is_new = await _begin(crawling, plan)
         if not quiet:
             say_promise(crawling.frontier.store)
@@ -52,6 +57,16 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
             ):
                 ending = await crawling.run()
         return await closing(crawling.frontier, ending, crawling.tally, loop.time() - began)
+
+
+async def _tell_overruled(crawling: Crawling, plan: Plan) -> None:
+    """N1: what was said at run time wins over the command line, also over one of later."""
+    command = plan.layers.command if plan.layers is not None else None
+    asked = {dotted(path) for path, _ in command.said()} if command is not None else set()
+    for row in await crawling.frontier.config():
+        if row.path in asked and row.origin.startswith("runtime"):
+            fix = f"outrider config unset {place_of(plan.store)} {shlex.quote(row.path)}"
+            note(f"{row.path} stays {row.value}: {row.origin}; `{fix}` takes it back")
 
 
 class Worry:

@@ -10,14 +10,14 @@ import typer
 from outrider.cli.opening import on_crawl
 from outrider.cli.options import Crawl, Json, Store
 from outrider.cli.showing import duration, instant, note, say_json, show_pairs
-from outrider.core.breakdown import Breakdown
-from outrider.frontier.reports import Explanation
+from outrider.frontier.reports import Explanation, Term
 
 if TYPE_CHECKING:
+    from outrider.frontier import Frontier
     from outrider.store.protocol import QueueView, TaskView
 
 _IN: Final = ("known", "admissible")
-_BY_DEFAULT: Final = "judged by the default settings; the crawl's own programs may have others"
+_LACKS: Final = "judged without what only the crawl's own program has"
 
 
 def explain(
@@ -31,14 +31,19 @@ def explain(
 
     Leaves with 1 if the URL is not known and would be refused.
     """
-    told = on_crawl(store, crawl, lambda frontier: frontier.explain(url))
+    told, lacks = on_crawl(store, crawl, lambda frontier: run(frontier, url))
     if as_json:
         say_json(told)
     else:
         show_pairs(_pairs(told))
-    if told.admission != "known" and not as_json:
-        note(_BY_DEFAULT)
+    if told.admission != "known" and lacks:
+        note(f"{_LACKS}: {lacks}")
     raise typer.Exit(0 if told.admission in _IN else 1)
+
+
+async def run(frontier: Frontier, url: str) -> tuple[Explanation, str]:
+    """Why, and what of the crawl's settings cannot be had here."""
+    return await frontier.explain(url), frontier.lacks
 
 
 def _pairs(told: Explanation) -> Iterator[tuple[str, str]]:
@@ -50,11 +55,13 @@ def _pairs(told: Explanation) -> Iterator[tuple[str, str]]:
     if told.task is not None:
         yield from _task_pairs(told.task)
     if told.breakdown is not None:
-        yield "priority", _sum(told.breakdown)
+        yield "priority", f"{told.breakdown.total:g} ({told.breakdown.source})"
+        yield from ((f"  {term.name}", _term(term)) for term in told.terms)
     if told.queue is not None:
         yield "queue", _queue(told.queue)
     if told.place is not None:
         yield "place", f"{told.place:,} before it in its queue and lane"
+        yield "", f"about {told.across or 0:,} before it in the whole crawl"
         yield "expected", _expected(told.expected_in)
 
 
@@ -83,9 +90,10 @@ def _task_pairs(task: TaskView) -> Iterator[tuple[str, str]]:
         yield "went wrong", f"{instant(at)} {worker}: {error}"
 
 
-def _sum(breakdown: Breakdown) -> str:
-    terms = " ".join(f"{value:+g} {name}" for name, value in breakdown.terms)
-    return f"{breakdown.total:g} ({breakdown.source}): {terms}"
+def _term(term: Term) -> str:
+    if term.setting is None:
+        return f"{term.value:+g}"
+    return f"{term.value:+g}   {term.setting} = {term.weight} ({term.origin})"
 
 
 def _queue(queue: QueueView) -> str:
@@ -94,4 +102,4 @@ def _queue(queue: QueueView) -> str:
 
 
 def _expected(seconds: float | None) -> str:
-    return "cannot be told" if seconds is None else f"in {duration(seconds)}, if nothing competes"
+    return "cannot be told" if seconds is None else f"in about {duration(seconds)}"

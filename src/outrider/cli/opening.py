@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from outrider.cli.showing import note
 from outrider.errors import InvalidInput
 from outrider.frontier import Frontier
+from outrider.settings import Layers
 from outrider.store.protocol import FullStore
 
 T = TypeVar("T")
@@ -19,17 +20,34 @@ _NAMED: Final = 10  # crawls an error message lists
 
 
 def on_crawl(
-    store: str, crawl: str, work: Callable[[Frontier], Awaitable[T]], *, creates: bool = False
+    store: str,
+    crawl: str,
+    work: Callable[[Frontier], Awaitable[T]],
+    *,
+    creates: bool = False,
+    begins: Layers | None = None,
 ) -> T:
-    """Do some work on a crawl of a store, and close it again."""
+    """Do some work on a crawl of a store, and close it again; `begins`: it is to be a new one."""
 
     async def worked() -> T:
-        async with Frontier.attach(source_of(store, creates=creates), crawl=crawl) as frontier:
+        source = source_of(store, creates=creates)
+        if begins is not None:
+            await _begin(source, crawl, begins)
+        async with Frontier.attach(source, crawl=crawl) as frontier:
             if not creates:
                 await check_crawl(frontier, store)
             return await work(frontier)
 
     return asyncio.run(worked())
+
+
+async def _begin(source: str | FullStore, crawl: str, layers: Layers) -> None:
+    async with Frontier.attach(source, crawl=crawl) as frontier:
+        if crawl in await frontier.store.crawls():
+            fix = "change one with `outrider config set`"
+            raise InvalidInput(f"--profile: {crawl!r} is there, and keeps its settings; {fix}")
+    async with Frontier.open(source, settings=layers, crawl=crawl):
+        return
 
 
 def source_of(store: str, *, creates: bool) -> str | FullStore:

@@ -27,6 +27,10 @@ Store: TypeAlias = Annotated[
 Crawl: TypeAlias = Annotated[
     str, typer.Option("--crawl", metavar="NAME", help="Which crawl of the store.")
 ]
+Profile: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="NAME", help="What to begin with; `config profiles`."),
+]
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="For programs: one JSON object, or one a line.")
 ]

@@ -21,6 +21,7 @@ from outrider.cli.showing import (
     show_table,
     size,
 )
+from outrider.frontier.heard import Rescoring
 from outrider.frontier.reports import Reason, Stats
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ _TASKS: Final = ("pending", "leased", "done", "dead", "dropped")
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The counters, and the reasons if they were asked for."""
+    """The counters, how far rescoring is, and the reasons if they were asked for."""
 
     stats: Stats
     why: Sequence[Reason] | None
+    rescoring: Rescoring
 
 
 def stats(
@@ -50,7 +52,7 @@ def stats(
     if as_json:
         say_json(_shape(report))
         return
-    show_pairs(_pairs(report.stats))
+    show_pairs([*_pairs(report.stats), *_rescoring(report.rescoring)])
     if report.why is not None:
         _show_why(report.why)
 
@@ -58,13 +60,14 @@ def stats(
 async def run(frontier: Frontier, *, why: bool) -> Report:
     """Read; nothing changes."""
     reasons = await frontier.why(limit=_REASONS + 1) if why else None
-    return Report(await frontier.stats(), reasons)
+    return Report(await frontier.stats(), reasons, await frontier.rescoring())
 
 
 def _shape(report: Report) -> dict[str, object]:
     # What was refused is counted by the frontier that refused it: this one did nothing yet.
     fields = fields_of(report.stats, progress=report.stats.progress)
     del fields["refused"], fields["bypassed"]
+    fields["rescoring"] = {"state": report.rescoring.state, "progress": report.rescoring.progress}
     return fields if report.why is None else fields | {"why": report.why[:_REASONS]}
 
 
@@ -85,6 +88,11 @@ def _pairs(stats: Stats) -> Iterator[tuple[str, str]]:
     yield "created", instant(stats.created_at)
     if stats.runs:
         yield "finished", f"{instant(stats.finished_at)}, run {stats.runs:,}"
+
+
+def _rescoring(job: Rescoring) -> Iterator[tuple[str, str]]:
+    if job.state != "done":
+        yield "rescoring", f"{job.state}, {job.progress:.0%}, {job.changed:,} changed"
 
 
 def _groups(name: str, groups: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from outrider.cli.options import Crawl, Store
+from outrider.cli.options import Crawl, Profile, Store
 from outrider.cli.showing import note, say_json
 
 _Many = list[str] | None
@@ -46,9 +46,10 @@ def work(  # noqa: PLR0913 - a command's options are its parameters
             "--settings",
             "--config",
             metavar="FILE",
-            help="This worker's own settings as TOML; options win over them.",
+            help="This worker's own settings as TOML, watched; options win over them.",
         ),
     ] = None,
+    profile: Profile = None,
     assign: Annotated[
         _Many, typer.Option("--set", metavar="NAME=VALUE", help="Any of them: fetch.http2=true.")
     ] = None,
@@ -77,7 +78,9 @@ def work(  # noqa: PLR0913 - a command's options are its parameters
 
     # So that module:function may lie here; last, so that it stands in for nothing installed.
     sys.path.append(str(Path.cwd()))
-    asked = plans.Asked(store, crawl, options, settings, assign or [], log, handler, isolate, stay)
+    asked = plans.Asked(
+        *(store, crawl, options, settings, assign or [], log, handler, isolate, stay, profile)
+    )
     source_of(store, creates=False)
     own = plans.own_of(asked)
     if strange := plans.ignored(own):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from outrider.cli.crawl_plan import assigned, stem_of, text_of
+from outrider.cli.crawl_plan import layers_of, stem_of
 from outrider.output.jsonl import ITEMS
-from outrider.settings import Settings, from_toml, settings_of
+from outrider.settings import Layer, Layers, Settings
+from outrider.settings.faults import dotted
 from outrider.settings.kept import CODE, OWN
+from outrider.settings.profiles import PROFILE
 
 _ENDINGS: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
 
@@ -29,53 +31,37 @@ class Asked(msgspec.Struct, frozen=True):
     handler: str | None
     isolate: bool
     stays: bool
+    profile: str | None = None
 
 
-def own_of(asked: Asked) -> dict[str, Any]:
-    """What the file, the options and `--set` say, in this order, checked and not yet merged."""
-    tree: dict[str, Any] = {}
-    if asked.settings is not None:
-        text = text_of(asked.settings)
-        from_toml(text, source=asked.settings)  # so that a fault names its line
-        tree = tomllib.loads(text)
-    given = {
-        section: {name: value for name, value in fields.items() if value is not None}
-        for section, fields in asked.options.items()
-    }
-    tree = laid(laid(tree, given), assigned(asked.assign))
-    settings_of(tree)
-    return tree
+def own_of(asked: Asked) -> Layers:
+    """What the file, the environment, the options and `--set` say, checked."""
+    layers = layers_of(asked.settings, asked.options, asked.assign, asked.profile)
+    layers.ground()
+    return layers
 
 
-def laid(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """One tree over another, table by table."""
-    both = dict(under)
-    for name, value in over.items():
-        below = both.get(name)
-        is_table = isinstance(value, Mapping) and isinstance(below, Mapping)
-        both[name] = laid(below, value) if is_table else value  # type: ignore[arg-type] # just asked
-    return both
+def ignored(own: Layers) -> list[str]:
+    """What was given and is the crawl's to say; a profile may say more than one needs."""
+    given = (own.file, own.environment, own.command)
+    paths = [path for layer in given if layer for path, _ in layer.said()]
+    names = [path[:2] for path in paths if path[0] not in (*OWN, PROFILE)]
+    return [dotted(name) for name in dict.fromkeys(names) if name not in CODE]
 
 
-def ignored(own: Mapping[str, Any]) -> list[str]:
-    """What was given and is the crawl's to say."""
-    others = {name: table for name, table in own.items() if name not in OWN}
-    names = [f"{section}.{name}" for section, table in others.items() if table for name in table]
-    return [name for name in names if tuple(name.split(".")) not in CODE]
-
-
-def stem(asked: Asked, own: Mapping[str, Any]) -> str:
+def stem(asked: Asked, own: Layers) -> str:
     """What this worker's file names begin with, but for which worker it is."""
-    path = own.get("output", {}).get("path") or stem_of(asked.store, asked.crawl)
+    path = own.ground().settings.output.path or stem_of(asked.store, asked.crawl)
     for ending in (".jsonl", ".gz", ".warc"):
         path = path.removesuffix(ending)
     return str(path)
 
 
-def seated_at(name: str, own: Mapping[str, Any]) -> dict[str, Any]:
+def seated_at(name: str, own: Layers) -> Layers:
     """The same settings with this worker's own files."""
-    robots = own.get("fetch", {}).get("robots_cache") or f"{name}.robots"
-    return laid(own, {"output": {"path": name}, "fetch": {"robots_cache": robots}})
+    robots = own.ground().settings.fetch.robots_cache or f"{name}.robots"
+    beside = {"output": {"path": name}, "fetch": {"robots_cache": robots}}
+    return replace(own, given=Layer("seat", beside))
 
 
 def files_of(name: str, settings: Settings, log: str) -> dict[str, str]:

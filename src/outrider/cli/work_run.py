@@ -23,6 +23,7 @@ from outrider.executor.outage import Outage
 from outrider.executor.tally import Tally
 from outrider.executor.watchdog import Watchdog
 from outrider.frontier import Frontier
+from outrider.settings import Layers
 from outrider.wiring import Crawling, Working, joined
 
 LOOKS = Looks(every=2.0, hosts=0)  # there may be many of us: the store is not ours alone
@@ -36,7 +37,7 @@ class Worked(msgspec.Struct, frozen=True):
     files: Mapping[str, str]
 
 
-async def run(asked: Asked, own: Mapping[str, Any], name: str, *, quiet: bool) -> Worked:
+async def run(asked: Asked, own: Layers, name: str, *, quiet: bool) -> Worked:
     """Until the crawl ends or a signal says stop.
 
     A file whose holder has ended is opened again: by us, or through whoever was quicker.
@@ -51,13 +52,15 @@ async def run(asked: Asked, own: Mapping[str, Any], name: str, *, quiet: bool) -
 
 
 async def _worked(
-    asked: Asked, own: Mapping[str, Any], name: str, tally: Tally, began: float, *, quiet: bool
+    asked: Asked, own: Layers, name: str, tally: Tally, began: float, *, quiet: bool
 ) -> Worked:
     source = source_of(asked.store, creates=False)
     how = Working(Outage(note, waits_for_room="://" in asked.store), asked.stays, tally)
     log = f"{name}.log" if asked.log is None else asked.log
     async with Frontier.attach(source, settings=own, crawl=asked.crawl) as frontier:
         await check_crawl(frontier, asked.store)
+        if asked.settings is not None:
+            await frontier.follow(asked.settings, tell=note)
         async with (
             settling(stem_of(name), frontier),
             joined(frontier, handler=asked.handler, isolate=asked.isolate, how=how) as crawling,

@@ -29,6 +29,8 @@ from outrider.executor.slots import Slots
 from outrider.executor.visit import Visit
 from outrider.frontier import Frontier
 from outrider.frontier.reports import Claim
+from outrider.settings import Settings
+from outrider.settings.visiting import ExecutorSettings
 from outrider.store.protocol import CrawlView
 
 POLL: Final = 1.0  # seconds after which it looks again: others may share the store
@@ -91,9 +93,7 @@ class Executor:
         self._stays = stays  # when the crawl is over: more may come
         self.outage = outage or Outage()
         self.slots = Slots(wanted.slots)
-        self.scaler = Scaler(
-            wanted.min_slots or wanted.slots, wanted.max_slots or wanted.slots, wanted.max_memory
-        )
+        self.scaler = Scaler(*_bounds(wanted))
         self._holding = Holding(frontier)
         self._bell = Bell()
         self._flying: dict[Visit, asyncio.Task[None]] = {}
@@ -149,10 +149,12 @@ class Executor:
         keeper = asyncio.create_task(keeping.run())
         keeper.add_done_callback(lambda _: self._bell.ring())
         end_watch = self._frontier.store.watch(self._frontier.crawl, self._bell.ring)
+        end_following = self._frontier.watch_settings(self._follow)
         try:
             return await self._loop(keeper)
         finally:
             end_watch()
+            end_following()
             self.outage.end_by(asyncio.get_running_loop().time())
             keeper.cancel()
             with suppress(asyncio.CancelledError):
@@ -370,6 +372,17 @@ class Executor:
         for visit in visits:
             self._flying[visit].cancel()
 
+    def _follow(self, old: Settings, new: Settings) -> None:
+        """N3: as many slots as the settings say now; all else of them is asked when needed."""
+        least, most, memory = _bounds(new.executor)
+        self.scaler.bound(least, most, memory)
+        is_moved = old.executor.slots != new.executor.slots
+        count = new.executor.slots if is_moved else self.slots.count
+        count = min(max(count, least), most)
+        if count != self.slots.count:
+            self.resize(count)
+        self._bell.ring()
+
     def resize(self, count: int) -> None:
         """J3: as the scaler says."""
         self.slots.resize(count)
@@ -386,3 +399,8 @@ class Executor:
         self._returned += [visit.lease for visit in self._flying]
         with suppress(StoreError):
             await self._settle()
+
+
+def _bounds(wanted: ExecutorSettings) -> tuple[int, int, int]:
+    """Slots at least and at most, and the memory over which none is added."""
+    return wanted.min_slots or wanted.slots, wanted.max_slots or wanted.slots, wanted.max_memory

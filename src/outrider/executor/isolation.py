@@ -81,7 +81,9 @@ class Isolated:
             return Failed(f"handler: {made.kind}: {made.detail}"[:500])
         visit.items, visit.links = made.items, made.links
         given = _OUTCOMES[made.outcome](**made.fields)
-        return outcome if given == _UNSAID else given
+        if isinstance(given, Done) and msgspec.structs.replace(given, reward=None) == _UNSAID:
+            return msgspec.structs.replace(outcome, reward=given.reward)
+        return given
 
 
 _UNSAID: Final = Done(200)

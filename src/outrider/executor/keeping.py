@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from outrider.executor.executor import Executor
 
 TICK: Final = 0.25
-BEAT: Final = 5.0  # seconds between two,
+HEAR: Final = 1.0  # seconds between two looks at what others noted
+BEAT: Final = 5.0  # seconds between two beats,
 LASTS: Final = 30.0  # and those after which silence reads as gone
 FAREWELL: Final = 2.0  # seconds for the last one
 _STATM: Final = Path("/proc/self/statm")
@@ -73,7 +74,7 @@ class Keeping:
             self._executor.outage.call,
             self._frontier,
         )
-        swept, told = loop.time(), -inf
+        swept, told, heard = loop.time(), -inf, loop.time()
         while True:
             self._executor.lost(await call(self._holding.renew))
             if loop.time() - swept >= self._holding.seconds / 2:
@@ -83,6 +84,11 @@ class Keeping:
                 told = loop.time()
                 await call(lambda: frontier.store.beat(frontier.crawl, self._beat()))
                 await call(frontier.learn)
+                heard = loop.time()
+            elif loop.time() - heard >= HEAR:
+                heard = loop.time()
+                await call(frontier.listen)
+                await frontier.keep()
             await asyncio.sleep(TICK)
 
     def _beat(self, state: WorkerState | None = None) -> Beat:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction
+from math import isfinite
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -44,7 +45,16 @@ class Paged:
         fault = None if isinstance(made, Outcome) else _take(visit, made)
         if fault is not None:
             return Failed(f"handler: {fault}"[:500])
-        return made if isinstance(made, Outcome) else outcome
+        return made if isinstance(made, Outcome) else _rewarded(outcome, visit.page.reward)
+
+
+def _rewarded(outcome: Outcome, reward: object) -> Outcome:
+    """F10: with what the function says the page was worth."""
+    if reward is None or not isinstance(outcome, Done):
+        return outcome
+    if isinstance(reward, int | float) and isfinite(reward):
+        return msgspec.structs.replace(outcome, reward=float(reward))
+    return Failed(f"handler: page.reward = {reward!r:.80}; give a finite number"[:500])
 
 
 def is_page(visit: Visit, outcome: Outcome) -> bool:

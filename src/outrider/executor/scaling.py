@@ -47,6 +47,10 @@ class Scaler:
         self._idle_since: float | None = None
         self.decisions: deque[Decision] = deque(maxlen=KEPT)
 
+    def bound(self, least: int, most: int, max_memory: int = 0) -> None:
+        """Between these from now on."""
+        self._least, self._most, self._max_memory = least, most, max_memory
+
     def decide(self, reading: Reading) -> int:
         """How many slots there shall be; what changes, or is held back, is noted."""
         self._watch_idle(reading)

@@ -22,7 +22,7 @@ from outrider.executor.poll import Reading, strategy_of
 from outrider.executor.workbench_loan import Loan, laid_out
 from outrider.frontier import Frontier
 from outrider.frontier.footing import stand_on
-from outrider.settings import crawl_rules
+from outrider.settings import Settings, crawl_rules
 from outrider.store.protocol import Claimed, ClaimRequest, FullStore
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Workbench:
         self._streak = Streak()
         self._status = CrawlStatus.RUNNING
         self._polled_at = self._look_at = 0.0
+        self._is_stale = False  # other rules hold than those it was laid out under
         self._polling = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -58,6 +59,7 @@ class Workbench:
         await self._lay_out((), self._now())
         await stand_on(self._frontier, cast("FullStore", self))
         self._keeper = asyncio.create_task(self._keep())
+        self._end_following = self._frontier.watch_settings(self._follow)
         return self
 
     async def __aexit__(
@@ -66,6 +68,7 @@ class Workbench:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end_following()
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
@@ -110,13 +113,18 @@ class Workbench:
         """Seconds to the next look; when the strategy says so, another loan takes its place."""
         await self._forget_lost()
         now = self._now()
-        if self._loan.tasks_left and now < self._look_at:
+        if self._loan.tasks_left and now < self._look_at and not self._is_stale:
             return self._look_at - now
-        wait = self._strategy(self._reading(now))
+        wait = 0.0 if self._is_stale else self._strategy(self._reading(now))
         if wait <= 0:
             wait = await self._poll(request)
+            self._is_stale = False
         self._look_at = now + wait
         return wait
+
+    def _follow(self, old: Settings, new: Settings) -> None:
+        """N3: what lies here was laid out under rules that may hold no more."""
+        self._is_stale |= crawl_rules(old) != crawl_rules(new)
 
     def _reading(self, now: float) -> Reading:
         loan, since = self._loan, now - self._polled_at

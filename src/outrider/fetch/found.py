@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain, repeat
 from typing import Literal
 
 import msgspec
 
+from outrider.core.policy.grouping import TAG_PATH
 from outrider.core.task import Link
 from outrider.core.url import Url, UrlRules
 from outrider.fetch.robots_file import product
@@ -23,6 +25,7 @@ class ReadingRules(msgspec.Struct, frozen=True, array_like=True):
     nofollow: bool
     max_links: int
     max_unpacked: int  # bytes of a sitemap that is packed as a file
+    tag_path: bool = False  # links tell where in the page their anchors stand
 
 
 def reading_rules(settings: FetchSettings, url_rules: UrlRules) -> ReadingRules:
@@ -35,6 +38,7 @@ def reading_rules(settings: FetchSettings, url_rules: UrlRules) -> ReadingRules:
         settings.max_links,
         # The protocol allows 50 MB; the default of max_body is 10 MiB.
         5 * settings.max_body,
+        settings.tag_path,
     )
 
 
@@ -55,14 +59,25 @@ class Found(msgspec.Struct, frozen=True, array_like=True):
     lang: str | None = None
     bad: int = 0  # references that are no URL
     fault: str | None = None  # why nothing, or not all, was read
+    tag_paths: list[str] = []  # of the first URLs' anchors, if asked for; "": it has none
 
     @property
     def links(self) -> list[Link]:
         """What it leads to, ready to be added; a fresh list at every reading."""
+        if self.tag_paths:
+            return self._links_with_paths()
         if self.origin is None:
             return [Link(url, depth=self.depth) for url in self.urls]
         meta = {"indexes": self.indexes} if self.indexes else {}
         return [
             Link(url, type=self.type, depth=self.depth, origin=self.origin, meta=meta)
             for url in self.urls
+        ]
+
+    def _links_with_paths(self) -> list[Link]:
+        """Only HTML has anchors, and what a header adds comes last and has none."""
+        paths = chain(self.tag_paths, repeat(""))
+        return [
+            Link(url, depth=self.depth, meta={TAG_PATH: path} if path else {})
+            for url, path in zip(self.urls, paths, strict=False)
         ]

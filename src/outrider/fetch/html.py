@@ -19,6 +19,7 @@ from outrider.fetch.document import Document
 from outrider.fetch.found import Found, ReadingRules
 from outrider.fetch.hints import NOFOLLOW, NOINDEX, Relation, asked_of_all
 from outrider.fetch.references import Base
+from outrider.fetch.tag_path import tag_path_of
 
 LONGEST_WORDS: Final = 1000  # characters of a title or description
 
@@ -38,6 +39,7 @@ class _Walk:
     def __init__(self, rules: ReadingRules) -> None:
         self.rules = rules
         self.references: list[str] = []
+        self.paths: dict[str, str] = {}  # by reference, of its first anchor
         self.asks = 0
         self.base: str | None = None
         self.canonical: str | None = None
@@ -55,6 +57,12 @@ class _Walk:
                     add(reference)
             else:
                 _HEARD[tag or ""](self, attributes, node)
+
+    def note_paths(self, nodes: list[LexborNode]) -> None:
+        """Where the anchors stand; asked for seldom, so it is a walk of its own."""
+        for node in nodes:
+            if node.tag == "a" and (reference := node.attributes.get("href")):
+                self.paths.setdefault(reference, tag_path_of(node))
 
     def link(self, attributes: _Attributes, _: LexborNode) -> None:
         """`<link rel href>`: the canonical address, neighbours, feeds."""
@@ -113,7 +121,10 @@ def read_html(document: Document, page: Base, rules: ReadingRules) -> Found:
     walk = _Walk(rules)
     try:
         tree = document.html
-        walk.over(_nodes(tree))
+        nodes = _nodes(tree)
+        walk.over(nodes)
+        if rules.tag_path:
+            walk.note_paths(nodes)
         lang = tree.root.attributes.get("lang") if tree.root else None
     except SelectolaxError as error:
         return Found("html", fault=f"unreadable: {error}")
@@ -131,7 +142,18 @@ def read_html(document: Document, page: Base, rules: ReadingRules) -> Found:
         description=walk.description,
         lang=words(lang) if lang else None,
         bad=bad,
+        tag_paths=_paths(walk.paths, base, urls) if walk.paths else [],
     )
+
+
+def _paths(paths: dict[str, str], base: Base, urls: list[Url]) -> list[str]:
+    """Of each URL, the path of the first anchor that leads to it."""
+    by_identity: dict[str, str] = {}
+    for reference, path in paths.items():
+        url = base.resolve(reference)
+        if isinstance(url, Url):
+            by_identity.setdefault(url.identity, path)
+    return [by_identity.get(url.identity, "") for url in urls]
 
 
 class _Selectors(local):

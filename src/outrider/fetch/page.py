@@ -30,6 +30,7 @@ class Page(Document):
         self.links: list[Link] = []
         self.depth = lease.depth
         self.type = lease.type
+        self.reward: float | None = None  # set it to what this page was worth to you (F10)
         if lease.type == "sitemap":
             self.indexes = _indexes(lease)
 

@@ -14,7 +14,7 @@ from outrider.core.task import Link, Task
 from outrider.errors import StoreUnavailable
 from outrider.settings import crawl_rules
 from outrider.simulation.web import Found
-from outrider.store.protocol import Step, Which
+from outrider.store.protocol import Note, Price, Step, Which
 
 if TYPE_CHECKING:
     from outrider.simulation.run import Run
@@ -72,6 +72,7 @@ class Seeder:
                 {"priority": dice.choice(("critical", "low", 3.5))},
                 {"known": "raise", "bias": -5.0},
                 {"known": "revisit"},
+                {"known": "gather", "priority": -2.5},
             )
         )
         return replace(plain, **odd)
@@ -118,6 +119,7 @@ class Operator:
             self._turn,
             self._retune,
             self._expire,
+            self._think_again,
         ]
 
     async def _steer(self) -> Step:
@@ -189,6 +191,15 @@ class Operator:
 
     async def _expire(self) -> int:
         return await self._run.store.expire(limit=self._run.dice.choice((1, 100)))
+
+    async def _think_again(self) -> int:
+        """Other priorities for some that wait, read now and written later (C8)."""
+        run, dice = self._run, self._run.dice
+        page = await run.store.tasks(run.crawl, Which(state=TaskState.PENDING), limit=100)
+        await run.stage.sleep(dice.uniform(0.0, 2.0))
+        prices = [Price(one.number, one.priority, dice.uniform(-50.0, 50.0)) for one in page.items]
+        await run.store.note(run.crawl, [Note("opinion", "last", str(len(prices)))])
+        return await run.store.reprice(run.crawl, prices)
 
     # ---- the end of all trouble
 

@@ -15,7 +15,7 @@ import msgspec
 from outrider.clock import Clock
 from outrider.core.decide import Policy, decide
 from outrider.core.outcome import Outcome
-from outrider.core.policy.score import scorer_of
+from outrider.core.policy.scorers import scorer_of
 from outrider.core.states import CrawlStatus, QueueState
 from outrider.core.task import Lease, Link, Task
 from outrider.core.url import Url, parse_url

@@ -134,7 +134,7 @@ def test_what_was_cut_is_told_and_gone_on_with(file, outrider, monkeypatch):
 
     assert cut.code == 2
     assert "until then imported 2 queues, 3 tasks; import it again to go on" in cut.err
-    assert f"{file}: line 10: the export was cut" in cut.err
+    assert f"{file}: line 12: the export was cut" in cut.err
     assert (status["status"], status["reason"]) == ("paused", "restoring")
     assert (again.code, again.json["known"], again.json["status"]) == (0, 6, "running")
 

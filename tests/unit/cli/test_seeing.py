@@ -20,6 +20,7 @@ LOOKS = [
     ("dead", "list"),
     ("dead", "list", "--by-reason"),
     ("queue", "a.example"),
+    ("signals",),
 ]
 
 
@@ -96,7 +97,12 @@ class TestStats:
         """Every field of a crawl's view, and what is derived of it."""
         shape = outrider("stats", "x", "--json").json
 
-        assert shape.keys() == {*CrawlView.__struct_fields__, "queues", "progress"}
+        assert shape.keys() == {
+            *CrawlView.__struct_fields__,
+            "queues",
+            "progress",
+            "rescoring",
+        }
         assert (shape["known"], shape["progress"]) == (5, 0.2)
 
     def test_why_says_what_keeps_it_open(self, outrider):
@@ -304,11 +310,11 @@ class TestExplain:
         assert "went wrong" in told
 
     def test_an_unknown_one_that_would_be_admitted(self, outrider):
-        """By the default settings, and it says so."""
+        """By the crawl's own settings."""
         told = outrider("explain", "x", "https://new.example/")
 
         assert (told.code, "admissible" in told.out) == (0, True)
-        assert "default settings" in told.err
+        assert "scoring.weights.default = 12.0 (default)" in told.out
 
     def test_one_that_would_be_refused(self, outrider):
         """Leaves with 1."""

@@ -13,6 +13,7 @@ from outrider.cli import work_plan, work_seat
 from outrider.cli.work_plan import Asked
 from outrider.output.jsonl import items_sink
 from outrider.output.left import journals_of
+from outrider.settings import Layer, Layers
 from outrider.store.protocol import Beat, WorkerView
 
 A = "https://a.example/"
@@ -98,13 +99,15 @@ class TestOwn:
             )
         )
 
-        assert own["executor"] == {"slots": 64, "drain": 1.0}
-        assert own["fetch"] == {"contact": "you"}
-        assert own["output"] == {}
+        assert own.tree() == {
+            "executor": {"slots": 64, "drain": 1.0},
+            "fetch": {"contact": "you"},
+        }
 
     def test_what_is_the_crawls_is_named(self):
         """It would be ignored; code is a worker's to give."""
-        own = {"queue": {"max_depth": 3, "key": "my:key"}, "executor": {"slots": 3}}
+        tree = {"queue": {"max_depth": 3, "key": "my:key"}, "executor": {"slots": 3}}
+        own = Layers(command=Layer("command line", tree))
 
         assert work_plan.ignored(own) == ["queue.max_depth"]
 
@@ -126,8 +129,9 @@ class TestOwn:
 
     def test_each_worker_has_files_of_its_own(self):
         """Pages, and the robots.txt it keeps; but for a cache that was named."""
-        own = work_plan.seated_at("x-host-1", {"executor": {"slots": 2}})
-        named = work_plan.seated_at("x-host-1", {"fetch": {"robots_cache": "shared"}})
+        own = work_plan.seated_at("x-host-1", Layers()).tree()
+        shared = Layers(file=Layer("file", {"fetch": {"robots_cache": "shared"}}))
+        named = work_plan.seated_at("x-host-1", shared).tree()
 
         assert own["output"] == {"path": "x-host-1"}
         assert own["fetch"] == {"robots_cache": "x-host-1.robots"}
@@ -209,7 +213,8 @@ class TestWork:
         before = asyncio.run(_kept(file))
         assert outrider("work", str(file), "--slots", "3", "--set", "scope.mode=all").code == 0
 
-        assert asyncio.run(_kept(file)) == before == '{"scope":{"mode":"host"}}'
+        assert asyncio.run(_kept(file)) == before
+        assert json.loads(before)["scope"] == {"mode": "host"}
 
     @pytest.mark.parametrize(
         ("words", "said"),

@@ -359,3 +359,33 @@ async def test_slots_follow_the_load(monkeypatch):
 
     assert most == 4
     assert [decision.after for decision in executor.scaler.decisions] == [4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({"slots": 5}, 5),
+        ({"max_slots": 9}, 2),
+        ({"min_slots": 4, "max_slots": 9}, 4),
+        ({"slots": 1, "max_slots": 9}, 1),
+    ],
+)
+async def test_slots_follow_the_settings(changes, count):
+    """N3: at once, between the bounds that hold then; what a handler may take is asked when due."""
+    seen = []
+
+    async def handle(visit):
+        if not seen:
+            await frontier.configure({"executor": {**changes, "handler_timeout": 7.0}})
+        seen.append((executor.slots.count, visit.until - asyncio.get_running_loop().time()))
+        return Done(200)
+
+    async with opened(executor={"slots": 2}) as frontier:
+        await frontier.add(URLS[:1])
+        executor = Executor(frontier, Handlers(handle))
+        await executor.run()
+        await frontier.add(URLS[1:2])
+        await executor.run()
+
+    assert [slots for slots, _ in seen] == [count, count]
+    assert seen[0][1] > 7 >= seen[1][1]

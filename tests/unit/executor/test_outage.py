@@ -18,6 +18,7 @@ from outrider.executor import outage as room
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.handlers import Handlers
 from outrider.executor.outage import Outage
+from outrider.frontier import footing
 from outrider.store.memory import MemoryStore
 from outrider.testing.faults import NO_FAULT, Fate, Fault, FaultyStore
 
@@ -353,6 +354,22 @@ async def test_a_joined_worker_goes_by_what_is_configured_meanwhile(monkeypatch,
         run = asyncio.ensure_future(executor.run())
         await owner.configure({"queue": {"max_depth": 3}})
         await until(lambda: joined.settings.queue.max_depth == 3)
+        executor.stop()
+        assert (await run).how == "stopped"
+
+
+async def test_who_opened_the_crawl_hears_of_it_too(monkeypatch, far):
+    """N1: what another says holds for all, between two beats and whether or not it claims."""
+    monkeypatch.setattr(footing, "OFTEN_MS", 10**9)
+    monkeypatch.setattr(keeping, "BEAT", 1000.0)
+    monkeypatch.setattr(keeping, "HEAR", 0.0)
+    monkeypatch.setattr(keeping, "TICK", 0.005)
+    async with Frontier.open(far, settings=FAST) as owner, Frontier.attach(far) as other:
+        executor = Executor(owner, Handlers(done), stays=True)
+        run = asyncio.ensure_future(executor.run())
+        await until(lambda: executor.turns > 2)
+        await other.configure({"executor": {"slots": 3}})
+        await until(lambda: executor.slots.count == 3)
         executor.stop()
         assert (await run).how == "stopped"
 

@@ -105,6 +105,31 @@ async def test_an_outcome_is_the_visits(lease):
     assert (await visited(lease, function)).outcome == Dropped("boring")
 
 
+async def test_a_page_may_be_rewarded(lease):
+    """F10: beside whatever the function returns."""
+
+    def function(page):
+        page.reward = 2
+        return {"a": 1}
+
+    visit = await visited(lease, function)
+
+    assert visit.items == [{"a": 1}]
+    assert visit.outcome == Done(200, 0.1, len(BODY), reward=2.0)
+
+
+@pytest.mark.parametrize("reward", [float("nan"), "much", [1]])
+async def test_a_reward_is_a_number(lease, reward):
+    """J6: else the visit fails, and says why."""
+
+    def function(page):
+        page.reward = reward
+
+    outcome = (await visited(lease, function)).outcome
+
+    assert outcome.reason.startswith("handler: page.reward =")
+
+
 @pytest.mark.parametrize("status", [301, 404, 304])
 async def test_only_pages_that_were_sent_are_shown(lease, status):
     """A redirect, an error or an unchanged page is no page to look at."""
@@ -156,6 +181,9 @@ def two(page):
     yield {"n": 1, "title": page.css("title")[0].text()}
     yield Link("https://b.example/", depth=1)
 
+def rewarded(page):
+    page.reward = 3.5
+
 def kill_it(page):
     os._exit(7)
 
@@ -193,6 +221,11 @@ async def test_isolated_functions_answer_as_others_do(isolated):
     assert visit.items == [{"n": 1, "title": "Hello"}]
     assert [link.url for link in visit.links] == ["https://a.example/next", "https://b.example/"]
     assert visit.outcome == Done(200, 0.1, len(BODY))
+
+
+async def test_isolated_functions_reward_as_others_do(isolated):
+    """F10: the rest of the outcome is the fetcher's."""
+    assert (await isolated("rewarded")).outcome == Done(200, 0.1, len(BODY), reward=3.5)
 
 
 @pytest.mark.parametrize("name", ["kill_it", "leave_it"])

@@ -127,6 +127,22 @@ async def test_rules_of_a_key_hold_here(frontier, clock):
         assert urls(await frontier.claim(10)) == [*A[:3], B[0]]
 
 
+async def test_rules_that_changed_hold_here_at_once(frontier, bench, clock, line):
+    """N3: what was laid out under others goes back; what changes no rule disturbs nobody."""
+    await visit(frontier)
+    await frontier.configure({"lease": {"seconds": 50.0}})
+    clock.advance(2.0)
+    await frontier.claim(0)
+    before = line.calls["claim"]
+    await frontier.configure({"politeness": {"max_in_flight": 3, "delay": 0.0}})
+    resting = await frontier.claim(10)  # what is given back ends as a visit does (D7)
+    after = line.calls["claim"]
+    clock.advance(resting.wake_in)
+
+    assert urls(await frontier.claim(10)) == [*A[1:4], *B[1:4]]
+    assert (before, after) == (1, 2)
+
+
 async def test_what_a_visit_taught_is_known_to_the_next(frontier, bench, clock):
     """D1, D3: a lease carries the manners its queue has by now, not those of the poll."""
     await visit(frontier, Done(200, seconds=0.5, crawl_delay=7.0))

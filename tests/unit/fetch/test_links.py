@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.core.admission import _is_ordinary
+from outrider.core.link_faults import is_ordinary
 from outrider.core.policy.rules import QueueRules
 from outrider.core.task import Lease, Link, Manners
 from outrider.core.url import Url, UrlRules
@@ -137,7 +137,7 @@ def test_links_are_plain():
     assert links == [
         Link(Url("https://example.org/b", "https://example.org/b", "example.org"), depth=3)
     ]
-    assert _is_ordinary(links[0])
+    assert is_ordinary(links[0])
 
 
 def test_links_are_bounded():
