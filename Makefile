@@ -10,10 +10,10 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test cover check format bench bench-crawl bench-stores faults plans pooler soak clean
+.PHONY: help install demo test cover check format bench bench-crawl bench-scorers bench-stores faults plans pooler soak clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv with the pinned dependencies
 
@@ -66,6 +66,9 @@ bench-crawl: install ## measure whole crawls beside Scrapy and Crawlee: some 20 
 
 bench-stores: install ## measure PostgreSQL and Redis beside the raw engine and peers: some 20 minutes (BENCH=--quick)
 	@$(BIN)/python benchmarks/stores/bench.py --json benchmarks/$$(date +%F)-stores.json $(BENCH)
+
+bench-scorers: install ## what each scorer finds first, on synthetic webs and real documentation: some 5 minutes
+	@$(BIN)/python benchmarks/scorers.py --json benchmarks/$$(date +%F)-scorers.json $(BENCH)
 
 plans: install ## look at PostgreSQL's plans with a million queues
 	@OUTRIDER_PLAN_ROWS=1000000 $(BIN)/pytest -q -n 0 tests/integration/test_postgres_plans.py

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from outrider import wiring
 from outrider.clock import SystemClock
-from outrider.settings import Settings, merged, settings_of
+from outrider.settings import Settings, layers_of, merged
 from outrider.testing.web import Site, Web, WebServer
 from outrider.testing.web.behaviours import failing, linked, redirecting, serving
 from outrider.testing.web.exchange import TEXT, XML, html
@@ -94,7 +94,7 @@ def stand_in(port, put=setattr):
         @classmethod
         def open(cls, store="memory://", *, settings=None, clock=None, **rest):
             """In real time, whatever others do to the clock."""
-            settings = hurried(settings_of(settings), port)
+            settings = hurried(layers_of(settings).ground().settings, port)
             return super().open(store, settings=settings, clock=clock or SystemClock(), **rest)
 
     put(wiring, "Frontier", Here)

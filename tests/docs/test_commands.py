@@ -52,6 +52,16 @@ def test_every_act_is_told(name, acts):
     assert {one for one in acts if f"| `{one}" not in headed(name)} == set()
 
 
+@pytest.mark.parametrize("name", COMMANDS["config"].commands)
+def test_every_act_on_settings_is_told_with_its_options(name):
+    """`config …` is a group of commands."""
+    command = COMMANDS["config"].commands[name]
+    options = {max(p.opts, key=len) for p in command.params if p.param_type_name == "option"}
+
+    assert f"| `{name} " in headed("config")
+    assert {option for option in options - COMMON if f"`{option}" not in headed("config")} == set()
+
+
 @pytest.mark.parametrize("kind", [reports.SuffixView, protocol.QueueView, protocol.TaskView])
 def test_shapes_are_named(kind):
     """JSON is what the reference of the frontier says of the value."""

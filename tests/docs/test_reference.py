@@ -152,6 +152,8 @@ async def acts_of_operators(frontier):
     await queue.snooze(1.0)
     await queue.set(precedence=1)
     await frontier.configure({"lanes": {"burst": 3}})
+    await frontier.report_problem("missing-hub", "one.example", "/news")
+    await frontier.rescore()
     await frontier.pause()
     await frontier.resume()
     await frontier.cancel()
