@@ -16,6 +16,7 @@ from outrider import Done, Failed, Frontier, Link
 from outrider.cli.watch_app import WatchApp
 from outrider.cli.watch_follow import Watch
 from outrider.cli.watch_reach import Presence, Reach
+from outrider.cli.watch_sample import Sampler
 from outrider.errors import StoreUnavailable
 
 A, B, C = (f"https://{name}.example/" for name in "abc")
@@ -73,7 +74,7 @@ def screen(app):
 
 async def until(pilot, holds):
     """Wait for something to hold, and see that it does."""
-    for _ in range(300):
+    for _ in range(3000):
         if await _answer(holds):
             return
         await pilot.pause(0.02)
@@ -379,6 +380,23 @@ async def test_the_last_word_of_a_crawl_that_ended_is_read_from_its_file(path):
         await until(pilot, says(app, "the crawl is finished; q leaves"))
 
         assert screen(app)[2].split()[:4] == ["1", "0", "0", "1"]
+
+
+@pytest.mark.parametrize(("place", "step"), [(Reach, "_opened"), (Sampler, "read")])
+async def test_a_crawl_that_ends_as_we_come_is_read_from_its_file(path, monkeypatch, place, step):
+    """Before we reached who held it, or while it answered."""
+    crawl = await Frontier.open(path, settings=MANNERS)
+    await crawl.add([A, B])
+    whole = getattr(place, step)
+
+    async def parted(*words):
+        await crawl.close()
+        return await whole(*words)
+
+    monkeypatch.setattr(place, step, parted)
+    seen = await Watch(Reach(path, "default")).begin()
+
+    assert (seen.presence, seen.sample.crawl.pending) == (Presence.ALONE, 2)
 
 
 async def test_an_act_that_fails_says_why(path, crawl, monkeypatch):

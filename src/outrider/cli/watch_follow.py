@@ -8,7 +8,7 @@ import msgspec
 
 from outrider.cli.watch_reach import Presence, Reach
 from outrider.cli.watch_sample import Asked, Sample, Sampler
-from outrider.errors import OutriderError
+from outrider.errors import OutriderError, StoreUnavailable
 
 NOTHING_MORE: Final = Asked()
 
@@ -31,8 +31,13 @@ class Watch:
         self._last: Sample | None = None
 
     async def begin(self, asked: Asked = NOTHING_MORE) -> Seen:
-        """The first look; whatever is in its way is raised."""
-        return await self._look(asked, anyway=True)
+        """The first look; whatever is in its way is raised, but for a crawl that ends meanwhile."""
+        try:
+            return await self._look(asked, anyway=True)
+        except StoreUnavailable:
+            if self.reach.is_served():
+                raise
+            return await self._look(asked, anyway=True)
 
     async def look(self, asked: Asked = NOTHING_MORE) -> Seen:
         """The next look; if nothing can be seen, the last sample and why."""

@@ -49,7 +49,6 @@ class Reach:
             try:
                 return await self._asked(work)
             except (StoreError, OSError):
-                self.presence = Presence.LOST
                 await self._part()
                 raise
 
@@ -67,13 +66,17 @@ class Reach:
             self._traces = glance(self.store)[1]
         return answer
 
+    def is_served(self) -> bool:
+        """Whether somebody is there to answer, who may still go before we ask."""
+        return not self._is_file() or glance(self.store)[0] is not None
+
     async def close(self) -> None:
         """Let go of it."""
         async with self._turn:
             await self._part()
 
     async def _asked(self, work: Work[T]) -> T:
-        if self._frontier is None and self._is_served():
+        if self._frontier is None and self.is_served():
             self._frontier = await self._attached()
         if self._frontier is None:
             return await self._alone(work)
@@ -84,14 +87,12 @@ class Reach:
     def _is_file(self) -> bool:
         return isinstance(opening.source_of(self.store, creates=False), str)
 
-    def _is_served(self) -> bool:
-        return not self._is_file() or glance(self.store)[0] is not None
-
-    async def _attached(self) -> Frontier:
+    async def _attached(self) -> Frontier | None:
+        """None if whoever held the file ended before we came."""
         frontier = await self._opened()
         if frontier.store.is_inline and self._is_file():
             await frontier.close()
-            raise StoreUnavailable(f"the process that held {self.store} has just ended")
+            return None
         try:
             await opening.check_crawl(frontier, self.store)
         except BaseException:
@@ -124,9 +125,11 @@ class Reach:
         return Frontier.attach(opening.source_of(self.store, creates=False), crawl=self.crawl)
 
     async def _part(self) -> None:
+        presence, self.presence = self.presence, Presence.LOST
+        if presence is Presence.ATTACHED:
+            self._parted_at = asyncio.get_running_loop().time()
         if self._frontier is not None:
             frontier, self._frontier = self._frontier, None
-            self._parted_at = asyncio.get_running_loop().time()
             await frontier.close()
 
     def _has_just_parted(self) -> bool:
