@@ -42,7 +42,7 @@ PASSING = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?|\d\d:\d\d:\d\d"
     r"|\d+(?:\.\d+)? (?:ms|s|min|h|a second|pages/s|visits/s)\b"
 )
-PATIENCE = 60
+PATIENCE = 120
 
 
 class Block(NamedTuple):

@@ -18,7 +18,7 @@ from outrider.testing.web import WebServer, WebThread
 from outrider.testing.web.graph import FEED, ROBOTS, SITEMAP
 from outrider.wiring import opened
 
-PATIENCE = 60  # seconds: a crawl that takes longer hangs
+PATIENCE = 120  # seconds: a crawl that takes longer hangs
 NAP = 0.02  # seconds between two looks
 ASIDE = {ROBOTS, SITEMAP, FEED}
 QUICK = {

@@ -109,7 +109,7 @@ def test_a_handler_may_give_links(outrider, handled):
 @pytest.mark.slow
 def test_a_handler_that_errs_hangs_or_answers_rubbish_fails_its_own_pages(outrider, handled):
     """J6: the reasons are told, the others are done."""
-    limits = ("retry.max_retries=0", "executor.handler_timeout=0.5")
+    limits = ("retry.max_retries=0", "executor.handler_timeout=2")
     settings = [word for limit in limits for word in ("--set", limit)]
     _, answer = handled("faulty", "--quiet", "--json", *settings)
     assert answer.code == 0, answer.err

@@ -29,7 +29,7 @@ def example(serve, tmp_path):
     def run(name, *words):
         words = [sys.executable, EXAMPLES / name, SEED, *words, "here.toml"]
         done = subprocess.run(
-            words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+            words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
         )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.splitlines()

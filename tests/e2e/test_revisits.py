@@ -30,7 +30,7 @@ class Watched:
                 crawling.observe(self.observe)
                 await crawling.frontier.add(self.web.seeds())
                 running = asyncio.create_task(crawling.run())
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     while not is_so():  # noqa: ASYNC110 - the web knows no events
                         await asyncio.sleep(0.02)
                 queue = await crawling.frontier.queue(HOST).view()

@@ -17,7 +17,7 @@ from outrider.testing.web import Shape, Site, Web, WebProcess, WebThread, violat
 from outrider.testing.web.behaviours import linked, slow, throttling_hits
 from outrider.testing.web.robots import rules
 
-PATIENCE = 90.0  # seconds
+PATIENCE = 180.0  # seconds
 NAP = 0.02
 # The command, but for the half minute that a throttled host is left alone for at the least.
 COMMAND = """

@@ -247,7 +247,7 @@ def test_a_replica_takes_over(cluster):
 
 
 def _wait_for(holds):
-    for _ in range(200):
+    for _ in range(600):
         if holds():
             return
         Event().wait(0.05)
@@ -260,7 +260,7 @@ async def _outlives(cluster, node, line):
     await asyncio.to_thread(_wait_for, lambda: line.execute_command("WAIT", 1, 1000))
     await asyncio.to_thread(node.stop, "kill")
     known = None
-    for _ in range(200):
+    for _ in range(600):
         with suppress(StoreUnavailable):
             known = (await crawl(store)).known
             break

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).with_name("one_script.py")
-PATIENCE = 60.0  # seconds
+PATIENCE = 120.0  # seconds
 
 
 def printed(store):

@@ -92,7 +92,7 @@ async def test_notes_are_in_nobodys_way(line, stores):
     await stores[0].note(CRAWL, [Note("t", "a", "x")])
     with line.transaction():
         line.execute("lock table note in access exclusive mode")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await stores[0].add([page(1), page(2)])
             assert await stores[0].reprice(CRAWL, [Price(2, 0.0, -1.0)]) == 1
             claimed = await stores[1].claim(ClaimRequest(CRAWL, "w", 1))

@@ -126,7 +126,7 @@ async def test_who_waits_hears_of_work(url):
     end = waiting.watch(CRAWL, rung.set)
     waiting.watch("another", other.set)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         number = 0
         while not rung.is_set():
             number += 1

@@ -461,7 +461,7 @@ def test_a_pipe_gets_lines_until_the_end(path, crawler):
     """A line a sample; it ends by itself, with 0."""
     crawler(60)
     words = [sys.executable, "-c", MAIN, "watch", path, "--every", "0.2", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
 
     assert done.returncode == 0, done.stderr

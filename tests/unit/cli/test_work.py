@@ -69,7 +69,7 @@ def in_doubt(name, lease):
 async def settled(stem, names, meanwhile=(), damaged=""):
     """Somebody sits down beside these, and when those are settled that came meanwhile, leaves."""
     every = [*names, *meanwhile]
-    async with Frontier.open("memory://") as frontier, asyncio.timeout(10):
+    async with Frontier.open("memory://") as frontier, asyncio.timeout(60):
         await frontier.add([f"https://{n}.example/" for n in range(len(every))])
         leases = dict(zip(every, await frontier.claim(len(every)), strict=True))
         for name in names:

@@ -230,10 +230,10 @@ async def test_leases_outlast_long_visits():
     """H2: the executor renews by itself; a visit longer than its lease is finished once."""
 
     async def handle(visit):
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(3.0)
         return Done(200)
 
-    async with opened(lease={"seconds": 0.4}) as frontier:
+    async with opened(lease={"seconds": 2.0}) as frontier:
         await frontier.add(URLS[:3])
         await Executor(frontier, Handlers(handle)).run()
         stats = await frontier.stats()

@@ -188,7 +188,7 @@ async def test_a_crawl_outlives_the_loss_of_any_verb(fate, verb, quick, far, lin
 
     async with Frontier.open(far, settings=settings) as owner, Frontier.attach(far) as frontier:
         await owner.add(URLS)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             ending = await Executor(frontier, Handlers(handle), sink=shelf).run()
         stats = await owner.stats()
 
@@ -280,7 +280,7 @@ async def test_a_stop_while_the_store_is_away_ends_in_time(quick, far, line):
         await until(lambda: executor.is_waiting)
         executor.stop()
         with pytest.raises(StoreUnavailable):
-            await asyncio.wait_for(run, 10)
+            await asyncio.wait_for(run, 60)
         line.fate = Fate.CALM
 
     assert shelf.doubts == 1
@@ -327,7 +327,7 @@ async def test_workers_say_how_they_are(monkeypatch, far):
                     return views[0]
                 await asyncio.sleep(0.002)
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             executor = Executor(frontier, Handlers(handle), stays=True)
             run = asyncio.ensure_future(executor.run())
             await is_now("idle")

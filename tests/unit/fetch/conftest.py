@@ -11,7 +11,7 @@ from outrider.fetch.client import Client
 from outrider.fetch.http2 import Http2Client
 from outrider.settings.visiting import FetchSettings
 
-PATIENCE = {"connect_timeout": 5.0, "read_timeout": 5.0, "total_timeout": 10.0}
+PATIENCE = {"connect_timeout": 30.0, "read_timeout": 30.0, "total_timeout": 60.0}
 
 # For `web.test`, with its key; nobody signed it.
 CERTIFICATE = Path(__file__).with_name("certificate.pem")
@@ -67,7 +67,7 @@ class Server:
         """Be gone, which waits until all clients are."""
         self._server.close()
         if self._tasks:
-            _, left = await asyncio.wait(tuple(self._tasks), timeout=5)
+            _, left = await asyncio.wait(tuple(self._tasks), timeout=60)
             assert not left, "a connection was left open"
         await self._server.wait_closed()
 

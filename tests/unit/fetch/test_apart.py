@@ -89,7 +89,7 @@ def pipes():
 
 async def gone(pid):
     """Wait until a process is no more."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while is_running(pid):  # noqa: ASYNC110 - nobody tells when a stranger's process ends
             await asyncio.sleep(0.02)
 

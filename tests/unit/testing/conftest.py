@@ -56,7 +56,7 @@ def ask():
 
 async def _recorded(server, count):
     """The hits, once there are so many: visitors do not see when the server writes them down."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(hits := list(server.hits)) < count:  # noqa: ASYNC110 - nobody to tell us
             await asyncio.sleep(0.005)
     return hits

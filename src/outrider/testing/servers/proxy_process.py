@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Final, Self
 
-_PATIENCE: Final = 10.0  # seconds to end
+_PATIENCE: Final = 60.0  # seconds to end
 
 
 class ProxyProcess:

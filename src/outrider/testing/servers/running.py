@@ -17,7 +17,7 @@ from typing import ClassVar, Final, Literal, Self, TypeAlias
 
 Manner: TypeAlias = Literal["orderly", "immediate", "kill"]
 
-PATIENCE: Final = 30.0  # seconds until a server must be up, or gone
+PATIENCE: Final = 60.0  # seconds until a server must be up, or gone
 _PAUSE: Final = 0.01
 
 

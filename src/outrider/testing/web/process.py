@@ -16,7 +16,7 @@ from outrider.testing.web.hits import Hit, read_hits
 from outrider.testing.web.site import Web
 from outrider.testing.web.worlds import WORLDS
 
-_PATIENCE: Final = 10.0  # seconds to end
+_PATIENCE: Final = 60.0  # seconds to end
 
 
 class Ready(msgspec.Struct, frozen=True):
