@@ -237,7 +237,7 @@ async def test_many_bad_hosts_at_one_time_leave_the_others_alone(net, kind):
     kinds = FAILING | DROPPED
     bad = {f"/{number}": script for number, (script, _) in enumerate(kinds.values())}
     server = await net.serve(bad | {"/good": OK})
-    client = net.client(max_body=MIB, read_timeout=3.0, total_timeout=6.0)
+    client = net.client(max_body=MIB, read_timeout=1.5, total_timeout=3.0)
     got = await asyncio.gather(*(client.get(server.url + path) for path in (*bad, "/good")))
     reasons = [getattr(each, "reason", None) for each in got[:-1]]
     assert reasons == [reason_of(case, kind) for case in kinds]
