@@ -10,20 +10,20 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 _KEEPER: Final = Path(__file__).with_name("keeper.py")
-_held: list[IO[str]] = []  # until this process ends
 _numbers: Final = count()
 
 
 def nest(name: str) -> Path:
     """A directory that processes share by its name; it is kept until the last of them ends."""
     path = Path(tempfile.gettempdir()) / f"outrider-{os.getuid()}-{name}"
-    _held.append(_joined(path))
+    _join(path)
     subprocess.Popen(  # noqa: S603 - our own script, and no shell
         [sys.executable, "-SE", str(_KEEPER), str(path)],
         stdin=subprocess.DEVNULL,
@@ -45,20 +45,26 @@ def _own_nest() -> Path:
     return nest(f"{os.getpid()}-{os.urandom(4).hex()}")
 
 
-def _joined(path: Path) -> IO[str]:
+def _join(path: Path) -> None:
+    """Until this process ends: a bare descriptor, which nothing closes before."""
     while True:
-        path.mkdir(mode=0o755, exist_ok=True)
-        if path.stat().st_uid != os.getuid():
-            raise PermissionError(f"{path} belongs to somebody else")
-        users = (path / "users").open("a")
-        fcntl.flock(users, fcntl.LOCK_SH)
-        if _is_still(path / "users", users):
-            return users
-        users.close()  # the last user left just now, and the keeper cleared it away
+        with suppress(FileNotFoundError):  # the last user left just now, and the keeper clears up
+            users = _opened(path)
+            fcntl.flock(users, fcntl.LOCK_SH)
+            if _is_still(path / "users", users):
+                return
+            os.close(users)
 
 
-def _is_still(path: Path, file: IO[str]) -> bool:
+def _opened(path: Path) -> int:
+    path.mkdir(mode=0o755, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to somebody else")
+    return os.open(path / "users", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _is_still(path: Path, file: int) -> bool:
     try:
-        return path.stat().st_ino == os.fstat(file.fileno()).st_ino
+        return path.stat().st_ino == os.fstat(file).st_ino
     except FileNotFoundError:
         return False
