@@ -37,9 +37,9 @@ demo: install ## crawl a synthetic web, served by this machine to itself
 	@$(BIN)/outrider demo
 
 # What is in PYTEST_ADDOPTS comes later than our own option, so it wins.
-# One process more than cores: many tests wait for real time.
+# Two processes more than cores: many tests wait for real time.
 test: install ## run the tests on all cores (PYTEST_ADDOPTS is honoured)
-	@PYTEST_ADDOPTS="-n $$(( $$(nproc 2>/dev/null || echo 2) + 1 )) $$PYTEST_ADDOPTS" $(BIN)/pytest
+	@PYTEST_ADDOPTS="-n $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) $$PYTEST_ADDOPTS" $(BIN)/pytest
 
 cover: install ## run the tests with coverage: all of the core's branches, a report of the rest
 	@PYTEST_ADDOPTS="-n auto $$PYTEST_ADDOPTS" $(BIN)/pytest -q --cov --cov-report=

@@ -142,16 +142,18 @@ class Batch:
 
     def heads_and_texts(self, tasks: Iterable[Task]) -> tuple[bytes, bytes]:
         """What a script reads of tasks, and what it keeps; texts are found by their places."""
+        keys, kinds = self._keys, self._kinds
         heads: list[bytes] = []
-        keys = self._keys
         texts: list[bytes] = []
         end = 0
         for task in tasks:
             text, split = text_of(task)
             texts.append(text)
             start, end = end + 1, end + len(text)
-            key, kind = keys.get(task.key) or self.key(task.key), self.kind(kind_of(task))
-            heads.append(head_of(task, key, kind, (split, start, end)))
+            key = keys.get(task.key) or self.key(task.key)
+            like = (task.type, task.tag, task.origin, min(task.depth, 3))  # is equal to its kind
+            kind = kinds.get(like) or self.kind(kind_of(task))  # type: ignore[call-overload]
+            heads.append(head_of(task, key, kind, split, start, end))
         return b"".join(heads), b"".join(texts)
 
     def written(self) -> bytes:

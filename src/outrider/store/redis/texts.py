@@ -53,6 +53,7 @@ class Kind(NamedTuple):
 
 _USUAL: Final = (b"", -1, None, b"", 0, "keep")
 _PLAIN: Final = b"\x91\xc4\x10"  # an array of one: sixteen bytes
+_DEEP: Final = b"\x92\xc4\x10"  # of two: sixteen bytes and a depth
 _rest_of: Final = msgspec.msgpack.Decoder(_Rest).decode
 _breakdown_of: Final = msgspec.msgpack.Decoder(Breakdown).decode
 _answer_of: Final = msgspec.msgpack.Decoder(Answer).decode
@@ -89,16 +90,18 @@ def breakdown_text(breakdown: Breakdown | None) -> bytes:
 def text_of(task: Task) -> tuple[bytes, int]:
     """The text, and where its description ends."""
     url = task.url.encode()
-    rest = _PLAIN + task.fingerprint if _is_plain(task) else _encode(_rest(task))
-    body = b"".join((len(url).to_bytes(3, "big"), url, rest))
+    body = b"".join((len(url).to_bytes(3, "big"), url, _rest_text(task)))
     body += _SUM.pack(crc32(body))
     return (body if task.breakdown is None else body + breakdown_text(task.breakdown)), len(body)
 
 
-def _is_plain(task: Task) -> bool:
-    """Whether its queue and kind tell the rest, as of most."""
-    is_told = task.depth <= _SEVERAL and task.via is None and task.known == "keep"
-    return is_told and not task.meta and not task.delay
+def _rest_text(task: Task) -> bytes:
+    """As `_rest` is written; of most tasks it is a fingerprint, or that and a depth."""
+    if task.via is not None or task.meta or task.delay or task.known != "keep":
+        return _encode(_rest(task))
+    if task.depth <= _SEVERAL:
+        return _PLAIN + task.fingerprint
+    return b"".join((_DEEP, task.fingerprint, _encode(task.depth)))
 
 
 def _rest(task: Task) -> list[Any]:
@@ -110,7 +113,7 @@ def _rest(task: Task) -> list[Any]:
     return rest
 
 
-def head_of(task: Task, key: int, kind: int, text: tuple[int, int, int]) -> bytes:
+def head_of(task: Task, key: int, kind: int, split: int, start: int, end: int) -> bytes:
     """What a script reads of a task; of its text: where its two parts, and the whole, are."""
     return _HEAD.pack(
         task.fingerprint,
@@ -123,7 +126,9 @@ def head_of(task: Task, key: int, kind: int, text: tuple[int, int, int]) -> byte
         to_ms(task.delay) if task.delay > 0 else 0,
         key,
         kind,
-        *text,
+        split,
+        start,
+        end,
     )
 
 

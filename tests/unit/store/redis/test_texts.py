@@ -71,12 +71,13 @@ def row(one, text=None, answer=b""):
         task("https://a.example/", crawl="c"),
         task("https://a.example/", crawl="c", depth=3),
         task("https://a.example/", crawl="c", depth=4),
+        task("https://a.example/", crawl="c", depth=300),
         task("https://a.example/", crawl="c", via=""),
         task("https://a.example/", crawl="c", meta=b"{}"),
         task("https://a.example/", crawl="c", delay=0.5),
         task("https://a.example/", crawl="c", known="raise"),
     ],
-    ids=["full", "plain", "depth-3", "depth-4", "via", "meta", "delay", "known"],
+    ids=["full", "plain", "depth-3", "depth-4", "depth-300", "via", "meta", "delay", "known"],
 )
 def test_a_task_is_read_as_it_was_written(one):
     """B1: every field, through the description, the row and the kind."""
@@ -125,7 +126,7 @@ def test_ranks_sort_as_precedence_and_priority_do():
 
 def test_a_head_has_the_length_scripts_count_with():
     """They step from head to head by it."""
-    assert len(head_of(FULL, 1, 1, (1, 2, 3))) == HEAD_BYTES
+    assert len(head_of(FULL, 1, 1, 1, 2, 3)) == HEAD_BYTES
 
 
 def test_priorities_sort_as_bytes():

@@ -2,11 +2,13 @@
 -- sort as what they stand for. Lua compares strings by the server's locale, so bytes are compared as
 -- numbers.
 local function is_before(entry, other)
-  local a, b, c, d = parts('>I6I6I6I3', entry)
-  local e, f, g, h = parts('>I6I6I6I3', other)
+  local a, e = parts('>I6', entry), parts('>I6', other)
   if a ~= e then
     return a < e
-  elseif b ~= f then
+  end
+  local b, c, d = parts('>I6I6I3', entry, 7)
+  local f, g, h = parts('>I6I6I3', other, 7)
+  if b ~= f then
     return b < f
   elseif c ~= g then
     return c < g

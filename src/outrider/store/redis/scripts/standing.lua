@@ -2,8 +2,16 @@
 -- A ready queue stands in the lines of its lanes under its ranks, an inactive one under its spot,
 -- and nowhere else; every queue that time alone can bring has an alarm. The top of a lane is in its
 -- queue's row.
+local lanes = { [0] = {}, {} } -- keys of queues' lanes, by the queue's number
+
 local function lane_of(q, lane)
-  return at .. (lane == 1 and K_LANE1 or K_LANE0) .. q[Q_NUMBER]
+  local found, number = lanes[lane], q[Q_NUMBER]
+  local key = found[number]
+  if not key then
+    key = at .. (lane == 1 and K_LANE1 or K_LANE0) .. number
+    found[number] = key
+  end
+  return key
 end
 
 local function entry_of(number, t)
