@@ -12,6 +12,7 @@ import subprocess
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
+from secrets import randbelow
 from threading import Event
 from typing import ClassVar, Final, Literal, Self, TypeAlias
 
@@ -19,6 +20,7 @@ Manner: TypeAlias = Literal["orderly", "immediate", "kill"]
 
 PATIENCE: Final = 60.0  # seconds until a server must be up, or gone
 _PAUSE: Final = 0.01
+_PORTS: Final = range(16_000, 32_000)  # below those that systems give away
 
 
 class Server(ABC):
@@ -122,11 +124,15 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    """A port nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port nobody listens on just now, and no outgoing connection is given.
+
+    While a server is down nobody must come by its port, nor a client that looks for it by itself.
+    """
+    while True:
+        port = _PORTS[randbelow(len(_PORTS))]
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def group_of(user: str) -> int:
