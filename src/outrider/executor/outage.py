@@ -87,8 +87,12 @@ class Outage:
             self._tell(f"the store is back after {seconds:.1f} s")
 
     async def _rest(self, seconds: float) -> None:
-        """Until the time is over, or somebody must stop sooner."""
+        """Until the time is over, or somebody must stop sooner.
+
+        Not by `wait_for`: Python 3.11's forgets that it was cancelled if it was stirred as well.
+        """
         left = self._end_at - asyncio.get_running_loop().time()
         self._stirred.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), max(0.0, min(seconds, left)))
+            async with asyncio.timeout(max(0.0, min(seconds, left))):
+                await self._stirred.wait()

@@ -173,6 +173,18 @@ async def test_whoever_must_stop_waits_no_longer(monkeypatch):
         await call
 
 
+async def test_whoever_is_cancelled_in_the_moment_it_must_stop_is_cancelled():
+    """J4: else what a run ends with would be waited for for ever."""
+    outage = Outage(dice=lambda: 1.0)
+    call = asyncio.ensure_future(outage.call(Bouncer(1)))
+    await until(lambda: outage.is_on)
+    outage.end_by(asyncio.get_running_loop().time())
+    call.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
 @pytest.mark.parametrize("fate", [Fate.DROP, Fate.UNKNOWN])
 @pytest.mark.parametrize("verb", ["finish", "claim", "extend", "expire", "beat", "settings"])
 async def test_a_crawl_outlives_the_loss_of_any_verb(fate, verb, quick, far, line):
