@@ -151,8 +151,8 @@ class Batch:
             texts.append(text)
             start, end = end + 1, end + len(text)
             key = keys.get(task.key) or self.key(task.key)
-            like = (task.type, task.tag, task.origin, min(task.depth, 3))  # is equal to its kind
-            kind = kinds.get(like) or self.kind(kind_of(task))  # type: ignore[call-overload]
+            like = kind_of(task)
+            kind = kinds.get(like) or self.kind(like)
             heads.append(head_of(task, key, kind, split, start, end))
         return b"".join(heads), b"".join(texts)
 
