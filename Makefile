@@ -3,14 +3,19 @@
 PYTHON ?= python3
 SEEDS ?= 20000
 CRASHES ?= 1000
+ROUNDS ?= 4
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
+# Where it is set, every process that a test starts would compile all of Outrider again, and the
+# tests would take twice as long.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo test cover check format bench bench-crawl bench-scorers bench-stores faults plans pooler soak clean
+.PHONY: help install demo test stress cover check format bench bench-crawl bench-scorers bench-stores faults plans pooler soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,10 +41,18 @@ $(STAMP): pyproject.toml constraints.txt
 demo: install ## crawl a synthetic web, served by this machine to itself
 	@$(BIN)/outrider demo
 
-# What is in PYTEST_ADDOPTS comes later than our own option, so it wins.
-# Two processes more than cores: many tests wait for real time.
-test: install ## run the tests on all cores (PYTEST_ADDOPTS is honoured)
-	@PYTEST_ADDOPTS="-n $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) $$PYTEST_ADDOPTS" $(BIN)/pytest
+# What is in PYTEST_ADDOPTS comes later than these options, so it wins.
+# Two processes more than cores: many tests wait for real time. Long tests come first (see
+# tests/conftest.py) and are handed out a few at a time, so that no process gets them all.
+PYTEST := PYTEST_ADDOPTS="-n $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) --maxschedchunk=4 $$PYTEST_ADDOPTS" \
+    $(BIN)/pytest
+
+test: install ## run every test, on all cores, with real servers (PYTEST_ADDOPTS is honoured)
+	@$(PYTEST)
+
+stress: install ## repeat the randomised tests with more seeds, kills and faults (ROUNDS=4)
+	@OUTRIDER_ROUNDS=$(ROUNDS) OUTRIDER_CLUSTER=all $(PYTEST) tests/fault tests/property tests/simulation \
+	    tests/conformance/test_shards.py tests/unit/output/test_kills.py
 
 cover: install ## run the tests with coverage: all of the core's branches, a report of the rest
 	@PYTEST_ADDOPTS="-n auto $$PYTEST_ADDOPTS" $(BIN)/pytest -q --cov --cov-report=

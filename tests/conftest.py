@@ -11,14 +11,27 @@ import socket
 import time
 
 import hypothesis
+import psycopg_pool
 import pytest
 
+from outrider.store.postgres import running
 from outrider.testing.servers.places import Places
 
 # Fresh examples on every run, and a failure prints the line that repeats it. No deadline: on a
 # busy machine it would fail tests for being slow.
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=False, print_blob=True)
 hypothesis.settings.load_profile("ci")
+
+_LONG = ("tests/fault/", "tests/e2e/", "tests/docs/", "tests/integration/")
+
+
+@pytest.hookimpl(trylast=True)  # after the shuffle, which it leaves as it is within each part
+def pytest_collection_modifyitems(items):
+    """Start the tests that take seconds before those that take milliseconds.
+
+    The short ones then fill the gaps, and no process is left with a long test at the end.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
 
 
 def _refused_on_a_loop(blocking):
@@ -52,3 +65,31 @@ def places(request):
     places = Places(run, {kind: url for kind, url in named.items() if url})
     yield places
     places.clear()
+
+
+_pools = {}  # by URL; schemas are reused, so their connections are too
+
+
+def _kept_pool(url, **options):
+    """The pool that an earlier test opened on the same schema, or a new one that stays open."""
+    if url not in _pools:
+        _pools[url] = pool = psycopg_pool.ConnectionPool(url, **options | {"min_size": 1})
+        pool.open()
+        pool.open = pool.close = lambda: None
+    return _pools[url]
+
+
+@pytest.fixture
+def warm_postgres(monkeypatch):
+    """PostgreSQL stores of this test keep the connections of earlier tests.
+
+    A server process starts with empty caches: with new connections for every test, four fifths of
+    the time of a short test on PostgreSQL go into filling them.
+    """
+    monkeypatch.setattr(running, "ConnectionPool", _kept_pool)
+
+
+def pytest_sessionfinish():
+    """Close the kept pools: their threads outlive no run."""
+    for pool in _pools.values():
+        psycopg_pool.ConnectionPool.close(pool)

@@ -45,7 +45,7 @@ async def embedded(clock, tmp_path, places):
 
 
 class Forgetful(EmbeddedStore):
-    """Its memory is thrown away before every verb, and a snapshot is taken all the time."""
+    """Its memory is thrown away before every third verb, and a snapshot is taken all the time."""
 
     async def _run(self, work):
         self._is_stale = self._next_page % 3 == 0
@@ -55,19 +55,15 @@ class Forgetful(EmbeddedStore):
 
 @asynccontextmanager
 async def forgetful(clock, tmp_path, places):
-    """A file that is all there is: whatever a verb needs was written by those before."""
+    """A file that is all there is: whatever a verb needs was written by those before.
+
+    Between two losses of its memory, queues leave it as soon as they are not in use.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedded_store, "SLICE_BYTES", 1)  # a piece at a time: much changes meanwhile
-        yield Forgetful.open(tmp_path / "crawl.outrider", clock)
-
-
-@asynccontextmanager
-async def sleepy(clock, tmp_path, places):
-    """A file whose queues leave the memory as soon as nobody uses them."""
-    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(roster, "AWAKE_MOST", 0)
         patch.setattr(roster, "IDLE_KEPT", 0)
-        yield EmbeddedStore.open(tmp_path / "crawl.outrider", clock)
+        yield Forgetful.open(tmp_path / "crawl.outrider", clock)
 
 
 def served(kind):
@@ -93,7 +89,6 @@ STORES = {
     "memory": plain(MemoryStore),
     "embedded": embedded,
     "forgetful": forgetful,
-    "sleepy": sleepy,
     "remote": remote,
     "postgres": served("postgres"),
     "redis": served("redis"),
@@ -111,7 +106,7 @@ def clock():
 
 
 @pytest.fixture(params=STORES)
-async def store(request, clock, tmp_path, places):
+async def store(request, clock, tmp_path, places, warm_postgres):
     """Each store in turn, empty, and watched: whatever a test does, the invariants hold."""
     async with STORES[request.param](clock, tmp_path, places) as made:
         store = Witness(made, clock)

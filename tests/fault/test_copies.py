@@ -4,6 +4,7 @@ import itertools
 import random
 
 import pytest
+from scale import ROUNDS
 
 from outrider.core.outcome import Blocked, Done, Failed
 from outrider.store.embedded import EmbeddedStore
@@ -61,7 +62,7 @@ class Work:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tight")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2 * ROUNDS))
 async def test_a_copy_taken_at_any_moment_opens_and_shows_what_its_store_shows(
     seed, tmp_path, copied
 ):

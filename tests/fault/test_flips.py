@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from scale import ROUNDS
 
 from outrider.core.outcome import Blocked, Done, Failed
 from outrider.errors import StoreUnusable
@@ -16,7 +17,7 @@ from outrider.testing.crash.whole import whole_of
 
 CRAWL = "default"
 LATER = 1_700_000_100.0
-CHUNKS, FLIPS = 12, 45
+CHUNKS, FLIPS = 2 * ROUNDS, 45
 PAGE = 4096  # SQLite's
 PARTS = {"closed": {"": 9, "-lock": 1}, "killed": {"": 5, "-wal": 4, "-lock": 1}}
 
@@ -108,7 +109,7 @@ def hurt(parts, names, dice):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("original", ["closed", "killed"], indirect=True)
-@pytest.mark.parametrize("chunk", range(CHUNKS // 2))
+@pytest.mark.parametrize("chunk", range(CHUNKS))
 async def test_a_flipped_bit_is_named_or_harmless(chunk, original):
     """Never another exception, never a wrong value, never a silently emptied store."""
     parts, folder, names = original

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from scale import ROUNDS
 
 from outrider.errors import StoreFull
 from outrider.store.embedded import EmbeddedStore
@@ -72,7 +73,7 @@ async def test_a_verb_that_cannot_be_written_says_so_and_changes_nothing(
 @pytest.mark.slow
 @both
 @pytest.mark.usefixtures("tight")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(ROUNDS))
 async def test_a_store_works_on_through_one_full_disk_after_another(
     seed, durability, disk, tmp_path
 ):
@@ -139,7 +140,7 @@ def run_child(path, seed, durability, how):
 
 @pytest.mark.slow
 @both
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(ROUNDS))
 def test_a_file_that_may_not_grow_is_worked_on_again_when_it_may(seed, durability, tmp_path):
     """RLIMIT_FSIZE, in a process of its own: no restart is needed."""
     run_child(tmp_path / "crawl.outrider", seed, durability, "limit")

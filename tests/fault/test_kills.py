@@ -4,12 +4,13 @@ import os
 import random
 
 import pytest
+from scale import ROUNDS
 
 from outrider.testing.crash import points
 from outrider.testing.crash.rounds import rounds
 
 KILLS_OF_A_FILE = 6
-CRASHES = int(os.environ.get("OUTRIDER_CRASHES", "44"))  # noqa: TID251 - how long to search
+CRASHES = int(os.environ.get("OUTRIDER_CRASHES", 18 * ROUNDS))  # noqa: TID251 - how long to search
 FROM = int(os.environ.get("OUTRIDER_FROM", "0"))  # noqa: TID251 - where to begin
 FILES = range(FROM, FROM + -(-CRASHES // KILLS_OF_A_FILE))
 

@@ -5,6 +5,7 @@ import itertools
 import random
 
 import pytest
+from scale import ROUNDS
 
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.protocol import Which
@@ -50,7 +51,7 @@ class MarkedLedger(LedgerFile):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tight")
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2 * ROUNDS))
 async def test_after_a_power_cut_a_synced_file_holds_all_that_was_acknowledged(
     seed, tmp_path, disk, started
 ):

@@ -51,8 +51,8 @@ STORES = {
     "redis": Served,
 }
 # They take so much longer.
-ONE_IN = {"memory": 1, "embedded": 2, "sleepy": 4, "forgetful": 12, "postgres": 24, "redis": 12}
-SAVED_ONE_IN = {"forgetful": 4, "postgres": 15, "redis": 6}
+ONE_IN = {"memory": 1, "embedded": 2, "sleepy": 4, "forgetful": 10, "postgres": 10, "redis": 10}
+SAVED_ONE_IN = {"forgetful": 4, "postgres": 4, "redis": 4}
 
 
 @pytest.fixture(params=STORES)
@@ -74,7 +74,7 @@ def saved_one_in(kind):
 
 
 @pytest.fixture
-def make_store(kind, tmp_path, monkeypatch, places):
+def make_store(kind, tmp_path, monkeypatch, places, warm_postgres):
     """A maker of empty stores that obey the clock they are given."""
     store, numbers = STORES[kind], count()
     if kind == "sleepy":  # queues leave the memory as soon as nobody uses them

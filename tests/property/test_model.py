@@ -8,6 +8,7 @@ import os
 from collections import Counter
 
 import pytest
+from scale import ROUNDS
 
 from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS, CrawlStatus, QueueState
 from outrider.testing.clock import FakeClock
@@ -16,10 +17,10 @@ from outrider.testing.invariants import Witness
 from outrider.testing.model import Model
 from outrider.testing.random_ops import random_ops
 
-EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", "400"))  # noqa: TID251 - the runner's choice
+EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", 120 * ROUNDS))  # noqa: TID251 - the runner's choice
 SEED = os.environ.get("OUTRIDER_SEED")  # noqa: TID251 - the runner's choice
 FROM = int(os.environ.get("OUTRIDER_FROM", "0"))  # noqa: TID251 - the runner's choice
-BATCHES = 8  # so that several cores share the work
+BATCHES = 4  # so that several cores share the work
 
 REPEAT = "OUTRIDER_SEED={seed} .venv/bin/pytest -p no:randomly tests/property/test_model.py"
 

@@ -10,6 +10,7 @@ from random import Random
 
 import msgspec
 import pytest
+from scale import ROUNDS
 
 from outrider.core.act import Set
 from outrider.core.states import CrawlStatus, TaskState
@@ -22,10 +23,10 @@ from outrider.testing.model import Model
 from outrider.testing.ops import Say
 from outrider.testing.random_ops import random_ops
 
-EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", "60"))  # noqa: TID251 - the runner's choice
+EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", 16 * ROUNDS))  # noqa: TID251 - the runner's choice
 SEED = os.environ.get("OUTRIDER_SEED")  # noqa: TID251 - the runner's choice
 FROM = int(os.environ.get("OUTRIDER_FROM", "0"))  # noqa: TID251 - the runner's choice
-BATCHES = 4  # so that several cores share the work
+BATCHES = 2  # so that several cores share the work
 
 REPEAT = "OUTRIDER_SEED={seed} .venv/bin/pytest -p no:randomly tests/property/test_saving.py"
 

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from scale import ROUNDS
 
 from outrider.testing.clock import FakeClock
 from outrider.testing.duel import Duel
@@ -10,7 +11,7 @@ from outrider.testing.model import Model
 from outrider.testing.random_ops import random_ops
 from outrider.testing.shards import sharded_model
 
-EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", "720")) // 12  # noqa: TID251 - as beside it
+EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", 240 * ROUNDS)) // 12  # noqa: TID251 - as beside it
 BATCHES = 2  # so that several cores share the work
 
 

@@ -26,7 +26,7 @@ class OnTheSpot:
 
 
 @pytest.fixture
-def served(places):
+def served(places, warm_postgres):
     """Makes openers of empty stores on a server of a kind."""
     with asyncio.Runner() as runner:
         loop, stores = runner.get_loop(), []

@@ -9,14 +9,15 @@ from itertools import count
 
 import pytest
 from msgspec.structs import replace
+from scale import ROUNDS
 
 from outrider.simulation.run import BOUND, simulate
 from outrider.store.embedded import EmbeddedStore
 from outrider.testing.model import Model
 
-SEEDS = int(os.environ.get("OUTRIDER_SEEDS", "1000"))  # noqa: TID251 - scales the suite only
+SEEDS = int(os.environ.get("OUTRIDER_SEEDS", 300 * ROUNDS))  # noqa: TID251 - scales the suite only
 CHUNK = 50
-SERVED = {"postgres": 100, "redis": 50}  # they take so much longer: one seed in so many
+SERVED = {"postgres": 60, "redis": 60}  # they take so much longer: one seed in so many
 SERVED_CHUNK = 5
 
 
@@ -39,7 +40,7 @@ def test_every_promise_is_kept_whatever_goes_wrong(first):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS // 5, CHUNK))
+@pytest.mark.parametrize("first", range(0, SEEDS // 6, CHUNK))
 def test_every_promise_is_kept_by_a_file(first, tmp_path):
     """The same seeds on the embedded store."""
     numbers = count()
@@ -102,7 +103,7 @@ async def naive(clock):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 100, 20))
+@pytest.mark.parametrize("first", range(0, 40 * ROUNDS, 20))
 def test_the_naive_model_gives_the_same_answers(first):
     """Call by call, answer by answer, through all faults: the trace of a whole crawl is equal."""
     for seed in range(first, first + 20):

@@ -3,12 +3,13 @@
 import os
 
 import pytest
+from scale import ROUNDS
 
 from outrider.simulation.run import BOUND, simulate
 from outrider.testing.shards import sharded_model
 
-SEEDS = int(os.environ.get("OUTRIDER_SEEDS", "2000")) // 20  # noqa: TID251 - scales the suite only
-CHUNK = 50
+SEEDS = int(os.environ.get("OUTRIDER_SEEDS", 500 * ROUNDS)) // 20  # noqa: TID251 - scales the suite only
+CHUNK = 25
 
 
 async def sharded(clock):

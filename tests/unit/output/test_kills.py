@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from scale import ROUNDS
 
 CHILD = Path(__file__).parent / "kill_child.py"
-KILLS = int(os.environ.get("OUTRIDER_CRASHES", "16"))  # noqa: TID251 - how long to search
+KILLS = int(os.environ.get("OUTRIDER_CRASHES", 8 * ROUNDS))  # noqa: TID251 - how long to search
 FROM = int(os.environ.get("OUTRIDER_FROM", "0"))  # noqa: TID251 - where to begin
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from outrider.clock import SystemClock
 from outrider.store.opening import open_store
 
 _PATIENCE: Final = "10s"  # for whoever left a transaction open in a schema
+_lines: Final[dict[str, Any]] = {}  # connections of this process, by server
 _LARGE: Final = 2**18  # bytes of a table that is sooner made anew than deleted from
 _SEQUENCE: Final = "S"
 _THINGS: Final = """
@@ -29,11 +31,11 @@ class Schema:
         self.url = url
         self.server, self._name = server, name
         asyncio.run(_open_once(url))
-        atexit.register(self._drop)
         with _line(server) as line:
             things = line.execute(_THINGS, (name,)).fetchall()
             self._kept = {each for each, _, _ in things if _has_rows(line, each)}
             self._own = {each for each, _, _ in things}
+        atexit.register(self._drop)  # after the connection's own close was registered: runs before
 
     def empty(self) -> None:
         """As it was before its first use."""
@@ -59,10 +61,21 @@ class Schema:
             line.execute(f'DROP SCHEMA IF EXISTS "{self._name}" CASCADE')
 
 
-def _line(server: str) -> Any:
+@contextmanager
+def _line(server: str) -> Iterator[Any]:
+    """Run one transaction over this process's connection to a server, which stays open.
+
+    A new server process has to read the catalogue first, which takes longer than emptying a schema.
+    """
     import psycopg  # noqa: PLC0415 - an extra, needed only where a schema is asked for
 
-    return psycopg.connect(server, options=f"-c lock_timeout={_PATIENCE}")
+    line = _lines.get(server)
+    if line is None or line.closed:
+        options = f"-c lock_timeout={_PATIENCE}"
+        line = _lines[server] = psycopg.connect(server, options=options)
+        atexit.register(line.close)
+    with line.transaction():
+        yield line
 
 
 def _has_rows(line: Any, thing: str) -> bool:
