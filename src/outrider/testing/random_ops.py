@@ -449,6 +449,13 @@ RULES: Final[Mapping[str, tuple[Any, ...]]] = {
     "limits": ({}, {}, {}, {"done": 9}, {"tasks": 12}, {"bytes": 3000}, {"seconds": 500.0}),
     "opens_below": (None, None, 0.0, -0.5, 2.0),
     "keys": ({}, {}, {".example": {"balance": 2}}, {HOSTS[1]: {"delay": 2.0, "precedence": 1}}),
+    "said": (
+        {},
+        {},
+        {},
+        {".example": {"delay": 1.0, "precedence": -1}},
+        {HOSTS[1]: {"balance": 3}},
+    ),
 }
 
 FREE_RULES: Final[Mapping[str, tuple[Any, ...]]] = {
