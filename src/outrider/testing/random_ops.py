@@ -251,7 +251,7 @@ class Scene:
 
     def turn(self) -> Op:
         """Mostly pause and resume: a cancelled crawl is no fun."""
-        ways = (CrawlStatus.PAUSED,) * 6 + (CrawlStatus.RUNNING,) * 12 + (CrawlStatus.CANCELLED,)
+        ways = (CrawlStatus.PAUSED,) * 5 + (CrawlStatus.RUNNING,) * 9 + (CrawlStatus.CANCELLED,)
         return Turn(self.crawl(), self.dice.choice(ways))
 
     def filter(self) -> Op:
