@@ -21,6 +21,7 @@ from outrider.testing.conformance import (
     LoansConformance,
     NotesConformance,
     OrderConformance,
+    PaceConformance,
     PolitenessConformance,
     PricingConformance,
     RestoringConformance,
@@ -95,6 +96,9 @@ class TestNotes(NotesConformance): ...
 
 
 class TestOrder(OrderConformance): ...
+
+
+class TestPace(PaceConformance): ...
 
 
 class TestPoliteness(PolitenessConformance): ...

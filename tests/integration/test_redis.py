@@ -17,7 +17,7 @@ from outrider.store.opening import open_store
 from outrider.store.protocol import NOTE_MOST, ClaimRequest, Note, Price, Which
 from outrider.store.redis import connecting
 from outrider.store.redis.keys import OF_A_CRAWL, base_of
-from outrider.store.redis.rows import CrawlRow
+from outrider.store.redis.rows import CrawlRow, RulesRow
 from outrider.testing.builders import OUTCOMES, rules, task, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -608,3 +608,22 @@ async def test_a_crawl_of_an_older_release_goes_on(opened, places):
     await add(store, "b/1")
     assert await store.note("default", [Note("t", "a", "x")]) == [1]
     assert [names(await claim(store)), names(await claim(store))] == [["a/1"], ["b/1"]]
+
+
+async def test_queue_rules_written_before_there_was_a_pace_keep_it(opened, places):
+    """D1: the rate is read from the rules themselves, so an upgrade breaks no promise."""
+    clock = FakeClock()
+    store = await opened(clock)
+    manners = {"visits_per_second": 0.5, "delay": 0.0, "max_in_flight": 5}
+    await store.configure("default", rules(**manners))
+    await add(store, "a/1", "a/2")
+    key = f"{store.line.base}1:{OF_A_CRAWL['orders']}"
+    fields = msgspec.msgpack.decode(await told(places.server("redis"), "HGET", key, "1"))
+    older = msgspec.msgpack.encode(fields[: RulesRow.__struct_fields__.index("pace")])
+    await told(places.server("redis"), "HSET", key, "1", older)
+
+    assert names(await claim(store, 5)) == ["a/1"]
+    clock.advance(1.999)
+    assert await claim(store, 5) == []
+    clock.advance(0.001)
+    assert names(await claim(store, 5)) == ["a/2"]

@@ -20,6 +20,7 @@ from outrider.cli.showing import (
     size,
 )
 from outrider.errors import InvalidInput
+from outrider.frontier.addressing import is_known
 from outrider.frontier.reports import SuffixView
 from outrider.store.protocol import QueueView
 
@@ -121,7 +122,7 @@ async def run(
 def _is_unknown(view: QueueView | SuffixView) -> bool:
     if isinstance(view, SuffixView):
         return not view.queues
-    return not (view.pending + view.in_flight + view.done + view.dead + view.dropped)
+    return not is_known(view)
 
 
 def _sums(view: SuffixView) -> Iterator[tuple[str, str]]:

@@ -21,8 +21,8 @@ from outrider.errors import StoreError
 from outrider.executor.poll import Reading, strategy_of
 from outrider.executor.workbench_loan import Loan, laid_out
 from outrider.frontier import Frontier
-from outrider.frontier.footing import stand_on
-from outrider.settings import Settings, crawl_rules
+from outrider.frontier.footing import rules_of, stand_on
+from outrider.settings import Settings
 from outrider.store.protocol import Claimed, ClaimRequest, FullStore
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ class Workbench:
         self._look_at = now + wait
         return wait
 
-    def _follow(self, old: Settings, new: Settings) -> None:
+    def _follow(self, _old: Settings, _new: Settings) -> None:
         """N3: what lies here was laid out under rules that may hold no more."""
-        self._is_stale |= crawl_rules(old) != crawl_rules(new)
+        self._is_stale |= rules_of(self._frontier) != self._rules
 
     def _reading(self, now: float) -> Reading:
         loan, since = self._loan, now - self._polled_at
@@ -152,8 +152,8 @@ class Workbench:
         return max(wait, PATIENCE if claimed.wake_in is None else claimed.wake_in)
 
     async def _lay_out(self, leases: Sequence[Lease], until: float) -> None:
-        rules = crawl_rules(self._frontier.settings)
-        self._loan = await laid_out(leases, rules, self._crawl, self._clock, until)
+        self._rules = rules_of(self._frontier)
+        self._loan = await laid_out(leases, self._rules, self._crawl, self._clock, until)
 
     # ---- keeping
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from outrider.clock import Clock
 from outrider.core.outcome import Failed
-from outrider.core.policy.politeness import delay_after
+from outrider.core.policy.politeness import delay_after, pace
 from outrider.core.task import Lease, Link
 from outrider.fetch.reasons import Trouble
 from outrider.fetch.response import Response
@@ -16,6 +16,7 @@ from outrider.fetch.response import Response
 # Why a link found on a visit would not be admitted; None: it would.
 Refusing: TypeAlias = Callable[[Link, Lease], Awaitable[str | None]]
 
+MAX_PACED: Final = 10_000  # queues whose next request is remembered
 LOST: Final = Failed("lease: lost before the request was sent")
 
 
@@ -55,6 +56,7 @@ class Pacing:
         self._clock = clock
         self._dice = dice
         self._limit = limit  # seconds one request may take
+        self._next_at: dict[str, float] = {}  # key → when its next request may be sent
 
     def now(self) -> float:
         """Seconds since 1970."""
@@ -64,9 +66,28 @@ class Pacing:
         self, visit: Visit, url: str, headers: Mapping[str, str] | None = None
     ) -> Response | Trouble:
         """One request; the lease outlasts it, or it is not sent."""
+        await self._keep_pace(visit)
         if not await visit.holds(self._limit):
             return LOST
         return await self._client.get(url, headers=headers or {})
+
+    async def _keep_pace(self, visit: Visit) -> None:
+        """Wait for the queue's turn under `visits_per_second` (D1); no slot is held meanwhile.
+
+        Leases are that far apart already, but their requests need not be: a visit may ask for
+        robots.txt or follow a redirect first, and all visits of a host wait for its robots.txt.
+        """
+        between = pace(visit.lease.rules.politeness)
+        if not between:
+            return
+        now, key = self.now(), visit.lease.key
+        if len(self._next_at) >= MAX_PACED:
+            self._next_at = {key: at for key, at in self._next_at.items() if at > now}
+        sent_at = max(now, self._next_at.get(key, now))
+        self._next_at[key] = sent_at + between
+        if sent_at > now:
+            async with visit.parked():
+                await self._clock.sleep(sent_at - now)
 
     async def pause(self, visit: Visit, last: Response | None, crawl_delay: float | None) -> None:
         """The queue's delay after a request that was not the visit's last; no slot is held.

@@ -8,24 +8,30 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from outrider.core.act import Set
+from outrider.core.policy.keying import address
 from outrider.core.policy.rules import CrawlRules
 from outrider.errors import SettingsError, StoreError
 from outrider.frontier.following import EVERY, Followed
 from outrider.frontier.learning import UPDATES, Learning, log
+from outrider.frontier.pages import stepped
 from outrider.settings import Ground, Layer, Layers, Settings, crawl_rules, merged, to_text
-from outrider.settings.faults import Path, dotted
+from outrider.settings.faults import Path, dotted, explained
 from outrider.settings.leaves import KEYS, is_under, laid, leaves_of, path_of, tree_of, value_at
+from outrider.settings.reading import check_reach
 from outrider.settings.runtime import Update, change_text, over, own_alone, update_text
 from outrider.settings.showing import plain
 from outrider.store.protocol import Note
 
+_OVERRIDE: Final = 3  # parts of the path of one field of an override by key
 _LAST: Final = 2**53  # a number for what is yet to be noted
 _COST: Final = ("budget", "cost")
+_KEYING: Final = ("queue", "key")
 
 
 class _Wanted(NamedTuple):
@@ -123,7 +129,18 @@ class Configuring(Learning):
         left = [one for name, one in self._updates.items() if name not in gone]
         new = [Update(path, value, "", 0.0, _LAST) for path, value in told.items()]
         settings = self._valid(ground, [*left, *new])
+        self._check_reach(ground, settings, said)
         return _Wanted(layers, settings, told, gone, tuple(said))
+
+    def _check_reach(self, ground: Ground, settings: Settings, said: Mapping[Path, Any]) -> None:
+        """A4: what is said by key can reach a queue; of a function that is not here, any can."""
+        if _KEYING in ground.code and _KEYING not in said:
+            return
+        names = {
+            path[1] for path in said if path[0] == KEYS and len(path) > 1
+        } & settings.keys.keys()
+        with explained(str):
+            check_reach(settings, None if _KEYING in said else sorted(names))
 
     def _saying(self, own: Mapping[Path, Any]) -> Layers:
         """The layers with what this process says for itself."""
@@ -158,7 +175,7 @@ class Configuring(Learning):
         for update, why in laid_over.ignored:
             if update.number not in self._ignored:
                 raise SettingsError(why)
-        self._made(laid_over.settings)  # functions that cannot be imported
+        self._made(laid_over.settings, laid_over.keys)  # functions that cannot be imported
         return laid_over.settings
 
     # ---- and done
@@ -174,7 +191,24 @@ class Configuring(Learning):
         self._renew()
         if is_shared:
             await self._apply_rules()
+            await self._take_acts_back(wanted.said)
         return self._settings
+
+    async def _take_acts_back(self, said: Mapping[Path, Any]) -> None:
+        """A4: what is said now of a key or suffix wins over what an act set there before."""
+        fields: dict[str, dict[str, None]] = {}
+        for path in said:
+            if path[0] == KEYS and len(path) == _OVERRIDE:
+                fields.setdefault(path[1], {})[path[2]] = None
+        for name, taken in fields.items():
+            with suppress(ValueError):  # it reaches nothing, and was said before that was refused
+                await self._take_act_back(address(self._keyed_by(), name), Set(taken))
+
+    async def _take_act_back(self, target: str, act: Set) -> None:
+        """Without an event: nobody acted on these queues."""
+        steps = stepped(lambda after: self.store.steer(self.crawl, target, act, after=after))
+        async for _ in steps:
+            pass
 
     def _notes_of(self, wanted: _Wanted, by: str) -> list[Note]:
         """One for each setting that is not said just so already."""
@@ -228,11 +262,12 @@ class Configuring(Learning):
         """What the store is to apply; code that is not here keeps its name."""
         said = {one.path for one in self._updates.values()}
         code = {path: name for path, name in self._ground.code.items() if path not in said}
-        settings = self._settings
+        settings, keys = self._settings, self._key_layers
         if _COST in code:
             settings = replace(settings, budget=replace(settings.budget, cost=code[_COST]))
+        if _KEYING in code:  # a function may give any key
+            settings = replace(settings, queue=replace(settings.queue, key=code[_KEYING]))
         by_key = {path: name for path, name in code.items() if path[0] == KEYS}
         if by_key:
-            keys = laid(settings.keys, tree_of(by_key.items())[KEYS])
-            settings = replace(settings, keys=keys)
-        return crawl_rules(settings)
+            keys = keys._replace(base=laid(keys.base, tree_of(by_key.items())[KEYS]))
+        return crawl_rules(settings, keys)

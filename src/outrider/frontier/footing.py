@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from outrider.clock import Clock
 from outrider.core.admission import Admission
 from outrider.core.decide import Policy
+from outrider.core.policy.rules import CrawlRules
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import Closed, SettingsError, StoreError
@@ -24,8 +25,9 @@ from outrider.frontier.policies import TimedScorer, admission_for, policy_for, s
 from outrider.frontier.reports import Claim
 from outrider.frontier.revisits import Revisits, revisits_for
 from outrider.frontier.telling import Teller
-from outrider.settings import Ground, Layers, Settings, joined
+from outrider.settings import Ground, Layers, Settings, crawl_rules, joined
 from outrider.settings.runtime import Update
+from outrider.settings.tree import KeyLayers
 from outrider.store.opening import open_store
 from outrider.store.protocol import ClaimRequest, FullStore, Noted
 
@@ -92,9 +94,10 @@ class Footing(ABC):
         self._ground = self._grounded(layers)
         self._origins = self._ground.origins
         self._settings = self._ground.settings
+        self._key_layers = KeyLayers(self._settings.keys, {})
         self._scorer = scorer_for(self._settings, self._heard.signals)
         self._revisits = revisits_for(self._settings.revisit)
-        self._use(self._settings)
+        self._use(self._settings, self._key_layers)
 
     async def _open(self) -> None:
         if self._store is not None:
@@ -187,10 +190,11 @@ class Footing(ABC):
         """What holds now, all layers merged but those set by key with `queue`."""
         return self._settings
 
-    def _made(self, settings: Settings) -> Parts:
+    def _made(self, settings: Settings, keys: KeyLayers) -> Parts:
         """Settings name functions that may be missing: everything is made before anything holds."""
         scorer, revisits = self._learners(settings)
-        admission = admission_for(settings, self.crawl, scorer, self._dice)
+        rules = crawl_rules(settings, keys)
+        admission = admission_for(settings, self.crawl, scorer, self._dice, rules)
         return Parts(scorer, admission, revisits, policy_for(settings, admission, revisits))
 
     def _learners(self, settings: Settings) -> tuple[TimedScorer, Revisits | None]:
@@ -202,10 +206,10 @@ class Footing(ABC):
             revisits = revisits_for(settings.revisit)
         return scorer, revisits
 
-    def _use(self, settings: Settings) -> None:
-        parts = self._made(settings)
+    def _use(self, settings: Settings, keys: KeyLayers) -> None:
+        parts = self._made(settings, keys)
         self._scorer, self._admission, self._revisits, self._policy = parts
-        self._settings = settings
+        self._settings, self._key_layers = settings, keys
         self._roots_seen = 0
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -214,6 +218,14 @@ class Footing(ABC):
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+    def _crawl_rules(self) -> CrawlRules:
+        return crawl_rules(self._settings, self._key_layers)
+
+    def _keyed_by(self) -> object:
+        ground = self._ground
+        is_known = ground.is_whole and ("queue", "key") not in ground.code
+        return self._settings.queue.key if is_known else None
 
     @property
     def is_attached(self) -> bool:
@@ -270,6 +282,16 @@ class Footing(ABC):
 async def stand_on(frontier: Footing, store: FullStore) -> None:
     """Let a frontier work on this store from now on: one that stands before its own, and back."""
     await frontier._step_onto(store)  # noqa: SLF001 - no user's business, so no method of theirs
+
+
+def rules_of(frontier: Footing) -> CrawlRules:
+    """What follows from the settings for the crawl's queues, but for operators' acts."""
+    return frontier._crawl_rules()  # noqa: SLF001 - for this package and the executor
+
+
+def keying_of(frontier: Footing) -> object:
+    """The setting `queue.key`; None: a function that is not here, so a key may be any text."""
+    return frontier._keyed_by()  # noqa: SLF001 - as above
 
 
 def _sink(path: str) -> JsonlSink:

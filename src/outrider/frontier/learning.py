@@ -16,6 +16,7 @@ from outrider.frontier.history import HISTORY, PAGE, changes
 from outrider.frontier.rooting import Rooting
 from outrider.settings import Change, Setting, Settings, listed
 from outrider.settings.runtime import over, update_of
+from outrider.settings.tree import KeyLayers
 from outrider.store.protocol import Noted
 
 UPDATES: Final = "config"  # the topic of settings said at run time
@@ -102,17 +103,18 @@ class Learning(Rooting):
                 log.warning("crawl %r: a setting is ignored: %s", self.crawl, why)
         self._ignored = {update.number for update, _ in laid.ignored}
         self._origins = laid.origins
-        if laid.settings != self._settings:
-            self._go_by(laid.settings)
+        if (laid.settings, laid.keys) != (self._settings, self._key_layers):
+            self._go_by(laid.settings, laid.keys)
 
-    def _go_by(self, settings: Settings) -> None:
+    def _go_by(self, settings: Settings, keys: KeyLayers) -> None:
         old, bypassed = self._settings, self._admission.bypassed
-        self._use(settings)
+        changed = {"keys"} if keys != self._key_layers else set()
+        self._use(settings, keys)
         self._admission.bypassed = bypassed
         if (old.scoring, old.focus) != (settings.scoring, settings.focus):
             self._scoring_changed()
         names = Settings.__struct_fields__
-        changed = [name for name in names if getattr(old, name) != getattr(settings, name)]
+        changed |= {name for name in names if getattr(old, name) != getattr(settings, name)}
         self._teller.tell("config", changes=sorted(changed))
         for watcher in list(self._watchers):
             try:

@@ -6,10 +6,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from outrider.core.act import Act
 from outrider.core.states import CrawlStatus
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
+from outrider.frontier.addressing import filter_key_of, target_of
 from outrider.frontier.footing import Footing
 from outrider.frontier.pages import stepped
 from outrider.store.protocol import Which
@@ -19,7 +22,12 @@ class Operator(Footing):
     """The steering half of a frontier; every act is durable before it is answered."""
 
     async def steer(self, target: str, act: Act) -> int:
-        """Apply an operator's act in bounded steps; answers how many queues it reached."""
+        """Apply an operator's act in bounded steps; answers how many queues it reached.
+
+        `target` is a key, a host or a suffix, or empty for every queue; one that can reach none
+        under the crawl's keying is refused.
+        """
+        target = await target_of(self, target) if target else target
         count = 0
         async for step in stepped(
             lambda after: self.store.steer(self.crawl, target, act, after=after)
@@ -60,7 +68,7 @@ class Operator(Footing):
     ) -> int:
         """Drop the pending tasks that match everything given; answers how many (C10)."""
         which = Which(
-            key=key,
+            key=await filter_key_of(self, key),
             pattern=checked_pattern(pattern),
             type=type,
             tag=tag,
@@ -81,7 +89,7 @@ class Operator(Footing):
         dry_run: bool = False,
     ) -> int:
         """Dead tasks become pending again, attempts at 0; answers how many."""
-        which = self._which_dead("replay", url, reason, type, key, everything=all)
+        which = await self._which_dead("replay", url, reason, type, key, everything=all)
         return await self._each(self.store.replay, which, dry_run=dry_run)
 
     async def purge(
@@ -95,10 +103,10 @@ class Operator(Footing):
         dry_run: bool = False,
     ) -> int:
         """Dead tasks become dropped; answers how many."""
-        which = self._which_dead("purge", url, reason, type, key, everything=all)
+        which = await self._which_dead("purge", url, reason, type, key, everything=all)
         return await self._each(self.store.purge, which, dry_run=dry_run)
 
-    def _which_dead(
+    async def _which_dead(
         self,
         verb: str,
         url: str | None,
@@ -111,7 +119,7 @@ class Operator(Footing):
         which = Which(reason=reason, type=kind, key=key, fingerprint=self._fingerprint(url))
         if (which == Which()) is not everything:
             raise InvalidInput(f"{verb}() needs a URL or a filter, or all=True, and not both")
-        return which
+        return replace(which, key=await filter_key_of(self, key))
 
     def _fingerprint(self, url: str | None) -> bytes | None:
         if url is None:

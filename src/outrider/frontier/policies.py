@@ -75,9 +75,13 @@ def _classifier(focus: Focus) -> Classifier | None:
 
 
 def admission_for(
-    settings: Settings, crawl: str, scorer: Scorer, dice: Callable[[], float]
+    settings: Settings,
+    crawl: str,
+    scorer: Scorer,
+    dice: Callable[[], float],
+    rules: CrawlRules | None = None,
 ) -> Admission:
-    """Everything a link is asked, as the settings say."""
+    """Everything a link is asked, as the settings say; `rules` are theirs, if known already."""
     admits = compile_scope(settings.scope, resolve(settings.scope.function, "scope.function"))
     return Admission(
         crawl=crawl,
@@ -91,7 +95,7 @@ def admission_for(
         admits=admits,
         root=None if settings.scope.mode == "all" else settings.scope.root,
         bypass=resolve(settings.queue.bypass_depth, "queue.bypass_depth"),
-        cost_of=_cost_by_key(crawl_rules(settings)),
+        cost_of=_cost_by_key(rules or crawl_rules(settings)),
         classify=_classifier(settings.focus),
         parks=settings.focus.other == "park",
         roll=(lambda: int(dice() * 2**48)) if settings.queue.tie == "shuffle" else None,
@@ -100,7 +104,8 @@ def admission_for(
 
 def _cost_by_key(rules: CrawlRules) -> Callable[[str], Cost] | None:
     """A4: a key may have a cost policy of its own; nobody pays for the question otherwise."""
-    if not any("cost" in override for override in rules.keys.values()):
+    overrides = (*rules.keys.values(), *rules.said.values())
+    if not any("cost" in override for override in overrides):
         return None
     return lambda key: costing(resolve(rules.of(key).budget.cost, f"keys.{key}.cost"))
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from outrider.core.states import QueueState, TaskState
 from outrider.errors import InvalidInput
+from outrider.frontier.addressing import filter_key_of
 from outrider.frontier.footing import Footing
 from outrider.frontier.operating import checked_age, checked_pattern
 from outrider.frontier.pages import paged
@@ -93,7 +94,7 @@ class Reader(Footing):
     ) -> AsyncIterator[TaskView]:
         """Tasks that match everything given, in order of their discovery."""
         which = Which(
-            key=key,
+            key=await filter_key_of(self, key),
             state=None if state is None else _task_state(state),
             type=type,
             tag=tag,
@@ -112,7 +113,8 @@ class Reader(Footing):
         key: str | None = None,
     ) -> AsyncIterator[DeadLetter]:
         """Dead letters, with every attempt (G2)."""
-        which = Which(state=TaskState.DEAD, reason=reason, type=type, key=key)
+        by_key = await filter_key_of(self, key)
+        which = Which(state=TaskState.DEAD, reason=reason, type=type, key=by_key)
         async for view in paged(lambda after: self.store.tasks(self.crawl, which, after=after)):
             yield dead_letter(view)
 

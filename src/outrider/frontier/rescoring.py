@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from outrider.errors import StoreUnavailable
+from outrider.frontier.addressing import filter_key_of
 from outrider.frontier.heard import RESCORE, Rescoring, written
 from outrider.frontier.noting import Noting
 from outrider.frontier.operating import checked_pattern
@@ -42,7 +43,8 @@ class Rescorer(Noting):
     ) -> int:
         """Score pending tasks anew, all or those that match; answers how many changed."""
         self._require_settings()
-        which = Which(key=key, pattern=checked_pattern(pattern), type=type, tag=tag)
+        by_key = await filter_key_of(self, key)
+        which = Which(key=by_key, pattern=checked_pattern(pattern), type=type, tag=tag)
         changed = await self._rescore_all() if which == Which() else await self._rescore(which)
         self._teller.tell("rescored", tasks=changed)
         return changed

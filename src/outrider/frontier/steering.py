@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from outrider.core import act as acts
 from outrider.core.policy.rules import covers
 from outrider.errors import InvalidInput
+from outrider.frontier.addressing import target_of
 from outrider.frontier.reports import SuffixView
 from outrider.settings import override_of
 from outrider.store.protocol import FullStore, QueueView
@@ -61,28 +63,47 @@ class QueueHandle:
         return await self._act(acts.Wake())
 
     async def view(self) -> QueueView | SuffixView:
-        """How it stands (E8); a suffix answers with sums."""
-        store, crawl = self._frontier.store, self._frontier.crawl
-        if self.key.startswith("."):
-            return await _sums(store, crawl, self.key)
-        return await store.queue(crawl, self.key)
+        """How it stands (E8); a suffix, and a host with several queues, answers with sums."""
+        return await self._view(await target_of(self._frontier, self.key))
 
     async def _act(self, act: acts.Act) -> QueueView | SuffixView:
-        await self._frontier.steer(self.key, act)
-        return await self.view()
+        target = await target_of(self._frontier, self.key)
+        await self._frontier.steer(target, act)
+        return await self._view(target)
+
+    async def _view(self, target: str) -> QueueView | SuffixView:
+        store, crawl = self._frontier.store, self._frontier.crawl
+        if not target.startswith("."):
+            return await store.queue(crawl, target)
+        if self.key.startswith("."):
+            return await _sums(store, crawl, target, self.key)
+        return await self._view_of_host(target)
+
+    async def _view_of_host(self, target: str) -> QueueView | SuffixView:
+        """Of a host under SURT, which has a queue for each of its ports, and mostly one."""
+        store, crawl = self._frontier.store, self._frontier.crawl
+        found = [view async for view in _covered(store, crawl, target)]
+        if len(found) > 1:
+            return await _sums(store, crawl, target, self.key)
+        return found[0] if found else await store.queue(crawl, target[1:-1])
 
 
-async def _sums(store: FullStore, crawl: str, suffix: str) -> SuffixView:
+async def _sums(store: FullStore, crawl: str, suffix: str, name: str) -> SuffixView:
     states: Counter[str] = Counter()
     pending = in_flight = spent = 0
+    async for view in _covered(store, crawl, suffix):
+        states[view.state.value] += 1
+        pending += view.pending
+        in_flight += view.in_flight
+        spent += view.spent
+    return SuffixView(name, dict(states), pending, in_flight, spent)
+
+
+async def _covered(store: FullStore, crawl: str, suffix: str) -> AsyncIterator[QueueView]:
     after: int | None = 0
     while after is not None:
         page = await store.queues(crawl, after=after)
         after = page.after
         for view in page.items:
             if covers(suffix, view.key):
-                states[view.state.value] += 1
-                pending += view.pending
-                in_flight += view.in_flight
-                spent += view.spent
-    return SuffixView(suffix, dict(states), pending, in_flight, spent)
+                yield view

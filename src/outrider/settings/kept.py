@@ -20,7 +20,7 @@ from outrider.settings.layers import Ground, as_text
 from outrider.settings.leaves import KEYS, leaves_of, path_of
 from outrider.settings.naming import refers
 from outrider.settings.profiles import POLITE, PROFILE
-from outrider.settings.reading import merged, settings_of
+from outrider.settings.reading import kept_settings_of, merged, settings_of
 from outrider.settings.showing import name_of, to_mapping
 from outrider.settings.tree import Settings
 
@@ -79,7 +79,7 @@ def joined(text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {})
         told = _told(kept.pop(_ORIGINS, None))
         profile = str(kept.pop(PROFILE, POLITE))
         lacking = list(_given(_without(kept, _LOCAL), own))
-        settings = merged(settings_of(kept), mine)
+        settings = merged(kept_settings_of(kept), mine)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError) as error:
         what = f"the settings kept with this crawl cannot be read: {error}"
         return Ground(settings_of(mine), dict(origins), lacks=what, is_whole=False)

@@ -14,7 +14,7 @@ import msgspec
 from outrider.settings.faults import Fault, Path, dotted, explained
 from outrider.settings.leaves import is_under, laid, leaves_of, tree_of, value_at
 from outrider.settings.profiles import POLITE, PROFILE, profile_of
-from outrider.settings.reading import check_whole, laid_over
+from outrider.settings.reading import check_reach, check_whole, laid_over
 from outrider.settings.tree import Settings
 
 DEFAULT: Final = "default"
@@ -77,6 +77,8 @@ class Layers(msgspec.Struct, frozen=True):
             origins.update(layer.said())
         with explained(str):
             check_whole(settings)
+        with explained(lambda fault: _blamed(fault, origins)):
+            check_reach(settings)
         return Ground(settings, origins, self.profile)
 
     def tree(self) -> dict[str, Any]:
@@ -117,6 +119,12 @@ def layers_of(value: AnySettings) -> Layers:
     if isinstance(value, Layers):
         return value
     return Layers(given=Layer("given", {} if value is None else value))
+
+
+def _blamed(fault: Fault, origins: Mapping[Path, str]) -> str:
+    """The fault of a whole tree, with the layer that gave the setting."""
+    origin = next((name for path, name in origins.items() if is_under(path, fault.path)), "given")
+    return str(fault) if origin in _QUIET else f"{origin}: {fault}"
 
 
 def _sections(tree: Mapping[str, Any] | Settings) -> Any:

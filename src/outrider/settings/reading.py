@@ -6,7 +6,7 @@ with names of the user's own (`keys`, weights, types) None takes an entry back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
 
-from outrider.core.policy.keying import checked_key
+from outrider.core.policy.keying import address, checked_key
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.rules import Budget
 from outrider.settings.faults import Fault, Path, dotted, explained, shown, stranger
@@ -41,7 +41,20 @@ def settings_of(value: Settings | Mapping[str, Any] | None) -> Settings:
     A mapping may name the `profile` that it begins with.
     """
     with explained(str):
-        return read(*begun({} if value is None else value))
+        return read_alone({} if value is None else value)
+
+
+def read_alone(value: Settings | Mapping[str, Any]) -> Settings:
+    """The same as `settings_of`; raises Fault."""
+    settings = read(*begun(value))
+    check_reach(settings)
+    return settings
+
+
+def kept_settings_of(value: Settings | Mapping[str, Any]) -> Settings:
+    """The same of what was validated before: a name by now refused under `keys` does no harm."""
+    with explained(str):
+        return read(*begun(value))
 
 
 def begun(value: Settings | Mapping[str, Any]) -> tuple[Settings | Mapping[str, Any], Settings]:
@@ -60,7 +73,7 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     with explained(str):
         if isinstance(changes, Mapping) and PROFILE in changes:
             raise Fault((PROFILE,), changes[PROFILE], "settings begin with it; none is changed to")
-        return read(changes, settings_of(settings))
+        return read(changes, kept_settings_of(settings))
 
 
 def override_of(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,6 +112,21 @@ def check_whole(settings: Settings) -> None:
     if moved and manners.min_delay > manners.max_delay:
         fix = f"politeness.max_delay is less, {manners.max_delay}; raise it or lower this"
         raise Fault((*path, "min_delay"), manners.min_delay, fix)
+
+
+def check_reach(settings: Settings, names: Iterable[str] | None = None) -> None:
+    """Overrides by key that can reach no queue under `queue.key` (A4), of these; raises Fault."""
+    for name in settings.keys if names is None else names:
+        try:
+            address(settings.queue.key, name)
+        except ValueError as error:
+            problem = f"reaches no queue: {error}"
+            raise Fault(("keys", name), settings.keys.get(name), problem) from None
+
+
+def keys_of(tree: Mapping[str, Any], current: _Overrides) -> _Overrides:
+    """Overrides by key, validated, over those that hold; raises Fault."""
+    return _keys(tree, ("keys",), current)
 
 
 def _section(kind: inspect.StructType, value: object, path: Path, current: _S) -> _S:

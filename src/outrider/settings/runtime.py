@@ -16,10 +16,10 @@ from outrider.errors import SettingsError
 from outrider.settings.faults import Fault, Path, dotted
 from outrider.settings.kept import is_code, is_local
 from outrider.settings.layers import Ground
-from outrider.settings.leaves import is_under, path_of, tree_of
+from outrider.settings.leaves import KEYS, is_under, path_of, tree_of
 from outrider.settings.profiles import PROFILE
-from outrider.settings.reading import read
-from outrider.settings.tree import Settings
+from outrider.settings.reading import keys_of, read
+from outrider.settings.tree import KeyLayers, Settings
 
 _AT_START: Final = ("store", "events", "output")
 _BY_MOST: Final = 200  # characters of a name
@@ -57,6 +57,7 @@ class Laid(NamedTuple):
     settings: Settings
     origins: Mapping[Path, str]
     ignored: list[tuple[Update, str]]
+    keys: KeyLayers  # of `settings.keys`: what was there below, and what was said
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -139,7 +140,16 @@ def over(ground: Ground, updates: Iterable[Update]) -> Laid:
             ignored.append((wrong, str(fault)))
         else:
             origins = {one.path: one.origin for one in said}
-            return Laid(settings, {**ground.origins, **origins}, ignored)
+            keys = _key_layers(ground.settings, said)
+            return Laid(settings, {**ground.origins, **origins}, ignored, keys)
+
+
+def _key_layers(below: Settings, said: Iterable[Update]) -> KeyLayers:
+    """A4: overrides set at run time win over all below; None takes one of those back."""
+    by_key = [one for one in said if one.path[0] == KEYS and len(one.path) > 1]
+    gone = tree_of((one.path, None) for one in by_key if one.value is None)
+    new = tree_of((one.path, one.value) for one in by_key if one.value is not None)
+    return KeyLayers(keys_of(gone.get(KEYS, {}), below.keys), keys_of(new.get(KEYS, {}), {}))
 
 
 def _blamed(said: list[Update], fault: Fault) -> Update:

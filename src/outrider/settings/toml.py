@@ -13,13 +13,13 @@ from outrider.errors import SettingsError
 from outrider.settings.faults import Path as Where
 from outrider.settings.faults import explained
 from outrider.settings.layers import Layer
-from outrider.settings.reading import begun, laid_over, read
+from outrider.settings.reading import begun, laid_over, read_alone
 from outrider.settings.tree import Settings
 
 
 def from_toml(text: str, *, source: str = "settings") -> Settings:
     """The validated tree that TOML text stands for."""
-    return _read(text, source, lambda tree: read(*begun(tree)))[1]
+    return _read(text, source, read_alone)[1]
 
 
 def toml_layer(text: str, *, source: str) -> Layer:

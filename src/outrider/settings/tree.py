@@ -6,16 +6,18 @@ is what a policy takes.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from outrider.core.policy.focus import OPENS_BELOW, Focus
+from outrider.core.policy.keying import address
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.retry import Retry
-from outrider.core.policy.rules import Budget, CrawlRules, Limits, QueueRules
+from outrider.core.policy.rules import Budget, CrawlRules, Limits, Override, QueueRules
 from outrider.core.policy.scope import Mode, Scope
 from outrider.core.policy.traps import Traps
 from outrider.core.policy.weights import TYPE_WEIGHTS, Scoring
@@ -198,16 +200,31 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     )
     keys: Annotated[
         dict[str, dict[str, Any]],
-        Meta(description="overrides for one queue key, or a domain suffix that begins with a dot"),
+        Meta(
+            description="overrides for one queue key or host, or a domain suffix that begins with a"
+            " dot; what can reach no queue under `queue.key` is refused"
+        ),
     ] = {}
 
 
-def crawl_rules(settings: Settings) -> CrawlRules:
-    """What a store applies to a crawl of these, validated, settings."""
+class KeyLayers(NamedTuple):
+    """Overrides by key: those below, and those that were set at run time, which win (A4)."""
+
+    base: Mapping[str, Override]
+    said: Mapping[str, Override]
+
+
+def crawl_rules(settings: Settings, layers: KeyLayers | None = None) -> CrawlRules:
+    """What a store applies to a crawl of these, validated, settings.
+
+    Without layers, no override by key was set at run time.
+    """
     queue = settings.queue
+    base, said = layers or KeyLayers(settings.keys, {})
     return CrawlRules(
         queue=QueueRules(politeness=settings.politeness, budget=settings.budget),
-        keys=settings.keys,
+        keys=_addressed(queue.key, base),
+        said=_addressed(queue.key, said),
         order=queue.order,
         tie=queue.tie,
         breadth_discount=queue.breadth_discount,
@@ -220,3 +237,15 @@ def crawl_rules(settings: Settings) -> CrawlRules:
         limits=settings.limits,
         opens_below=OPENS_BELOW if settings.focus.on else None,
     )
+
+
+def _addressed(keyed_by: object, overrides: Mapping[str, Override]) -> Mapping[str, Override]:
+    """Overrides under the keys and suffixes that a store matches; of two for one, the later."""
+    found: dict[str, Override] = {}
+    for name, override in overrides.items():
+        try:
+            target = address(keyed_by, name)
+        except ValueError:  # kept from before such a name was refused: it reaches nothing
+            target = name
+        found[target] = {**found.get(target, {}), **override}
+    return found

@@ -24,6 +24,7 @@ SETTABLE: Final[dict[str, tuple[Any, ...]]] = {
     "total_budget": (-1, 0, 4, 12),
     "delay": (0.0, 1.0, 6.0, None),
     "max_in_flight": (1, 2, 3),
+    "visits_per_second": (0.0, 0.2, 1.0),
     "precedence": (-2, 0, 1),
     "hold_queues": (True, False),
 }

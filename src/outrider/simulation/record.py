@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 import msgspec
 
 from outrider.clock import to_ms
 from outrider.core.outcome import Done, Outcome, Throttled, Unreachable
-from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.politeness import Politeness, pace
 from outrider.core.task import Lease
 from outrider.simulation.books import Lent
 from outrider.simulation.umpire import Umpire
@@ -61,6 +62,7 @@ class Record:
         for key, requests in by_key.items():
             _judge_concurrency(key, requests)
             _judge_spacing(key, requests, umpire)
+            _judge_pace(requests, umpire)
 
 
 def _judge_concurrency(key: str, requests: list[Request]) -> None:
@@ -71,6 +73,15 @@ def _judge_concurrency(key: str, requests: list[Request]) -> None:
         open_.append(request)
         most = max(other.lease.rules.politeness.max_in_flight for other in open_)
         require(len(open_) <= most, "D2", f"{key} served {len(open_)} requests at once, of {most}")
+
+
+def _judge_pace(requests: list[Request], umpire: Umpire) -> None:
+    """D1: visits/s, over all slots: 1/rate between two claims that brought a request each."""
+    leases = sorted((umpire.lent[one.lease.id] for one in requests), key=lambda lent: lent.call)
+    for before, lent in pairwise(leases):
+        early = before.at + to_ms(pace(lent.lease.rules.politeness)) - lent.at
+        told = f"{lent.lease.url} was leased {early} ms too soon for its visits a second"
+        require(before.call == lent.call or early <= 0, "D1", told)
 
 
 def _judge_spacing(key: str, requests: list[Request], umpire: Umpire) -> None:
@@ -136,9 +147,8 @@ def least_delay(request: Request) -> float:
     took = (request.ended - request.started) / 1000 if known else 0.0
     chosen = max(min(manners.factor * took, manners.max_delay), manners.min_delay)
     chosen = manners.delay if manners.delay >= 0 else chosen
-    pace = 1 / manners.visits_per_second if manners.visits_per_second else 0.0
     asked = request.outcome.crawl_delay if isinstance(request.outcome, Done) else None
-    return max(chosen, pace, min(asked or 0.0, manners.respect_crawl_delay))
+    return max(chosen, pace(manners), min(asked or 0.0, manners.respect_crawl_delay))
 
 
 def patience(outcome: Outcome) -> float:

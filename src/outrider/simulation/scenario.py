@@ -149,6 +149,7 @@ def _manners(dice: random.Random) -> Mapping[str, Any]:
             {"delay": 2.0},
             {"delay": 1.0, "delay_to": 4.0},
             {"visits_per_second": 0.5},
+            {"visits_per_second": 0.3, "delay": 0.0},
             {"kb_per_second": 10.0},
         )
     )
@@ -194,6 +195,7 @@ def _overrides(dice: random.Random) -> dict[str, dict[str, Any]]:
             {"precedence": 2, "balance": 2},
             {"delay": 3.0},
             {"max_in_flight": 2},
+            {"max_in_flight": 3, "visits_per_second": 0.4},
             {"total_budget": 4},
             {"paused": True},
             {"retired": True},

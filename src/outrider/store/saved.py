@@ -250,6 +250,7 @@ def _fault_of_queue(queue: SavedQueue) -> str | None:
 def _faults_of_rules(rules: CrawlRules) -> Iterator[str]:
     yield from _faults_of_layer("keys", rules.keys)
     yield from _faults_of_layer("runtime", rules.runtime)
+    yield from _faults_of_layer("said", rules.said)
     yield from _faults_of_a_queue("queue", rules.queue)
     counts = {"max_pending": 0, "max_pending_per_queue": 0, "max_retries": 0}
     for name, least in {**counts, "burst": 1, "max_crashes": 1}.items():

@@ -71,6 +71,7 @@ class Line:
     rules: QueueRules | None = None  # as of the last lease; None: changed since, or none yet
     not_before: int = 0
     last_start: int = 0
+    last_lease: int | None = None  # D5: not by name
     last_end: int | None = None
     last_delay: float = -1.0
     crawl_delay: float = 0.0

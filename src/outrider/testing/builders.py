@@ -109,6 +109,7 @@ class RuleFields(TypedDict, total=False):
     paused: bool
     retired: bool
     keys: Mapping[str, Mapping[str, object]]
+    said: Mapping[str, Mapping[str, object]]
     order: str
     tie: str
     breadth_discount: float

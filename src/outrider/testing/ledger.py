@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Final
 
-from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.politeness import least_delay, pace
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.testing.books import Book, Entry, Line, Visit, whole_ms
@@ -122,6 +122,7 @@ class Ledger:
             self._check_order(book, line, entry, now)
             if not loan or loan != line.loan:
                 self._check_spacing(line, lease, now)
+                self._check_pace(line, lease, now)
         if loan and loan != line.loan:
             line.loan, line.losses = loan, 0
         visit = self._lend(book, line, entry, lease, now)
@@ -169,6 +170,14 @@ class Ledger:
         early = line.not_before - now
         require(early <= 0, "D1", f"{lease.url} is leased {early} ms before {lease.key} is ready")
 
+    def _check_pace(self, line: Line, lease: Lease, now: int) -> None:
+        """D1: visits/s is a promise over all slots: 1/rate between any two leases of a queue."""
+        rate = lease.rules.politeness.visits_per_second
+        if rate and line.last_lease is not None:
+            early = line.last_lease + whole_ms(pace(lease.rules.politeness)) - now
+            told = f"{lease.url} is leased {early} ms too soon for {rate} visits a second"
+            require(early <= 0, "D1", told)
+
     def _check_order(self, book: Book, line: Line, entry: Entry, now: int) -> None:
         """C2: nothing due, pending and better stays behind."""
         first = self._first(line, entry.lane, now)
@@ -204,7 +213,7 @@ class Ledger:
 
     def _begin(self, line: Line, lease: Lease, now: int) -> None:
         """D1: a visit begins; leases are spaced if several may run, or if starts count."""
-        line.last_start = now
+        line.last_start = line.last_lease = now
         manners = lease.rules.politeness
         if manners.count_from == "start" or manners.max_in_flight > 1:
             line.postpone(now + whole_ms(least_delay(manners, lease.manners.crawl_delay)))

@@ -251,7 +251,7 @@ class Scene:
 
     def turn(self) -> Op:
         """Mostly pause and resume: a cancelled crawl is no fun."""
-        ways = (CrawlStatus.PAUSED,) * 6 + (CrawlStatus.RUNNING,) * 12 + (CrawlStatus.CANCELLED,)
+        ways = (CrawlStatus.PAUSED,) * 5 + (CrawlStatus.RUNNING,) * 9 + (CrawlStatus.CANCELLED,)
         return Turn(self.crawl(), self.dice.choice(ways))
 
     def filter(self) -> Op:
@@ -429,6 +429,7 @@ RULES: Final[Mapping[str, tuple[Any, ...]]] = {
     "delay": (0.0, 0.0, 1.0, 3.0, -1.0, -1.0),
     "min_delay": (0.0, 0.5, 2.0),
     "max_in_flight": (1, 1, 2, 3),
+    "visits_per_second": (0.0, 0.0, 0.0, 0.3, 2.0, 900.0),
     "count_from": ("end", "end", "start"),
     "balance": (1, 1, 2, 3, 3, 3000),
     "total_budget": (-1, -1, -1, 0, 2, 4, 8),
@@ -448,6 +449,13 @@ RULES: Final[Mapping[str, tuple[Any, ...]]] = {
     "limits": ({}, {}, {}, {"done": 9}, {"tasks": 12}, {"bytes": 3000}, {"seconds": 500.0}),
     "opens_below": (None, None, 0.0, -0.5, 2.0),
     "keys": ({}, {}, {".example": {"balance": 2}}, {HOSTS[1]: {"delay": 2.0, "precedence": 1}}),
+    "said": (
+        {},
+        {},
+        {},
+        {".example": {"delay": 1.0, "precedence": -1}},
+        {HOSTS[1]: {"balance": 3}},
+    ),
 }
 
 FREE_RULES: Final[Mapping[str, tuple[Any, ...]]] = {
@@ -463,6 +471,7 @@ _SETTABLE: Final = (
     "total_budget",
     "hold_queues",
     "max_in_flight",
+    "visits_per_second",
     "delay",
     "min_delay",
     "max_done",

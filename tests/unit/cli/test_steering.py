@@ -417,3 +417,68 @@ def test_steering_keeps_the_rules_of_the_crawl(outrider, crawling, store):
     outrider("add", "x", B)
 
     assert asyncio.run(store.queue("default", "b.example")).grant == 7
+
+
+class TestAddresses:
+    """Hosts and suffixes under a keying of one's own (A4)."""
+
+    @pytest.fixture
+    def keyed(self, crawling):
+        """A crawl under some keying."""
+
+        def begin(by):
+            crawling(lambda frontier: frontier.add([A, B]), settings={"queue": {"key": by}})
+
+        return begin
+
+    @pytest.mark.parametrize("address", ["a.example", "example,a", ".a.example"])
+    def test_surt_queue_is_reached_as_people_write_hosts(self, outrider, keyed, address):
+        """E7: by host, by its key, by suffix."""
+        keyed("surt")
+        told = outrider("queue", "x", address, "pause")
+
+        assert told.code == 0
+        assert outrider("queue", "x", "example,a", "--json").json["state"] == "paused"
+        assert outrider("queue", "x", "example,b", "--json").json["state"] == "ready"
+        assert "paused" in outrider("queue", "x", address).out
+
+    @pytest.mark.parametrize("act", [["pause"], ["set", "delay=1"], []])
+    @pytest.mark.parametrize("address", [".example", "a.example"])
+    def test_address_that_reaches_no_queue_is_refused(self, outrider, keyed, address, act):
+        """With the reason and the fix."""
+        keyed("buckets:4")
+        told = outrider("queue", "x", address, *act)
+
+        assert told.code == 2
+        assert f"'{address}' reaches no queue: queues are keyed into 4 buckets" in told.err
+
+    def test_override_that_reaches_no_queue_is_refused(self, outrider, keyed, tmp_path):
+        """N2: said at run time, and in a file."""
+        keyed("domain")
+        said = outrider("config", "set", "x", 'keys."www.a.example".delay=1')
+        file = tmp_path / "settings.toml"
+        file.write_text('[queue]\nkey = "buckets:4"\n[keys.".org"]\ndelay = 1\n')
+        checked = outrider("config", "check", str(file))
+
+        assert said.code == 2
+        assert "write 'a.example'" in said.err
+        assert checked.code == 1
+        assert f'file {file}: keys.".org"' in checked.err
+
+    def test_suffix_set_at_run_time_wins_over_an_exact_key(self, outrider, crawling):
+        """A4: by `config set` and by `queue set`, in both orders."""
+        settings = {"keys": {"a.example": {"delay": 9.0}}}
+        crawling(lambda frontier: frontier.add([A, B]), settings=settings)
+        found = []
+        for told in (
+            ["config", "set", "x", 'keys.".example".delay=1'],
+            ["queue", "x", ".example", "set", "delay=2"],
+            ["config", "set", "x", 'keys.".example".delay=3'],
+            ["config", "set", "x", 'keys."a.example".delay=4'],
+            ["queue", "x", ".example", "set", "delay=5"],
+            ["queue", "x", "a.example", "set", "delay=6"],
+        ):
+            assert outrider(*told).code == 0
+            found.append(outrider("queue", "x", "a.example", "--json").json["delay"])
+
+        assert found == [1.0, 2.0, 3.0, 4.0, 4.0, 6.0]

@@ -91,6 +91,8 @@ def test_a_verdict_names_its_outcome(outcome, name):
         ({"delay": 0.0}, Done(200, seconds=10), 0.0, 0.0),
         ({"delay": 5.0, "delay_to": 15.0}, Done(200), 0.5, 10.0),
         ({"visits_per_second": 0.5}, Done(200), 0.0, 2.0),
+        ({"visits_per_second": 1e-300}, Done(200), 0.0, 1e9),
+        ({"kb_per_second": 1e-300}, Done(200, bytes=10_000_000), 0.0, 1e9),
         ({"kb_per_second": 10.0}, Done(200, bytes=51_200), 0.0, 5.0),
         ({}, Done(200, crawl_delay=7.0), 0.0, 7.0),
         ({}, Done(200, crawl_delay=0.1), 0.0, 1.0),

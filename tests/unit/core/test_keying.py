@@ -1,14 +1,18 @@
+import re
 import zlib
 
 import pytest
 
 from outrider.core.policy.keying import (
     MAX_KEY,
+    address,
     checked_key,
+    is_address,
     keying,
     registrable_domain,
     suffixes,
 )
+from outrider.core.policy.rules import covers
 from outrider.core.url import UrlRules, parse_url
 
 
@@ -104,10 +108,16 @@ def test_anything_else_can_not(key):
     ("key", "expected"),
     [
         ("a.example.org", [".a.example.org", ".example.org", ".org"]),
-        ("org", [".org"]),
-        ("10.1.2.3", [".10.1.2.3"]),
-        ("[::ffff:a.b]", [".[::ffff:a.b]"]),
-        ("bucket-0001", [".bucket-0001"]),
+        ("org", [".org:", ".org"]),
+        ("10.1.2.3", [".10.1.2.3:", ".10.1.2.3"]),
+        ("[::ffff:a.b]", [".[::ffff:a.b]:", ".[::ffff:a.b]"]),
+        ("bucket-0001", [".bucket-0001:", ".bucket-0001"]),
+        ("org,example,a", [".org,example,a:", ".a.example.org", ".example.org", ".org"]),
+        ("org,example:81", [".org,example:81", ".org,example:", ".example.org", ".org"]),
+        ("localhost:81", [".localhost:81", ".localhost:", ".localhost"]),
+        ("10.1.2.3:81", [".10.1.2.3:81", ".10.1.2.3:", ".10.1.2.3"]),
+        ("[::1]:81", [".[::1]:81", ".[::1]:", ".[::1]"]),
+        ("a.example.org:81", [".a.example.org:81", ".example.org:81", ".org:81"]),
     ],
 )
 def test_suffixes_come_longest_first(key, expected):
@@ -118,3 +128,89 @@ def test_suffixes_come_longest_first(key, expected):
 def test_the_registrable_domain_is_its_own():
     """Asking twice changes nothing."""
     assert registrable_domain(registrable_domain("a.b.example.org")) == "example.org"
+
+
+@pytest.mark.parametrize(
+    ("keyed_by", "text", "target"),
+    [
+        ("host", "www.example.org", "www.example.org"),
+        ("host", "WWW.Example.org.", "www.example.org"),
+        ("host", "bücher.example", "xn--bcher-kva.example"),
+        ("host", ".bücher.example", ".xn--bcher-kva.example"),
+        ("host", ".org", ".org"),
+        ("host", "[::1]", "[::1]"),
+        ("host", "a key of a link", "a key of a link"),
+        ("host", "site:1", "site:1"),
+        ("domain", "example.co.uk", "example.co.uk"),
+        ("domain", ".example.org", ".example.org"),
+        ("domain", ".co.uk", ".co.uk"),
+        ("domain", "10.1.2.3", "10.1.2.3"),
+        ("surt", "www.example.org", ".org,example,www:"),
+        ("surt", "www.example.org:81", "org,example,www:81"),
+        ("surt", "org,example,www", "org,example,www"),
+        ("surt", "org,example,www:81", "org,example,www:81"),
+        ("surt", ".Example.org", ".example.org"),
+        ("surt", "bücher.example", ".example,xn--bcher-kva:"),
+        ("surt", "10.1.2.3", ".10.1.2.3:"),
+        ("surt", "[::1]:81", "[::1]:81"),
+        ("surt", "localhost", ".localhost:"),
+        ("surt", ".org,example:", ".org,example:"),
+        ("buckets:8", "bucket-0007", "bucket-0007"),
+        ("buckets:8", "a key of a link", "a key of a link"),
+        ("module:function", ".org", ".org"),
+        (len, "Example.org:81", "Example.org:81"),
+        (None, ".org", ".org"),
+    ],
+)
+def test_address_is_what_a_store_matches_under_the_keying(keyed_by, text, target):
+    """A4: hosts and suffixes as people write them reach the keys of every keying."""
+    assert address(keyed_by, text) == target
+
+
+@pytest.mark.parametrize(
+    ("keyed_by", "text", "fix"),
+    [
+        ("host", "example.org:81", "without a port; write 'example.org'"),
+        ("host", ".example.org:81", "write '.example.org'"),
+        ("host", "*.example.org", "write '.example.org'"),
+        ("domain", "www.example.org", "registrable domain; write 'example.org'"),
+        ("domain", ".www.example.co.uk", "write 'example.co.uk'"),
+        ("domain", "example.org:81", "write 'example.org'"),
+        ("surt", "org,example,", "write 'org,example', or '.example.org' for all below it"),
+        ("surt", ".example.org:81", "a suffix has no port; write '.example.org'"),
+        ("buckets:8", ".org", "none has a suffix; name them, or set queue.key"),
+        ("buckets:8", "example.org", "example.org is in bucket-0007"),
+        ("buckets:8", "10.1.2.3:81", "10.1.2.3 is in bucket-0001"),
+        ("buckets:8", "bucket-0008", "8 buckets, bucket-0000 to bucket-0007"),
+        ("buckets:8", "bucket-7", "8 buckets, bucket-0000 to bucket-0007"),
+        ("buckets:8", "bucket-" + "9" * 200, "8 buckets, bucket-0000 to bucket-0007"),
+    ],
+)
+def test_address_that_can_reach_no_key_is_refused_with_the_fix(keyed_by, text, fix):
+    """A4: never silently."""
+    with pytest.raises(ValueError, match=re.escape(fix)):
+        address(keyed_by, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://example.org/",
+        "http://www.example.org:81/",
+        "http://localhost:81/",
+        "http://10.1.2.3:81/",
+        "http://[::1]:81/",
+        "https://bücher.example/",
+    ],
+)
+@pytest.mark.parametrize("name", ["host", "domain", "surt"])
+def test_address_of_a_key_or_host_reaches_the_queue_of_its_urls(name, text):
+    """A4: the key itself, the host it is from unless its domain is the key, and every suffix."""
+    parsed = url(text)
+    key = keying(name)(parsed)
+    domain = registrable_domain(parsed.host)
+    meant = {"host": parsed.host, "domain": domain, "surt": parsed.host}[name]
+
+    for written in (key, meant, "." + meant, "." + meant.rpartition(".")[2]):
+        is_part = written.startswith(".") and written != "." + meant and is_address(meant)
+        assert covers(address(name, written), key) is not is_part

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -118,6 +119,26 @@ async def test_the_delay_begins_with_the_end(frontier, bench, clock):
     assert (list(claim), claim.wake_in) == ([], pytest.approx(0.1))
     clock.advance(0.1)
     assert urls(await frontier.claim(10)) == [A[1], B[1]]
+
+
+@pytest.mark.parametrize("outcome", [Done(200), Done(200, from_cache=True), None])
+async def test_borrowed_queue_keeps_visits_per_second_over_all_slots(frontier, clock, outcome):
+    """C7, D1: the borrower keeps 1/rate between its visits, whether they end or not."""
+    manners = {"visits_per_second": 0.5, "max_in_flight": 5, "delay": 0.0}
+    await frontier.configure({"politeness": manners})
+    begun, visited = [], []
+    async with Workbench(frontier):
+        for _ in range(40):
+            for lease in await frontier.claim(10):
+                begun.append((lease.key, round(clock.now_ms())))
+                visited.append(lease.url)
+                if outcome is not None:
+                    await frontier.finish(lease, outcome)
+            clock.advance(0.25)
+    times = [at for key, at in begun if key == "a.example"]
+
+    assert sorted(visited) == sorted([*A, *B])
+    assert [later - before for before, later in pairwise(times)] == [2000] * 4
 
 
 async def test_rules_of_a_key_hold_here(frontier, clock):

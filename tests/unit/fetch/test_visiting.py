@@ -128,6 +128,23 @@ async def test_a_crawl_delay_holds_from_the_first_page_on(crawl):
     assert it.web.times == [0.0, 7.0, 14.0]
 
 
+async def test_requests_of_several_slots_keep_the_visits_per_second(crawl):
+    """D1: visits that waited for one robots.txt do not send their requests at the same time."""
+    pages = {f"{HOME}{n}": page() for n in range(4)}
+    manners = {"visits_per_second": 1.0, "max_in_flight": 5, "delay": 0.0}
+    it = await crawl({ROBOTS: (200, b""), **pages}, politeness=manners)
+    await it.frontier.add(pages)
+    visits = []
+    for _ in pages:
+        visits += [Visit(lease) for lease in await it.frontier.claim(9, wait=100.0)]
+
+    outcomes = [await it.fetcher(visit) for visit in visits]
+
+    assert [type(outcome) for outcome in outcomes] == [Done] * 4
+    assert it.web.urls == [ROBOTS, *pages]
+    assert it.web.times == [3.0, 4.0, 5.0, 6.0, 7.0]
+
+
 async def test_a_forbidden_page_is_dropped_without_a_request_once_robots_txt_is_known(crawl):
     """D7: the second one costs the host nothing, and the queue no delay."""
     it = await crawl({ROBOTS: (200, b"User-agent: *\nDisallow: /no\nCrawl-delay: 3")})

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 _DAY: Final = 86_400.0
+_MAX_WAIT: Final = 1e9  # seconds, 31 years: an instant after it fits into every store
 _Seconds = Annotated[float, Meta(ge=0, le=_DAY)]
 
 THROTTLE_FIRST: Final = 30.0
@@ -46,10 +47,22 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(ge=-1, le=_DAY, description="≥ 0: with `delay`, uniform between the two"),
     ] = -1.0
     visits_per_second: Annotated[
-        float, Meta(ge=0, le=1e6, description="at most this many visits a second; 0: no limit")
+        float,
+        Meta(
+            ge=0,
+            le=1e6,
+            description="at most this many visits a second, over all slots of a queue: at least"
+            " 1/rate between two leases, in whole milliseconds; 0: no limit",
+        ),
     ] = 0.0
     kb_per_second: Annotated[
-        float, Meta(ge=0, le=1e9, description="at most this many KB a second; 0: no limit")
+        float,
+        Meta(
+            ge=0,
+            le=1e9,
+            description="after each visit its size / this rate is waited, in KB a second; visits at"
+            " one time are not added up; 0: no limit",
+        ),
     ] = 0.0
 
 
@@ -57,6 +70,12 @@ def least_delay(manners: Politeness, crawl_delay: float) -> float:
     """What any two visits keep, whatever the last one took: min or fixed, or Crawl-delay."""
     least = manners.delay if manners.delay >= 0 else manners.min_delay
     return max(least, min(crawl_delay, manners.respect_crawl_delay))
+
+
+def pace(manners: Politeness) -> float:
+    """Seconds between two leases of a queue, over all its slots: 1/visits_per_second (D1)."""
+    rate = manners.visits_per_second
+    return 1.0 / max(rate, 1.0 / _MAX_WAIT) if rate else 0.0
 
 
 def delay_after(
@@ -67,11 +86,17 @@ def delay_after(
         return _chosen(manners, seconds, roll)
     delay = max(
         _chosen(manners, seconds, roll),
-        1.0 / manners.visits_per_second if manners.visits_per_second else 0.0,
-        size / 1024 / manners.kb_per_second if manners.kb_per_second else 0.0,
+        pace(manners),
+        _transfer_seconds(manners, size),
         min(crawl_delay, manners.respect_crawl_delay),
     )
     return min(delay * 2.0 ** min(level, 64), max(delay, _DAY))
+
+
+def _transfer_seconds(manners: Politeness, size: int) -> float:
+    """How long a visit of that size takes at `kb_per_second`."""
+    rate = manners.kb_per_second
+    return min(size / 1024 / max(rate, 1.0 / _MAX_WAIT), _MAX_WAIT) if rate else 0.0
 
 
 def _chosen(manners: Politeness, seconds: float, roll: float) -> float:

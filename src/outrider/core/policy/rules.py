@@ -1,6 +1,8 @@
 """What holds for one queue: settings layered by key (A4, E5).
 
 Runtime by key > runtime by longest suffix > exact key > longest suffix > crawl; field by field.
+Two layers are set at run time: `said` by settings, `runtime` by operators' acts. Of one key or
+suffix, an act wins; a setting that is to win takes the act's field back.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ class CrawlRules(msgspec.Struct, frozen=True):
 
     queue: QueueRules = QueueRules()
     keys: Mapping[str, Override] = {}
-    runtime: Mapping[str, Override] = {}
+    runtime: Mapping[str, Override] = {}  # by acts; kept by the store through every `configure`
     order: Literal["priority", "round-robin"] = "priority"
     tie: Literal["fifo", "lifo", "shuffle"] = "fifo"
     breadth_discount: float = 0.0
@@ -91,14 +93,24 @@ class CrawlRules(msgspec.Struct, frozen=True):
     pause_at_finish: bool = False
     limits: Limits = Limits()
     opens_below: float | None = None  # a due task of a lower priority opens its queue's session
+    said: Mapping[str, Override] = {}  # by settings that were changed at run time
 
     def of(self, key: str) -> QueueRules:
         """What holds for this key (A4); settings name keys in lower case, as hosts are."""
         rules = self.queue
-        for layer in (self.keys, self.runtime):
-            if layer:
-                rules = _layered(rules, layer, key.lower())
+        if self.are_alike:
+            return rules
+        key = key.lower()
+        if self.keys:
+            rules = _layered(rules, key, self.keys)
+        if self.said or self.runtime:
+            rules = _layered(rules, key, self.said, self.runtime)
         return rules
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether the same holds for every key."""
+        return not (self.keys or self.said or self.runtime)
 
     def ordered(self, target: str, changes: Override) -> CrawlRules:
         """These rules with a runtime change for a key or suffix; None takes a field back.
@@ -110,10 +122,13 @@ class CrawlRules(msgspec.Struct, frozen=True):
         kept = {name: value for name, value in merged.items() if value is not None}
         ended = changes.keys() & ACTED_FIELDS
         others = {
-            name: _without(entry, ended) if ended and covers(target, name) else entry
+            name: _without(entry, ended) if ended and _is_narrower(name, target) else entry
             for name, entry in self.runtime.items()
         }
-        return msgspec.structs.replace(self, runtime={**others, target: kept})
+        runtime = {**others, target: kept}
+        return msgspec.structs.replace(
+            self, runtime={name: entry for name, entry in runtime.items() if entry}
+        )
 
 
 def covers(target: str, key: str) -> bool:
@@ -121,6 +136,13 @@ def covers(target: str, key: str) -> bool:
     if not target.startswith("."):
         return target in ("", key)
     return target.lower() in suffixes(key.lower())
+
+
+def _is_narrower(name: str, target: str) -> bool:
+    """Whether every key that a name of a layer stands for is reached by a target."""
+    if name.startswith(".") and name.endswith(":"):  # a host under SURT, whatever its port
+        return name == target or covers(target, name[1:-1])
+    return covers(target, name)
 
 
 def _without(entry: Override, names: AbstractSet[str]) -> Override:
@@ -134,11 +156,13 @@ def acted(rules: QueueRules, now: QueueRules) -> QueueRules:
     return msgspec.structs.replace(rules, paused=now.paused, retired=now.retired)
 
 
-def _layered(rules: QueueRules, layer: Mapping[str, Override], key: str) -> QueueRules:
-    for suffix in reversed(tuple(suffixes(key))):
-        if suffix in layer:
-            rules = overridden(rules, layer[suffix])
-    return overridden(rules, layer[key]) if key in layer else rules
+def _layered(rules: QueueRules, key: str, *layers: Mapping[str, Override]) -> QueueRules:
+    """The rules under layers of one rank: the nearer name wins, of one name the later layer."""
+    for name in (*reversed(tuple(suffixes(key))), key):
+        for layer in layers:
+            if name in layer:
+                rules = overridden(rules, layer[name])
+    return rules
 
 
 def overridden(rules: QueueRules, changes: Override) -> QueueRules:

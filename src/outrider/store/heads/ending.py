@@ -79,7 +79,7 @@ class Ending(Adding):
         if not was_named:
             self._visit_ended(record, queue.delay_ms(), now)
         if record.lent:
-            self._end_lent(record)
+            self._end_lent(record, now)
         self.touch(queue, now)
 
     def release(self, record: Record, now: int) -> None:
@@ -91,7 +91,7 @@ class Ending(Adding):
         if not was_named:
             self._visit_ended(record, queue.delay_ms(), now)
         if record.lent:
-            self._end_lent(record)
+            self._end_lent(record, now)
         if queue.retired == "budget" and not queue.over_budget():
             self.bring_back(queue, now)
         self.touch(queue, now)
@@ -105,9 +105,12 @@ class Ending(Adding):
         record.queue.in_flight += 1
         return True
 
-    def _end_lent(self, record: Record) -> None:
-        """C7: a loan ends with the last of its tasks."""
+    def _end_lent(self, record: Record, now: int) -> None:
+        """C7: a loan ends with the last of its tasks; D1: its pace counts from each one's end."""
         queue = record.queue
+        if queue.rules.politeness.visits_per_second:
+            queue.last_start = now
+            queue.keep_pace()
         record.lent = False
         queue.lent -= 1
         if not queue.lent:
@@ -173,7 +176,7 @@ class Ending(Adding):
             if verdict.snooze:
                 queue.postpone(now + to_ms(verdict.snooze), verdict.snooze_reason or "delay")
         if record.lent:
-            self._end_lent(record)
+            self._end_lent(record, now)
         if verdict.retire:  # D3, D4
             self.retire(queue, verdict.retire, now)
         if queue.has_quota and queue.over_quota():  # E6

@@ -95,6 +95,7 @@ def _set(crawl: Crawl, queue: Queue, rules: QueueRules, now: int) -> None:
     """E5: `set` acts at once: retires, returns, or judges anew what stands."""
     old = queue.rules
     queue.obey(rules, crawl.epoch)
+    queue.keep_pace()  # D1: a lower rate counts from the last lease
     if rules.paused != old.paused:
         queue.paused = rules.paused
     if rules.retired != old.retired:

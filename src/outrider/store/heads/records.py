@@ -13,7 +13,7 @@ import msgspec
 from outrider.clock import to_ms
 from outrider.core.answer import Answer
 from outrider.core.order import DELAYED_BYTES, DELAYED_SHIFT, DUE_BITS, KEY_MASK, LANE_BYTES
-from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.politeness import least_delay, pace
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import TaskState
 from outrider.core.task import Manners, Task
@@ -115,11 +115,20 @@ class Queue(msgspec.Struct, gc=False, eq=False):
         self.measure_gap()
 
     def measure_gap(self) -> None:
-        """D1: a lease moves next-ready when counted from the start or with several slots."""
-        spaced = self.from_start or self.slots > 1
-        self.gap = (
-            to_ms(least_delay(self.rules.politeness, self.manners.crawl_delay)) if spaced else -1
-        )
+        """D1: a lease moves next-ready when counted from the start, with several slots, or paced.
+
+        `visits_per_second` is a promise over all slots of a queue, so it counts with one as well.
+        """
+        manners, spaced = self.rules.politeness, self.from_start or self.slots > 1
+        self.gap = to_ms(least_delay(manners, self.manners.crawl_delay)) if spaced else -1
+        if manners.visits_per_second:
+            self.gap = max(self.gap, to_ms(pace(manners)))
+
+    def keep_pace(self) -> None:
+        """D1: 1/visits_per_second passes between two leases, whatever the delays."""
+        manners = self.rules.politeness
+        if manners.visits_per_second and self.last_start >= 0:
+            self.postpone(self.last_start + to_ms(pace(manners)), "delay")
 
     def lane(self, lane: int) -> Line:
         """The line of a lane, to read."""

@@ -197,6 +197,7 @@ class Restoring(Adding):
         ended = min(now, record.due if record.finished < 0 else record.finished)
         queue.last_start, queue.last_end = record.claimed, max(queue.last_end, ended)
         queue.postpone(ended + queue.delay_ms(), "delay")
+        queue.keep_pace()
         if queue.next_ready > now:
             self._stand_down(queue)
             self._set_alarm(queue, self._alarm_at(queue, now))

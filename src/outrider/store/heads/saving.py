@@ -82,6 +82,7 @@ def _released(queue: Queue, leases: Sequence[Held], now: int) -> Queue:
             queue.postpone(start + queue.delay_ms(), "delay")
             queue.last_end = now
             queue.last_start = now if held.lent else queue.last_start
+            queue.keep_pace()
     if queue.retired == "budget" and not queue.over_budget():
         queue.retired = None
     if queue.next_ready > now:

@@ -200,7 +200,7 @@ class Seating(Crawl):
             if [rules.paused, rules.retired] != said:
                 rules = msgspec.structs.replace(rules, paused=said[0], retired=said[1])
             like = new_queue("", 0, 0, rules)
-            if not told.keys and not told.runtime:
+            if told.are_alike:
                 self._obeying[ruled] = like
         return like
 

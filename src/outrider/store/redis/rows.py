@@ -192,6 +192,7 @@ class RulesRow(msgspec.Struct, array_like=True, gc=False):
     respect: float
     paused: bool
     retired: bool
+    pace: int  # milliseconds between two leases (visits_per_second); 0: none
 
 
 def raw(content: bytes) -> msgspec.Raw:

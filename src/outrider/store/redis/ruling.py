@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.core.policy.politeness import Politeness
+from outrider.clock import to_ms
+from outrider.core.policy.politeness import Politeness, pace
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.task import Task
 from outrider.store.redis.calling import encode
@@ -86,6 +87,7 @@ def queue_numbers(rules: QueueRules) -> RulesRow:
         manners.respect_crawl_delay,
         rules.paused,
         rules.retired,
+        to_ms(pace(manners)),
     )
 
 

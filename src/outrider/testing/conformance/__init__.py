@@ -47,6 +47,7 @@ from outrider.testing.conformance.lease import LeaseConformance
 from outrider.testing.conformance.loans import LoansConformance
 from outrider.testing.conformance.notes import NotesConformance
 from outrider.testing.conformance.order import OrderConformance
+from outrider.testing.conformance.pace import PaceConformance
 from outrider.testing.conformance.politeness import PolitenessConformance
 from outrider.testing.conformance.pricing import PricingConformance
 from outrider.testing.conformance.restoring import RestoringConformance
@@ -82,6 +83,7 @@ __all__ = [
     "LoansConformance",
     "NotesConformance",
     "OrderConformance",
+    "PaceConformance",
     "PolitenessConformance",
     "PricingConformance",
     "RestoringConformance",

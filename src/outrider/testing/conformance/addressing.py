@@ -66,6 +66,92 @@ class AddressingConformance:
         view = await store.queue(CRAWL, "a.b.example")
         assert (view.grant, view.delay, view.max_in_flight) == (7, 6.0, 5)
 
+    async def test_settings_said_at_run_time_win_over_an_exact_key(self, store: FullStore) -> None:
+        """A4: by key, by longest suffix, then what was configured; acts and settings alike."""
+        await configure(
+            store,
+            keys={"a.b.example": {"balance": 1, "delay": 1.0, "max_in_flight": 1, "precedence": 1}},
+            said={
+                ".b.example": {"balance": 2, "delay": 2.0, "max_in_flight": 2},
+                "a.b.example": {"balance": 3},
+            },
+        )
+        await store.add([task("https://a.b.example/")])
+        said = await store.queue(CRAWL, "a.b.example")
+
+        await steer(store, ".example", Set({"balance": 4, "delay": 4.0, "precedence": 4}))
+        acted = await store.queue(CRAWL, "a.b.example")
+        await steer(store, "a.b.example", Set({"balance": 5}))
+        by_key = await store.queue(CRAWL, "a.b.example")
+
+        views = [
+            (view.grant, view.delay, view.max_in_flight, view.precedence)
+            for view in (said, acted, by_key)
+        ]
+        assert views == [(3, 2.0, 2, 1), (3, 2.0, 2, 4), (5, 2.0, 2, 4)]
+
+    async def test_settings_said_at_run_time_are_replaced_and_acts_are_kept(
+        self, store: FullStore
+    ) -> None:
+        """A4: `configure` brings the whole of what is said; what was set by acts stays."""
+        await configure(store, said={key("a"): {"balance": 2, "delay": 2.0}})
+        await add(store, "a/1")
+        await steer(store, key("a"), Set({"delay": 3.0}))
+
+        await configure(store, balance=9, said={})
+        await steer(store, "", Set({}))
+
+        assert ((await queue(store)).grant, (await queue(store)).delay) == (9, 3.0)
+
+    async def test_suffixes_and_hosts_reach_surt_keys(self, store: FullStore) -> None:
+        """A4: ".example.org" and, whatever its port, the host, written ".org,example:"."""
+        keys = ["org,example", "org,example:81", "org,example,www", "org,badexample", "10.0.0.1:81"]
+        await store.add([task(f"https://x.example/{key}", key=key) for key in keys])
+
+        suffix = await steer(store, ".example.org", Pause())
+        host = await steer(store, ".org,example:", Retire())
+        address = await steer(store, ".10.0.0.1:", Retire())
+
+        states = [(await store.queue(CRAWL, key)).state for key in keys]
+        assert (suffix, host, address) == (3, 2, 1)
+        assert states == [
+            QueueState.RETIRED,
+            QueueState.RETIRED,
+            QueueState.PAUSED,
+            QueueState.READY,
+            QueueState.RETIRED,
+        ]
+
+    async def test_the_nearest_rule_wins_for_surt_keys(self, store: FullStore) -> None:
+        """A4: exact key > host > longest suffix > shorter suffix, also for queues to come."""
+        await configure(
+            store,
+            keys={
+                ".org": {"balance": 1, "delay": 1.0, "max_in_flight": 1, "precedence": 1},
+                ".example.org": {"balance": 2, "delay": 2.0, "max_in_flight": 2},
+                ".org,example:": {"balance": 3, "delay": 3.0},
+                "org,example:81": {"balance": 4},
+            },
+        )
+        keys = ["org,example:81", "org,example", "org,example,www", "org,other"]
+        views = [await store.queue(CRAWL, key) for key in keys]
+
+        assert [(v.grant, v.delay, v.max_in_flight, v.precedence) for v in views] == [
+            (4, 3.0, 2, 1),
+            (3, 3.0, 2, 1),
+            (2, 2.0, 2, 1),
+            (1, 1.0, 1, 1),
+        ]
+
+    async def test_a_pause_by_suffix_is_the_last_word_for_surt_keys(self, store: FullStore) -> None:
+        """E7: it ends what was said of a host before, also for queues to come."""
+        await steer(store, ".org,example:", Resume())
+
+        await steer(store, ".org", Pause())
+
+        await store.add([task("https://x.example/1", key="org,example:81")])
+        assert (await store.queue(CRAWL, "org,example:81")).state is QueueState.PAUSED
+
     async def test_a_field_may_be_taken_back(self, store: FullStore) -> None:
         """A4: set to None it follows the next layer again; the other fields stay."""
         await configure(store, balance=9)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.politeness import least_delay, pace
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import TaskState
 from outrider.core.verdict import Verdict
@@ -191,8 +191,7 @@ class Books:
     def take(self, url: str, token: int, asked: int) -> None:
         """A task is lent and charged."""
         key = self.tasks[url].key
-        queue, manners = self.queue(key), self.rules(key).politeness
-        gap = to_ms(least_delay(manners, 0.0)) if self._is_spaced(key) else 0
+        queue, gap = self.queue(key), self._gap(key)
         self._set_task(url, state=LEASED, token=token, claimed=asked)
         self._set_queue(
             key,
@@ -201,9 +200,11 @@ class Books:
             next_ready=max(queue.next_ready, asked + gap),
         )
 
-    def _is_spaced(self, key: str) -> bool:
+    def _gap(self, key: str) -> int:
+        """D1: least milliseconds between two leases; visits/s counts however many slots."""
         manners = self.rules(key).politeness
-        return manners.count_from == "start" or manners.max_in_flight > 1
+        is_spaced = manners.count_from == "start" or manners.max_in_flight > 1
+        return to_ms(max(pace(manners), least_delay(manners, 0.0) if is_spaced else 0.0))
 
     def _finish(self, end: End, at: int) -> bool:
         verdict, fact = end.verdict, self.tasks[end.url]
@@ -276,8 +277,7 @@ class Books:
         """D1: `wake` goes back to the last visit's end (or start) + delay, no further."""
         queue, manners = self.queue(key), self.rules(key).politeness
         ended = queue.last_start if manners.count_from == "start" else queue.last_end
-        gap = to_ms(least_delay(manners, 0.0)) if self._is_spaced(key) else 0
-        return max(ended + queue.delay if queue.last_end else 0, queue.last_start + gap)
+        return max(ended + queue.delay if queue.last_end else 0, queue.last_start + self._gap(key))
 
     def _sweep(self, verb: str, key: str, after: int, limit: int) -> int:
         chosen = [

@@ -69,6 +69,7 @@ HOSTS: Final[dict[str, dict[str, object]]] = {
     "poor.test": {"total_budget": 25, "error_penalty": 1},
     "session.test": {"balance": 4},
     "quick.test": {"max_in_flight": 8},
+    "paced.test": {"visits_per_second": 30.0, "max_in_flight": 3},
 }
 
 

@@ -169,11 +169,14 @@ class Operators(Verbs):
         floor = 0 if q.last_end is None or ended is None else ended + q.delay_ms()
         if q.last_start is not None and (from_start or manners.max_in_flight > 1):
             floor = max(floor, q.last_start + ms(least_delay(manners, q.manners.crawl_delay)))
+        if q.last_start is not None and q.pace_ms():  # visits/s: no act breaks it
+            floor = max(floor, q.last_start + q.pace_ms())
         return floor
 
     def apply_set(self, c: C, q: Q, rules: QueueRules) -> None:
         """E5: `set` acts at once: retires, returns, or judges anew what stands."""
         old, q.rules = q.rules, rules
+        self.keep_pace(q)  # D1: a lower rate counts from the last lease
         if rules.paused != old.paused:
             q.paused = rules.paused
         if rules.retired and not old.retired:

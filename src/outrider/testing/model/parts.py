@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from outrider.core.answer import Answer
-from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.politeness import least_delay, pace
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
@@ -111,6 +111,10 @@ class Q:
         """E1: spent ≥ total ≥ 0, or a balance of 0."""
         budget = self.rules.budget
         return budget.balance == 0 or 0 <= budget.total_budget <= self.spent
+
+    def pace_ms(self) -> int:
+        """D1: visits/s, a promise over all slots: what passes between two leases; 0: none."""
+        return ms(pace(self.rules.politeness))
 
     def delay_ms(self) -> int:
         """D7: the last delay, or the least if none."""

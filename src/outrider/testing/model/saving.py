@@ -72,6 +72,7 @@ class Saving(Operators):
             self.refund(q, t.task.cost)
             if not t.named:  # D5
                 self.visit_ended(q, t, q.delay_ms())
+                self.keep_pace(q)
         if leases and q.retired == "budget" and not q.over_budget():
             q.retired = None
         if leases and q.next_ready > self.clock.now_ms():
@@ -223,6 +224,7 @@ class Saving(Operators):
         ended = min(self.clock.now_ms(), t.due if t.finished is None else t.finished)
         q.last_start, q.last_end = t.claimed, max(q.last_end or 0, ended)
         self.postpone(q, ended + q.delay_ms(), "delay")
+        self.keep_pace(q)
         if not self.servable(q):
             q.standing = None
 

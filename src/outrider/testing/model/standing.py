@@ -117,6 +117,11 @@ class Standing(Views):
         self.postpone(q, (t.claimed or now if from_start else now) + delay, "delay")
         q.last_end = now
 
+    def keep_pace(self, q: Q) -> None:
+        """D1: visits/s: 1/rate between two leases of a queue, whatever the delays and slots."""
+        if q.pace_ms() and q.last_start is not None:
+            self.postpone(q, q.last_start + q.pace_ms(), "delay")
+
     def postpone(self, q: Q, until: int, why: str) -> None:
         """D1: it never moves back."""
         if until > q.next_ready:

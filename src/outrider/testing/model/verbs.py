@@ -214,6 +214,7 @@ class Verbs(Standing):
         manners = q.rules.politeness
         if manners.count_from == "start" or manners.max_in_flight > 1:
             self.postpone(q, now + ms(least_delay(manners, q.manners.crawl_delay)), "delay")
+        self.keep_pace(q)
         lease = self.lent(q, t, request)
         if request.lend:
             t.lent = True
@@ -374,7 +375,13 @@ class Verbs(Standing):
         self.is_back(q, t)
 
     def is_back(self, q: Q, t: T) -> None:
-        """D5, C7: however it was lent, it is no more; a loan ends with the last of its tasks."""
+        """D5, C7: however it was lent, it is no more; a loan ends with the last of its tasks.
+
+        D1: a borrower begins when it likes, so the pace of a lent task counts from its end.
+        """
+        if t.lent and q.pace_ms():
+            q.last_start = self.clock.now_ms()
+            self.keep_pace(q)
         t.named = t.lent = False
         if not q.lent():
             q.crashed = 0

@@ -93,6 +93,11 @@ local function rules_of(q)
   local r = orders[q[Q_RULES]]
   if not r then
     r = decode(call('HGET', at .. K_ORDERS, q[Q_RULES]))
+    if not r[R_PACE] then -- written before there was one: the rules themselves tell it
+      local ruling = cjson.decode(call('HGET', at .. K_RULINGS, q[Q_RULES]))
+      local rate = ruling.politeness.visits_per_second
+      r[R_PACE] = rate > 0 and to_ms(min(1 / rate, 1e9)) or 0
+    end
     orders[q[Q_RULES]] = r
   end
   return r

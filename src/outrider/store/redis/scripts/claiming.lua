@@ -125,8 +125,9 @@ local function lease(leases, q, lane, request)
   if q[Q_ALARM] ~= 0 then
     set_alarm(q, 0)
   end
-  if r[R_FROM_START] or r[R_SLOTS] > 1 then
-    postpone(q, now + least_delay(q, r), 'delay')
+  local gap = gap_of(q, r)
+  if gap then
+    postpone(q, now + gap, 'delay')
     if has_slot(q, r) then
       look_at(q, true)
     end

@@ -34,9 +34,13 @@ local function end_named(t, q)
   return true
 end
 
--- C7: a loan ends with the last of its tasks.
-local function end_lent(t, q)
+-- C7: a loan ends with the last of its tasks; D1: its pace counts from the end of each.
+local function end_lent(t, q, r)
   if t[T_LENT] then
+    if r[R_PACE] > 0 then
+      q[Q_LAST_START] = now
+      keep_pace(q, r)
+    end
     t[T_LENT] = false
     q[Q_LENT] = q[Q_LENT] - 1
     if q[Q_LENT] == 0 then
@@ -79,7 +83,7 @@ local function release(number, t)
   if not was_named then
     visit_ended(t, q, r, delay_of(q, r))
   end
-  end_lent(t, q)
+  end_lent(t, q, r)
   return_if_affordable(q, r)
   touch(q)
 end
@@ -112,7 +116,7 @@ local function crash(number, t, q, r)
   if not was_named then
     visit_ended(t, q, r, delay_of(q, r))
   end
-  end_lent(t, q)
+  end_lent(t, q, r)
   touch(q)
 end
 

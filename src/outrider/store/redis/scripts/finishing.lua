@@ -101,7 +101,7 @@ local function apply(number, t, v)
       postpone(q, now + v[V_SNOOZE], v[V_SNOOZE_REASON] or 'delay')
     end
   end
-  end_lent(t, q)
+  end_lent(t, q, r)
   if v[V_RETIRE] then
     retire(q, v[V_RETIRE])
   end

@@ -88,6 +88,7 @@ local function visited_since(t, q)
   local ended = min(now, t[T_FINISHED] < 0 and due_of(t) or t[T_FINISHED])
   q[Q_LAST_START], q[Q_LAST_END] = t[T_CLAIMED], max(q[Q_LAST_END], ended)
   postpone(q, ended + delay_of(q, rules_of(q)), 'delay')
+  keep_pace(q, rules_of(q))
   if q[Q_NEXT_READY] > now then
     stand_down(q)
     set_alarm(q, alarm_at(q, rules_of(q)))

@@ -317,7 +317,18 @@ local function delay_of(q, r)
   return q[Q_LAST_DELAY] >= 0 and to_ms(q[Q_LAST_DELAY]) or least_delay(q, r)
 end
 
--- D1: least milliseconds between two leases, or nil: only ends count.
+-- D1: least milliseconds between two leases, or nil: only ends count. `visits_per_second` is a
+-- promise over all slots of a queue, so its pace counts with one slot as well.
 local function gap_of(q, r)
-  return (r[R_FROM_START] or r[R_SLOTS] > 1) and least_delay(q, r) or nil
+  if r[R_FROM_START] or r[R_SLOTS] > 1 then
+    return max(least_delay(q, r), r[R_PACE])
+  end
+  return r[R_PACE] > 0 and r[R_PACE] or nil
+end
+
+-- D1: 1/visits_per_second passes between two leases, whatever the delays.
+local function keep_pace(q, r)
+  if r[R_PACE] > 0 and q[Q_LAST_START] >= 0 then
+    postpone(q, q[Q_LAST_START] + r[R_PACE], 'delay')
+  end
 end

@@ -25,6 +25,7 @@ end
 -- E5: `set` acts at once: retires, returns, or judges anew what stands.
 local function set(q, old)
   local r = rules_of(q)
+  keep_pace(q, r) -- D1: a lower rate counts from the last lease
   if r[R_PAUSED] ~= old[R_PAUSED] then
     q[Q_PAUSED] = r[R_PAUSED]
   end
