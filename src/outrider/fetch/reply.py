@@ -33,7 +33,7 @@ class Reply(ClientResponse):
     async def start(self, connection: Connection) -> ClientResponse:
         """Wait for the head."""
         handler = cast("Handler", connection.protocol)
-        handler.interim = 0
+        handler.begin_answer()
         self.began = self._loop.time()
         self.address = _peer(connection)
         try:
