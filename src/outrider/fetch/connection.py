@@ -29,7 +29,7 @@ from outrider.fetch.guard import Guard
 INTERIM: Final = 16  # answers such as 100 and 103 before the real one
 IDLE: Final = 15.0  # seconds an unused connection is kept
 CONNECTING: Final = "while connecting"  # marks what ended the wait
-SLICE: Final = 16 * 1024  # bytes parsed at a time: surplus answers in them are parsed in vain
+SLICE: Final = 64 * 1024  # bytes parsed at a time: surplus answers in them are parsed in vain
 
 _SWITCHING: Final = 101
 _FINAL: Final = 200
