@@ -26,7 +26,6 @@ from outrider.fetch.troubles import RAISED, reason_of
 from outrider.settings.visiting import FetchSettings
 
 FIELDS: Final = 256  # header fields of one answer
-READ_BUFFER: Final = 2**16  # bytes of a body that wait for us; aiohttp takes twice that at most
 
 _NONE: Final[Mapping[str, str]] = {}
 _SOON: Final = 0.001  # seconds; to aiohttp 0 means no limit
@@ -115,8 +114,6 @@ class Client(Getting):
             max_line_size=settings.max_headers,
             max_field_size=settings.max_headers,
             max_headers=FIELDS,
-            # It also bounds the chunks that wait, each of which costs some 150 bytes.
-            read_bufsize=READ_BUFFER,
         )
         return self._session
 

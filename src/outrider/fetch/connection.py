@@ -43,6 +43,7 @@ class Handler(ResponseHandler):
         self._idle = idle
         self._unparsed = b""  # came while reading was paused
         self._is_parsing = False
+        self._is_ended = False
         self._is_exact = True  # no byte that came is behind those that were parsed last
         self._is_asked = False  # a request was sent whose answer is not over
         self._is_answered = False  # the head of its answer came
@@ -72,9 +73,18 @@ class Handler(ResponseHandler):
         return is_plain and _is_readable(descriptor) and _has_bytes(descriptor)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End."""
+        """End; what came before, and waits for reading to be resumed, belongs to the answer."""
         self._idle.discard(self)
+        self._is_ended = True
+        if self._is_asked and not self._is_over():
+            super().data_received(self._unparsed)
+        self._unparsed = b""
         super().connection_lost(exc)
+
+    def pause_reading(self) -> None:
+        """Let what comes wait in the socket; behind the end nothing comes."""
+        if not self._is_ended:
+            super().pause_reading()
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         """Fail, and whoever waits for the body too: aiohttp would let them wait in vain."""

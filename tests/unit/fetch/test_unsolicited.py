@@ -9,6 +9,7 @@ from aiohttp import ServerDisconnectedError
 from outrider.fetch.client import Client
 from outrider.fetch.connection import Handler
 from outrider.fetch.http2 import Http2Client
+from outrider.settings.visiting import FetchSettings
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 GOOD = HEAD + b"Content-Length: 4\r\n\r\ngood"
@@ -159,6 +160,37 @@ async def test_host_that_speaks_first_is_not_heard(visit, is_tls):
     assert [(await get(path)).body for path in ("/b", "/c")] == [b"good"] * 2
 
 
+async def test_new_connection_over_which_bytes_came_fails_the_request(net, monkeypatch):
+    """Nothing is sent over it, and there is no second try: the host would do it again."""
+    monkeypatch.setattr(Handler, "is_spoilt", lambda handler: True)
+    client, server = Client(FetchSettings(), allow_private=True), await net.serve({})
+    got = await client.get(server.url + "/")
+    await client.close()
+    assert (got.reason, server.heads, server.connections) == ("protocol: message", [], 1)
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_large_answer_that_ends_with_its_connection_is_whole(
+    net, server_tls, client_tls, is_tls
+):
+    """Reading is paused while the end has come already."""
+    size = 1_000_000
+
+    async def ends(reader, writer):
+        writer.write(HEAD + b"Connection: close\r\n\r\n" + bytes(size))
+
+    async def ends_in_chunks(reader, writer):
+        chunks = b"64\r\n%b\r\n" % bytes(100) * (size // 100)
+        writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+
+    server = await net.serve({"/a": ends, "/b": ends_in_chunks}, server_tls if is_tls else None)
+    named = {".": f"127.0.0.1:{server.port}"}
+    client = net.client(connect_to=named, _tls=client_tls if is_tls else None)
+    urls = [f"http{'s' * is_tls}://web.test/{path}" for path in "abab"]
+    got = await asyncio.gather(*map(client.get, urls))
+    assert [len(each.body) for each in got] == [size] * len(urls)
+
+
 async def test_large_clean_answers_keep_their_connection(visit):
     """However often reading was paused."""
     size = 1_000_000
@@ -219,3 +251,16 @@ async def test_bytes_before_the_request_was_sent_end_the_connection(connected):
     handler.begin_answer()
     with pytest.raises(ServerDisconnectedError):
         await handler.read()
+
+
+async def test_bytes_that_wait_when_the_connection_ends_belong_to_the_answer(connected):
+    """Reading was paused when they came, and the end came before it was resumed."""
+    handler, _ = connected
+    handler.set_response_params(read_until_eof=True)
+    handler.begin_answer()
+    handler.data_received(HEAD + b"\r\nab")
+    handler.pause_reading()
+    handler.data_received(b"cd")
+    handler.connection_lost(None)
+    _, payload = await handler.read()
+    assert await payload.read() == b"abcd"
