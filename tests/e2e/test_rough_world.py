@@ -188,9 +188,10 @@ async def test_every_robots_txt_is_read_as_it_is_meant(crawled):
     for name in ("broken", "unavailable"):
         end = done.last(f"robots-{name}.web.test")
         assert end.reason.startswith("robots.txt: ")
-    for name in ("prefix", "huge", "named", "redirected", "slow", "delaying"):
+    for name in ("prefix", "huge", "named", "redirected", "relayed", "slow", "delaying"):
         assert done.last(f"robots-{name}.web.test", "/shut").reason == "robots", name
     assert done.last("robots-closed.web.test").reason == "robots"
+    assert done.last("robots-misleading.web.test", "/shut").status == 200
     assert done.last("robots-longest.web.test", "/shut/but/inner").status == 200
 
 

@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from string import ascii_letters, digits, hexdigits
 from typing import Final
 
 import msgspec
 from url import URL, URLError
+
+from outrider.core.addresses import special_block
 
 BAD_URL: Final = "bad-url"
 SCHEME: Final = "scheme"
@@ -110,14 +111,15 @@ def fingerprint(identity: str) -> bytes:
 
 
 def is_private_address(host: str) -> bool:
-    """Tell literal addresses inside somebody's network; a name is never one, it has to resolve."""
+    """Tell literal addresses of special-purpose blocks; a name is never one, it has to resolve."""
     if not (host[-1:].isdigit() or ":" in host):
         return False
     try:
-        address = ip_address(host.strip("[]"))
+        block = special_block(host.strip("[]"))
     except ValueError:
         return False
-    return _is_private(address)
+    # Nothing answers in the blocks of documentation, and examples need them.
+    return block is not None and not block.is_example
 
 
 def _rooted(text: str, base: Url, rules: UrlRules) -> str:
@@ -226,39 +228,6 @@ _ESCAPE: Final = re.compile("%(?:[0-9A-Fa-f]{2})?").sub
 
 def _spelt(part: str, spellings: dict[str, str]) -> str:
     return _ESCAPE(lambda found: spellings[found[0]], part) if "%" in part else part
-
-
-# Documentation ranges are absent: nothing answers there, and examples need them.
-_PRIVATE_4: Final = tuple(
-    IPv4Network(block)
-    for block in (
-        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8"),
-        *("169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
-    )
-)
-# Unspecified and loopback are the IPv4 addresses 0.0.0.0 and 0.0.0.1 embedded in ::/96.
-_PRIVATE_6: Final = tuple(
-    IPv6Network(block) for block in ("fc00::/7", "fe80::/10", "fec0::/10", "64:ff9b:1::/48")
-)
-# IPv4-compatible, IPv4-mapped, IPv4-translated (RFC 2765) and NAT64 (RFC 6052).
-_EMBEDDING: Final = tuple(
-    IPv6Network(block) for block in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")
-)
-
-
-def _is_private(address: IPv4Address | IPv6Address) -> bool:
-    if isinstance(address, IPv4Address):
-        return any(address in block for block in _PRIVATE_4)
-    inner = _embedded(address)
-    return any(address in block for block in _PRIVATE_6) or (
-        inner is not None and _is_private(inner)
-    )
-
-
-def _embedded(address: IPv6Address) -> IPv4Address | None:
-    if any(address in block for block in _EMBEDDING):
-        return IPv4Address(address.packed[-4:])
-    return address.sixtofour
 
 
 def _quoted(text: str) -> str:

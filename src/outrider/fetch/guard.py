@@ -7,36 +7,19 @@ connects; so neither a name that changes its mind nor a literal address gets pas
 from __future__ import annotations
 
 import socket
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import Final
 
 from aiohttp import AddrInfoType
 
-from outrider.core.url import is_private_address
+from outrider.core.addresses import special_block
 from outrider.fetch.reasons import PRIVATE_ADDRESS, Hindered
-
-_NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
 def is_guarded(address: str) -> bool:
     """Whether nobody on the public internet has this address; nor has what is no address at all."""
-    if is_private_address(address):
-        return True
     try:
-        parsed = ip_address(address)
+        return special_block(address) is not None
     except ValueError:
         return True
-    meant = _meant(parsed)
-    return meant.is_multicast or not meant.is_global
-
-
-def _meant(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address inside an IPv6 one, where there is one."""
-    if isinstance(address, IPv4Address):
-        return address
-    if address in _NAT64:
-        return IPv4Address(address.packed[-4:])
-    return address.ipv4_mapped or address.sixtofour or address
 
 
 class Guard:

@@ -25,8 +25,9 @@ class Incoming:
 
     def __init__(self, most: int, most_field: int, now: Callable[[], float]) -> None:
         self._most, self._most_field, self._now = most, most_field, now
-        self._head_size = self._body_size = self._interim = 0
-        self._pieces: list[bytes] = []
+        self._head_size = self._interim = 0
+        # One buffer: a list of pieces costs up to 85 bytes for each byte that comes on its own.
+        self._body = bytearray()
         self.trouble = ""
         self.heard = 0.0  # when the last of it came
         self.status = 0
@@ -45,9 +46,8 @@ class Incoming:
     def piece(self, piece: bytes) -> int:
         """Take a piece of the body."""
         self.heard = self._now()
-        self._pieces.append(piece)
-        self._body_size += len(piece)
-        if self._body_size > self._most:
+        self._body += piece
+        if len(self._body) > self._most:
             self.trouble = self.trouble or SIZE
         return _ENOUGH if self.trouble else len(piece)
 
@@ -98,7 +98,7 @@ class Incoming:
 
     def payload(self) -> bytes:
         """The body as it was sent."""
-        return b"".join(self._pieces)
+        return bytes(self._body)
 
     def unpacked(self, payload: bytes) -> bytes | str:
         """The body, or the reason why it cannot be had."""

@@ -33,7 +33,7 @@ class Reply(ClientResponse):
     async def start(self, connection: Connection) -> ClientResponse:
         """Wait for the head."""
         handler = cast("Handler", connection.protocol)
-        handler.interim = 0
+        handler.begin_answer()
         self.began = self._loop.time()
         self.address = _peer(connection)
         try:
@@ -53,13 +53,12 @@ class Reply(ClientResponse):
             return SWITCHED
         if self._is_long(most):
             return SIZE
-        pieces, size = [], 0
+        body = bytearray()  # in one buffer, however small the pieces are
         while piece := await self.content.readany():
-            pieces.append(piece)
-            size += len(piece)
-            if size > most:
+            body += piece
+            if len(body) > most:
                 return SIZE
-        return b"".join(pieces)
+        return bytes(body)
 
     def _is_long(self, most: int) -> bool:
         """Whether it says so, and there is a body at all: a 304 tells the length of another."""

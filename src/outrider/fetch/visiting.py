@@ -62,13 +62,13 @@ class Fetcher:
         entry = await self._around.entrance.admit(visit)
         if not isinstance(entry, Entry):
             return entry
-        outcome = await self._page(visit, entry.crawl_delay)
+        outcome = await self._page(visit, entry)
         if entry.crawl_delay is None:
             return outcome
         # The queue did not know the delay: it learns it, whatever the visit came to.
         return msgspec.structs.replace(outcome, crawl_delay=entry.crawl_delay)
 
-    async def _page(self, visit: Visit, crawl_delay: float | None) -> Outcome:
+    async def _page(self, visit: Visit, entry: Entry) -> Outcome:
         """The page itself; a redirect to the same identity is followed here, after the delay."""
         url, cached, pacing = visit.lease.url, self._cached(visit), self._around.pacing
         headers = conditions(visit.lease.last, cached)
@@ -81,7 +81,9 @@ class Fetcher:
                 return await self._outcome(visit, response, cached)
             if not left:
                 return Dropped("redirects: a loop", response.seconds)
-            await pacing.pause(visit, response, crawl_delay)
+            if not entry.allows(target):  # the page is the same, but its URL is not
+                return Dropped("robots", response.seconds)
+            await pacing.pause(visit, response, entry.crawl_delay)
             url = target
         raise AssertionError("unreachable")
 

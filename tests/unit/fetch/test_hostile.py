@@ -5,6 +5,7 @@ import gzip
 import itertools
 import socket
 import struct
+import tracemalloc
 
 import brotli
 import pytest
@@ -209,6 +210,34 @@ async def test_what_we_do_not_want_is_dropped(net, kind, case):
     assert got == Dropped(reason, got.seconds, visited=True)
     assert server.connections == 1
     assert (await client.get(server.url + "/good")).body == b"hi"
+
+
+async def test_body_in_tiny_chunks_takes_memory_by_its_size(net):
+    """K1: what is kept is the bytes, not an object for every chunk.
+
+    aiohttp holds some 16,000 chunks that wait to be read, which is 3 MB whatever the body's size.
+    """
+    size = 600_000
+
+    async def dribbles(reader, writer):
+        writer.write(CHUNKED)
+        for _ in range(size // 3000):
+            writer.write(b"3\r\nxxx\r\n" * 1000)
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        await reader.read()
+
+    server = await net.serve({"/": OK, "/tiny": dribbles})
+    client = net.client()
+    await client.get(server.url + "/")
+    tracemalloc.start()
+    try:
+        got = await client.get(server.url + "/tiny")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert got.body == b"x" * size
+    assert peak < 10 * size
 
 
 async def test_a_caller_may_have_less_time(net):

@@ -2,7 +2,11 @@
 
 import asyncio
 import gzip
+import struct
 import sys
+import tracemalloc
+from collections.abc import Iterator
+from itertools import chain, repeat
 
 import pytest
 from curl_cffi import Curl, CurlOpt
@@ -35,6 +39,7 @@ class Talk:
     def __init__(self, answers, requests):
         self._answers, self._requests = answers, requests
         self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+        self.frames = ()
 
     async def __call__(self, reader, writer):
         """Until it ends."""
@@ -48,13 +53,24 @@ class Talk:
                 if isinstance(event, RequestReceived) and not self._answered(event):
                     await self._said(writer)
                     return False
+            await self._play(writer)
         return False
 
+    async def _play(self, writer):
+        """Send the raw frames of an answer, if there are any."""
+        frames, self.frames = self.frames, ()
+        await self._said(writer)
+        for frame in frames:
+            writer.write(frame)
+            await writer.drain()
+
     def _answered(self, event):
-        """Whether the connection goes on."""
+        """Whether the connection goes on; an answer may also be an iterable of raw frames."""
         request = {name.decode(): value.decode() for name, value in event.headers}
         self._requests.append(request)
-        return self._answers[request[":path"]](self._h2, event.stream_id) is None
+        answered = self._answers[request[":path"]](self._h2, event.stream_id)
+        self.frames = answered if isinstance(answered, Iterator) else ()
+        return answered is None or isinstance(answered, Iterator)
 
     async def _said(self, writer):
         writer.write(self._h2.data_to_send())
@@ -84,6 +100,19 @@ def begins(body, *fields, then=lambda h2, stream: None):
         h2.send_headers(stream, [(b":status", b"200"), *fields])
         h2.send_data(stream, body)
         return then(h2, stream)
+
+    return answer
+
+
+def dribbles(size, each=1):
+    """A body of so many bytes in DATA frames of one byte, or of `each`; windows are obeyed."""
+
+    def answer(h2, stream):
+        assert h2.local_flow_control_window(stream) >= size
+        h2.send_headers(stream, [(b":status", b"200")])
+        frame = struct.pack(">IBI", each << 8, 0, stream) + b"x" * each
+        last = struct.pack(">IBI", 0, 1, stream)
+        return chain(repeat(frame * 1000, size // each // 1000), (last,))
 
     return answer
 
@@ -167,6 +196,22 @@ async def test_a_packed_body_is_unpacked_by_us(web):
     await web.open({"/": says(packed, encoding)}, keep_packed=True)
     got = await web.get("/")
     assert (got.body, got.packed) == (b"hi", packed)
+
+
+@pytest.mark.parametrize("each", [1, 2])
+async def test_body_in_tiny_frames_takes_memory_by_its_size(web, each):
+    """K1: what is kept is the bytes, not an object for every frame."""
+    size = 100_000 * each
+    await web.open({"/": says(), "/tiny": dribbles(size, each)})
+    await web.get("/")
+    tracemalloc.start()
+    try:
+        got = await web.get("/tiny")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert got.body == b"x" * size
+    assert peak < 10 * size
 
 
 BAD = {

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 
 from outrider import Blocked, Done, Dropped, Failed, Frontier, Link, Throttled, Unreachable
@@ -241,6 +243,193 @@ async def test_a_robots_txt_outside_the_scope_counts_as_missing(crawl):
 
     assert (await it.visit(HOME)).outcome.status == 200
     assert it.web.urls == [ROBOTS, HOME]
+
+
+# ---- redirects of robots.txt to other sites (RFC 9309, 2.3.1.2)
+
+THERE = "https://b.example/"
+SHUT = (200, b"User-agent: *\nDisallow: /shut")
+
+
+def moved(url):
+    """A redirect."""
+    return (302, b"", ("Location", url))
+
+
+async def visits_of(it, *urls):
+    """Visit until nothing is left to visit; the last outcome of every URL."""
+    await it.frontier.add(urls)
+    outcomes = {}
+    while claim := await it.frontier.claim(1, wait=1000.0):
+        visit = Visit(claim[0])
+        visit.outcome = await it.fetcher(visit)
+        await it.frontier.finish(visit.lease, visit.outcome, visit.links)
+        outcomes[visit.lease.url] = visit.outcome
+        assert len(it.web.asked) < 100
+    return outcomes
+
+
+async def test_robots_redirect_to_a_forbidden_page_of_another_host_is_not_followed(crawl):
+    """K2: that host's robots.txt is read first, and ours is unavailable then."""
+    it = await crawl(
+        {
+            ROBOTS: moved(THERE + "shut/rules"),
+            THERE + "robots.txt": SHUT,
+            THERE + "shut/rules": (200, b"User-agent: *\nDisallow: /"),
+            HOME: page(),
+        }
+    )
+    outcomes = await visits_of(it, HOME)
+
+    assert it.web.urls == [ROBOTS, THERE + "robots.txt", HOME]
+    assert outcomes[THERE + "shut/rules"] == Dropped("robots", 0.5, 0.0)
+    assert outcomes[HOME].status == 200
+
+
+async def test_robots_redirect_to_an_allowed_page_of_another_host_is_followed(crawl):
+    """K2: after that host's robots.txt and its delay; what is read there holds here."""
+    it = await crawl(
+        {
+            ROBOTS: moved(THERE + "rules"),
+            THERE + "robots.txt": (200, SHUT[1] + b"\nCrawl-delay: 7\nSitemap: " + b"/map"),
+            THERE + "rules": (200, b"User-agent: *\nDisallow: /no"),
+            HOME: page(),
+        }
+    )
+    outcomes = await visits_of(it, HOME, HOME + "no")
+
+    assert it.web.urls[:3] == [ROBOTS, THERE + "robots.txt", THERE + "rules"]
+    assert it.web.times[2] - it.web.times[1] == 7.0
+    assert (outcomes[HOME].status, outcomes[HOME + "no"].reason) == (200, "robots")
+
+
+async def test_robots_txts_that_redirect_to_each_other_end(crawl):
+    """K2: neither is known without the other; both are unavailable, nothing is asked for ever."""
+    it = await crawl(
+        {
+            ROBOTS: moved(THERE + "rules"),
+            THERE + "robots.txt": moved(HOME + "rules"),
+            HOME: page(),
+            THERE: page(),
+        }
+    )
+    outcomes = await visits_of(it, HOME, THERE)
+
+    assert [outcomes[url].status for url in (HOME, THERE)] == [200, 200]
+    assert len(it.web.urls) <= 10
+
+
+async def test_robots_redirects_across_hosts_are_cut_after_five(crawl):
+    """RFC 9309: each hop in the queue of its host; what is left is as if missing."""
+    answers = {
+        f"https://h{n}.example/robots.txt": moved(f"https://h{n + 1}.example/robots.txt")
+        for n in range(20)
+    }
+    it = await crawl(answers | {"https://h0.example/": page()})
+    outcomes = await visits_of(it, "https://h0.example/")
+
+    asked = [url for url in it.web.urls if url.endswith("robots.txt")]
+    assert set(asked) == {f"https://h{n}.example/robots.txt" for n in range(6)}
+    assert outcomes["https://h0.example/"].status == 200
+
+
+async def test_robots_redirects_across_two_hosts_are_read(crawl):
+    """RFC 9309: rules at the end of a chain are those of its beginning."""
+    last = "https://c.example/robots.txt"
+    it = await crawl(
+        {
+            ROBOTS: moved(THERE + "robots.txt"),
+            THERE + "robots.txt": moved(last),
+            last: SHUT,
+            HOME: page(),
+        }
+    )
+    outcomes = await visits_of(it, HOME, HOME + "shut")
+
+    assert (outcomes[HOME].status, outcomes[HOME + "shut"].reason) == (200, "robots")
+    assert it.web.urls.count(last) == 1
+
+
+@pytest.mark.parametrize("other", ["http://a.example/", "https://a.example:8443/"])
+@pytest.mark.parametrize("path", ["shut/rules", "rules"])
+async def test_robots_redirect_to_another_scheme_or_port_obeys_the_robots_txt_there(
+    crawl, other, path
+):
+    """K2: it is another site, though the same host and queue."""
+    it = await crawl(
+        {
+            ROBOTS: moved(other + path),
+            other + "robots.txt": SHUT,
+            other + path: (200, b"User-agent: *\nDisallow: /no"),
+            HOME + "no": page(),
+        }
+    )
+    outcomes = await visits_of(it, HOME + "no")
+
+    is_followed = path == "rules"
+    assert (other + path in it.web.urls) is is_followed
+    assert it.web.urls[:2] == [ROBOTS, other + "robots.txt"]
+    assert outcomes[HOME + "no"].reason == "robots" if is_followed else outcomes[HOME + "no"].status
+    assert all(late - early >= 1.0 for early, late in pairwise(it.web.times))
+
+
+async def test_robots_redirect_within_its_site_is_followed_though_nothing_is_known(crawl):
+    """RFC 9309: the rules of the site are what is asked for."""
+    it = await crawl({ROBOTS: moved("/shut/rules"), HOME + "shut/rules": SHUT, HOME: page()})
+    outcomes = await visits_of(it, HOME)
+
+    assert it.web.urls == [ROBOTS, HOME + "shut/rules", HOME]
+    assert outcomes[HOME].status == 200
+
+
+async def test_robots_redirect_waits_for_a_site_that_cannot_tell(crawl):
+    """K2: 5xx there is no leave, and no refusal either."""
+    it = await crawl(
+        {
+            ROBOTS: moved("http://a.example/rules"),
+            "http://a.example/robots.txt": [(503, b""), (200, b"")],
+            "http://a.example/rules": SHUT,
+            HOME: page(),
+        }
+    )
+    first = await it.visit(HOME)
+
+    assert first.outcome.reason == "robots.txt: status 503"
+    assert (await it.visit()).outcome.status == 200
+    assert it.web.urls.count("http://a.example/rules") == 1
+
+
+@pytest.mark.parametrize("target", ["http://10.0.0.1/robots.txt", "http://[5f00::1]/robots.txt"])
+async def test_robots_redirect_to_a_private_address_counts_as_missing(crawl, target):
+    """K5: nothing is asked for there."""
+    it = await crawl({ROBOTS: moved(target), HOME: page()})
+
+    assert (await it.visit(HOME)).outcome.status == 200
+    assert it.web.urls == [ROBOTS, HOME]
+
+
+async def test_robots_redirect_to_a_name_with_a_private_address_counts_as_missing(crawl):
+    """K5: the guard drops the request, and the page is not held up by it."""
+    dropped = Dropped("private-address", visited=False)
+    it = await crawl({ROBOTS: moved(THERE + "robots.txt"), THERE + "robots.txt": dropped})
+    it.web.answers[HOME] = page()
+    outcomes = await visits_of(it, HOME)
+
+    assert outcomes[HOME].status == 200
+
+
+async def test_redirect_to_the_same_page_by_a_forbidden_url_is_not_followed(crawl):
+    """K2: the page is the same task, but the URL is what robots.txt speaks of."""
+    it = await crawl(
+        {
+            ROBOTS: (200, b"User-agent: *\nDisallow: /*utm_source"),
+            HOME + "a": moved("/a?utm_source=x"),
+        }
+    )
+    visit = await it.visit(HOME + "a")
+
+    assert visit.outcome == Dropped("robots", 0.5, 0.0)
+    assert it.web.urls == [ROBOTS, HOME + "a"]
 
 
 async def test_sitemaps_of_robots_txt_become_tasks(crawl):

@@ -207,7 +207,10 @@ def test_robots_cases_say_what_they_forbid(name):
 
 @pytest.mark.parametrize(
     ("name", "pages"),
-    [("missing", 6), ("unauthorised", 6), ("broken", 0), ("unavailable", 0), ("looping", 6)],
+    [
+        *(("missing", 6), ("unauthorised", 6), ("broken", 0), ("unavailable", 0)),
+        *(("looping", 6), ("misleading", 6)),
+    ],
 )
 def test_robots_that_cannot_be_had_forbid_all_or_nothing(name, pages):
     """4xx and too many redirects: nothing; 5xx: everything."""

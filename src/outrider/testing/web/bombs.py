@@ -38,6 +38,12 @@ def endless_chunked(_: Asked) -> Answer:
     return Script(_endless(_OK + b"Transfer-Encoding: chunked\r\n\r\n", chunk), 200)
 
 
+def tiny_chunks(_: Asked) -> Answer:
+    """A body in chunks of one byte each."""
+    head = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
+    return Script((head, *repeat(b"1\r\nx\r\n" * 10_000, 10), b"0\r\n\r\n"), 200)
+
+
 def gzip_bomb(_: Asked) -> Answer:
     """A kilobyte for every mebibyte of zeros, for ever."""
     head = _OK + b"Content-Encoding: gzip\r\n\r\n" + _GZIP_HEAD

@@ -148,6 +148,7 @@ _CASES: Final[Mapping[str, _Case]] = {
     "/redirect-private": (redirecting("http://169.254.169.254/"), Done | Failed | Dropped),
     "/redirect-long": (_long_location, Done | Failed | Dropped),
     # Pages that are hard to read, and are answers all the same.
+    "/tiny-chunks": (bombs.tiny_chunks, Done),
     "/wrong-charset": (_wrong_charset, Done),
     "/unknown-charset": (_unknown_charset, Done),
     "/unknown-encoding": (_unknown_encoding, Done | Failed | Dropped),

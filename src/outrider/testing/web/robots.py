@@ -59,6 +59,9 @@ CASES: Final[Mapping[str, Case]] = {
     "garbage": Case(serving(bytes(range(256)) * 64, TEXT)),
     "markup": Case(serving("<html><body>Welcome! Disallow nothing.</body></html>")),
     "redirected": Case(redirecting(f"http://robots-prefix{DOMAIN}/robots.txt", 301), _UNDER_SHUT),
+    "relayed": Case(redirecting(f"http://robots-redirected{DOMAIN}/robots.txt", 302), _UNDER_SHUT),
+    # To a page that the other host forbids: not to be followed, so this file cannot be had.
+    "misleading": Case(redirecting(f"http://robots-prefix{DOMAIN}/shut", 302)),
     "looping": Case(redirecting("/robots.txt", 302)),
     "slow": Case(slow(_SHUT, wait=1.0), _UNDER_SHUT),
     "delaying": Case(rules("Crawl-delay: 2", "Disallow: /shut"), _UNDER_SHUT, crawl_delay=2.0),
