@@ -16,6 +16,7 @@ from outrider.fetch.response import Response
 # Why a link found on a visit would not be admitted; None: it would.
 Refusing: TypeAlias = Callable[[Link, Lease], Awaitable[str | None]]
 
+SHARE: Final = 0.75  # of a short lease: what a request may take of it
 LOST: Final = Failed("lease: lost before the request was sent")
 
 
@@ -64,8 +65,13 @@ class Pacing:
         self, visit: Visit, url: str, headers: Mapping[str, str] | None = None
     ) -> Response | Trouble:
         """One request; the lease outlasts it, or it is not sent."""
-        if not await visit.holds(self._limit):
+        lease_for = visit.lease.lease_for
+        is_short = self._limit >= lease_for  # a time limit left at its default gives way
+        limit = lease_for * SHARE if is_short else self._limit
+        if not await visit.holds(limit):
             return LOST
+        if is_short:
+            return await self._client.get(url, headers=headers or {}, within=limit)
         return await self._client.get(url, headers=headers or {})
 
     async def pause(self, visit: Visit, last: Response | None, crawl_delay: float | None) -> None:
