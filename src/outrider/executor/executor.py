@@ -292,7 +292,8 @@ class Executor:
             return Ending("cancelled", "operator")
         if status is CrawlStatus.PAUSED:
             reason = (await self._crawl()).reason or ""
-            return None if reason == "operator" else Ending("paused", reason)
+            waits = reason == "operator" or (reason == "finish" and self._stays)
+            return None if waits else Ending("paused", reason)
         return None
 
     async def _visit(self, visit: Visit) -> None:

@@ -353,6 +353,24 @@ async def test_default_slots_give_way_to_the_bounds(bounds, count):
         assert executor.slots.count == count
 
 
+async def test_worker_that_stays_waits_at_a_pause_at_finish():
+    """`--stay`: a crawl that pauses in place of finishing is over too, and more may come."""
+    async with opened(crawl={"pause_at_finish": True}) as frontier:
+        await frontier.add(URLS[:1])
+        executor = Executor(frontier, Handlers(lambda visit: Done(200)), stays=True)
+        running = asyncio.ensure_future(executor.run())
+        async with asyncio.timeout(60):
+            while (await frontier.stats()).status != "paused":  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+            await frontier.add(URLS[1:2])
+            await frontier.resume()
+            while (await frontier.stats()).done < 2:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+            executor.stop()
+
+            assert (await running).how == "stopped"
+
+
 async def test_slots_follow_the_load(monkeypatch):
     """J3: with autoscaling, ready work brings slots, and the reason is kept."""
     monkeypatch.setattr("outrider.executor.keeping.EVERY", 0.0)
