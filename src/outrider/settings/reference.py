@@ -27,7 +27,10 @@ are refused with their paths, and nothing changes. Who says settings where, and 
 felt: [configure a crawl](../how-to/configure.md). Durations are seconds; of priorities and
 precedences, lower is sooner; `null` means that nothing is given.
 """
-_ENTRIES: Final = {"fetch.connect_to": "<host>"}  # what users name in a table of their own
+_ENTRIES: Final = {
+    "fetch.connect_to": "<host>",
+    "scoring.bonuses": "<origin>",
+}  # what users name in a table of their own
 _TABLE: Final = "| setting | allowed | default | meaning |\n|---|---|---|---|"
 
 
