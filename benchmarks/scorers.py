@@ -10,13 +10,13 @@ names folders of HTML files instead. Ends with 1 if a promise is not kept or the
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from outrider.bench.results import write_json
 from outrider.core.url import UrlRules
 from outrider.fetch.document import Document
 from outrider.fetch.found import reading_rules
@@ -106,11 +106,13 @@ def measured(asked: argparse.Namespace) -> dict[str, Rows]:
     }
     for title, (make, names) in synthetic.items():
         results[title] = told(title, mean([compare(make(seed), names) for seed in seeds]))
+        written(asked, results)
     for folder in documentation(asked.docs):
         web = web_of(folder)
         title = f"{folder.parent.name}: PageRank"
         print(f"{folder}: {len(web.reachable())} pages")
         results[title] = told(title, compare(web, RANKING))
+        written(asked, results)
     return results
 
 
@@ -118,6 +120,15 @@ def told(title: str, rows: Rows) -> Rows:
     """The rows, once they are printed."""
     print(shown(title, rows), flush=True)
     return rows
+
+
+def written(
+    asked: argparse.Namespace, results: Mapping[str, Rows], *, is_complete: bool = False
+) -> None:
+    """All comparisons so far, in the file that was named."""
+    if asked.json:
+        about = {"seeds": asked.seeds, "pages": asked.pages, "complete": is_complete}
+        write_json(asked.json, {**about, "share collected": results})
 
 
 def broken(results: Mapping[str, Rows]) -> list[str]:
@@ -145,9 +156,7 @@ def main() -> int:
     faults = broken(results)
     if len(results) == 3:
         faults.append(f"no documentation: install one of {', '.join(PACKAGES)}, or name --docs")
-    if asked.json:
-        told_as = {"seeds": asked.seeds, "pages": asked.pages, "share collected": results}
-        asked.json.write_text(json.dumps(told_as, indent=1) + "\n")
+    written(asked, results, is_complete=True)
     print("\n".join(faults) or "all promises are kept")
     return 1 if faults else 0
 

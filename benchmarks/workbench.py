@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
 from outrider import Done, Frontier
+from outrider.bench.results import write_json
 from outrider.clock import Clock, SystemClock
 from outrider.executor.executor import Executor
 from outrider.executor.handlers import Handlers
@@ -85,14 +85,18 @@ def main() -> None:
     """Measure, print, write."""
     asked = _asked()
     places = {asked.store: None} if asked.store else {f"{ms:g} ms": ms for ms in asked.latency}
-    report = {name: asyncio.run(both(asked, latency)) for name, latency in places.items()}
-    print(f"{asked.visits:,} visits that do nothing, {asked.slots} slots, {HOSTS:,} hosts")
-    for name, found in report.items():
+    report = {}
+    print(
+        f"{asked.visits:,} visits that do nothing, {asked.slots} slots, {HOSTS:,} hosts", flush=True
+    )
+    for name, latency in places.items():
+        report[name] = found = asyncio.run(both(asked, latency))
         direct, bench = found["direct"]["rate"], found["workbench"]["rate"]
         calls = f"{found['direct']['calls']:,.0f} / {found['workbench']['calls']:,.0f} calls"
-        print(f"{name:>8}: {direct:8,.0f} /s  {bench:8,.0f} /s  × {bench / direct:.1f}  {calls}")
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(report, indent=1) + "\n")
+        rates = f"{direct:8,.0f} /s  {bench:8,.0f} /s  × {bench / direct:.1f}"
+        print(f"{name:>8}: {rates}  {calls}", flush=True)
+        if asked.json is not None:
+            write_json(asked.json, report)
 
 
 def _asked() -> argparse.Namespace:

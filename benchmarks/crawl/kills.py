@@ -36,19 +36,22 @@ KILLS = 10
 INSTANTS = (0.2, 0.34, 0.6)  # of the site's pages, when Scrapy is killed
 
 
-def measure(tell: Any) -> tuple[list[Measure], dict[str, Any]]:
+def measure(tell: Any, told: Any) -> dict[str, Any]:
     """Ours, then Scrapy; always the whole site, since a small one is gone before it is killed."""
     tell("kill -9", f"ours, {KILLS} times")
     mine = _tried(ours(), sorted(random.Random(3).sample(range(5, SITE.pages), KILLS)))
+    for one in _our_measures(mine):
+        told(one)
     theirs = []
     try:
         command = peer("scrapy", "--lean", "--jobdir", "{folder}/job")
         for instant in INSTANTS:
             tell("kill -9", f"Scrapy with JOBDIR, after {instant:.0%} of the pages")
             theirs.append(_tried(command, [round(instant * SITE.pages)]))
+            told(_their_measure(theirs[-1]))
     except Unmeasured as why:
         tell("kill -9", str(why))
-    return [*_our_measures(mine), *map(_their_measure, theirs)], {"ours": mine, "scrapy": theirs}
+    return {"ours": mine, "scrapy": theirs}
 
 
 def _tried(command: Command, instants: Sequence[int]) -> dict[str, Any]:

@@ -50,13 +50,17 @@ class Stay(msgspec.Struct, frozen=True):
     rate: float  # visits a second, at most
 
 
-def measure(part: float, tell: Any) -> tuple[list[Measure], dict[str, Any]]:
-    """Both scenarios."""
+def measure(part: float, tell: Any, told: Any) -> dict[str, Any]:
+    """Both scenarios, each told as it is done."""
     tell("delays", f"{ALLOWED.hosts} hosts, delays {DELAY:g} s and more")
     used = _used(_sized(ALLOWED, part))
+    for one in _allowed_measures(used):
+        told(one)
     tell("delays", f"{TRIED.hosts} hosts, 429s and {KILLS} times kill -9")
     tried = _tried(_sized(TRIED, max(part, 0.4)))
-    return [*_allowed_measures(used), *_tried_measures(tried)], {"used": used, "tried": tried}
+    for one in _tried_measures(tried):
+        told(one)
+    return {"used": used, "tried": tried}
 
 
 def _sized(shape: Shape, part: float) -> Shape:

@@ -25,20 +25,22 @@ SAMPLES = 20
 EXPECTED = 64.0  # bytes a page: what is kept of a task, and room for noise
 
 
-def measure(part: float, tell: Any) -> tuple[list[Measure], dict[str, Any]]:
+def measure(part: float, tell: Any, told: Any) -> dict[str, Any]:
     """One long crawl."""
     shape = msgspec.structs.replace(WEB, pages=max(10, round(WEB.pages * part)))
     pages = shape.hosts * shape.pages
     tell("memory", f"{pages:,} pages")
     if not Path("/proc/self/statm").exists():
-        return [], {"reason": "this system does not tell"}
+        return {"reason": "this system does not tell"}
     with served(shape) as web, tempfile.TemporaryDirectory() as place:
         pin(web.pid, cores()[0])
         folder = Path(place)
         process = started(ours()(web.web.seeds()[0], folder), folder)
         samples = _samples(process, Record(web.record), pages // SAMPLES)
         lost = lost_work(web.hits(), web.web, folder, set(web.web.urls()))
-    return _measures(pages, samples, lost), {"pages": pages, "samples": samples, "lost": lost}
+    for one in _measures(pages, samples, lost):
+        told(one)
+    return {"pages": pages, "samples": samples, "lost": lost}
 
 
 def _samples(process: Any, record: Record, every: int) -> list[tuple[int, int]]:

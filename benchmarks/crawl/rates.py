@@ -71,17 +71,18 @@ def crawlers() -> tuple[dict[str, Command], list[str]]:
     return found, missing
 
 
-def measure(part: float, rounds: int, tell: Any) -> tuple[list[Measure], dict[str, Any]]:
-    """Ratios beside promises, and every run."""
+def measure(part: float, rounds: int, tell: Any, told: Any) -> dict[str, Any]:
+    """Ratios beside promises, told for each web as it is done; and every run."""
     found, missing = crawlers()
     for why in missing:
         tell("not measured", why)
-    measures, runs = [], {}
+    runs = {}
     for title, shape in SHAPES.items():
         smaller = msgspec.structs.replace(shape, pages=max(2, round(shape.pages * part)))
         runs[title] = _runs(found, smaller, rounds, lambda text, t=title: tell(t, text))
-        measures += _measures(title, runs[title])
-    return measures, {
+        for one in _measures(title, runs[title]):
+            told(one)
+    return {
         "runs": {t: [_shown(r) for r in of] for t, of in runs.items()},
         "missing": missing,
     }

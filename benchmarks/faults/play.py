@@ -9,8 +9,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-import msgspec
-
+from outrider.bench.results import write_json
 from outrider.testing.fleet.play import Played, play
 from outrider.testing.fleet.world import World
 
@@ -83,10 +82,9 @@ def main() -> None:
             rows.append(row(server, scene, played))
             print("  ".join(f"{cell:>9}" for cell in rows[-1]), flush=True)
             for fault in (*played.judgement.lost, *played.judgement.doubled)[:3]:
-                print("   ", fault)
-    if wanted.json:
-        table = [dict(zip(HEAD, cells, strict=True)) for cells in rows]
-        wanted.json.write_bytes(msgspec.json.format(msgspec.json.encode(table)) + b"\n")
+                print("   ", fault, flush=True)
+            if wanted.json:
+                write_json(wanted.json, [dict(zip(HEAD, cells, strict=True)) for cells in rows])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ python benchmarks/stores/bench.py [--quick] [--only redis|postgres|redis:idle|�
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -20,11 +19,10 @@ import msgspec
 import on_postgres
 import on_redis
 from calls import Line
-from rich.console import Console
-from rich.table import Table
 from sizes import Sizes, quick
 
 from outrider import __version__
+from outrider.bench.results import Results
 
 ENGINES = {"redis": on_redis, "postgres": on_postgres}
 PARTS = [f"{name}:{part}" for name, engine in ENGINES.items() for part in engine.PARTS]
@@ -32,11 +30,11 @@ SYNCS = 200
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure; each part's figures are printed and written as soon as they are there."""
     asked = _asked()
     sizes = _sizes(asked)
+    results = Results(asked.json, _about(sizes))
     found: dict[str, Any] = {}
-    lines: list[Line] = []
     failed: list[str] = []
     for name in PARTS:
         engine, _, part = name.partition(":")
@@ -49,12 +47,14 @@ def main() -> None:
                 _tell(f"{name}: {error}")
                 failed.append(name)
                 continue
+            for line in (_named(engine, line) for line in some):
+                results.add(line.measure, durability=line.durability)
             found[name] = {**details, "seconds": time.perf_counter() - began}
-            lines += [_named(engine, line) for line in some]
+            results.note("parts", found)
     syncs = _sync_rate()
-    _print(lines, syncs)
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(_report(lines, found, sizes, syncs), indent=1) + "\n")
+    print(f"This disk syncs {syncs:,.0f} times a second.")
+    results.note("syncs_per_second", syncs)
+    results.complete()
     sys.exit(f"no figures: {', '.join(failed)}" if failed else 0)
 
 
@@ -94,46 +94,12 @@ def _sync_rate() -> float:
         return SYNCS / (time.perf_counter() - began)
 
 
-def _print(lines: list[Line], syncs: float) -> None:
-    table = Table("measure", "value", "", "promise", "kept", "durability")
-    for column in (1, 3):
-        table.columns[column].justify = "right"
-    for line in lines:
-        table.add_row(*_row(line))
-    console = Console(highlight=False, width=140)
-    console.print(table)
-    console.print(f"This disk syncs {syncs:,.0f} times a second.")
-
-
-def _row(line: Line) -> tuple[str, ...]:
-    measure = line.measure
-    promise = ""
-    if measure.target is not None:
-        promise = f"{'≤' if measure.is_most else '≥'} {measure.target:,.6g}"
-    kept = {None: "", True: "yes", False: "[red]no[/red]"}[measure.is_kept]
-    shown = f"{measure.value:,.0f}" if abs(measure.value) >= 1000 else f"{measure.value:,.3g}"
-    return measure.name, shown, measure.unit, promise, kept, line.durability
-
-
-def _report(lines: list[Line], found: dict[str, Any], sizes: Sizes, syncs: float) -> dict[str, Any]:
+def _about(sizes: Sizes) -> dict[str, Any]:
     return {
         "outrider": __version__,
         "python": platform.python_version(),
         "machine": f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores",
-        "syncs_per_second": syncs,
         "sizes": msgspec.to_builtins(sizes),
-        "measures": [
-            {
-                "name": line.measure.name,
-                "value": line.measure.value,
-                "unit": line.measure.unit,
-                "promise": line.measure.target,
-                "kept": line.measure.is_kept,
-                "durability": line.durability,
-            }
-            for line in lines
-        ],
-        "parts": found,
     }
 
 

@@ -1,9 +1,9 @@
 """The conformance suite over shards: the router itself must not show.
 
-It runs over one shard (`make stress`); over four with all queues on one of them, which is not home;
-and over four with the queues spread, less what the lists below say is promised within a shard (M1). Those
-also run on a real cluster: the topics a router has most to do with, or all of them if
-OUTRIDER_CLUSTER=all.
+It runs over one shard (in `make stress`); over four with all queues on one of them, which is not
+home; and over four with the queues spread, less what the lists below say is promised within a shard
+alone (M1). Those also run on a real cluster: the topics a router has most to do with, or all of
+them if OUTRIDER_CLUSTER=all.
 """
 
 import os

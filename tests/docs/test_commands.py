@@ -8,6 +8,8 @@ import typer
 
 from outrider.cli import dead, queue
 from outrider.cli.app import app
+from outrider.cli.crawl_report import ENDS
+from outrider.executor.watchdog import EXIT
 from outrider.frontier import reports
 from outrider.store import protocol
 
@@ -66,3 +68,12 @@ def test_every_act_on_settings_is_told_with_its_options(name):
 def test_shapes_are_named(kind):
     """JSON is what the reference of the frontier says of the value."""
     assert f"`{kind.__name__}`" in PAGE
+
+
+def test_exit_codes_of_a_crawl_are_those_of_the_code():
+    """A script that goes by them can look them up."""
+    table = headed("crawl").split("### Exit codes of `crawl`")[1]
+    rows = re.findall(r"^\| (\d+) \| `([a-z]+)` \|", table, re.MULTILINE)
+
+    assert {end: int(code) for code, end in rows} == {end: ENDS[end][1] for end in ENDS}
+    assert f"| {EXIT} | |" in table

@@ -18,13 +18,23 @@ from outrider import (
     blocking,
     errors,
 )
-from outrider.core.task import Added, Lease
-from outrider.frontier import reports
+from outrider.core.admission import REDIRECT
+from outrider.core.decide import REFRESH
+from outrider.core.policy import weights
+from outrider.core.policy.score import DefaultScorer
+from outrider.core.policy.weights import Scoring
+from outrider.core.task import DEFAULT_ORIGIN, Added, Lease
+from outrider.events import BACKLOG
+from outrider.executor import paging
+from outrider.fetch import sitemaps
+from outrider.frontier import admitting, reports, rescoring
+from outrider.frontier.signalling import PROPOSED
 from outrider.frontier.steering import QueueHandle
 from outrider.store.protocol import QueueView, TaskView, WorkerView
 from outrider.testing import FakeClock
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+SOURCE = Path(outrider.__file__).parent
 OUTCOMES = (Done, Failed, Throttled, Blocked, Unreachable, Dropped)
 ROW = re.compile(r"^\| `([a-z-]+)` \| ((?:`\w+` ?)+)\|", re.MULTILINE)
 
@@ -154,6 +164,9 @@ async def acts_of_operators(frontier):
     await frontier.configure({"lanes": {"burst": 3}})
     await frontier.report_problem("missing-hub", "one.example", "/news")
     await frontier.rescore()
+    await frontier.drop(key="one.example")
+    await frontier.replay(all=True)
+    await frontier.purge(all=True)
     await frontier.pause()
     await frontier.resume()
     await frontier.cancel()
@@ -166,3 +179,73 @@ async def test_the_page_of_events_says_what_is_told():
     seen = {(event.name, frozenset(event.data)) for event in await everything_that_happens()}
 
     assert seen == page
+
+
+def earnings():
+    """Two tables of the page: each origin with its bonus, each type with its weight."""
+    text = (REFERENCE / "frontier.md").read_text("utf-8")
+    text = text.split("### Origins and types\n", 1)[1].split("\n## ")[0]
+    row = re.compile(r"^\| `([a-z-]+)` \|.*\| `([a-z-]+)` \|$", re.MULTILINE)
+    return [dict(row.findall(part)) for part in text.split("| type |")]
+
+
+def test_page_lists_the_origins_and_types_of_the_code_with_what_they_earn():
+    """F1, F3: those that Outrider gives or knows, and no others."""
+    kinds = weights.TASK_TYPES
+    origins, types = earnings()
+
+    assert origins == {name: weights.bonus_of(name, Scoring()) for name in weights.ORIGINS}
+    assert types == {one: one if one in weights.TYPE_WEIGHTS else "default" for one in kinds}
+
+
+def test_known_origins_and_types_are_those_the_code_gives():
+    """A name in the code that is missing from the lists would be taken for a typo."""
+    text = "".join(path.read_text("utf-8") for path in SOURCE.rglob("*.py"))
+    origins = set(re.findall(r'\borigin="([a-z-]+)"', text)) | {sitemaps.ORIGIN, PROPOSED}
+    types = set(re.findall(r'Link\([^()]*type="([a-z-]+)"', text)) | {sitemaps.TYPE, REFRESH}
+
+    assert origins | {DEFAULT_ORIGIN, REDIRECT} <= weights.ORIGINS
+    assert types <= weights.TASK_TYPES
+
+
+def test_events_that_the_code_tells_are_on_the_page():
+    """Also those that the crawl above does not bring about."""
+    text = "".join(path.read_text("utf-8") for path in SOURCE.rglob("*.py"))
+    page = {name for name, _ in ROW.findall((REFERENCE / "events.md").read_text("utf-8"))}
+
+    assert set(re.findall(r'\btell\("([a-z-]+)", \w+=', text)) <= page
+
+
+@pytest.mark.parametrize(
+    ("page", "pattern", "constant"),
+    [
+        ("how-to/signals-and-focus.md", r"in steps of ([\d,]+) tasks", rescoring.STEP),
+        ("reference/frontier.md", r"applied in chunks of ([\d,]+)", admitting.CHUNK),
+        ("reference/events.md", r"falls more than ([\d,]+) behind", BACKLOG),
+        ("reference/handlers.md", r"At most ([\d,]+) items and links", paging.MOST),
+    ],
+)
+def test_number_on_a_page_is_that_of_the_code(page, pattern, constant):
+    """A constant that changes changes its page."""
+    found = re.findall(pattern, (REFERENCE.parent / page).read_text("utf-8"))
+
+    assert [int(one.replace(",", "")) for one in found] == [constant]
+
+
+@pytest.mark.parametrize("page", sorted(REFERENCE.parent.rglob("*.md")), ids=lambda page: page.stem)
+def test_no_heading_stands_twice_on_a_page(page):
+    """Two sections on one thing disagree sooner or later."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    heads = re.findall(r"^##? .*", text, re.MULTILINE)
+
+    assert len(heads) == len(set(heads))
+
+
+def test_bias_is_added_to_the_base():
+    """As the page says: before the base is multiplied."""
+    scorer = DefaultScorer(Scoring(base_weight=3.0))
+    link = Link("https://a.example/", bias=2.0)
+    url = outrider.core.url.Url("https://a.example/", "https://a.example/", "a.example")
+    (score,) = scorer.score([(link, url, "a.example", b"")])
+
+    assert score.priority == (12.0 + 2.0) * 3.0

@@ -258,7 +258,7 @@ SLOW = ["/slow-headers", "/slow-body", "/silence"]
 @pytest.mark.parametrize(
     ("paths", "limits"),
     [
-        (SLOW, {"read_timeout": 0.5, "total_timeout": 1.5}),
+        (SLOW, {"connect_timeout": 1.5, "read_timeout": 0.5, "total_timeout": 1.5}),
         ([path for path in HOSTILE if path not in SLOW], {"total_timeout": 50.0}),
     ],
     ids=["by taking time", "by what it sends"],

@@ -2,6 +2,7 @@
 
 import pytest
 
+from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS
 from outrider.errors import SettingsError
 from outrider.settings import (
     PROFILES,
@@ -427,7 +428,8 @@ class TestListing:
         rows = {row.path: row for row in _rows(ground.ground())}
 
         fixed = {path for path, _ in leaves_of(Settings())}
-        assert len(rows) == len(fixed) + 3  # the two entries, and the profile
+        built_in = len(TYPE_WEIGHTS) + len(BONUSES)  # with the weight that is given
+        assert len(rows) == len(fixed) + built_in + 2  # an override by key, and the profile
         assert rows["scoring.weights.nav"].value == 3.0
         assert rows["keys.a.delay"].origin == "given"
         assert rows["queue.key"].allowed == "a name or a function"

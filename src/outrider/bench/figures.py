@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,6 +47,20 @@ def best(
 def run(work: Coroutine[Any, Any, T]) -> T:
     """In a loop of its own."""
     return asyncio.run(work)
+
+
+def as_measured(work: AsyncIterator[T]) -> Iterator[T]:
+    """What an asynchronous measurement finds, each as it is found, in a loop of its own."""
+    with asyncio.Runner() as runner:
+        while True:
+            try:
+                yield runner.run(_next(work))
+            except StopAsyncIteration:
+                return
+
+
+async def _next(work: AsyncIterator[T]) -> T:
+    return await anext(work)
 
 
 class Windows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -19,25 +19,22 @@ from outrider.testing.clock import FakeClock
 EAGER = {"politeness": {"min_delay": 0.0, "factor": 0.0}, "budget": {"balance": 10**9}}
 
 
-def rates(size: int, rounds: int) -> list[Measure]:
+def rates(size: int, rounds: int) -> Iterator[Measure]:
     """Adds, visits and both together, per CPU second; a file on disk, durability `process`."""
     raw = list(workload.stream(workload.pages(size)))
     tasks = run(tasks_of(workload.parsed(raw)))
-    limits = best("bound: adds, dict and heaps", lambda: bound.adds(tasks), rounds)
-    ours = best("file: adds, parsed", lambda: run(adds(tasks)), rounds)
-    return [
-        *limits,
-        *ours,
-        # Medians: the bound's best windows are its first, while all of it fits into the cache.
-        Measure("file: adds, parsed ÷ bound", ours[1].value / limits[1].value, "×", 0.30),
-        *best("file: adds, raw text", lambda: run(raw_adds(raw)), rounds, 100_000),
-        *best("file: claim + finish, 100", lambda: run(visits(tasks)), rounds),
-        *best(
-            "file: claims beside 5 adds each, parsed", lambda: run(steady(tasks)), rounds, 20_000
-        ),
-        *best("file: the same from raw text", lambda: run(raw_steady(raw)), rounds, 8_000),
-        *best("file: claim(1) + finish(1), 10 links", lambda: run(singles(raw)), rounds, 3_000),
-    ]
+    yield from (limits := best("bound: adds, dict and heaps", lambda: bound.adds(tasks), rounds))
+    yield from (ours := best("file: adds, parsed", lambda: run(adds(tasks)), rounds))
+    # Medians: the bound's best windows are its first, while all of it fits into the cache.
+    yield Measure("file: adds, parsed ÷ bound", ours[1].value / limits[1].value, "×", 0.30)
+    yield from best("file: adds, raw text", lambda: run(raw_adds(raw)), rounds, 100_000)
+    yield from best("file: claim + finish, 100", lambda: run(visits(tasks)), rounds)
+    beside = "file: claims beside 5 adds each, parsed"
+    yield from best(beside, lambda: run(steady(tasks)), rounds, 20_000)
+    yield from best("file: the same from raw text", lambda: run(raw_steady(raw)), rounds, 8_000)
+    yield from best(
+        "file: claim(1) + finish(1), 10 links", lambda: run(singles(raw)), rounds, 3_000
+    )
 
 
 async def tasks_of(links: list[Link]) -> list[Task]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from outrider.bench import bound, workload
-from outrider.bench.figures import Measure, Windows, best, resident, run
+from outrider.bench.figures import Measure, Windows, as_measured, best, resident, run
 from outrider.bench.files import EAGER, single_visits, tasks_of, visit
 from outrider.core.outcome import Done
 from outrider.core.task import Link
@@ -18,20 +19,18 @@ from outrider.testing.clock import FakeClock
 WORKER = "bench"
 
 
-def rates(size: int, rounds: int) -> list[Measure]:
+def rates(size: int, rounds: int) -> Iterator[Measure]:
     """Adds, claims and finishes per second through the frontier, and the bound beside them."""
     texts = workload.pages(size)
     raw = list(workload.stream(texts))
     links = workload.parsed(raw)
     tasks = run(tasks_of(links))
-    return [
-        *best("bound: adds, dict and heaps", lambda: bound.adds(tasks), rounds),
-        *best("bound: visits, heaps", lambda: bound.visits(tasks, size // 2), rounds),
-        *best("adds, parsed links", lambda: run(_adds(links)), rounds, 200_000),
-        *best("adds, raw text", lambda: run(_adds(raw)), rounds, 120_000),
-        *best("claim + finish, batches of 100", lambda: run(_visits(links)), rounds, 60_000),
-        *best("claim(1) + finish(1), 10 links", lambda: run(_singles(links)), rounds, 8_000),
-    ]
+    yield from best("bound: adds, dict and heaps", lambda: bound.adds(tasks), rounds)
+    yield from best("bound: visits, heaps", lambda: bound.visits(tasks, size // 2), rounds)
+    yield from best("adds, parsed links", lambda: run(_adds(links)), rounds, 200_000)
+    yield from best("adds, raw text", lambda: run(_adds(raw)), rounds, 120_000)
+    yield from best("claim + finish, batches of 100", lambda: run(_visits(links)), rounds, 60_000)
+    yield from best("claim(1) + finish(1), 10 links", lambda: run(_singles(links)), rounds, 8_000)
 
 
 async def _adds(items: list[Link] | list[str]) -> list[float]:
@@ -60,18 +59,14 @@ async def _singles(links: list[Link]) -> list[float]:
         return await single_visits(frontier, clock, links)
 
 
-def flatness(few: int, many: int, rounds: int) -> list[Measure]:
+def flatness(few: int, many: int, rounds: int) -> Iterator[Measure]:
     """Claim cost a lease with many queues, as a ratio to that with few."""
-    measures = []
     for name, hold, most in (("all active", False, 3.0), ("hold_queues", True, 2.0)):
         small, large = run(_claim_costs(few, many, rounds, hold=hold))
         title = f"claim at {many:,} queues ÷ at {few:,}, {name}"
-        measures += [
-            Measure(f"claim a lease, {few:,} queues, {name}", small * 1e6, "µs"),
-            Measure(f"claim a lease, {many:,} queues, {name}", large * 1e6, "µs"),
-            Measure(title, large / small, "×", most, is_most=True),
-        ]
-    return measures
+        yield Measure(f"claim a lease, {few:,} queues, {name}", small * 1e6, "µs")
+        yield Measure(f"claim a lease, {many:,} queues, {name}", large * 1e6, "µs")
+        yield Measure(title, large / small, "×", most, is_most=True)
 
 
 async def _claim_costs(few: int, many: int, rounds: int, *, hold: bool) -> tuple[float, float]:
@@ -109,23 +104,22 @@ async def _claim_cost(frontier: Frontier) -> float:
     return spent / leased
 
 
-def idle(queues: int) -> list[Measure]:
+def idle(queues: int) -> Iterator[Measure]:
     """An empty claim with every queue snoozed, and with every queue retired."""
-    return run(_idle(queues))
-
-
-async def _idle(queues: int) -> list[Measure]:
-    measures = []
-    for name, act in (("snoozed", "snooze"), ("retired", "retire")):
-        frontier = await _with_queues(queues, 1, hold=False)
-        group = frontier.queue(".example")
-        await (group.snooze(3600) if act == "snooze" else group.retire())
-        await frontier.claim(1)
-        costs = [await _timed(frontier.store) for _ in range(200)]
+    for name in ("snoozed", "retired"):
+        cost = run(_idle_claim(queues, is_snoozed=name == "snoozed"))
         title = f"empty claim, {queues:,} queues {name}"
-        measures.append(Measure(title, min(costs) * 1e6, "µs", 1000, is_most=True))
-        await frontier.close()
-    return measures
+        yield Measure(title, cost * 1e6, "µs", 1000, is_most=True)
+
+
+async def _idle_claim(queues: int, *, is_snoozed: bool) -> float:
+    frontier = await _with_queues(queues, 1, hold=False)
+    group = frontier.queue(".example")
+    await (group.snooze(3600) if is_snoozed else group.retire())
+    await frontier.claim(1)
+    costs = [await _timed(frontier.store) for _ in range(200)]
+    await frontier.close()
+    return min(costs)
 
 
 async def _timed(store: FullStore) -> float:
@@ -134,29 +128,27 @@ async def _timed(store: FullStore) -> float:
     return time.perf_counter() - before
 
 
-def longest_calls(size: int) -> list[Measure]:
+def longest_calls(size: int) -> Iterator[Measure]:
     """The longest single call, while growing to a size and working at it."""
-    return run(_longest_calls(size))
+    yield from as_measured(_longest_calls(size))
 
 
-async def _longest_calls(size: int) -> list[Measure]:
+async def _longest_calls(size: int) -> AsyncIterator[Measure]:
     clock = FakeClock()
     texts = workload.pages(size + size // 50, seed=5)
     before = resident()
     async with Frontier.open("memory://", clock=clock) as frontier:
         growing = [await _add_timed(frontier, batch) for batch in workload.batches(texts[:size])]
         bytes_each = (resident() - before) / size
+        yield Measure(f"memory a task at {size:,}, URL and all", bytes_each, "B")
+        yield Measure(f"longest add of 500 while growing to {size:,}", max(growing) * 1e3, "ms")
         middle = size + size // 100
         collected = await _working(frontier, clock, texts[size:middle])
+        yield Measure(f"longest call at {size:,} tasks, Python collecting", collected * 1e3, "ms")
         gc.freeze()  # as docs/how-to/large-crawls.md says: Python's own pauses, not the store's
         working = await _working(frontier, clock, texts[middle:])
         gc.unfreeze()
-    return [
-        Measure(f"memory a task at {size:,}, URL and all", bytes_each, "B"),
-        Measure(f"longest add of 500 while growing to {size:,}", max(growing) * 1e3, "ms"),
-        Measure(f"longest call at {size:,} tasks, Python collecting", collected * 1e3, "ms"),
-        Measure(f"longest call at {size:,} tasks", working * 1e3, "ms", 50, is_most=True),
-    ]
+        yield Measure(f"longest call at {size:,} tasks", working * 1e3, "ms", 50, is_most=True)
 
 
 async def _working(frontier: Frontier, clock: FakeClock, texts: list[str]) -> float:

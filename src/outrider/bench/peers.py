@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,24 @@ HOSTS = 2_000
 SCRIPT = Path("benchmarks/peers/run.py")
 
 
-def ratios(size: int, rounds: int) -> list[Measure]:
+def ratios(size: int, rounds: int) -> Iterator[Measure]:
     """Ours beside theirs; a peer that could not be measured says why in its name."""
     if not SCRIPT.exists():
         raise InvalidInput(f"{SCRIPT} is not here; run the bench in Outrider's own directory")
     raw = list(workload.stream(workload.pages(size)))
     spread = workload.pages(size // 2, hosts=HOSTS)
-    theirs = _measured(raw, spread)
-    added = best("file: adds, raw text, beside peers", lambda: run(files.raw_adds(raw)), rounds)
+    title = "file: adds, raw text, beside peers"
+    yield from (added := best(title, lambda: run(files.raw_adds(raw)), rounds))
     tasks = run(files.tasks_of(workload.parsed(spread)))
-    visited = best("file: claim + finish, 2,000 hosts", lambda: run(files.visits(tasks)), rounds)
-    claimed = best("file: claims alone, 2,000 hosts", lambda: run(files.claims(tasks)), rounds)
+    title = "file: claim + finish, 2,000 hosts"
+    yield from (visited := best(title, lambda: run(files.visits(tasks)), rounds))
+    title = "file: claims alone, 2,000 hosts"
+    yield from (claimed := best(title, lambda: run(files.claims(tasks)), rounds))
     adds, visits, claims = added[0].value, visited[0].value, claimed[0].value
+    theirs = _measured(raw, spread)
     slow = _rate(theirs, "scrapy.canonicaliser")
     with_w3lib = 1 / (1 / adds + 1 / slow) if slow else 0.0
-    return [
-        *added,
-        *visited,
-        *claimed,
+    yield from (
         _ratio("adds ÷ Scrapy's memory queue", adds, theirs, "scrapy.adds_plain", 3),
         _ratio("adds ÷ Scrapy's default queue", adds, theirs, "scrapy.adds", 3),
         _ratio("adds ÷ Scrapy's, ours with w3lib too", with_w3lib, theirs, "scrapy.adds_plain"),
@@ -43,7 +44,7 @@ def ratios(size: int, rounds: int) -> list[Measure]:
         _ratio("claim + finish ÷ Scrapy's claims", visits, theirs, "scrapy.claims_default"),
         _ratio("claim + finish ÷ Crawlee's SQLite", visits, theirs, "crawlee.sqlite.claims", 50),
         _ratio("adds ÷ Crawlee's SQLite", adds, theirs, "crawlee.sqlite.adds"),
-    ]
+    )
 
 
 def _measured(raw: list[str], spread: list[str]) -> dict[str, Any]:

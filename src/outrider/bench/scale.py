@@ -34,31 +34,28 @@ PER_HOST = 200
 LONG = 50.0  # milliseconds
 
 
-def measures(size: int, place: str | None = None) -> list[Measure]:
+def measures(size: int, place: str | None = None) -> Iterator[Measure]:
     """Grow a file to `size` tasks, kill its holder, open it, work, close it, open it again."""
     with tempfile.TemporaryDirectory(dir=place) as directory:
         path = str(Path(directory) / "scale.outrider")
         grown = _part("grow", path, size)
-        killed = _part("open", path, size)
+        yield Measure(f"adds at {size:,} ÷ at {size // 10:,} tasks", grown["slope"], "×", 0.6)
+        yield Measure(f"adds up to {size:,}, all new", grown["rate"], "/s")
+        yield Measure("memory a pending task", grown["memory"], "B", 60, is_most=True)
+        yield Measure("longest add while growing", grown["longest"], "ms", LONG, is_most=True)
+        yield Measure("adds over 50 ms, of each 10,000", grown["long_share"], "")
+        seconds = _part("open", path, size)["seconds"]
+        yield Measure("open to first claim, after kill -9", seconds, "s", 8, is_most=True)
         worked = _part("work", path, size)
-        closed = _part("open", path, size)
-        disk = Path(path).stat().st_size / size
+        yield Measure(f"claim + finish at {size:,}", worked["rate"], "/s")
+        yield Measure("longest claim or finish", worked["longest"], "ms", LONG, is_most=True)
+        yield Measure("memory a finished task", worked["memory"], "B", 32, is_most=True)
+        seconds = _part("open", path, size)["seconds"]
+        yield Measure("open to first claim, after a close", seconds, "s", 2, is_most=True)
+        yield Measure("file a task", Path(path).stat().st_size / size, "B")
     queues = _part("queues", "", max(10_000, size // 20))
-    return [
-        Measure(f"adds at {size:,} ÷ at {size // 10:,} tasks", grown["slope"], "×", 0.6),
-        Measure(f"adds up to {size:,}, all new", grown["rate"], "/s"),
-        Measure("memory a pending task", grown["memory"], "B", 60, is_most=True),
-        Measure("longest add while growing", grown["longest"], "ms", LONG, is_most=True),
-        Measure("adds over 50 ms, of each 10,000", grown["long_share"], ""),
-        Measure("open to first claim, after kill -9", killed["seconds"], "s", 8, is_most=True),
-        Measure(f"claim + finish at {size:,}", worked["rate"], "/s"),
-        Measure("longest claim or finish", worked["longest"], "ms", LONG, is_most=True),
-        Measure("memory a finished task", worked["memory"], "B", 32, is_most=True),
-        Measure("open to first claim, after a close", closed["seconds"], "s", 2, is_most=True),
-        Measure("file a task", disk, "B"),
-        Measure("memory a queue with work", queues["busy"], "B", 700, is_most=True),
-        Measure("memory an idle queue", queues["idle"], "B", 300, is_most=True),
-    ]
+    yield Measure("memory a queue with work", queues["busy"], "B", 700, is_most=True)
+    yield Measure("memory an idle queue", queues["idle"], "B", 300, is_most=True)
 
 
 def _part(name: str, path: str, size: int) -> dict[str, float]:

@@ -161,8 +161,7 @@ def check(
 def _of(found: list[Setting], every: list[Setting], path: str) -> list[Setting]:
     """Those at a path or below it; a path of none is refused."""
     if not _under(every, path):
-        close = _close(path, every)
-        raise InvalidInput(f"no setting {path}{f'; did you mean {close}?' if close else ''}")
+        raise InvalidInput(f"no setting {path}{_hint(path, every)}")
     return _under(found, path)
 
 
@@ -172,6 +171,26 @@ def _under(every: list[Setting], path: str) -> list[Setting]:
 
     name = dotted(path_of(path))
     return [one for one in every if one.path == name or one.path.startswith(f"{name}.")]
+
+
+_INSTEAD: Final = {  # tables of the user's own names: what holds for a name that is not in one
+    ("scoring", "weights"): "scoring.weights.default",
+    ("scoring", "bonuses"): "scoring.bonuses.link",
+    ("retry", "types"): "retry",
+}
+
+
+def _hint(path: str, every: list[Setting]) -> str:
+    """What holds instead of an entry that a table does not have, or which path may be meant."""
+    from outrider.settings.consistency import NAMES, near_miss
+    from outrider.settings.leaves import path_of
+
+    parts = path_of(path)
+    table = parts[:2]
+    if len(parts) > 2 and table in _INSTEAD and not near_miss(parts[2], NAMES[table]):
+        return f"; {parts[2]} has no entry of its own, so {_INSTEAD[table]} holds for it"
+    close = _close(path, every)
+    return f"; did you mean {close}?" if close else ""
 
 
 def _close(path: str, every: list[Setting]) -> str:

@@ -35,6 +35,10 @@ _LIMITS: Final = {
     "limit-bytes": "the limit of bytes",
     "limit-seconds": "the limit of time",
 }
+_PAUSES: Final = {
+    "finish": "at finish, as crawl.pause_at_finish says",
+    "restoring": "an export is being read into it",
+}
 _HINTS: Final = {
     "max-depth": "--max-depth N",
     "off-scope": "--scope all",
@@ -60,11 +64,18 @@ class Closing(msgspec.Struct, frozen=True):
 
 
 async def closing(
-    frontier: Frontier, ending: Ending, tally: Tally, seconds: float, *, whole: bool = True
+    frontier: Frontier,
+    ending: Ending,
+    tally: Tally,
+    seconds: float,
+    *,
+    whole: bool = True,
+    resume: str | None = None,
 ) -> Closing:
     """Everything worth knowing afterwards; reads the store, changes nothing.
 
-    Not whole: no list of the store is read, for one worker of many.
+    Not whole: no list of the store is read, for one worker of many. `resume` is the command that
+    ends a pause; without it, the command that ran does so itself when it is repeated.
     """
     stats = await (frontier.stats() if whole else _counters(frontier))
     held = await _held(frontier) if whole else Counter[str]()
@@ -73,6 +84,8 @@ async def closing(
     if ending.how != "finished" and stats.pending > stats.held:
         missed["still queued"] = stats.pending - stats.held + stats.leased
     end, reason = _end(ending, stats, held, tally)
+    if ending.how == "paused" and end in ("budget", "paused"):
+        reason += _way_on(ending.reason, resume)
     words, code = ENDS[end]
     refused = {reason: count for reason, count in stats.refused.items() if reason != "duplicate"}
     return Closing(
@@ -108,10 +121,22 @@ def _end(ending: Ending, stats: Stats, held: Mapping[str, int], tally: Tally) ->
     if _fetched_nothing(stats, tally):
         return "nothing", ""
     if ending.how == "paused":
-        return "paused", "at finish, as crawl.pause_at_finish says; the same command finishes it"
+        return "paused", _PAUSES.get(ending.reason, ending.reason)
     if any(held.get(name) for name in _BUDGETS):
         return "budget", "hosts have spent theirs, and hold the pages listed below"
     return "finished", ""
+
+
+def _way_on(reason: str, resume: str | None) -> str:
+    """How a crawl that paused goes on."""
+    if reason == "restoring":
+        return "; `outrider import` completes it"
+    if reason == "finish" and resume is None:
+        return "; the same command finishes it"
+    if reason == "finish":
+        return f"; to finish it, run `{resume}` and work again"
+    setting = reason.replace("limit-", "limits.")
+    return "" if resume is None else f"; to go on, raise {setting}, run `{resume}` and work again"
 
 
 def _was_turned_away(stats: Stats, tally: Tally) -> bool:

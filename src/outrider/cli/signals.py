@@ -66,7 +66,7 @@ def problem(
     kind: Annotated[str, typer.Argument(help="missing-hub, unknown-pattern, coverage-gap, …")],
     target: Annotated[str, typer.Argument(help="A host, a URL, a path or a word.")],
     *,
-    scope: Annotated[str, typer.Option(help="Whose problem it is: a host.")] = "",
+    scope: Annotated[str, typer.Option(help="Only pages of this host are visited sooner.")] = "",
     crawl: Crawl = "default",
 ) -> None:
     """Report a problem: where many cluster, pages are visited sooner, and URLs are proposed."""

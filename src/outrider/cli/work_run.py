@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -67,7 +68,10 @@ async def _worked(
         ):
             ending = await _run(crawling, asked, log, quiet=quiet)
         seconds = asyncio.get_running_loop().time() - began
-        closed = await closing(frontier, ending, tally, seconds, whole=False)
+        words = ["outrider", "resume", place_of(asked.store)]
+        named = [] if asked.crawl == "default" else ["--crawl", asked.crawl]
+        resume = shlex.join([*words, *named])
+        closed = await closing(frontier, ending, tally, seconds, whole=False, resume=resume)
         return Worked(closed, frontier.worker, files_of(name, frontier.settings, log))
 
 

@@ -230,7 +230,7 @@ class Admission(msgspec.Struct):
             key,
             link.type,
             1 if link.type in self.acquisition else 0,
-            link.depth,
+            link.depth + 0,  # a plain number, also if the link gave none
             0 if link.forced else cost or 1,
             priority + 0.0,
             cost,

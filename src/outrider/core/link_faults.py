@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from outrider.core.policy.keying import checked_key
 from outrider.core.policy.weights import TYPE_WEIGHTS
-from outrider.core.task import PRIORITIES, KnownRule, Link
+from outrider.core.task import PRIORITIES, UNSAID_DEPTH, KnownRule, Link
 
 META_LIMIT: Final = 16 * 1024
 LONGEST_DELAY: Final = 10 * 365 * 86_400.0
@@ -24,8 +24,7 @@ _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",",
 def is_ordinary(link: Link) -> bool:
     """Whether nothing about a link can be wrong: one question for almost all of them."""
     return (
-        type(link.depth) is int
-        and 0 <= link.depth <= _DEEPEST
+        (link.depth is UNSAID_DEPTH or (type(link.depth) is int and 0 <= link.depth <= _DEEPEST))
         and (link.priority is None or (type(link.priority) is float and isfinite(link.priority)))
         and type(link.type) is str
         and link.type in _COMMON_TYPES
@@ -43,7 +42,8 @@ def fault_of(link: Link) -> str | None:
 
 
 def _fault_of_numbers(link: Link) -> str | None:
-    if type(link.depth) is not int or not 0 <= link.depth <= _DEEPEST:
+    is_whole = link.depth is UNSAID_DEPTH or type(link.depth) is int
+    if not is_whole or not 0 <= link.depth <= _DEEPEST:
         return f"depth = {shown(link.depth)} must be a whole number from 0 to 1,000,000"
     if link.priority is not None and not _is_finite(number_of(link.priority)):
         return (

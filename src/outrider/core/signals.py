@@ -97,7 +97,8 @@ class Signals:
         self.find: Finder | None = None  # whether any target that names no host may be in a text
         self.clusters: dict[str, Cluster] = {}
         self._how = how or Clustering()
-        self._texts: list[tuple[Finder, float]] = []  # the highest boost first
+        self._limited: Mapping[str, list[tuple[str, float]]] = {}  # host → scope's host and boost
+        self._texts: list[tuple[Finder, float, str | None]] = []  # the highest boost first
         self._until: float = inf
 
     def hear_prediction(self, fingerprint: bytes, prediction: Prediction | None) -> None:
@@ -130,16 +131,23 @@ class Signals:
         return [one for name, one in self.clusters.items() if one.count != before[name]]
 
     def boost_of(self, key: str, host: str, text: str) -> float:
-        """F5: the highest matching cluster's."""
+        """F5: the highest matching cluster's; a scope that is a host limits it to that host."""
         boost = max(self.hosts.get(key, 0.0), self.hosts.get(host, 0.0))
+        if self._limited:
+            boost = max(boost, self._limited_boost(key, host), self._limited_boost(host, key))
         if self.find is None or self.find(text) is None:
             return boost
-        for find, more in self._texts:
+        for find, more, scope in self._texts:
             if more <= boost:
                 break
-            if find(text) is not None:
+            if (scope is None or scope in (key, host)) and find(text) is not None:
                 return more
         return boost
+
+    def _limited_boost(self, target: str, other: str) -> float:
+        """Of clusters whose target is this host, within a scope that is it or the other name."""
+        limited = self._limited.get(target, ())
+        return max((boost for scope, boost in limited if scope in (target, other)), default=0.0)
 
     def _index(self, now: int) -> None:
         """Everything that is looked up, made anew: problems are rare, and tasks are many."""
@@ -148,14 +156,25 @@ class Signals:
         oldest = [one.samples[0][0] for one in self.clusters.values() if one.samples]
         self._until = min(oldest) + window + 1 if oldest else inf
         boosts = [
-            (one.target, one.boost(self._how.factor, self._how.most))
+            (one.target, host_of(one.scope), one.boost(self._how.factor, self._how.most))
             for one in self.clusters.values()
         ]
-        alive = sorted((pair for pair in boosts if pair[1] > 0), key=lambda pair: pair[1])
-        self.hosts = {host: boost for target, boost in alive if (host := host_of(target))}
-        texts = [(target, boost) for target, boost in reversed(alive) if host_of(target) is None]
-        self._texts = [(re.compile(pattern_of(target)).search, boost) for target, boost in texts]
-        self.find = finder([target for target, _ in texts]) if texts else None
+        alive = sorted((one for one in boosts if one[2] > 0), key=lambda one: one[2])
+        hosts: dict[str, float] = {}
+        limited: dict[str, list[tuple[str, float]]] = {}
+        for target, scope, boost in alive:
+            if host := host_of(target):
+                if scope is None or scope == host:
+                    hosts[host] = boost
+                else:  # a look-up of the host must find that something concerns it
+                    hosts.setdefault(host, 0.0)
+                    limited.setdefault(host, []).append((scope, boost))
+        self.hosts, self._limited = hosts, limited
+        texts = [one for one in reversed(alive) if host_of(one[0]) is None]
+        self._texts = [
+            (re.compile(pattern_of(target)).search, boost, scope) for target, scope, boost in texts
+        ]
+        self.find = finder([target for target, *_ in texts]) if texts else None
 
 
 def host_of(target: str) -> str | None:

@@ -6,6 +6,7 @@ Values only. A Task is admitted, keyed, priced and scored: a store takes it as i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from enum import IntEnum
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
@@ -36,19 +37,37 @@ PRIORITIES: Final[dict[str, float]] = {  # F8, the names of seed 004
 }
 
 
+class _UnsaidDepth(IntEnum):
+    """The depth of a link that gives none: a seed's, but distinct from a given 0."""
+
+    DEPTH = 0
+
+    def __repr__(self) -> str:
+        return "0"
+
+
+# Defaults that are told from a given value by identity: a revisit keeps what its link leaves out.
+UNSAID_DEPTH: Final = _UnsaidDepth.DEPTH
+UNSAID_TYPE: Final = b"page".decode()  # equal to "page", and not the same object
+UNSAID_BIAS: Final = float("0")
+
+
 class _Address(msgspec.Struct, frozen=True, gc=False):
     url: str | Url
 
 
-class Link(_Address, frozen=True, gc=False, kw_only=True):
-    """A URL somebody asks for, with what they know of it. Lower priority is sooner."""
+class Link(_Address, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """A URL somebody asks for, with what they know of it. Lower priority is sooner.
+
+    Encoded, it leaves out what was not given, and nothing else.
+    """
 
     key: str | None = None
-    type: str = "page"
-    depth: int = 0
+    type: str = UNSAID_TYPE
+    depth: int = UNSAID_DEPTH
     priority: float | str | None = None
     base_priority: float | None = None
-    bias: float = 0.0
+    bias: float = UNSAID_BIAS
     forced: bool = False
     origin: str | None = None
     via: str | None = None

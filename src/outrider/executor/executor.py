@@ -92,7 +92,7 @@ class Executor:
         self._spares = spares
         self._stays = stays  # when the crawl is over: more may come
         self.outage = outage or Outage()
-        self.slots = Slots(wanted.slots)
+        self.slots = Slots(_slots_at_first(wanted))
         self.scaler = Scaler(*_bounds(wanted))
         self._holding = Holding(frontier)
         self._bell = Bell()
@@ -292,7 +292,8 @@ class Executor:
             return Ending("cancelled", "operator")
         if status is CrawlStatus.PAUSED:
             reason = (await self._crawl()).reason or ""
-            return None if reason == "operator" else Ending("paused", reason)
+            waits = reason == "operator" or (reason == "finish" and self._stays)
+            return None if waits else Ending("paused", reason)
         return None
 
     async def _visit(self, visit: Visit) -> None:
@@ -402,5 +403,14 @@ class Executor:
 
 
 def _bounds(wanted: ExecutorSettings) -> tuple[int, int, int]:
-    """Slots at least and at most, and the memory over which none is added."""
-    return wanted.min_slots or wanted.slots, wanted.max_slots or wanted.slots, wanted.max_memory
+    """Slots at least and at most, and the memory over which none is added.
+
+    `slots` left alone gives way to the bounds; of bounds that cross, the upper one holds.
+    """
+    most = wanted.max_slots or max(wanted.slots, wanted.min_slots)
+    return min(wanted.min_slots or wanted.slots, most), most, wanted.max_memory
+
+
+def _slots_at_first(wanted: ExecutorSettings) -> int:
+    least, most, _ = _bounds(wanted)
+    return min(max(wanted.slots, least), most)

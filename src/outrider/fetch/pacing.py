@@ -17,6 +17,7 @@ from outrider.fetch.response import Response
 Refusing: TypeAlias = Callable[[Link, Lease], Awaitable[str | None]]
 
 MAX_PACED: Final = 10_000  # queues whose next request is remembered
+SHARE: Final = 0.75  # of a short lease: what a request may take of it
 LOST: Final = Failed("lease: lost before the request was sent")
 
 
@@ -67,8 +68,13 @@ class Pacing:
     ) -> Response | Trouble:
         """One request; the lease outlasts it, or it is not sent."""
         await self._keep_pace(visit)
-        if not await visit.holds(self._limit):
+        lease_for = visit.lease.lease_for
+        is_short = self._limit >= lease_for  # a time limit left at its default gives way
+        limit = lease_for * SHARE if is_short else self._limit
+        if not await visit.holds(limit):
             return LOST
+        if is_short:
+            return await self._client.get(url, headers=headers or {}, within=limit)
         return await self._client.get(url, headers=headers or {})
 
     async def _keep_pace(self, visit: Visit) -> None:

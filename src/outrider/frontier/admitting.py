@@ -6,16 +6,19 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from itertools import islice
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
+from outrider.core.known_link import REFERRING, complete_link
+from outrider.core.link_faults import fault_of
 from outrider.core.task import Added, Lease, Link, Task
-from outrider.core.url import Url
+from outrider.core.url import Refusal, Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
 from outrider.frontier.configuring import Configuring
 from outrider.frontier.reports import AddReport, ScoringReport
 
 NO_SCORING: Final = ScoringReport()
 CHUNK: Final = 1000  # links admitted and stored at a time, so that no call holds the loop
+AT_ONCE: Final = 32  # known tasks looked up at a time
 
 Links: TypeAlias = Iterable["str | Url | Link"] | AsyncIterable["str | Url | Link"]
 T = TypeVar("T")
@@ -39,12 +42,36 @@ class Admitting(Configuring):
         is_bound = self._admission.root is not None
         if is_bound and not knows_roots:
             await self._share_roots()
+        if _has_referring(links):
+            links = await self._completed(links)
         self._scorer.begin()
         admitted = self._admission.admit(links, are_seeds=found_on is None, found_on=found_on)
         report = self._scorer.report() if found_on is None else NO_SCORING
         if is_bound and len(self._admission.roots) > self._roots_seen:
             await self._share_roots()
         return admitted, report
+
+    async def _completed(self, links: Sequence[str | Url | Link]) -> list[str | Url | Link]:
+        """B3: what a link leaves out of a task that it revisits or raises stays as it is."""
+        every = list(links)
+        places = [
+            place
+            for place, one in enumerate(every)
+            if isinstance(one, Link) and one.known in REFERRING and fault_of(one) is None
+        ]
+        for start in range(0, len(places), AT_ONCE):
+            part = places[start : start + AT_ONCE]
+            found = await asyncio.gather(*(self._complete(every[place]) for place in part))
+            for place, link in zip(part, found, strict=True):
+                every[place] = link
+        return every
+
+    async def _complete(self, link: Any) -> Link:
+        url = link.url if isinstance(link.url, Url) else parse_url(link.url, self._settings.url)
+        if isinstance(url, Refusal):
+            return cast("Link", link)
+        task = await self.store.task(self.crawl, fingerprint(link.identity or url.identity))
+        return cast("Link", link) if task is None else complete_link(link, task)
 
     async def refusal_of(self, link: str | Url | Link, found_on: Lease) -> str | None:
         """Why a link found on a visit would be refused; None: it is admissible, known or not."""
@@ -84,6 +111,14 @@ class Admitting(Configuring):
             await self._teller.added(every)
         kept = tuple(every) if answers else ()
         return AddReport(len(every) - refused.total(), dict(refused), kept, scoring)
+
+
+def _has_referring(links: Sequence[str | Url | Link]) -> bool:
+    """Whether a link is about a known task; a plain loop, since it is run for every add."""
+    for one in links:
+        if type(one) is Link and one.known != "keep" and one.known in REFERRING:
+            return True
+    return False
 
 
 def _merged(reports: list[AddReport]) -> AddReport:

@@ -82,8 +82,7 @@ class Explaining(Reader):
         return tuple(self._term(name, value, kind, origin) for name, value in breakdown.terms)
 
     def _term(self, name: str, value: float, kind: str, origin: str) -> Term:
-        is_custom = name == "type" and kind in self._settings.scoring.weights
-        setting = f"scoring.weights.{kind}" if is_custom else setting_of(name, kind, origin)
+        setting = setting_of(name, kind, origin, self._settings.scoring)
         if setting is None:
             return Term(name, value)
         path = tuple(setting.split(".", 2))

@@ -83,6 +83,7 @@ class Footing(ABC):
         self._updates: dict[str, Update] = {}  # said at run time, by the names of their notes
         self._noted = 0  # the last note that was heard,
         self._heard_ms = clock.now_ms()  # and when anybody asked
+        self._doubted: set[str] = set()  # contradictions of stored settings that were told
         self._ignored: set[int] = set()  # the numbers of notes that cannot be gone by
         self._history = History()
         self._configuring = asyncio.Lock()  # one change after the other
@@ -112,6 +113,10 @@ class Footing(ABC):
         self._stand_on(store)
         self._write_events(self._settings.events.jsonl)
         await self.learn()
+        if self._ground.clashes:  # what this process says of itself can be said otherwise
+            clash = self._ground.clashes[0]
+            await self.close()
+            raise SettingsError(clash)
         if not self._is_attached:
             await self._apply_rules()
 

@@ -60,8 +60,16 @@ class Learning(Rooting):
             if text != self._kept:
                 self._kept = text
                 self._ground = self._grounded(self._layers)
+                self._warn_of_contradictions()
                 self._renew()
         await self.listen()
+
+    def _warn_of_contradictions(self) -> None:
+        """Tell, once each, what contradicts in the settings that the crawl is stored with."""
+        for text in (*self._ground.doubts, *self._ground.clashes):
+            if text not in self._doubted:
+                self._doubted.add(text)
+                log.warning("crawl %r: its settings contradict each other: %s", self.crawl, text)
 
     async def listen(self) -> None:
         """Hear what was noted of the crawl since: settings said at run time, and signals."""

@@ -53,6 +53,8 @@ class Rescorer(Noting):
         """How far it is with rescoring everything, whoever does it."""
         await self.learn()
         job, digest = self._heard.rescoring, self._digest()
+        if not self._number():  # scoring never changed since the first link was scored
+            return Rescoring(digest)
         return job if self.lacks or job.digest == digest else Rescoring(digest, "wanted")
 
     async def _keep_rescored(self) -> None:

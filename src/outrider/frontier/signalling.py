@@ -60,7 +60,8 @@ class Signalling(Rescorer):
     async def report_problem(self, kind: str, scope: str, target: str) -> Cluster:
         """Say that something is wrong somewhere; answers with the cluster it belongs to (F5).
 
-        `target` is a host, a URL, a path or a word; pages it matches are visited sooner.
+        `target` is a host, a URL, a path or a word; pages it matches are visited sooner. A `scope`
+        that is a host limits that to its pages.
         """
         empty = Cluster(
             _text("kind", kind), _text("scope", scope, least=0), _text("target", target)

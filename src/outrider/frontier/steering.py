@@ -32,7 +32,9 @@ class QueueHandle:
 
     async def set(self, **changes: Any) -> QueueView | SuffixView:
         """Change balance, total_budget, delay, max_in_flight, precedence, …; acts at once (E5)."""
-        return await self._act(acts.Set(override_of(changes)))
+        return await self._act(
+            acts.Set(override_of(changes, self.key.lower(), self._frontier.settings))
+        )
 
     async def pause(self) -> QueueView | SuffixView:
         """Lend nothing of it until resumed."""

@@ -18,11 +18,16 @@ _MOST_SHOWN: Final = 80
 
 
 class Fault(Exception):
-    """The path and the value as they were given, and the problem with its fix."""
+    """The path and the value as they were given, and the problem with its fix.
 
-    def __init__(self, path: Path, value: object, problem: str) -> None:
-        super().__init__(path, value, problem)
-        self.path, self.value, self.problem = path, value, problem
+    `others` are the settings that contradict it, if each of them is allowed by itself.
+    """
+
+    def __init__(
+        self, path: Path, value: object, problem: str, others: tuple[Path, ...] = ()
+    ) -> None:
+        super().__init__(path, value, problem, others)
+        self.path, self.value, self.problem, self.others = path, value, problem, others
 
     def __str__(self) -> str:
         return f"{dotted(self.path)} = {shown(self.value)}: {self.problem}"

@@ -15,12 +15,13 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from outrider.errors import SettingsError
-from outrider.settings.faults import dotted
+from outrider.settings.consistency import contradictions
+from outrider.settings.faults import dotted, explained
 from outrider.settings.layers import Ground, as_text
 from outrider.settings.leaves import KEYS, leaves_of, path_of
 from outrider.settings.naming import refers
 from outrider.settings.profiles import POLITE, PROFILE
-from outrider.settings.reading import kept_settings_of, merged, settings_of
+from outrider.settings.reading import laid_over, settings_of
 from outrider.settings.showing import name_of, to_mapping
 from outrider.settings.tree import Settings
 
@@ -79,7 +80,8 @@ def joined(text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {})
         told = _told(kept.pop(_ORIGINS, None))
         profile = str(kept.pop(PROFILE, POLITE))
         lacking = list(_given(_without(kept, _LOCAL), own))
-        settings = merged(kept_settings_of(kept), mine)
+        stored = settings_of(kept, is_whole=False)
+        settings = _with_own(stored, mine)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError) as error:
         what = f"the settings kept with this crawl cannot be read: {error}"
         return Ground(settings_of(mine), dict(origins), lacks=what, is_whole=False)
@@ -87,7 +89,17 @@ def joined(text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {})
     from_here = {path: name for path, name in origins.items() if _counts(path, kept)}
     code = {where: str(value).removeprefix(NAMELESS) for where, value in lacking}
     lacks = "; ".join(_missing(*one) for one in lacking)
-    return Ground(settings, {**told, **from_crawl, **from_here}, profile, lacks, code)
+    found = {**told, **from_crawl, **from_here}
+    doubts = tuple(map(str, contradictions(stored, {**told, **from_crawl}.keys())))
+    every = map(str, contradictions(settings, found.keys()))
+    clashes = tuple(one for one in every if one not in doubts)
+    return Ground(settings, found, profile, lacks, code, doubts=doubts, clashes=clashes)
+
+
+def _with_own(stored: Settings, own: Tree) -> Settings:
+    """One's own sections over the stored ones, each setting checked by itself."""
+    with explained(str):
+        return laid_over(stored, own)
 
 
 def is_local(path: Where) -> bool:

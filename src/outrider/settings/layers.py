@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from outrider.settings.consistency import given_in
 from outrider.settings.faults import Fault, Path, dotted, explained
 from outrider.settings.leaves import is_under, laid, leaves_of, tree_of, value_at
 from outrider.settings.profiles import POLITE, PROFILE, profile_of
@@ -48,7 +49,8 @@ class Ground(msgspec.Struct, frozen=True):
     """What holds before anything is said at run time, and where it is from.
 
     `lacks` says in words what of a joined crawl cannot be had, and `code` what that was called;
-    unless it `is_whole`, not even that is known.
+    unless it `is_whole`, not even that is known. `doubts` are contradictions that a joined crawl
+    was begun with, `clashes` those that this process's own settings make with the crawl's.
     """
 
     settings: Settings
@@ -57,6 +59,8 @@ class Ground(msgspec.Struct, frozen=True):
     lacks: str = ""
     code: Mapping[Path, str] = {}
     is_whole: bool = True
+    doubts: tuple[str, ...] = ()
+    clashes: tuple[str, ...] = ()
 
 
 class Layers(msgspec.Struct, frozen=True):
@@ -71,13 +75,13 @@ class Layers(msgspec.Struct, frozen=True):
     def ground(self) -> Ground:
         """All of them laid over each other, validated whole."""
         settings, origins = Settings(), dict[Path, str]()
-        for layer in self._stack():
+        stack = self._stack()
+        for layer in stack:
             with explained(layer.blamed):
                 settings = laid_over(settings, _sections(layer.tree))
             origins.update(layer.said())
-        with explained(str):
-            check_whole(settings)
-        with explained(lambda fault: _blamed(fault, origins)):
+        with explained(lambda fault: _blamed(stack, fault)):
+            check_whole(settings, origins.keys() | given_in(settings, Settings()))
             check_reach(settings)
         return Ground(settings, origins, self.profile)
 
@@ -121,10 +125,15 @@ def layers_of(value: AnySettings) -> Layers:
     return Layers(given=Layer("given", {} if value is None else value))
 
 
-def _blamed(fault: Fault, origins: Mapping[Path, str]) -> str:
-    """The fault of a whole tree, with the layer that gave the setting."""
-    origin = next((name for path, name in origins.items() if is_under(path, fault.path)), "given")
-    return str(fault) if origin in _QUIET else f"{origin}: {fault}"
+def _blamed(stack: list[Layer], fault: Fault) -> str:
+    """A fault of the whole tree, and where its settings are from, but for what was just given."""
+    origins = {path: name for layer in stack for path, name in layer.said()}
+    told = []
+    for path in (fault.path, *fault.others):
+        name = next((name for one, name in origins.items() if is_under(one, path)), "given")
+        if name not in _QUIET:
+            told.append(f"{dotted(path)} is from {name}")
+    return f"{fault} ({'; '.join(told)})" if told else str(fault)
 
 
 def _sections(tree: Mapping[str, Any] | Settings) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS
 from outrider.settings.faults import Path, dotted
 from outrider.settings.kinds import allowed, fields_of, struct_kind
 from outrider.settings.layers import DEFAULT
@@ -19,6 +20,10 @@ from outrider.settings.showing import plain
 from outrider.settings.tree import Settings
 
 _AT_START: Final = frozenset({"store", "events", "output", "fetch", PROFILE})
+BUILT_IN: Final[Mapping[Path, Mapping[str, float]]] = {  # entries that hold unless given otherwise
+    ("scoring", "weights"): TYPE_WEIGHTS,
+    ("scoring", "bonuses"): BONUSES,
+}
 _EXECUTOR: Final = frozenset(  # what an executor follows while it runs
     {
         "slots",
@@ -78,9 +83,15 @@ def _row(
     trees: tuple[Settings, Settings],
     origins: Mapping[Path, str],
 ) -> Setting:
-    value, default = (plain(value_at(tree, path)) for tree in trees)
+    value, default = (plain(_effective(tree, path)) for tree in trees)
     origin = origins.get(path, DEFAULT)
     return Setting(dotted(path), value, origin, default, allowed(kind), about, acts(path))
+
+
+def _effective(tree: Settings, path: Path) -> object:
+    """What holds at a path: of an entry of a table that nobody gave, what is built in."""
+    value = value_at(tree, path)
+    return BUILT_IN.get(path[:-1], {}).get(path[-1]) if value is None else value
 
 
 def _rows(
@@ -94,7 +105,7 @@ def _rows(
                 if (*path, name) != (KEYS,):
                     yield from _rows(field.kind, (*path, name), getattr(value, name))
         case inspect.DictType():
-            for name, entry in value.items():
+            for name, entry in {**BUILT_IN.get(path, {}), **value}.items():
                 yield from _rows(kind.value_type, (*path, name), entry, about)
         case _:
             yield path, kind, about

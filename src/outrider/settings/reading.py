@@ -7,6 +7,7 @@ with names of the user's own (`keys`, weights, types) None takes an entry back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -17,8 +18,10 @@ from msgspec.structs import replace
 from outrider.core.policy.keying import address, checked_key
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.rules import Budget
+from outrider.settings.consistency import contradictions, given_in, override_faults
 from outrider.settings.faults import Fault, Path, dotted, explained, shown, stranger
 from outrider.settings.kinds import Field, allowed, blank, fields_of, fits, struct_kind
+from outrider.settings.leaves import leaves_of, value_at
 from outrider.settings.naming import check
 from outrider.settings.profiles import PROFILE, profile_of
 from outrider.settings.reference import homes
@@ -35,26 +38,27 @@ _NOT_SET: Final[Mapping[str, str]] = {  # what a running queue is told in other 
 _PARTS: Final[Mapping[str, type[msgspec.Struct]]] = {"politeness": Politeness, "budget": Budget}
 
 
-def settings_of(value: Settings | Mapping[str, Any] | None) -> Settings:
+def settings_of(value: Settings | Mapping[str, Any] | None, *, is_whole: bool = True) -> Settings:
     """The validated tree that a mapping, or a tree made by hand, stands for.
 
-    A mapping may name the `profile` that it begins with.
+    A mapping may name the `profile` that it begins with. Unless `is_whole`, contradictions between
+    settings are let pass: for settings that were accepted before, and are only read back.
     """
     with explained(str):
-        return read_alone({} if value is None else value)
+        given = {} if value is None else value
+        return read_alone(given) if is_whole else _read_back(given)
 
 
 def read_alone(value: Settings | Mapping[str, Any]) -> Settings:
-    """The same as `settings_of`; raises Fault."""
+    """The same as `settings_of`, validated whole; raises Fault."""
     settings = read(*begun(value))
     check_reach(settings)
     return settings
 
 
-def kept_settings_of(value: Settings | Mapping[str, Any]) -> Settings:
-    """The same of what was validated before: a name by now refused under `keys` does no harm."""
-    with explained(str):
-        return read(*begun(value))
+def _read_back(value: Settings | Mapping[str, Any]) -> Settings:
+    given, usual = begun(value)
+    return laid_over(usual, given)
 
 
 def begun(value: Settings | Mapping[str, Any]) -> tuple[Settings | Mapping[str, Any], Settings]:
@@ -73,15 +77,22 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     with explained(str):
         if isinstance(changes, Mapping) and PROFILE in changes:
             raise Fault((PROFILE,), changes[PROFILE], "settings begin with it; none is changed to")
-        return read(changes, kept_settings_of(settings))
+        return changed(settings_of(settings, is_whole=False), changes)
 
 
-def override_of(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A runtime override for a key, flat and validated; None stays: it takes a field back."""
+def override_of(
+    changes: Mapping[str, Any], key: str = "", settings: Settings | None = None
+) -> dict[str, Any]:
+    """A runtime override for a key, flat and validated; None stays: it takes a field back.
+
+    With `settings`, the ones it refines, it may not contradict them.
+    """
     with explained(_as_argument):
         override = _override(changes, ())
         for name in override.keys() & _NOT_SET.keys():
             raise Fault((name,), override[name], _NOT_SET[name])
+        for fault in () if settings is None else override_faults(settings, key, override, ()):
+            raise fault
         return override
 
 
@@ -92,8 +103,31 @@ def _as_argument(fault: Fault) -> str:
 def read(value: object, current: Settings) -> Settings:
     """The current tree with what is given over it; raises Fault."""
     settings = laid_over(current, value)
-    check_whole(settings)
+    usual = Settings()
+    check_whole(settings, given_in(current, usual) | _given_by(value, usual))
     return settings
+
+
+def changed(
+    current: Settings, changes: object, origins: AbstractSet[Path] = frozenset()
+) -> Settings:
+    """The current tree with a change over it; raises Fault for what the change makes wrong.
+
+    A contradiction that was there before stays: a stored crawl may have been given it before it
+    was refused, and must not be locked by it. `origins` are the paths that its layers gave.
+    """
+    settings, usual = laid_over(current, changes), Settings()
+    given = given_in(current, usual) | origins
+    known = {str(fault) for fault in contradictions(current, given)}
+    check_whole(settings, given | _given_by(changes, usual), known)
+    return settings
+
+
+def _given_by(value: object, usual: Settings) -> set[Path]:
+    """The paths that a mapping names; of a whole tree, those of which it says something unusual."""
+    if isinstance(value, Settings):
+        return {path for path, leaf in leaves_of(value) if leaf != value_at(usual, path)}
+    return {path for path, _ in leaves_of(value)}
 
 
 def laid_over(current: Settings, value: object) -> Settings:
@@ -101,17 +135,13 @@ def laid_over(current: Settings, value: object) -> Settings:
     return _section(struct_kind(Settings), value, (), current)
 
 
-def check_whole(settings: Settings) -> None:
-    """What settings ask of each other; raises Fault."""
-    manners, usual, path = settings.politeness, Politeness(), ("politeness",)
-    if manners.delay_to >= 0 and not 0 <= manners.delay <= manners.delay_to:
-        fix = f"give politeness.delay (it is {manners.delay}) from 0 to delay_to"
-        raise Fault((*path, "delay_to"), manners.delay_to, fix)
-    # A bound left alone gives way to the one that was moved; two moved past each other are absurd.
-    moved = manners.min_delay != usual.min_delay and manners.max_delay != usual.max_delay
-    if moved and manners.min_delay > manners.max_delay:
-        fix = f"politeness.max_delay is less, {manners.max_delay}; raise it or lower this"
-        raise Fault((*path, "min_delay"), manners.min_delay, fix)
+def check_whole(
+    settings: Settings, given: AbstractSet[Path], known: AbstractSet[str] = frozenset()
+) -> None:
+    """Raise the first contradiction between settings that is not known already, as a Fault."""
+    for fault in contradictions(settings, given):
+        if str(fault) not in known:
+            raise fault
 
 
 def check_reach(settings: Settings, names: Iterable[str] | None = None) -> None:

@@ -22,12 +22,15 @@ _PREFACE: Final = """\
 
 `settings=` takes a mapping of this shape, and a TOML file has it too: a heading here is a table
 there. `profile = "NAME"` before all tables names what they begin with: `polite`, `archive`, `news`,
-`paced` or `fast`. An unknown name, a wrong type or an absurd value is refused with its path, and
-nothing changes. Who says settings where, and when changes are felt:
-[configure a crawl](../how-to/configure.md). Durations are seconds; of priorities and precedences,
-lower is sooner; `null` means that nothing is given.
+`paced` or `fast`. An unknown name, a wrong type, an absurd value or two that contradict each other
+are refused with their paths, and nothing changes. Who says settings where, and when changes are
+felt: [configure a crawl](../how-to/configure.md). Durations are seconds; of priorities and
+precedences, lower is sooner; `null` means that nothing is given.
 """
-_ENTRIES: Final = {"fetch.connect_to": "<host>"}  # what users name in a table of their own
+_ENTRIES: Final = {
+    "fetch.connect_to": "<host>",
+    "scoring.bonuses": "<origin>",
+}  # what users name in a table of their own
 _TABLE: Final = "| setting | allowed | default | meaning |\n|---|---|---|---|"
 
 

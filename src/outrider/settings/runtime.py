@@ -18,7 +18,7 @@ from outrider.settings.kept import is_code, is_local
 from outrider.settings.layers import Ground
 from outrider.settings.leaves import KEYS, is_under, path_of, tree_of
 from outrider.settings.profiles import PROFILE
-from outrider.settings.reading import keys_of, read
+from outrider.settings.reading import changed, keys_of
 from outrider.settings.tree import KeyLayers, Settings
 
 _AT_START: Final = ("store", "events", "output")
@@ -133,7 +133,8 @@ def over(ground: Ground, updates: Iterable[Update]) -> Laid:
     said, ignored = sorted(updates, key=lambda update: update.number), []
     while True:
         try:
-            settings = read(tree_of((one.path, one.value) for one in said), ground.settings)
+            tree = tree_of((one.path, one.value) for one in said)
+            settings = changed(ground.settings, tree, ground.origins.keys())
         except Fault as fault:
             wrong = _blamed(said, fault)
             said.remove(wrong)
@@ -154,6 +155,10 @@ def _key_layers(below: Settings, said: Iterable[Update]) -> KeyLayers:
 
 def _blamed(said: list[Update], fault: Fault) -> Update:
     """Who is at fault; if none is, the last to speak: what was said before held without them."""
+    if fault.others:
+        paths = (fault.path, *fault.others)
+        crossing = [one for one in said if any(is_under(one.path, path) for path in paths)]
+        return (crossing or said)[-1]
     there = [one for one in said if is_under(fault.path, one.path)]
     below = [one for one in said if is_under(one.path, fault.path)]
     return (there or below or said)[-1]

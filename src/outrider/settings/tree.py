@@ -20,7 +20,7 @@ from outrider.core.policy.retry import Retry
 from outrider.core.policy.rules import Budget, CrawlRules, Limits, Override, QueueRules
 from outrider.core.policy.scope import Mode, Scope
 from outrider.core.policy.traps import Traps
-from outrider.core.policy.weights import TYPE_WEIGHTS, Scoring
+from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, Scoring
 from outrider.core.url import TRACKING, UrlRules
 from outrider.settings.visiting import ExecutorSettings, FetchSettings, OutputSettings, Revisiting
 
@@ -149,6 +149,7 @@ class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _WEIGHTS: Final = ", ".join(f"{kind} {weight:g}" for kind, weight in TYPE_WEIGHTS.items())
+_BONUSES: Final = ", ".join(f"{name} {bonus:g}" for name, bonus in BONUSES.items())
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -181,7 +182,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     url: Annotated[UrlSettings, Meta(description="how URLs are read")] = UrlSettings()
     scoring: Annotated[
         Scoring,
-        Meta(description=f"how soon a task is wanted; weights not given are {_WEIGHTS}"),
+        Meta(
+            description=f"how soon a task is wanted; weights not given are {_WEIGHTS}; "
+            f"bonuses not given are {_BONUSES}"
+        ),
     ] = msgspec.field(default_factory=Scoring)
     focus: Annotated[Focus, Meta(description="total prioritisation: what the crawl is about")] = (
         Focus()

@@ -54,7 +54,11 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     read_timeout: Annotated[_Seconds, Meta(description="seconds without a byte")] = 15.0
     total_timeout: Annotated[
-        _Seconds, Meta(description="seconds one request may take; less than lease.seconds")
+        _Seconds,
+        Meta(
+            description="seconds one request may take; less than lease.seconds, and left alone "
+            "three quarters of that at most"
+        ),
     ] = 45.0
     max_body: Annotated[
         _Bytes, Meta(description="bytes of a body, unpacked; longer ones are dropped as `size`")

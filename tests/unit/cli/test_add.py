@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from outrider import Done
 from outrider.cli import add_source
 from outrider.errors import InvalidInput, StoreUnavailable
 from outrider.testing.turns import cancelled, started
@@ -45,6 +46,31 @@ class TestArguments:
 
         assert (answer.code, answer.out, answer.err) == (0, "added 2, refused 0\n", "")
         assert set(tasks()) == {A, B}
+
+    def test_revisit_keeps_what_is_not_said(self, outrider, tasks, crawling, file, clock):
+        """B3: by an option, or by a line of JSON without the fields."""
+
+        async def end(frontier):
+            for lease in await frontier.claim(9):
+                await frontier.finish(lease, Done(status=200))
+
+        fields = '"type":"article","tag":"t","depth":3,"meta":{"a":1}'
+        outrider("add", "x", "--from", file(f'{{"url":"{A}",{fields}}}\n{{"url":"{B}",{fields}}}'))
+        before = tasks()
+        crawling(end)
+        clock.advance(60)
+        by_option = outrider("add", "x", A, "--known", "revisit")
+        lines = file(f'{{"url":"{B}","known":"revisit","type":"page"}}')
+        by_line = outrider("add", "x", "--from", lines)
+        after = tasks()
+
+        assert (by_option.out, by_line.out) == ("added 1, refused 0\n",) * 2
+        assert after[A].state == after[B].state == "pending"
+        assert [(one.type, one.tag, one.depth, one.meta) for one in (after[A], after[B])] == [
+            ("article", "t", 3, {"a": 1}),
+            ("page", "t", 3, {"a": 1}),
+        ]
+        assert (after[A].lane, after[A].priority) == (before[A].lane, before[A].priority)
 
     def test_a_known_url_is_no_mistake(self, outrider):
         """B3: it is in the crawl, which is what was asked."""

@@ -45,6 +45,41 @@ class TestShowing:
         section = rows(outrider("config", "show", "x", "--section", "lanes", "--json"))
         assert list(section) == ["lanes.burst", "lanes.acquisition"]
 
+    def test_effective_weights_and_bonuses_are_shown_with_their_origin(self, outrider):
+        """Those that nobody gave are in force too."""
+        outrider("config", "set", "x", "scoring.weights.nav=3", "scoring.bonuses.tip=4")
+        shown = rows(outrider("config", "show", "x", "--section", "scoring", "--json"))
+        one = rows(outrider("config", "get", "x", "scoring.weights.article", "--json"))
+
+        article, nav = (shown[f"scoring.weights.{kind}"] for kind in ("article", "nav"))
+        assert one == {"scoring.weights.article": article}
+        assert (article["value"], article["default"], article["origin"]) == (0.0, 0.0, "default")
+        assert (nav["value"], nav["default"]) == (3.0, 10.0)
+        assert nav["origin"].startswith("runtime (")
+        assert shown["scoring.bonuses.sitemap"]["value"] == 10.0
+        assert (shown["scoring.bonuses.tip"]["value"], shown["scoring.bonuses.tip"]["default"]) == (
+            4.0,
+            None,
+        )
+        assert list(rows(outrider("config", "show", "x", "--changed", "--json"))) == [
+            "politeness.delay",
+            "scoring.weights.nav",
+            "scoring.bonuses.tip",
+        ]
+
+    @pytest.mark.parametrize(
+        ("path", "said"),
+        [
+            ("scoring.weights.page", "scoring.weights.default holds for it"),
+            ("scoring.bonuses.feed", "scoring.bonuses.link holds for it"),
+            ("retry.types.nav", "retry holds for it"),
+            ("scoring.weights.artcle", "did you mean scoring.weights.article?"),
+        ],
+    )
+    def test_entry_that_is_not_given_is_told_with_what_holds_instead(self, outrider, path, said):
+        """A type without a weight has one all the same."""
+        assert said in outrider("config", "get", "x", path).err
+
     def test_a_person_reads_a_table(self, outrider):
         """With what each means."""
         shown = outrider("config", "show", "x", "--changed").out

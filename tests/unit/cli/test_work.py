@@ -40,15 +40,17 @@ def file(tmp_path, monkeypatch):
     """A crawl that is finished, in a file of an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    async def finish():
-        async with Frontier.open("x.outrider", settings={"scope": {"mode": "host"}}) as frontier:
-            await frontier.add([A])
-            (lease,) = await frontier.claim()
-            await frontier.finish(lease, Done(200))
-            await frontier.claim()
-
-    asyncio.run(finish())
+    asyncio.run(_finished("default", {"scope": {"mode": "host"}}))
     return tmp_path / "x.outrider"
+
+
+async def _finished(crawl, settings):
+    """Visit the only page of a crawl, and ask for more."""
+    async with Frontier.open("x.outrider", settings=settings, crawl=crawl) as frontier:
+        await frontier.add([A])
+        (lease,) = await frontier.claim()
+        await frontier.finish(lease, Done(200))
+        await frontier.claim()
 
 
 @pytest.fixture
@@ -199,6 +201,36 @@ class TestWork:
         assert answer.json["files"]["pages"] == f"{file.with_suffix('')}-{host}-1.jsonl"
         assert answer.json["worker"].startswith("my host/1-")
         assert "left to the crawl, which says so for all workers: queue.max_depth" in answer.err
+
+    @pytest.mark.parametrize(
+        ("settings", "code", "said"),
+        [
+            (
+                {"crawl": {"pause_at_finish": True}},
+                4,
+                "paused: at finish, as crawl.pause_at_finish says; to finish it, run",
+            ),
+            (
+                {"limits": {"done": 1}},
+                3,
+                "budget reached: the limit of pages; to go on, raise limits.done, run",
+            ),
+        ],
+        ids=["finish", "limit"],
+    )
+    def test_worker_on_a_paused_crawl_says_how_it_goes_on(
+        self, outrider, file, settings, code, said
+    ):
+        """A worker resumes nothing: what it says to do does it."""
+        asyncio.run(_finished("p", settings))
+        first = outrider("work", "x.outrider", "--crawl", "p", "--quiet", "--json")
+        resumed = outrider("resume", "x.outrider", "--crawl", "p")
+        outrider("config", "set", "x.outrider", "limits.done=0", "--crawl", "p")
+        second = outrider("work", "x.outrider", "--crawl", "p", "--quiet")
+
+        way = "`outrider resume x.outrider --crawl p` and work again"
+        assert (first.code, first.json["closing"]["why"]) == (code, f"{said} {way}")
+        assert (resumed.code, second.code) == (0, 0)
 
     def test_a_table_says_the_same(self, outrider, file):
         """For people."""

@@ -320,8 +320,26 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
 
 def test_every_term_knows_its_setting():
     """O4: where a weight came from can be looked up."""
-    assert setting_of("type", "nav", "") == "scoring.weights.nav"
-    assert setting_of("type", "strange", "") == "scoring.weights.default"
-    assert setting_of("discovery", "nav", "hub-seed") == "scoring.bonuses.adaptive-seed"
-    assert setting_of("gap", "nav", "") == "scoring.gap_weight"
-    assert setting_of("bias", "nav", "") is None
+    own = Scoring(weights={"strange": 1.0}, bonuses={"tip": 3.0, "hub-seed": 4.0})
+
+    assert setting_of("type", "nav", "", Scoring()) == "scoring.weights.nav"
+    assert setting_of("type", "strange", "", Scoring()) == "scoring.weights.default"
+    assert setting_of("type", "strange", "", own) == "scoring.weights.strange"
+    assert setting_of("discovery", "", "hub-seed", Scoring()) == "scoring.bonuses.adaptive-seed"
+    assert setting_of("discovery", "", "hub-seed", own) == "scoring.bonuses.hub-seed"
+    assert setting_of("discovery", "", "tip", own) == "scoring.bonuses.tip"
+    assert setting_of("gap", "nav", "", own) == "scoring.gap_weight"
+    assert setting_of("bias", "nav", "", own) is None
+
+
+def test_origin_with_a_bonus_of_its_own_earns_it():
+    """F3: user-defined origins; the cap of predictions is no origin's bonus."""
+    scorer = DefaultScorer(Scoring(bonuses={"tip": 3.0, "gap-prediction": 9.0}))
+    tip, gap, other = scores(
+        scorer,
+        Link("https://a.example/1", origin="tip"),
+        Link("https://a.example/2", origin="gap-prediction"),
+        Link("https://a.example/3", origin="rumour"),
+    )
+
+    assert [tip.priority, gap.priority, other.priority] == [9.0, 12.0, 12.0]

@@ -18,9 +18,9 @@ NOW = 1_000_000_000
 MINUTE = 60_000
 
 
-def cluster(target, count=4, at=NOW):
+def cluster(target, count=4, at=NOW, scope=""):
     """A cluster that is so large."""
-    return Cluster("missing-hub", "", target, ((at, count),))
+    return Cluster("missing-hub", scope, target, ((at, count),))
 
 
 def heard(*clusters, how=None):
@@ -124,6 +124,45 @@ class TestMatching:
 
         assert boost(signals, "https://a.example/news/a") == 7.5
         assert boost(signals, "https://a.example/") == 2.5
+
+    def test_scope_that_is_a_host_limits_the_boost_to_that_host(self):
+        """F5: whether the target is a path, a word or a host."""
+        for target in ("/news", "news"):
+            signals = heard(cluster(target, scope="a.example"))
+
+            assert boost(signals, "https://a.example/news") == 5.0
+            assert boost(signals, "https://b.example/news") == 0.0
+            assert boost(signals, "https://www.a.example/news", key="a.example") == 5.0
+
+    def test_scope_may_be_written_as_a_url_or_in_capitals(self):
+        """F5: a host is one however it is written."""
+        for scope in ("https://a.example/x", "A.Example", "a.example:8080"):
+            signals = heard(cluster("/news", scope=scope))
+
+            assert boost(signals, "https://a.example/news") == 5.0
+            assert boost(signals, "https://b.example/news") == 0.0
+
+    def test_scope_of_another_host_than_the_target_matches_where_both_do(self):
+        """F5: with queues by domain, a page's key and its host may be one each."""
+        signals = heard(cluster("www.a.example", scope="a.example"), cluster("b.example", count=8))
+
+        assert boost(signals, "https://www.a.example/", key="a.example") == 5.0
+        assert boost(signals, "https://www.a.example/", key="www.a.example") == 0.0
+        assert boost(signals, "https://a.example/", key="a.example") == 0.0
+        assert boost(signals, "https://b.example/") == 7.5
+
+    def test_scope_that_is_no_host_limits_nothing(self):
+        """F5: it only tells clusters apart."""
+        signals = heard(cluster("/news", scope="politics"))
+
+        assert boost(signals, "https://b.example/news") == 5.0
+
+    def test_wider_cluster_counts_beside_a_limited_one(self):
+        """F5: the highest that matches, not the highest of all."""
+        signals = heard(cluster("/news", count=16, scope="a.example"), cluster("/news"))
+
+        assert boost(signals, "https://a.example/news") == 10.0
+        assert boost(signals, "https://b.example/news") == 5.0
 
     def test_one_problem_alone_boosts_nobody(self):
         """F5: log2(1) is 0."""

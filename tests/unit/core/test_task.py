@@ -2,7 +2,16 @@ import msgspec
 import pytest
 
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, LeaseId, Link, Manners, Task
+from outrider.core.task import (
+    UNSAID_BIAS,
+    UNSAID_DEPTH,
+    UNSAID_TYPE,
+    Lease,
+    LeaseId,
+    Link,
+    Manners,
+    Task,
+)
 from outrider.errors import InvalidInput
 
 TASK = Task("c", b"f" * 16, "https://a.example/1", "a.example", "nav", 0, 2, 3, 4.5, 3)
@@ -23,6 +32,24 @@ class Holder:
 def lease(token=9, store="s", task=TASK, holder=None):
     """A lease of the task above."""
     return Lease(store, 7, token, task, 1, "w", 60.0, 0, 0, QueueRules(), Manners(), holder)
+
+
+def test_link_that_gives_a_default_value_differs_from_one_that_gives_none():
+    """B3: a revisit keeps what its link leaves out; in all else the two are the same."""
+    bare = Link("https://a.example/")
+    said = Link("https://a.example/", type="page", depth=0, bias=0.0)
+
+    assert bare == said
+    assert repr(bare) == repr(said)
+    assert (bare.type, bare.depth, bare.depth + 1, bare.bias) == ("page", 0, 1, 0.0)
+    assert {0: "found"}[bare.depth] == "found"
+    for one, is_said in ((bare, False), (said, True)):
+        encoded = msgspec.msgpack.encode(one)
+        again = msgspec.msgpack.decode(encoded, type=Link)
+        moved = msgspec.structs.replace(again, known="revisit")
+        unsaid = (moved.type is UNSAID_TYPE, moved.depth is UNSAID_DEPTH, moved.bias is UNSAID_BIAS)
+        assert unsaid == (not is_said,) * 3
+        assert again == one
 
 
 def test_a_lease_tells_of_its_task():

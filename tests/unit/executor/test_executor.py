@@ -341,6 +341,36 @@ async def test_failures_are_tried_again():
     assert (stats.done, stats.visits) == (2, 6)
 
 
+@pytest.mark.parametrize(
+    ("bounds", "count"),
+    [({"max_slots": 3}, 3), ({"min_slots": 90}, 90), ({"min_slots": 2, "max_slots": 70}, 64)],
+)
+async def test_default_slots_give_way_to_the_bounds(bounds, count):
+    """J3: from the start, not only after the first change."""
+    async with opened(executor=bounds) as frontier:
+        executor = Executor(frontier, Handlers(lambda visit: Done(200)))
+
+        assert executor.slots.count == count
+
+
+async def test_worker_that_stays_waits_at_a_pause_at_finish():
+    """`--stay`: a crawl that pauses in place of finishing is over too, and more may come."""
+    async with opened(crawl={"pause_at_finish": True}) as frontier:
+        await frontier.add(URLS[:1])
+        executor = Executor(frontier, Handlers(lambda visit: Done(200)), stays=True)
+        running = asyncio.ensure_future(executor.run())
+        async with asyncio.timeout(60):
+            while (await frontier.stats()).status != "paused":  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+            await frontier.add(URLS[1:2])
+            await frontier.resume()
+            while (await frontier.stats()).done < 2:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+            executor.stop()
+
+            assert (await running).how == "stopped"
+
+
 async def test_slots_follow_the_load(monkeypatch):
     """J3: with autoscaling, ready work brings slots, and the reason is kept."""
     monkeypatch.setattr("outrider.executor.keeping.EVERY", 0.0)
@@ -366,7 +396,7 @@ async def test_slots_follow_the_load(monkeypatch):
     [
         ({"slots": 5}, 5),
         ({"max_slots": 9}, 2),
-        ({"min_slots": 4, "max_slots": 9}, 4),
+        ({"slots": 4, "min_slots": 4, "max_slots": 9}, 4),
         ({"slots": 1, "max_slots": 9}, 1),
     ],
 )

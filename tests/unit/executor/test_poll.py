@@ -54,10 +54,10 @@ def test_a_strategy_is_named_as_all_code_is():
         settings_of({"executor": {"poll": "eager"}})
 
 
-def test_a_longest_interval_below_the_shortest_is_the_shortest():
+def test_a_default_longest_interval_gives_way_to_a_longer_shortest_one():
     """The least interval holds whatever the other says."""
-    tree = settings_of({"executor": {"poll_min": 20.0, "poll_max": 5.0}})
+    tree = settings_of({"executor": {"poll_min": 700.0}})
     strategy = strategy_of(tree.executor)
 
-    assert strategy(reading(10.0)) == 10.0
-    assert strategy(reading(20.0)) == 0.0
+    assert strategy(reading(690.0)) == 10.0
+    assert strategy(reading(700.0)) == 0.0

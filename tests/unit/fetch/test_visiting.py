@@ -1,8 +1,10 @@
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 from outrider import Blocked, Done, Dropped, Failed, Frontier, Link, Throttled, Unreachable
+from outrider.core.policy.rules import QueueRules
 from outrider.executor.visit import Visit
 from outrider.fetch.cache import Cache
 from outrider.fetch.cache_file import CacheFile
@@ -106,6 +108,29 @@ def page(*links, **more):
     """An HTML page with links."""
     body = b"<title>page</title><p>" + b"words " * 400
     return (200, body + b"".join(b'<a href="%b">x</a>' % link.encode() for link in links))
+
+
+@pytest.mark.parametrize(
+    ("lease_for", "asked", "within"), [(60.0, 45.0, None), (45.0, 33.75, 33.75), (4.0, 3.0, 3.0)]
+)
+async def test_request_ends_before_a_short_lease(lease_for, asked, within):
+    """D7: a time limit that nobody gave is shortened to what the lease allows."""
+    seen = []
+
+    class Client:
+        async def get(self, url, *, headers, within=None):
+            seen.append(within)
+
+    class ShortVisit:
+        lease = SimpleNamespace(lease_for=lease_for, rules=QueueRules())
+
+        async def holds(self, seconds):
+            seen.append(seconds)
+            return True
+
+    await Pacing(Client(), PassingClock(), lambda: 0.0, 45.0).get(ShortVisit(), HOME)
+
+    assert seen == [asked, within]
 
 
 async def test_robots_txt_comes_first_and_its_delay_before_the_page(crawl):

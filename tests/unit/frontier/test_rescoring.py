@@ -101,6 +101,20 @@ class TestRescoring:
         async with on(store, clock, scoring={"weights": {"default": 1}}) as frontier:
             assert await priorities(frontier) == {"": 1.0}
 
+    async def test_crawl_that_only_saw_adds_wants_no_rescoring(self, store, clock, background):
+        """C8: its tasks were scored under the settings that hold, until those change."""
+        async with Frontier.attach(store, clock=clock) as command:
+            await command.add([A])
+            first = await command.rescoring()
+            await command.configure({"lanes": {"burst": 3}})
+            await background(command)
+            second = await command.rescoring()
+            await command.configure({"scoring": {"weights": {"default": 1}}})
+            await background(command)
+
+            assert (first.state, first.progress, second.state) == ("done", 1.0, "done")
+            assert (await command.rescoring()).state == "wanted"
+
     async def test_another_worker_goes_on_with_what_is_wanted(self, store, clock, background):
         """C8: `outrider config set` ends before the work is done."""
         async with on(store, clock) as worker:

@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from outrider.core.breakdown import Breakdown, sum_of
-from outrider.core.policy.weights import BONUSES, DISCOVERY, TYPE_WEIGHTS, Scoring
+from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, Scoring, bonus_of
 from outrider.core.signals import Prediction, Signals
 from outrider.core.task import Link, Task
 from outrider.core.url import Url
@@ -157,7 +157,7 @@ class DefaultScorer:
     def _started(self, link: Link) -> Score:
         """F1, F3: what a link has by itself."""
         terms = self._base(link)
-        bonus = self._bonuses.get(DISCOVERY.get(link.origin or "", "link"), 0.0)
+        bonus = self._bonuses[bonus_of(link.origin or "", self._how)]
         if bonus > 0:
             return total("discovery", (*terms, ("discovery", -bonus)))
         return total("base", terms)

@@ -33,6 +33,10 @@ DISCOVERY: Final[Mapping[str, str]] = {  # F3: origin → whose bonus it gets; o
     "validated-hub": "hub-validated",
     "link-discovery": "link",
 }
+TASK_TYPES: Final = frozenset({"page", "hub", "sitemap", *TYPE_WEIGHTS} - {"default"})
+ORIGINS: Final = frozenset(  # those that Outrider gives or knows; links may bring others
+    {"opportunistic", "robots", "feed", "redirect", "gap-prediction", *DISCOVERY}
+)
 
 _Weight = Annotated[float, Meta(ge=-1e12, le=1e12)]
 _Bonus = Annotated[float, Meta(ge=0, le=1e12)]
@@ -54,7 +58,10 @@ class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     bonuses: Annotated[
         dict[str, _Bonus],
-        Meta(description="subtracted by how a link was discovered; `gap-prediction` is a cap"),
+        Meta(
+            description="subtracted by how a link was discovered (its origin, or one of your own); "
+            "`gap-prediction` is a cap"
+        ),
     ] = {}
     base_weight: Annotated[
         float, Meta(ge=0, le=1e6, description="what type weight, depth and bias are multiplied by")
@@ -104,13 +111,21 @@ class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Clustering(self.problem_window, self.boost_factor, self.boost_most)
 
 
-def setting_of(term: str, kind: str, origin: str) -> str | None:
+def bonus_of(origin: str, how: Scoring) -> str:
+    """The name of the bonus that an origin earns (F3): its own if it was given one."""
+    if origin in how.bonuses and origin not in BONUSES:
+        return origin
+    return DISCOVERY.get(origin, "link")
+
+
+def setting_of(term: str, kind: str, origin: str, how: Scoring) -> str | None:
     """The setting that a term's weight came from; None: it came with the link."""
     match term:
         case "type":
-            return f"scoring.weights.{kind if kind in TYPE_WEIGHTS else 'default'}"
+            is_known = kind in TYPE_WEIGHTS or kind in how.weights
+            return f"scoring.weights.{kind if is_known else 'default'}"
         case "discovery":
-            return f"scoring.bonuses.{DISCOVERY.get(origin, 'link')}"
+            return f"scoring.bonuses.{bonus_of(origin, how)}"
         case _:
             return _SETTINGS.get(term)
 

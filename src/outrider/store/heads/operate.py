@@ -120,6 +120,7 @@ def _revive(crawl: Crawl, queue: Queue, now: int) -> None:
     queue.manners = msgspec.structs.replace(
         queue.manners, throttles_in_row=0, unreachable_in_row=0, blocks_in_row=0
     )
+    queue.errors = 0
     if queue.retired is not None:
         crawl.bring_back(queue, now)
 

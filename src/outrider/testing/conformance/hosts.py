@@ -320,15 +320,20 @@ class HostsConformance:
         await steer(store, key("a"), Revive())
 
         assert await state(store) == (QueueState.SNOOZED, "unreachable")
+        assert (await queue(store)).errors_in_row == 0
         clock.advance(300)
         assert (await one(store)).manners.unreachable_in_row == 0
+        assert (await queue(store)).errors_in_row == 0
 
     async def test_revive_clears_every_row(self, store: FullStore, clock: FakeClock) -> None:
         """D4: also of a queue that is not retired; the level stays."""
         await add(store, "a/1", "a/2", "a/3")
         await visit(store, Throttled())
         await again(store, clock, Blocked("challenge"))
+        await again(store, clock, OUTCOMES["failed"])
+        errors = (await queue(store)).errors_in_row
         await steer(store, key("a"), Revive())
+        assert (errors, (await queue(store)).errors_in_row) == (3, 0)
         clock.advance(3600)
         lease = await one(store)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
 from outrider.core.breakdown import Breakdown
 from outrider.core.outcome import Done, Dropped, Failed
 from outrider.core.policy.score import explicit
 from outrider.core.states import TaskState
-from outrider.store.protocol import FullStore
+from outrider.core.task import Link
+from outrider.frontier import Frontier
+from outrider.store.protocol import FullStore, TaskView
 from outrider.testing.builders import policy
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -30,6 +34,29 @@ ENDS = {
     "dead": TaskState.DEAD,
     "dropped": TaskState.DROPPED,
 }
+
+
+PAGE: Final = "https://a.example/1"
+_QUICK: Final = {"politeness": {"delay": 0.0}}
+
+
+async def _task(frontier: Frontier) -> TaskView:
+    found = await frontier.explain(PAGE)
+    assert found.task is not None
+    return found.task
+
+
+async def _end(frontier: Frontier, clock: FakeClock) -> None:
+    """Visit the only task, and let time pass."""
+    for lease in await frontier.claim(1):
+        assert await frontier.finish(lease, Done(status=200, seconds=0.1))
+    clock.advance(60)
+
+
+def _described(view: TaskView) -> tuple[object, ...]:
+    """What a link may say of a task."""
+    said = (view.key, view.type, view.lane, view.depth, view.origin, view.via, view.tag)
+    return (*said, dict(view.meta), view.cost, view.precedence)
 
 
 async def brought_to(store: FullStore, end: str) -> None:
@@ -217,6 +244,73 @@ class KnownConformance:
         assert ((await queue(store, "a")).done, (await queue(store, "a")).pending) == (0, 0)
         assert (await queue(store, "b")).pending == 1
         assert (await one(store)).key == key("b")
+
+    async def test_revisit_keeps_what_its_link_does_not_say(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """B3: type, depth, tag, meta, origin, via, key, and the priority that follows from them."""
+        said = Link(
+            PAGE,
+            type="article",
+            depth=3,
+            bias=2.0,
+            tag="t",
+            meta={"a": [1]},
+            origin="sitemap",
+            via="https://b.example/",
+            key="other",
+        )
+        async with Frontier.open(store, clock=clock, settings=_QUICK) as frontier:
+            await frontier.add([said])
+            before = await _task(frontier)
+            await _end(frontier, clock)
+            report = await frontier.add([Link(PAGE, known="revisit")])
+            after = await _task(frontier)
+
+            assert report.added == 1
+            assert after.state is TaskState.PENDING
+            assert _described(after) == _described(before)
+            assert (after.priority, after.breakdown) == (before.priority, before.breakdown)
+
+    async def test_revisit_changes_what_its_link_says(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """B3: also if it says what a link is by default."""
+        said = Link(PAGE, type="article", depth=3, tag="t", meta={"a": 1}, priority=5.0)
+        again = Link(PAGE, known="revisit", type="page", depth=0, bias=0.0, meta={"b": 2}, tag="u")
+        async with Frontier.open(store, clock=clock, settings=_QUICK) as frontier:
+            await frontier.add([said])
+            await _end(frontier, clock)
+            await frontier.add([again])
+            after = await _task(frontier)
+
+            assert (after.type, after.lane, after.depth) == ("page", "discovery", 0)
+            assert (after.tag, after.meta, after.priority) == ("u", {"b": 2}, 12.0)
+
+    async def test_revisit_keeps_an_explicit_priority(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """F8: of a link that says nothing of its priority, also what was explicit stays."""
+        async with Frontier.open(store, clock=clock, settings=_QUICK) as frontier:
+            await frontier.add([Link(PAGE, priority=-7.0)])
+            await _end(frontier, clock)
+            await frontier.add([Link(PAGE, known="revisit")])
+
+            assert (await _task(frontier)).priority == -7.0
+
+    async def test_raise_is_scored_with_what_its_link_does_not_say(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """B3: a link that says nothing new raises nothing, and one with a bias raises by it."""
+        async with Frontier.open(store, clock=clock, settings=_QUICK) as frontier:
+            await frontier.add([Link(PAGE, depth=9)])
+            await frontier.add([Link(PAGE, known="raise")])
+            before = await _task(frontier)
+            await frontier.add([Link(PAGE, known="raise", bias=-4.0)])
+            after = await _task(frontier)
+
+            assert (before.priority, after.priority) == (21.0, 17.0)
+            assert dict(after.breakdown.terms) == {"type": 12.0, "depth": 9.0, "bias": -4.0}
 
     async def test_a_revisit_needs_room_too(self, store: FullStore) -> None:
         """B4: refused as queue-full, an ended task stays as it ended."""

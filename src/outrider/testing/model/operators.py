@@ -153,6 +153,7 @@ class Operators(Verbs):
                 q.manners = msgspec.structs.replace(
                     q.manners, throttles_in_row=0, unreachable_in_row=0, blocks_in_row=0
                 )
+                q.errors = 0  # D4: revive clears counts
                 if q.retired:
                     self.bring_back(c, q)
             case acts.Snooze(seconds):

@@ -72,6 +72,7 @@ local acts = {
   end,
   revive = function(q)
     q[Q_THROTTLES_IN_ROW], q[Q_UNREACHABLE_IN_ROW], q[Q_BLOCKS_IN_ROW] = 0, 0, 0
+    q[Q_ERRORS] = 0
     if q[Q_RETIRED] ~= '' then
       bring_back(q)
     end

@@ -1,0 +1,66 @@
+"""A link to a known URL: what it does not say stays as the task has it (B3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
+
+from outrider.core.breakdown import Breakdown
+from outrider.core.task import UNSAID_BIAS, UNSAID_DEPTH, UNSAID_TYPE, Link
+
+REFERRING: Final = ("revisit", "raise")  # rules of links that are about a known task
+
+
+class KnownTask(Protocol):
+    """What is read of the task."""
+
+    @property
+    def key(self) -> str: ...  # noqa: D102
+    @property
+    def type(self) -> str: ...  # noqa: D102
+    @property
+    def depth(self) -> int: ...  # noqa: D102
+    @property
+    def origin(self) -> str: ...  # noqa: D102
+    @property
+    def via(self) -> str | None: ...  # noqa: D102
+    @property
+    def tag(self) -> str | None: ...  # noqa: D102
+    @property
+    def meta(self) -> Mapping[str, Any]: ...  # noqa: D102
+    @property
+    def breakdown(self) -> Breakdown: ...  # noqa: D102
+
+
+def complete_link(link: Link, task: KnownTask) -> Link:
+    """The link with everything that it leaves out filled in from the task.
+
+    What was asked of the priority stays too, if the link asks nothing else of it. `forced`, `delay`
+    and `known` are about one visit: they are as the link says.
+    """
+    return replace(
+        link,
+        key=task.key if link.key is None else link.key,
+        type=task.type if link.type is UNSAID_TYPE else link.type,
+        depth=task.depth if link.depth is UNSAID_DEPTH else link.depth,
+        origin=task.origin if link.origin is None else link.origin,
+        via=task.via if link.via is None else link.via,
+        tag=task.tag if link.tag is None else link.tag,
+        meta=link.meta or dict(task.meta),
+        **_priority(link, task.breakdown),
+    )
+
+
+def _priority(link: Link, breakdown: Breakdown) -> dict[str, Any]:
+    """F8: an explicit priority, a base and a bias that were given with the task's link."""
+    terms = dict(breakdown.terms)
+    if link.priority is not None:
+        return {}
+    is_silent = link.base_priority is None and link.bias is UNSAID_BIAS
+    if is_silent and "explicit" in terms:
+        return {"priority": terms["explicit"]}
+    base = terms.get("base_priority") if link.base_priority is None else link.base_priority
+    bias = terms.get("bias", 0.0) if link.bias is UNSAID_BIAS else link.bias
+    return {"base_priority": base, "bias": bias}
