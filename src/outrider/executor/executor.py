@@ -92,8 +92,9 @@ class Executor:
         self._spares = spares
         self._stays = stays  # when the crawl is over: more may come
         self.outage = outage or Outage()
-        self.slots = Slots(wanted.slots)
-        self.scaler = Scaler(*_bounds(wanted))
+        least, most, memory = _bounds(wanted)
+        self.slots = Slots(_within(wanted.slots, least, most))
+        self.scaler = Scaler(least, most, memory)
         self._holding = Holding(frontier)
         self._bell = Bell()
         self._flying: dict[Visit, asyncio.Task[None]] = {}
@@ -274,11 +275,13 @@ class Executor:
         return min(free, max(left, 0 if self._has_more() else 1))
 
     def _begin(self, leases: Sequence[Lease], asked_at: float) -> None:
+        """J3: slots that were taken away while the claim was under way are not visited in."""
         if not leases:
             return
-        loop = asyncio.get_running_loop()
+        loop, room = asyncio.get_running_loop(), self.slots.room
+        self._returned += leases[room:]
         until = loop.time() + self._frontier.settings.executor.handler_timeout
-        visits = [Visit(lease, self) for lease in leases]
+        visits = [Visit(lease, self) for lease in leases[:room]]
         self._holding.begin(visits, asked_at)
         for visit in visits:
             visit.until = until
@@ -378,7 +381,7 @@ class Executor:
         self.scaler.bound(least, most, memory)
         is_moved = old.executor.slots != new.executor.slots
         count = new.executor.slots if is_moved else self.slots.count
-        count = min(max(count, least), most)
+        count = _within(count, least, most)
         if count != self.slots.count:
             self.resize(count)
         self._bell.ring()
@@ -402,5 +405,15 @@ class Executor:
 
 
 def _bounds(wanted: ExecutorSettings) -> tuple[int, int, int]:
-    """Slots at least and at most, and the memory over which none is added."""
-    return wanted.min_slots or wanted.slots, wanted.max_slots or wanted.slots, wanted.max_memory
+    """Slots at least and at most, and the memory over which none is added.
+
+    A bound that is not set is `slots`, moved to the other bound where it lies beyond that.
+    """
+    most = wanted.max_slots or max(wanted.slots, wanted.min_slots)
+    least = min(wanted.min_slots or wanted.slots, most)
+    return least, most, wanted.max_memory
+
+
+def _within(count: int, least: int, most: int) -> int:
+    """The number of slots nearest to `count` that the bounds allow (J3)."""
+    return min(max(count, least), most)
