@@ -1,5 +1,6 @@
 """Connections as aiohttp makes them, but for this: whatever breaks one ends it at once, addresses
-come from our resolver and past our guard, and of those nobody uses only so many are kept.
+come from our resolver and past our guard, and of those nobody uses only so many are kept. When
+descriptors run short, the oldest of these are closed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from aiohttp import ClientRequest, ClientTimeout, TCPConnector
+from aiohttp import ClientConnectorError, ClientRequest, ClientTimeout, TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
@@ -18,16 +19,18 @@ from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.tracing import Trace
 
 from outrider.fetch.guard import Guard
+from outrider.fetch.local_faults import EMFILE, local_reason_of
 
 INTERIM: Final = 16  # answers such as 100 and 103 before the real one
 IDLE: Final = 15.0  # seconds an unused connection is kept
 CONNECTING: Final = "while connecting"  # marks what ended the wait
+CLOSED_AT_ONCE: Final = 8  # idle connections, to make room for one
 
 
 class Handler(ResponseHandler):
     """One connection; among the idle ones, it leaves them when it ends."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, idle: set[ResponseHandler]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, idle: dict[ResponseHandler, None]) -> None:
         super().__init__(loop)
         self._idle = idle
         self.is_used = False  # an answer came over it before
@@ -35,7 +38,7 @@ class Handler(ResponseHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End."""
-        self._idle.discard(self)
+        self._idle.pop(self, None)
         super().connection_lost(exc)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
@@ -68,7 +71,7 @@ class Connector(TCPConnector):
             keepalive_timeout=IDLE,
             **options,
         )
-        self.idle: set[ResponseHandler] = set()
+        self.idle: dict[ResponseHandler, None] = {}  # the oldest first
         self._factory = cast("partial[ResponseHandler]", partial(Handler, self._loop, self.idle))
         self._most = most
 
@@ -80,19 +83,40 @@ class Connector(TCPConnector):
     ) -> Connection:
         """A connection; whatever ends the wait for one is marked."""
         try:
-            connection = await super().connect(req, traces, timeout)
+            connection = await self._connected(req, traces, timeout)
         except asyncio.CancelledError as error:
             error.add_note(CONNECTING)
             raise
-        self.idle.discard(cast("ResponseHandler", connection.protocol))
+        self.idle.pop(cast("ResponseHandler", connection.protocol), None)
         return connection
+
+    async def _connected(
+        self, req: ClientRequest, traces: list[Trace], limits: ClientTimeout
+    ) -> Connection:
+        """As `connect`; while descriptors are short, idle connections give theirs."""
+        while True:
+            try:
+                return await super().connect(req, traces, limits)
+            except ClientConnectorError as error:
+                if local_reason_of(error) != EMFILE or not self.idle:
+                    raise
+            self.close_idle(CLOSED_AT_ONCE)
+            await asyncio.sleep(0)  # a socket is closed in the turn after its connection,
+            await asyncio.sleep(0)  # and with TLS one later
+
+    def close_idle(self, count: int | None = None) -> None:
+        """Close so many connections that nobody uses, the oldest first; None: all of them."""
+        for protocol in list(self.idle)[:count]:
+            del self.idle[protocol]
+            if protocol.transport is not None:
+                protocol.transport.abort()
 
     def _release(
         self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
     ) -> None:
         is_crowded = len(self.idle) >= self._most
         if protocol.is_connected() and not is_crowded:
-            self.idle.add(protocol)  # until it is used, or closed, be it at once
+            self.idle[protocol] = None  # until it is used, or closed, be it at once
         super()._release(key, protocol, should_close=should_close or is_crowded)
 
     async def _resolve_host(
