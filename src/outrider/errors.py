@@ -73,3 +73,23 @@ class OutputFull(OutputError):
     """There is no room to write a batch: none of it stays; make room, and try again."""
 
     retryable = True
+
+
+class OutputUnavailable(OutputError):
+    """This machine is out of descriptors or memory to write with: none of the batch stays."""
+
+    retryable = True
+
+
+class LocalFault(OutriderError):
+    """This machine is out of something, or has no network: no fault of a page or a host.
+
+    A handler that raises it has its visit released, unpunished, and the executor pauses. `reason`
+    is short and stable, the message says what is wrong and what to do.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str, reason: str = "local: machine") -> None:
+        super().__init__(message)
+        self.reason = reason

@@ -9,6 +9,7 @@ import asyncio
 import json
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -111,5 +112,6 @@ class JsonlSink:
             return json.dumps(msgspec.to_builtins(event)).encode()
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+        """Let go of the file, also if its disk has no room for the last line."""
+        with suppress(OSError):
+            self._file.close()

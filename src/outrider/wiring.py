@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from outrider.clock import Clock
 from outrider.core.task import Lease, Link
 from outrider.errors import InvalidInput, SettingsError
-from outrider.executor.executor import Ending, Executor, Observer
+from outrider.executor.executor import Ending, Executor, Observer, most_slots
+from outrider.executor.fault_pause import FaultPause
 from outrider.executor.handlers import DEFAULT, Handlers
 from outrider.executor.isolation import Isolated
 from outrider.executor.outage import Outage
@@ -26,10 +27,11 @@ from outrider.executor.workbench import Workbench
 from outrider.fetch.cache import Cache
 from outrider.fetch.cache_file import CacheFile
 from outrider.fetch.client import Client
+from outrider.fetch.descriptors import idle_connections, raise_limit
 from outrider.fetch.detect import detector_of
 from outrider.fetch.entrance import Entrance
 from outrider.fetch.getting import user_agent
-from outrider.fetch.pacing import Getter, Pacing, Refusing
+from outrider.fetch.pacing import Pacing, Refusing
 from outrider.fetch.reader import Reader
 from outrider.fetch.robots import Shelf
 from outrider.fetch.visiting import Fetcher, Surroundings
@@ -70,6 +72,7 @@ class Working(NamedTuple):
     outage: Outage | None = None  # what it does while the store is away
     stays: bool = False  # when the crawl is over: more may come
     tally: Tally | None = None  # to count on
+    pause: FaultPause | None = None  # what it does while this machine is out of something
 
 
 USUAL: Final = Working()
@@ -97,6 +100,7 @@ class Crawling:
             observer=self._observed,
             spares=spares,
             outage=how.outage,
+            pause=how.pause,
             stays=how.stays,
         )
 
@@ -135,6 +139,7 @@ async def opened(  # noqa: PLR0913 - each is one thing a crawl may be made of
     """
     layers, function = layers_of(settings), _function(handler, isolate=isolate)
     tree = layers.ground().settings
+    raise_limit()
     _ = _stages(tree)  # a stage that cannot be found is said before anything is opened
     async with AsyncExitStack() as stack:
         sink = sink or _sink(tree)
@@ -162,6 +167,7 @@ async def joined(
     if frontier.lacks:
         raise SettingsError(frontier.lacks)
     function = _function(handler, isolate=isolate)
+    raise_limit()
     async with AsyncExitStack() as stack:
         sink = sink or _sink(frontier.settings)
         stack.callback(sink.close)
@@ -181,11 +187,11 @@ async def _assembled(
 ) -> Crawling:
     tree = frontier.settings
     cache = _cache(tree.fetch, stack)
-    outage = wanted.how.outage or Outage()
-    fetcher = await stack.enter_async_context(fetching(frontier, cache, outage))
+    outage, pause = wanted.how.outage or Outage(), wanted.how.pause or FaultPause()
+    fetcher = await stack.enter_async_context(fetching(frontier, cache, outage, pause))
     every = {DEFAULT: _handling(fetcher, wanted.function, tree, stack), **(wanted.handlers or {})}
     await recover(sink, frontier.store)
-    how = wanted.how._replace(outage=outage)
+    how = wanted.how._replace(outage=outage, pause=pause)
     return Crawling(frontier, Handlers(every, _stages(tree)), sink, cache, how)
 
 
@@ -223,13 +229,18 @@ def _handling(
 
 @asynccontextmanager
 async def fetching(
-    frontier: Frontier, cache: Cache | None = None, outage: Outage | None = None
+    frontier: Frontier,
+    cache: Cache | None = None,
+    outage: Outage | None = None,
+    pause: FaultPause | None = None,
 ) -> AsyncIterator[Fetcher]:
     """The default handler, with its connections and caches open."""
     settings, wanted = frontier.settings, frontier.settings.fetch
     refusing = _refusing(frontier, outage or Outage())
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(_client(settings))
+        if pause is not None:
+            pause.relieve = client.close_idle
         pacing = Pacing(client, frontier.clock, random, wanted.total_timeout)
         around = Surroundings(
             Entrance(settings, pacing, _shelf(frontier, stack), refusing),
@@ -257,10 +268,12 @@ def _refusing(frontier: Frontier, outage: Outage) -> Refusing:
     return refusal_of
 
 
-def _client(settings: Settings) -> AbstractAsyncContextManager[Getter]:
+def _client(settings: Settings) -> AbstractAsyncContextManager[Client | Http2Client]:
+    """It keeps as many idle connections as the limit of open files allows beside the visits."""
     kind: type[Client | Http2Client] = _http2() if settings.fetch.http2 else Client
+    kept = idle_connections(settings.fetch.connections, most_slots(settings.executor))
     return kind(
-        settings.fetch,
+        replace(settings.fetch, connections=kept),
         allow_private=settings.url.allow_private,
         keep_packed=settings.output.format == "warc",
     )

@@ -108,10 +108,11 @@ class Command:
         self.folder = folder
         self._started = []
 
-    def start(self, *words):
-        """A process that runs it."""
+    def start(self, *words, before="true"):
+        """A process that runs it, after a command of the shell."""
+        command = str(Path(sys.executable).with_name("outrider"))
         process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("outrider")), *map(str, words)],
+            ["/bin/sh", "-c", f'{before} && exec "$0" "$@"', command, *map(str, words)],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,12 +1,16 @@
-"""The full log of a crawl: one line a visit, in a file, so that the screen stays quiet."""
+"""The full log of a crawl: one line a visit, in a file, so that the screen stays quiet.
+
+A log that cannot be written, for want of room, leaves lines out and ends no crawl.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Self, TextIO
+from contextlib import suppress
+from io import FileIO
+from typing import Self
 
-from outrider.cli.showing import instant, printable
+from outrider.cli.showing import instant, note, printable
 from outrider.clock import SystemClock
 from outrider.core.outcome import Done, Outcome, Throttled
 from outrider.executor.scaling import Decision
@@ -19,26 +23,40 @@ class VisitLog:
     def __init__(self, path: str, decisions: Iterable[Decision] = ()) -> None:
         self._path = path
         self._decisions = decisions
-        self._file: TextIO | None = None
+        self._file: FileIO | None = None
+        self._is_full = False
         self._clock = SystemClock()
         self._noted = float("-inf")
 
     def __enter__(self) -> Self:
         if self._path:
-            self._file = Path(self._path).open("a", encoding="utf-8", errors="backslashreplace")
+            self._file = FileIO(self._path, "a")
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()
 
     def __call__(self, visits: Sequence[Visit]) -> None:
         """These ended."""
         if self._file is not None:
             at = instant(self._clock.now_ms() / 1000)
             lines = [*self._scaled(), *map(_line, visits)]
-            self._file.writelines(f"{at} {line}\n" for line in lines)
-            self._file.flush()
+            self._append("".join(f"{at} {line}\n" for line in lines))
+
+    def _append(self, text: str) -> None:
+        """What there is room for; the first time there is none, that is reported."""
+        file = self._file
+        if file is None:
+            return
+        try:
+            file.write(text.encode("utf-8", "backslashreplace"))
+            self._is_full = False
+        except OSError as error:
+            if not self._is_full:
+                note(f"{self._path}: cannot be written ({error.strerror}); lines are left out")
+            self._is_full = True
 
     def _scaled(self) -> list[str]:
         """J3: why slots were added, taken away or held back since the last line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
@@ -10,6 +11,7 @@ import msgspec
 
 from outrider.cli.showing import duration, fields_of, many, say, show_pairs, show_table, size
 from outrider.executor.executor import Ending
+from outrider.executor.fault_pause import FaultPause
 from outrider.executor.tally import Tally
 from outrider.frontier.reports import Stats
 
@@ -61,6 +63,8 @@ class Closing(msgspec.Struct, frozen=True):
     missed: Mapping[str, int]  # what was not crawled, by reason
     refused: Mapping[str, int]  # links this run did not take, by reason
     stats: Stats
+    faults: Mapping[str, int] = {}  # of this machine: visits begun again, by reason
+    paused: float = 0.0  # seconds they took
 
 
 async def closing(
@@ -68,6 +72,7 @@ async def closing(
     ending: Ending,
     tally: Tally,
     seconds: float,
+    pause: FaultPause,
     *,
     whole: bool = True,
     resume: str | None = None,
@@ -101,6 +106,8 @@ async def closing(
         dict(missed.most_common()),
         refused,
         stats,
+        dict(pause.counts.most_common()),
+        pause.seconds(asyncio.get_running_loop().time()),
     )
 
 
@@ -208,6 +215,12 @@ def _pairs(closed: Closing) -> Iterator[tuple[str, str]]:
     odd = {name: count for name, count in closed.outcomes.items() if name != "done"}
     if odd:
         yield "otherwise", ", ".join(f"{count:,} {name}" for name, count in sorted(odd.items()))
+    if closed.faults:
+        causes = ", ".join(f"{count:,} × {reason}" for reason, count in closed.faults.items())
+        yield (
+            "this machine",
+            f"{causes}: {duration(closed.paused)} without new visits, no page charged",
+        )
     parts = f"{stats.done:,} done, {stats.pending + stats.leased:,} waiting"
     yield (
         "the crawl",

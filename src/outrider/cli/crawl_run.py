@@ -11,12 +11,13 @@ from typing import Final
 from outrider.cli.crawl_log import VisitLog
 from outrider.cli.crawl_plan import Plan
 from outrider.cli.crawl_report import Closing, closing
-from outrider.cli.crawl_watch import Looks, heard, watched
+from outrider.cli.crawl_watch import Looks, heard, say_shortage, watched
 from outrider.cli.opening import place_of, say_promise
 from outrider.cli.showing import note
 from outrider.cli.work_seat import settling
 from outrider.core.outcome import Done
 from outrider.core.states import CrawlStatus
+from outrider.executor.fault_pause import FaultPause
 from outrider.executor.outage import Outage
 from outrider.executor.visit import Visit
 from outrider.settings.faults import dotted
@@ -27,7 +28,7 @@ WORRIES: Final = 3  # failures told while nothing else has happened
 
 async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
     """To its end, or until a signal says stop."""
-    how = Working(Outage(note, waits_for_room="://" in plan.store))
+    how = Working(Outage(note, waits_for_room=True), pause=FaultPause(note, waits_for_room=True))
     title = f"outrider crawl · {place_of(plan.store)}"
     async with opened(
         plan.store,
@@ -43,6 +44,7 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
         is_new = await _begin(crawling, plan)
         if not quiet:
             say_promise(crawling.frontier.store)
+            say_shortage(crawling.frontier.settings)
         gc.freeze()  # what is there stays: no collection need look at it again
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -56,7 +58,8 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
                 watched(crawling, title, Looks(), quiet=quiet),
             ):
                 ending = await crawling.run()
-        return await closing(crawling.frontier, ending, crawling.tally, loop.time() - began)
+        seconds, pause = loop.time() - began, crawling.executor.pause
+        return await closing(crawling.frontier, ending, crawling.tally, seconds, pause)
 
 
 async def _tell_overruled(crawling: Crawling, plan: Plan) -> None:

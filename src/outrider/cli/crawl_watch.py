@@ -15,7 +15,10 @@ from outrider.cli.crawl_view import LiveView, Moment, PlainView, SilentView
 from outrider.cli.showing import note
 from outrider.core.policy.rules import Limits
 from outrider.errors import StoreUnavailable
+from outrider.executor.executor import most_slots
+from outrider.fetch.descriptors import shortage
 from outrider.frontier import Frontier
+from outrider.settings import Settings
 from outrider.store.protocol import CrawlView
 from outrider.wiring import Crawling
 
@@ -45,6 +48,12 @@ def heard(crawling: Crawling) -> Iterator[None]:
     finally:
         for one in signals:
             loop.remove_signal_handler(one)
+
+
+def say_shortage(settings: Settings) -> None:
+    """Warn of a limit of open files that may be too low for the visits at one time."""
+    if warning := shortage(most_slots(settings.executor)):
+        note(warning)
 
 
 @asynccontextmanager
@@ -98,6 +107,8 @@ async def _hosts(frontier: Frontier, most: int) -> Counter[str]:
 def _moment(crawling: Crawling, view: CrawlView, hosts: Counter[str], elapsed: float) -> Moment:
     executor, tally = crawling.executor, crawling.tally
     status = "stopping" if executor.is_stopping else view.status
+    if executor.pause.is_on and status == "running":
+        status = f"waiting: {executor.pause.message.partition(';')[0]}"
     return Moment(
         elapsed,
         f"paused ({view.reason})" if status == "paused" and view.reason else status,

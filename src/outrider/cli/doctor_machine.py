@@ -56,11 +56,13 @@ def _sqlite() -> Remark:
 
 
 def _files() -> Remark:
+    """A crawl raises its limit as far as the hard one allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    found = f"{soft:,} at once"
-    most = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
-    fix = f"a crawl of many hosts needs more; ulimit -n 4096 (at most {most} here)"
-    return _remark("open files", soft == resource.RLIM_INFINITY or soft >= FILES, found, fix)
+    found = "any number at once" if hard == resource.RLIM_INFINITY else f"{hard:,} at once"
+    if soft != hard:
+        found = f"{found}, once a crawl has raised its limit of {soft:,}"
+    fix = "a crawl of many hosts needs more; raise the hard limit: ulimit -Hn 4096"
+    return _remark("open files", hard == resource.RLIM_INFINITY or hard >= FILES, found, fix)
 
 
 def _room(here: Path) -> Remark:

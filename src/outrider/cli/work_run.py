@@ -13,13 +13,14 @@ import msgspec
 
 from outrider.cli.crawl_log import VisitLog
 from outrider.cli.crawl_report import Closing, closing
-from outrider.cli.crawl_watch import Looks, heard, watched
+from outrider.cli.crawl_watch import Looks, heard, say_shortage, watched
 from outrider.cli.opening import check_crawl, place_of, say_promise, source_of
 from outrider.cli.showing import note
 from outrider.cli.work_plan import Asked, files_of
 from outrider.cli.work_seat import settling, stem_of
 from outrider.errors import StoreUnattended
 from outrider.executor.executor import Executor
+from outrider.executor.fault_pause import FaultPause
 from outrider.executor.outage import Outage
 from outrider.executor.tally import Tally
 from outrider.executor.watchdog import Watchdog
@@ -56,7 +57,8 @@ async def _worked(
     asked: Asked, own: Layers, name: str, tally: Tally, began: float, *, quiet: bool
 ) -> Worked:
     source = source_of(asked.store, creates=False)
-    how = Working(Outage(note, waits_for_room="://" in asked.store), asked.stays, tally)
+    pause = FaultPause(note, waits_for_room=True)
+    how = Working(Outage(note, waits_for_room=True), asked.stays, tally, pause)
     log = f"{name}.log" if asked.log is None else asked.log
     async with Frontier.attach(source, settings=own, crawl=asked.crawl) as frontier:
         await check_crawl(frontier, asked.store)
@@ -71,7 +73,7 @@ async def _worked(
         words = ["outrider", "resume", place_of(asked.store)]
         named = [] if asked.crawl == "default" else ["--crawl", asked.crawl]
         resume = shlex.join([*words, *named])
-        closed = await closing(frontier, ending, tally, seconds, whole=False, resume=resume)
+        closed = await closing(frontier, ending, tally, seconds, pause, whole=False, resume=resume)
         return Worked(closed, frontier.worker, files_of(name, frontier.settings, log))
 
 
@@ -81,6 +83,7 @@ async def _run(crawling: Crawling, asked: Asked, log: str, *, quiet: bool) -> An
     if not quiet:
         note(f"{crawling.frontier.worker} joins {crawling.frontier.crawl!r}")
         say_promise(crawling.frontier.store)
+        say_shortage(crawling.frontier.settings)
     with VisitLog(log, executor.scaler.decisions) as lines, heard(crawling):
         crawling.observe(lines)
         seconds = crawling.frontier.settings.executor.watchdog

@@ -1,13 +1,16 @@
 """The loop: what ended is written down and finished, then free slots are claimed for and begun.
 
 An outcome is told to the frontier once, with the page's links; a visit without an outcome goes
-back. One batch is written and finished at a time, so a sink knows which records are not settled.
-On a workbench claims need no store, so they go on meanwhile.
+back, and so does one that met a fault of this machine (`FaultPause`). What cannot be written for
+want of room may be kept, leases and all, until it can. One batch is written and finished at a time,
+so a sink knows which records are not settled. On a workbench claims need no store, so they go on
+meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import inf
@@ -15,12 +18,13 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from outrider.core.outcome import Done, Failed
+from outrider.core.outcome import Done, Dropped, Failed, Outcome
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease
-from outrider.errors import OutriderError, StoreError, StoreUnavailable
+from outrider.errors import LocalFault, OutputError, OutriderError, StoreError, StoreUnavailable
 from outrider.executor.bell import Bell
-from outrider.executor.handlers import Handlers
+from outrider.executor.fault_pause import OUTPUT, FaultPause
+from outrider.executor.handlers import HandlerFault, Handlers
 from outrider.executor.holding import Holding
 from outrider.executor.keeping import Keeping
 from outrider.executor.outage import Outage
@@ -39,6 +43,8 @@ GRACE: Final = 5.0  # seconds a handler that was cancelled may take to leave
 SHOWN: Final = 10  # visits named in a message
 PARKED: Final = 16  # visits without a slot, per slot, before parking keeps the slot
 LATE: Final = "time limit: handler"
+HANDLER_FAULTS: Final = 10  # local faults of a handler over one page that are not the page's
+MAX_COUNTED: Final = 10_000  # pages whose faults are remembered
 
 
 class Sink(Protocol):
@@ -73,7 +79,7 @@ class Ending(msgspec.Struct, frozen=True):
 class Executor:
     """Runs one crawl's visits in this process until the crawl ends or it is stopped."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one thing an executor is made of
         self,
         frontier: Frontier,
         handlers: Handlers,
@@ -82,6 +88,7 @@ class Executor:
         observer: Observer | None = None,
         spares: Sparing | None = None,
         outage: Outage | None = None,
+        pause: FaultPause | None = None,
         stays: bool = False,
     ) -> None:
         wanted = frontier.settings.executor
@@ -92,12 +99,15 @@ class Executor:
         self._spares = spares
         self._stays = stays  # when the crawl is over: more may come
         self.outage = outage or Outage()
-        self.slots = Slots(_slots_at_first(wanted))
-        self.scaler = Scaler(*_bounds(wanted))
+        self.pause = pause or FaultPause()
+        least, most, memory = _bounds(wanted)
+        self.slots = Slots(_within(wanted.slots, least, most))
+        self.scaler = Scaler(least, most, memory)
         self._holding = Holding(frontier)
         self._bell = Bell()
         self._flying: dict[Visit, asyncio.Task[None]] = {}
         self._late: set[Visit] = set()
+        self._handler_faults: Counter[bytes] = Counter()  # of this machine, by page
         self._ended: list[Visit] = []
         self._overlaps = wanted.workbench  # a batch is finished while slots are claimed for
         self._settler: asyncio.Task[None] | None = None
@@ -139,6 +149,7 @@ class Executor:
         self._stops += 1
         limit = 0.0 if self._stops > 1 else self._frontier.settings.executor.drain
         self._stop_at = min(self._stop_at, asyncio.get_running_loop().time() + limit)
+        self.pause.hurry()
         self.outage.end_by(self._stop_at)
         self._bell.ring()
 
@@ -176,7 +187,7 @@ class Executor:
                 return ending
             if keeper.done():
                 keeper.result()
-            is_due = self._ended and self._settler is None
+            is_due = self._may_write() and self._settler is None
             await self._bell.rest(0.0 if is_due else min(self._wake_in, POLL))
 
     async def _settle_beside(self) -> None:
@@ -184,39 +195,79 @@ class Executor:
         if self._settler is not None and self._settler.done():
             settler, self._settler = self._settler, None
             settler.result()
-        if self._settler is None and (self._ended or self._returned):
+        if self._settler is None and (self._may_write() or self._returned):
             self._settler = asyncio.create_task(self._settle())
             self._settler.add_done_callback(lambda _: self._bell.ring())
 
     async def _settle(self) -> None:
         """What ended is written, then finished, then known to be settled."""
-        if self._returned:
-            returned, self._returned = self._returned, []
-            await self.outage.call(lambda: self._frontier.release(returned))
-        if not self._ended:
+        await self._give_back()
+        if not self._may_write():
             return
         ended, self._ended = self._ended, []
-        self._write(ended)
+        if not self._write(ended):
+            return
         self._settling = len(ended)
         try:
             answers = await self._finish(ended)
         finally:
             self._settling = 0
         if self._sink is not None:
-            self._sink.settle(answers)
+            await self._settle_output(self._sink, answers)
         if self._observer is not None:
             self._observer(ended)
         if self._spares is not None and not self._stops:
             with suppress(StoreUnavailable):  # they will come as visits
                 self._ended += await self._spares(ended)
 
-    def _write(self, ended: Sequence[Visit]) -> None:
+    async def _give_back(self) -> None:
+        if self._returned:
+            returned, self._returned = self._returned, []
+            await self.outage.call(lambda: self._frontier.release(returned))
+
+    def _may_write(self) -> bool:
+        """Whether visits have ended, and the sink is not waited for."""
+        now = asyncio.get_running_loop().time()
+        return bool(self._ended) and (now >= self._stop_at or not self.pause.wait(now))
+
+    def _write(self, ended: list[Visit]) -> bool:
+        """Whether it was written; without room for it the batch waits, with its leases."""
+        if self._sink is None:
+            return True
+        now = asyncio.get_running_loop().time()
         try:
-            if self._sink is not None:
-                self._sink.write(ended)
-        except OutriderError:  # nothing of the batch stays, so its pages are to be visited again
-            self._returned += [visit.lease for visit in ended]
+            self._sink.write(ended)
+        except OutriderError as error:  # nothing of the batch stays
+            if self._waits_for(error) and now < self._stop_at:
+                self._keep_unwritten(ended, error, now)
+                return False
+            self._returned += [visit.lease for visit in ended]  # to be visited again
             raise
+        self.pause.written(now)
+        for visit in ended:
+            self._holding.end(visit)
+        return True
+
+    async def _settle_output(self, sink: Sink, answers: list[bool]) -> None:
+        """What does not count leaves the output, which needs room as well."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return sink.settle(answers)
+            except OutputError as error:
+                if not self._waits_for(error) or loop.time() >= self._stop_at:
+                    raise
+                self.pause.met(LocalFault(str(error), OUTPUT), self.slots.busy, loop.time())
+            await asyncio.sleep(min(self.pause.wait(loop.time()), POLL))
+
+    def _waits_for(self, error: OutriderError) -> bool:
+        is_short = isinstance(error, OutputError) and error.retryable
+        return is_short and self.pause.waits_for_room
+
+    def _keep_unwritten(self, ended: list[Visit], error: OutriderError, now: float) -> None:
+        self._ended = ended + self._ended
+        self._holding.keep(ended)
+        self.pause.met(LocalFault(str(error), OUTPUT), self.slots.busy, now)
 
     async def _finish(self, ended: Sequence[Visit]) -> list[bool]:
         """Repeated until it is known what came of it: a finish may be said twice (H3)."""
@@ -238,7 +289,9 @@ class Executor:
             return None if self._has_more() else Ending("stopped", "asked to stop")
         asked = await self.outage.call(self._asked)
         if asked is None:
-            self.has_ready = not self.slots.free
+            wait = self.pause.wait(asyncio.get_running_loop().time())
+            self.has_ready = not self.slots.free and not self.pause.is_on
+            self._wake_in = min(wait, POLL) if wait else POLL
             return None
         wanted, claim = asked
         self.has_ready = claim.wake_in == 0 and len(claim) == wanted
@@ -267,21 +320,24 @@ class Executor:
     def _wanted(self) -> int:
         """As many as there are slots, and no more than the crawl's limit still allows (I4)."""
         limit = self._frontier.settings.limits.done
-        free = self.slots.free
-        if not limit:
+        now = asyncio.get_running_loop().time()
+        free = self.pause.room(self.slots.busy, self.slots.free, now)
+        if not limit or not free:
             return free
         left = limit - self._done - len(self._flying) - len(self._ended) - self._settling
         return min(free, max(left, 0 if self._has_more() else 1))
 
     def _begin(self, leases: Sequence[Lease], asked_at: float) -> None:
+        """J3: slots that were taken away while the claim was under way are not visited in."""
         if not leases:
             return
-        loop = asyncio.get_running_loop()
+        loop, room = asyncio.get_running_loop(), self.slots.room
+        self._returned += leases[room:]
         until = loop.time() + self._frontier.settings.executor.handler_timeout
-        visits = [Visit(lease, self) for lease in leases]
+        visits = [Visit(lease, self) for lease in leases[:room]]
         self._holding.begin(visits, asked_at)
         for visit in visits:
-            visit.until = until
+            visit.began, visit.until = loop.time(), until
             self.slots.take(visit)
             self._flying[visit] = loop.create_task(self._visit(visit))
 
@@ -301,7 +357,25 @@ class Executor:
             visit.outcome = await self._handlers.outcome_of(visit)
         except asyncio.CancelledError:
             visit.outcome = Failed(LATE) if visit in self._late else None
+        except LocalFault as fault:
+            visit.outcome = self._unpunished(visit, fault)
         self._over(visit)
+
+    def _unpunished(self, visit: Visit, fault: LocalFault) -> Outcome | None:
+        """H5: no outcome, so that the lease is released, and claims wait.
+
+        A handler may lack something because of the page alone, which would never end: the tenth
+        time, it has failed.
+        """
+        if isinstance(fault, HandlerFault):
+            if len(self._handler_faults) > MAX_COUNTED:
+                self._handler_faults.clear()
+            self._handler_faults[visit.lease.fingerprint] += 1
+            if self._handler_faults[visit.lease.fingerprint] >= HANDLER_FAULTS:
+                del self._handler_faults[visit.lease.fingerprint]
+                return Failed(fault.as_failure)
+        self.pause.met(fault, self.slots.busy, asyncio.get_running_loop().time())
+        return None
 
     def _over(self, visit: Visit) -> None:
         """Once a visit, whoever says so first."""
@@ -314,6 +388,9 @@ class Executor:
             self._returned.append(visit.lease)
         else:
             self._ended.append(visit)
+            if not isinstance(visit.outcome, Dropped) or visit.outcome.visited:
+                now = asyncio.get_running_loop().time()
+                self.pause.visited(visit.began, self.slots.count, now)
         self._bell.ring_in(TOGETHER)
 
     async def holds(self, visit: Visit, seconds: float) -> bool:
@@ -371,7 +448,8 @@ class Executor:
 
     def _cancel(self, visits: Sequence[Visit]) -> None:
         for visit in visits:
-            self._flying[visit].cancel()
+            if visit in self._flying:  # not over, and waiting to be written
+                self._flying[visit].cancel()
 
     def _follow(self, old: Settings, new: Settings) -> None:
         """N3: as many slots as the settings say now; all else of them is asked when needed."""
@@ -379,7 +457,7 @@ class Executor:
         self.scaler.bound(least, most, memory)
         is_moved = old.executor.slots != new.executor.slots
         count = new.executor.slots if is_moved else self.slots.count
-        count = min(max(count, least), most)
+        count = _within(count, least, most)
         if count != self.slots.count:
             self.resize(count)
         self._bell.ring()
@@ -398,19 +476,30 @@ class Executor:
         if tasks:
             await asyncio.wait(tasks, timeout=GRACE)
         self._returned += [visit.lease for visit in self._flying]
+        self.pause.hurry()
+        self._stop_at = -inf  # what cannot be written now is given back
         with suppress(StoreError):
-            await self._settle()
+            try:
+                await self._settle()
+            finally:
+                await self._give_back()
 
 
 def _bounds(wanted: ExecutorSettings) -> tuple[int, int, int]:
     """Slots at least and at most, and the memory over which none is added.
 
-    `slots` left alone gives way to the bounds; of bounds that cross, the upper one holds.
+    A bound that is not set is `slots`, moved to the other bound where it lies beyond that.
     """
     most = wanted.max_slots or max(wanted.slots, wanted.min_slots)
-    return min(wanted.min_slots or wanted.slots, most), most, wanted.max_memory
+    least = min(wanted.min_slots or wanted.slots, most)
+    return least, most, wanted.max_memory
 
 
-def _slots_at_first(wanted: ExecutorSettings) -> int:
-    least, most, _ = _bounds(wanted)
-    return min(max(wanted.slots, least), most)
+def most_slots(wanted: ExecutorSettings) -> int:
+    """How many visits may run at one time, whatever autoscaling does."""
+    return _bounds(wanted)[1]
+
+
+def _within(count: int, least: int, most: int) -> int:
+    """The number of slots nearest to `count` that the bounds allow (J3)."""
+    return min(max(count, least), most)

@@ -1,6 +1,6 @@
 """Who handles which type of task (J1), and what their misconduct comes to (J6).
 
-Whatever a handler does, its visit ends in an outcome.
+Whatever a handler does, its visit ends in an outcome, unless this machine is at fault.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any, Final, cast
 
 from outrider.core.decide import fault_of
 from outrider.core.outcome import Failed, Outcome
-from outrider.errors import InvalidInput
+from outrider.errors import InvalidInput, LocalFault
 from outrider.executor.threads import Threads
 from outrider.executor.visit import Handler, Next, Stage, Visit
+from outrider.fetch.local_faults import local_fault_of
 
 DEFAULT: Final = "*"  # handles every type that has no handler of its own
 
@@ -44,17 +45,39 @@ class Handlers:
         return partial(self._threads.call, handler)
 
     async def outcome_of(self, visit: Visit) -> Outcome:
-        """What the visit came to; nothing but a cancellation is ever raised."""
+        """What the visit came to; nothing but a cancellation or a `LocalFault` is ever raised."""
         try:
             outcome = await self._chains.get(visit.lease.type, self._default)(visit)
+        except LocalFault:
+            raise
         except Exception as error:  # noqa: BLE001 - a handler may be a user's
-            return Failed(f"handler: {type(error).__name__}: {error}"[:500])
+            return failure_of(error)
         fault = fault_of(outcome)
         return outcome if fault is None else Failed(f"handler: {fault}"[:500])
 
     def close(self) -> None:
         """No more calls."""
         self._threads.close()
+
+
+class HandlerFault(LocalFault):
+    """A handler raised what looks like a fault of this machine; it may be the page's after all."""
+
+    def __init__(self, fault: LocalFault, as_failure: str) -> None:
+        super().__init__(str(fault), fault.reason)
+        self.as_failure = as_failure  # the reason, if it is the page's
+
+
+def failure_of(error: Exception) -> Failed:
+    """What a handler raised, as the page's outcome; `HandlerFault` if this machine is at fault."""
+    fault = local_fault_of(error)
+    if fault is not None:
+        raise HandlerFault(fault, _in_words(error)) from error
+    return Failed(_in_words(error))
+
+
+def _in_words(error: Exception) -> str:
+    return f"handler: {type(error).__name__}: {error}"[:500]
 
 
 def _is_async(function: Any) -> bool:

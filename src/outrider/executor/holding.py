@@ -29,6 +29,10 @@ class Holding:
         """They were claimed; the lease began no sooner than it was asked for."""
         self._until.update({visit: asked_at + visit.lease.lease_for for visit in visits})
 
+    def keep(self, visits: Iterable[Visit]) -> None:
+        """They are over, but not finished yet; nobody knows how long they are held."""
+        self._until.update({visit: self._until.get(visit, 0.0) for visit in visits})
+
     def end(self, visit: Visit) -> None:
         """The visit is over."""
         self._until.pop(visit, None)

@@ -19,10 +19,13 @@ from outrider.core.outcome import (
 )
 from outrider.core.policy.rules import QueueRules
 from outrider.core.task import Lease, Link, Manners, Task
+from outrider.errors import LocalFault
+from outrider.executor.handlers import HandlerFault
 from outrider.executor.paging import Paged, is_page
 from outrider.executor.visit import Next, Visit
 from outrider.fetch.apart import Apart, Fault
 from outrider.fetch.found import Found
+from outrider.fetch.local_faults import local_fault_of
 from outrider.fetch.page import Page
 from outrider.fetch.response import Response
 from outrider.settings import resolve
@@ -78,12 +81,20 @@ class Isolated:
         told = _Told(self._function, task, attempt, page.response, page.found, page.links)
         made = await self._apart.call(told, _Made)
         if isinstance(made, Fault):
-            return Failed(f"handler: {made.kind}: {made.detail}"[:500])
+            return _failure_of(made)
         visit.items, visit.links = made.items, made.links
         given = _OUTCOMES[made.outcome](**made.fields)
         if isinstance(given, Done) and msgspec.structs.replace(given, reward=None) == _UNSAID:
             return msgspec.structs.replace(outcome, reward=given.reward)
         return given
+
+
+def _failure_of(fault: Fault) -> Failed:
+    words = f"handler: {fault.kind}: {fault.detail}"[:500]
+    if fault.kind == "local":
+        # The number is in the text alone; without one, the function itself raised a LocalFault.
+        raise HandlerFault(local_fault_of(OSError(fault.detail)) or LocalFault(fault.detail), words)
+    return Failed(words)
 
 
 _UNSAID: Final = Done(200)
@@ -99,7 +110,10 @@ async def _made(told: _Told) -> _Made:
     visit = Visit(lease)
     page = visit.page = Page(lease, told.response)
     page.found, page.links = told.found, told.links
-    outcome = await Paged(_fetched, resolve(told.function, "handler"))(visit)
+    try:
+        outcome = await Paged(_fetched, resolve(told.function, "handler"))(visit)
+    except LocalFault as fault:
+        raise fault.__cause__ or fault from None  # its number says what it is
     fields = msgspec.structs.asdict(outcome)
     return _Made(type(outcome).__name__, fields, visit.items, visit.links)
 

@@ -15,6 +15,8 @@ import msgspec
 
 from outrider.core.outcome import Done, Failed, Outcome
 from outrider.core.task import Link
+from outrider.errors import LocalFault
+from outrider.executor.handlers import failure_of
 from outrider.executor.threads import Threads
 from outrider.executor.visit import Next, Visit
 
@@ -39,8 +41,10 @@ class Paged:
             return outcome
         try:
             made = await self._call(self._function, visit.page)
+        except LocalFault:
+            raise
         except Exception as error:  # noqa: BLE001 - the function is a user's
-            return Failed(f"handler: {type(error).__name__}: {error}"[:500])
+            return failure_of(error)
         visit.links = visit.page.links
         fault = None if isinstance(made, Outcome) else _take(visit, made)
         if fault is not None:

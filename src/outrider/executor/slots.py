@@ -46,9 +46,14 @@ class Slots:
         return len(self._busy)
 
     @property
+    def room(self) -> int:
+        """How many visits may begin or come back now: draining ones count until they end."""
+        return max(0, min(len(self._idle), self.count - len(self._busy)))
+
+    @property
     def free(self) -> int:
         """How many may be claimed for: those that come back from parking go first."""
-        return max(0, len(self._idle) - len(self._returning))
+        return max(0, self.room - len(self._returning))
 
     def resize(self, count: int) -> None:
         """More slots are there at once; of fewer, the busy ones drain first."""
@@ -60,7 +65,7 @@ class Slots:
         self._serve()
 
     def take(self, visit: Visit) -> None:
-        """The visit has a slot from now on; ask `free` first."""
+        """The visit has a slot from now on; ask `room` first."""
         slot = heappop(self._idle) if self._idle else self._beyond()
         self._busy[slot] = visit
         self._of[visit] = slot
@@ -87,7 +92,7 @@ class Slots:
         del self._busy[slot]
         if slot < self.count:
             heappush(self._idle, slot)
-            self._serve()
+        self._serve()
 
     async def take_again(self, visit: Visit) -> None:
         """Wait for a slot, in order of asking."""
@@ -102,7 +107,7 @@ class Slots:
             raise
 
     def _serve(self) -> None:
-        while len(self._idle) > self._reserved and self._returning:
+        while self.room > self._reserved and self._returning:
             visit, turn = self._returning.popleft()
             if not turn.done():
                 self.take(visit)

@@ -25,7 +25,7 @@ class Floor(Protocol):
 class Visit:
     """From claim to finish. `links` are added with the finish; `page` is what output writes."""
 
-    __slots__ = ("floor", "items", "lease", "links", "outcome", "page", "until")
+    __slots__ = ("began", "floor", "items", "lease", "links", "outcome", "page", "until")
 
     def __init__(self, lease: Lease, floor: Floor | None = None) -> None:
         self.lease = lease
@@ -34,6 +34,7 @@ class Visit:
         self.items: list[dict[str, Any]] = []  # what the user's function made of the page
         self.page: Any = None
         self.outcome: Outcome | None = None
+        self.began = 0.0  # on the loop's clock
         self.until = 0.0  # when its handler must be over, on the loop's clock
 
     @property

@@ -1,7 +1,8 @@
 """Calls of a function in a process of its own: whatever it does there, the answer is a value.
 
-A child that dies, hangs, grows or raises is a `Fault`; it is replaced when the next call comes. A
-child ends with us, even if we are killed: its pipe ends, and its own alarm ends what hangs.
+A child that dies, hangs, grows or raises is a `Fault`; it is replaced when the next call comes. If
+this machine cannot start one, that is a `LocalFault`. A child ends with us, even if we are killed:
+its pipe ends, and its own alarm ends what hangs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 
 from outrider.fetch import inside
 from outrider.fetch.inside import ANSWERED, HEADER, Terms, framed
+from outrider.fetch.local_faults import PROCESSES, local_fault, local_fault_of
 
 T = TypeVar("T")
 
@@ -29,7 +31,7 @@ MOST_BYTES: Final = 64 * 2**20  # of one answer
 class Fault(msgspec.Struct, frozen=True, array_like=True):
     """Why a call has no answer."""
 
-    kind: Literal["time", "memory", "died", "raised", "size", "start"]
+    kind: Literal["time", "memory", "died", "raised", "size", "start", "local"]
     detail: str = ""
 
 
@@ -75,7 +77,11 @@ class Apart:
     async def _started(self) -> _Child | Fault:
         try:
             child = _Child(await _spawned())
-        except OSError as error:
+        except (OSError, RuntimeError, MemoryError) as error:
+            if isinstance(error, BlockingIOError):  # the limit of processes
+                raise local_fault(PROCESSES, str(error)) from error
+            if fault := local_fault_of(error):
+                raise fault from error
             return Fault("start", str(error))
         self._alive.add(child)
         terms = framed(msgspec.msgpack.encode(self._terms))

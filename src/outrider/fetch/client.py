@@ -19,6 +19,7 @@ from outrider.clock import Clock
 from outrider.fetch.connection import Connector
 from outrider.fetch.dns import Lookup
 from outrider.fetch.getting import Getting
+from outrider.fetch.network import Network
 from outrider.fetch.reasons import Trouble, tell
 from outrider.fetch.reply import Reply
 from outrider.fetch.response import Response
@@ -45,6 +46,7 @@ class Client(Getting):
         _clock: Clock | None = None,
         _lookup: Lookup | None = None,
         _tls: SSLContext | bool = True,
+        _network: Network | None = None,
     ) -> None:
         super().__init__(
             settings,
@@ -52,6 +54,7 @@ class Client(Getting):
             keep_packed=keep_packed,
             _clock=_clock,
             _lookup=_lookup,
+            _network=_network,
         )
         self._tls = _tls
         self._limits = self._limits_of(settings.total_timeout)
@@ -76,7 +79,8 @@ class Client(Getting):
                 if not reply.closed:
                     reply.close()
         except RAISED as error:
-            return tell(reason_of(error), asyncio.get_running_loop().time() - began)
+            reason, seconds = reason_of(error), asyncio.get_running_loop().time() - began
+        return await self._trouble(reason, seconds, _host_of(url))
 
     async def _sent(self, url: str, headers: Mapping[str, str], within: float | None) -> Reply:
         """The head of the answer."""
@@ -99,7 +103,9 @@ class Client(Getting):
         if isinstance(payload, str) or isinstance(body, str):
             return tell(str(body), asyncio.get_running_loop().time() - reply.began)
         packed = payload if self._keep_packed and body is not payload else None
-        return reply.response(url, body, packed, at)
+        response = reply.response(url, body, packed, at)
+        self._network.reached(response.address)
+        return response
 
     def _open(self) -> ClientSession:
         settings = self._settings
@@ -127,6 +133,12 @@ class Client(Getting):
             ceil_threshold=_NEVER,
         )
 
+    def close_idle(self) -> None:
+        """See `Getting`."""
+        connector = None if self._session is None else self._session.connector
+        if isinstance(connector, Connector):
+            connector.close_idle()
+
     async def close(self) -> None:
         """Close all connections; requests under way fail."""
         if self._session is not None:
@@ -143,6 +155,14 @@ def target_of(url: str) -> URL:
         return URL(url, encoded=True)
     except ValueError as error:
         raise InvalidURL(url) from error
+
+
+def _host_of(url: str) -> str:
+    """The host that was looked up, for a URL that may be none."""
+    try:
+        return target_of(url).raw_host or ""
+    except InvalidURL:
+        return ""
 
 
 def sendable(headers: Mapping[str, str]) -> dict[str, str]:

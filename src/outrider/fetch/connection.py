@@ -1,5 +1,6 @@
 """Connections as aiohttp makes them, but for this: whatever breaks one ends it at once, addresses
-come from our resolver and past our guard, and of those nobody uses only so many are kept.
+come from our resolver and past our guard, and of those nobody uses only so many are kept. When
+descriptors run short, the oldest of these are closed.
 
 One request has one answer. Bytes that come before the request was sent, or after the last byte of
 its answer, end the connection: kept, they would answer the next URL.
@@ -16,7 +17,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 
-from aiohttp import ClientRequest, ClientTimeout, ServerDisconnectedError, TCPConnector
+from aiohttp import (
+    ClientConnectorError,
+    ClientRequest,
+    ClientTimeout,
+    ServerDisconnectedError,
+    TCPConnector,
+)
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
@@ -25,6 +32,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.tracing import Trace
 
 from outrider.fetch.guard import Guard
+from outrider.fetch.local_faults import EMFILE, local_reason_of
 
 INTERIM: Final = 16  # answers such as 100 and 103 before the real one
 IDLE: Final = 15.0  # seconds an unused connection is kept
@@ -33,12 +41,13 @@ SLICE: Final = 64 * 1024  # bytes parsed at a time: surplus answers in them are 
 
 _SWITCHING: Final = 101
 _FINAL: Final = 200
+CLOSED_AT_ONCE: Final = 8  # idle connections, to make room for one
 
 
 class Handler(ResponseHandler):
     """One connection; among the idle ones, it leaves them when it ends."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, idle: set[ResponseHandler]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, idle: dict[ResponseHandler, None]) -> None:
         super().__init__(loop)
         self._idle = idle
         self._unparsed = b""  # came while reading was paused
@@ -74,7 +83,7 @@ class Handler(ResponseHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End; what came before, and waits for reading to be resumed, belongs to the answer."""
-        self._idle.discard(self)
+        self._idle.pop(self, None)
         self._is_ended = True
         if self._is_asked and not self._is_over():
             super().data_received(self._unparsed)
@@ -179,7 +188,7 @@ class Connector(TCPConnector):
             keepalive_timeout=IDLE,
             **options,
         )
-        self.idle: set[ResponseHandler] = set()
+        self.idle: dict[ResponseHandler, None] = {}  # the oldest first
         self._factory = cast("partial[ResponseHandler]", partial(Handler, self._loop, self.idle))
         self._most = most
 
@@ -195,17 +204,38 @@ class Connector(TCPConnector):
         """
         while True:
             try:
-                connection = await super().connect(req, traces, timeout)
+                connection = await self._connected(req, traces, timeout)
             except asyncio.CancelledError as error:
                 error.add_note(CONNECTING)
                 raise
             handler = cast("Handler", connection.protocol)
-            self.idle.discard(handler)
+            self.idle.pop(handler, None)
             if not handler.is_spoilt():
                 return connection
             connection.close()
             if not handler.is_used:
                 raise BadHttpMessage("the host answered before it was asked")
+
+    async def _connected(
+        self, req: ClientRequest, traces: list[Trace], limits: ClientTimeout
+    ) -> Connection:
+        """As `connect`; while descriptors are short, idle connections give theirs."""
+        while True:
+            try:
+                return await super().connect(req, traces, limits)
+            except ClientConnectorError as error:
+                if local_reason_of(error) != EMFILE or not self.idle:
+                    raise
+            self.close_idle(CLOSED_AT_ONCE)
+            await asyncio.sleep(0)  # a socket is closed in the turn after its connection,
+            await asyncio.sleep(0)  # and with TLS one later
+
+    def close_idle(self, count: int | None = None) -> None:
+        """Close so many connections that nobody uses, the oldest first; None: all of them."""
+        for protocol in list(self.idle)[:count]:
+            del self.idle[protocol]
+            if protocol.transport is not None:
+                protocol.transport.abort()
 
     def _release(
         self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
@@ -213,7 +243,7 @@ class Connector(TCPConnector):
         is_exact = cast("Handler", protocol).end_answer()
         is_crowded = len(self.idle) >= self._most
         if protocol.is_connected() and is_exact and not is_crowded:
-            self.idle.add(protocol)  # until it is used, or closed, be it at once
+            self.idle[protocol] = None  # until it is used, or closed, be it at once
         super()._release(key, protocol, should_close=should_close or is_crowded or not is_exact)
 
     async def _resolve_host(

@@ -1,12 +1,14 @@
 """Names become addresses here, remembered for a while, and only those that the guard permits.
 
 One lookup of a name serves all who ask meanwhile, and goes on when they are gone. A failure is
-remembered too, but not for long.
+remembered too, but not for long, and not at all if this machine is at fault. The resolver of this
+machine counts as out if it does not find the name that it found last.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,6 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from outrider.fetch.guard import Guard
+from outrider.fetch.local_faults import is_local, local_reason_of
 from outrider.fetch.reasons import PRIVATE_ADDRESS, Hindered
 from outrider.fetch.targets import Target, Targets
 
@@ -30,6 +33,10 @@ NO_SUCH_HOST: Final = "dns: no such host"
 NO_ANSWER: Final = "dns: no answer"
 FAILED: Final = "dns: failed"
 RESOLVING: Final = "while resolving"  # marks what ended the wait
+# What is said of a name when it may be the resolver that does not answer.
+UNANSWERED: Final = frozenset((NO_ANSWER, FAILED, "dns: time limit"))
+CHECK_TIMEOUT: Final = 10.0  # seconds the resolver gets to find a name that it found before
+CHECK_AGE: Final = 1.0  # seconds the answer to that holds
 
 Lookup: TypeAlias = Callable[[str], Awaitable[tuple[str, ...]]]
 
@@ -67,6 +74,9 @@ class Resolver(AbstractResolver):
         self._lookup = lookup or self._ask_system
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Known]] = {}
+        self._found = ""  # the name that was found last
+        self._checking: asyncio.Task[bool] | None = None
+        self._checked_at = 0.0
 
     async def resolve(
         self,
@@ -116,17 +126,19 @@ class Resolver(AbstractResolver):
         reason = NO_SUCH_HOST
         try:
             addresses = await self._lookup(host)
-        except socket.gaierror as error:
-            reason = _REASONS.get(error.errno or 0, FAILED)
         except UnicodeError:  # no name at all
             pass
-        except OSError:
-            reason = FAILED
+        except (OSError, MemoryError, RuntimeError) as error:
+            reason = _reason_of(error)
         finally:
             del self._asking[host]
         return self._remembered(host, addresses, reason)
 
     def _remembered(self, host: str, addresses: tuple[str, ...], reason: str) -> _Known:
+        if is_local(reason):
+            return _Known((), reason, 0.0)
+        if addresses:
+            self._found = host
         age = self._max_age if addresses else min(self._max_age, FAILURE_AGE)
         known = _Known(addresses, reason, asyncio.get_running_loop().time() + age)
         self._known[host] = known
@@ -135,13 +147,42 @@ class Resolver(AbstractResolver):
             self._known.popitem(last=False)
         return known
 
+    def known(self, host: str) -> tuple[str, ...]:
+        """The addresses of a host as far as they are remembered; no lookup is made."""
+        target = self._targets.of(host)
+        name = host if target is None else target.address
+        if _is_literal(name):
+            return (name,)
+        known = self._known.get(name)
+        return () if known is None else known.addresses
+
+    async def is_out(self, host: str) -> bool:
+        """Whether this machine's resolver does not answer, as `host` makes one think."""
+        if not self._found or self._found == host:
+            return False
+        now, checking = asyncio.get_running_loop().time(), self._checking
+        if checking is None or (checking.done() and now - self._checked_at > CHECK_AGE):
+            checking = self._checking = asyncio.create_task(self._check(self._found))
+        await asyncio.wait((checking,))
+        return not checking.cancelled() and checking.result()
+
+    async def _check(self, name: str) -> bool:
+        is_out = False
+        try:
+            async with asyncio.timeout(CHECK_TIMEOUT):
+                await self._lookup(name)
+        except (OSError, RuntimeError, MemoryError, UnicodeError):  # TimeoutError is an OSError
+            is_out = True
+        self._checked_at = asyncio.get_running_loop().time()
+        return is_out
+
     async def _ask_system(self, host: str) -> tuple[str, ...]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, _system_addresses, host)
 
     async def close(self) -> None:
         """Ask no more; lookups under way are left to end by themselves."""
-        asking = tuple(self._asking.values())
+        asking = [*self._asking.values(), *([self._checking] if self._checking else [])]
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
@@ -149,8 +190,24 @@ class Resolver(AbstractResolver):
 
 
 def _system_addresses(host: str) -> tuple[str, ...]:
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    except socket.gaierror:
+        # Without a descriptor it finds neither its files nor a server, and says anything at all.
+        os.close(os.open(os.devnull, os.O_RDONLY))
+        raise
     return tuple(dict.fromkeys(str(info[4][0]) for info in found))
+
+
+def _reason_of(error: Exception) -> str:
+    """Why a name was not found; what is neither this machine's fault nor DNS is raised."""
+    local = local_reason_of(error)
+    if local is not None:
+        return local
+    if isinstance(error, OSError):
+        is_dns = isinstance(error, socket.gaierror)
+        return _REASONS.get(error.errno or 0, FAILED) if is_dns else FAILED
+    raise error
 
 
 def _is_literal(host: str) -> bool:

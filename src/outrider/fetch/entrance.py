@@ -98,8 +98,10 @@ class Entrance:
             rules = self._shelf.get(site)
             if rules is not None:  # another visit of the queue asked meanwhile
                 return await self._enter(visit, rules)
-            answer = await self._robots(visit, site)
-        self._asking.pop(site, None)
+            try:
+                answer = await self._robots(visit, site)
+            finally:
+                self._asking.pop(site, None)
         return answer if not isinstance(answer, tuple) else await self._enter(visit, *answer)
 
     async def _enter(

@@ -9,14 +9,29 @@ from typing import Final, Self
 
 from outrider.clock import Clock, SystemClock
 from outrider.fetch.body import ACCEPTED
-from outrider.fetch.dns import Lookup, Resolver
+from outrider.fetch.dns import UNANSWERED, Lookup, Resolver
 from outrider.fetch.guard import Guard
+from outrider.fetch.local_faults import EMFILE, NETWORK, PORTS, RESOLVER, is_local, local_fault
+from outrider.fetch.network import Network
+from outrider.fetch.reasons import Trouble, tell
 from outrider.fetch.targets import Targets
 from outrider.settings.visiting import FetchSettings
 
 ACCEPT: Final = (
     "text/html,application/xhtml+xml,application/atom+xml,application/rss+xml,"
     "application/xml;q=0.9,*/*;q=0.8"
+)
+
+
+NO_ROUTE: Final = "connect: no route"
+# What a host's reasons look like when it is the network of this machine that is gone.
+_SUSPECT: Final = (
+    "dns:",
+    NO_ROUTE,
+    "connect: time limit",
+    "connect: failed",
+    "time limit:",
+    "cut:",
 )
 
 
@@ -34,8 +49,10 @@ class Getting(ABC):
         keep_packed: bool = False,
         _clock: Clock | None = None,
         _lookup: Lookup | None = None,
+        _network: Network | None = None,
     ) -> None:
         self._settings = settings
+        self._network = _network or Network()
         self._keep_packed = keep_packed
         self._clock = _clock or SystemClock()
         self._guard = Guard(allow_private=allow_private)
@@ -55,6 +72,30 @@ class Getting(ABC):
         """Bytes of a body, unpacked."""
         limit = self._settings.max_body
         return limit if asked is None else min(asked, limit)
+
+    async def _trouble(self, reason: str, seconds: float, host: str) -> Trouble:
+        """A reason as the outcome it is, or a `LocalFault` if this machine is at fault."""
+        judged = await self._judged(reason, host)
+        if not is_local(judged):
+            return tell(judged, seconds)
+        if judged == EMFILE:
+            self.close_idle()
+        raise local_fault(judged)
+
+    async def _judged(self, reason: str, host: str) -> str:
+        """The same reason, unless it is another's fault than it seems."""
+        addresses = self._resolver.known(host)
+        if reason == PORTS and not self._network.leads_to(addresses):
+            reason = NO_ROUTE  # of that family this machine has no address at all
+        if reason.startswith(_SUSPECT) and self._network.is_gone(addresses):
+            return NETWORK
+        if reason in UNANSWERED and await self._resolver.is_out(host):
+            return RESOLVER
+        return reason
+
+    @abstractmethod
+    def close_idle(self) -> None:
+        """Close connections that are kept for reuse: descriptors are short."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -21,6 +21,7 @@ from outrider.fetch.client import sendable, target_of
 from outrider.fetch.dns import Lookup
 from outrider.fetch.getting import Getting
 from outrider.fetch.incoming import Incoming
+from outrider.fetch.network import Network
 from outrider.fetch.reasons import BAD_URL, PRIVATE_ADDRESS, Hindered, Trouble, tell
 from outrider.fetch.response import Response
 from outrider.fetch.transfer import Connections, Patience, Request, Transfer
@@ -44,6 +45,7 @@ class Http2Client(Getting):
         _clock: Clock | None = None,
         _lookup: Lookup | None = None,
         _authorities: str = "",
+        _network: Network | None = None,
     ) -> None:
         if is_set(_DISGUISE):
             raise SettingsError(f"{_DISGUISE} is set, and curl would imitate a browser: unset it")
@@ -53,6 +55,7 @@ class Http2Client(Getting):
             keep_packed=keep_packed,
             _clock=_clock,
             _lookup=_lookup,
+            _network=_network,
         )
         self._authorities = _authorities
         self._connections: Connections | None = None
@@ -70,11 +73,12 @@ class Http2Client(Getting):
         patience = self._patience(began, within)
         try:
             target = _target(url)
-            places = await self._places(target, patience)
         except InvalidURL:
             return tell(BAD_URL, 0.0)
+        try:
+            places = await self._places(target, patience)
         except Hindered as error:
-            return tell(error.reason, 0.0)
+            return await self._trouble(error.reason, 0.0, target.raw_host or "")
         request = Request(url, target, self._headers | sendable(headers), places)
         got, is_lost = await self._asked(request, patience, most)
         if is_lost:
@@ -89,7 +93,7 @@ class Http2Client(Getting):
         transfer = Transfer(request, incoming, self._authorities, is_fresh=is_fresh)
         try:
             reason = await transfer.run(self._open(), patience)
-            told = self._told(request, transfer, incoming, reason or self._misled(transfer))
+            told = await self._told(request, transfer, incoming, reason or self._misled(transfer))
             return told, transfer.is_lost
         finally:
             transfer.close()
@@ -123,7 +127,7 @@ class Http2Client(Getting):
         """The belt: whom we spoke to is somebody we may speak to."""
         return "" if self._guard.allows(*transfer.peer) else PRIVATE_ADDRESS
 
-    def _told(
+    async def _told(
         self, request: Request, transfer: Transfer, incoming: Incoming, reason: str
     ) -> Response | Trouble:
         now = asyncio.get_running_loop().time()
@@ -131,7 +135,8 @@ class Http2Client(Getting):
         payload = incoming.payload()
         body = reason or incoming.unpacked(payload)
         if isinstance(body, str):
-            return tell(body, seconds)
+            return await self._trouble(body, seconds, request.target.raw_host or "")
+        self._network.reached(transfer.peer[0])
         return Response(
             request.url,
             incoming.status,
@@ -144,6 +149,11 @@ class Http2Client(Getting):
             transfer.peer[0],
             payload if self._keep_packed and body is not payload else None,
         )
+
+    def close_idle(self) -> None:
+        """See `Getting`."""
+        if self._connections is not None:
+            self._connections.close_idle()
 
     async def close(self) -> None:
         """Close all connections; requests under way fail."""

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from errno import EDQUOT, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
@@ -21,6 +22,7 @@ import msgspec
 HEADER: Final = 4  # bytes that tell the length of a frame
 ANSWERED: Final = b"\0"  # begins a frame that holds the answer
 FAULT: Final = b"\1"  # begins a frame that holds a fault: its kind and its detail
+_LACKING: Final = frozenset((EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC, EDQUOT))
 GRACE: Final = 1.0  # seconds after which our own alarm ends us, if nobody else did
 
 
@@ -111,8 +113,15 @@ def _answer(function: Callable[[Any], Any], request: bytes, most: int) -> bytes:
     except MemoryError:
         return _fault("memory", "took more memory than it may")
     except Exception as error:  # noqa: BLE001 - a stranger's function
-        return _fault("raised", f"{type(error).__name__}: {error}"[:500])
+        kind = "local" if _is_local(error) else "raised"
+        return _fault(kind, f"{type(error).__name__}: {error}"[:500])
     return data if len(data) <= most else _fault("size", f"an answer of {len(data)} bytes")
+
+
+def _is_local(error: Exception) -> bool:
+    """Whether this machine, or this process, is out of something; see fetch/local_faults.py."""
+    number, reason = getattr(error, "errno", None), str(getattr(error, "reason", ""))
+    return number in _LACKING or reason.startswith("local:")
 
 
 def _fault(kind: str, detail: str) -> bytes:

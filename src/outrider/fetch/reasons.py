@@ -1,6 +1,7 @@
 """Why a request gave no response: one table of reasons, each with the outcome it is told as (G0).
 
 A reason is short and stable: a word, or a word, a colon and a detail, and nothing a host wrote.
+Faults of this machine are not in the table: they are no outcome (fetch/local_faults.py).
 """
 
 from __future__ import annotations
@@ -49,11 +50,6 @@ REASONS: Final[dict[str, tuple[type[Trouble], str, tuple[str, ...]]]] = {
         Failed,
         "what came is not HTTP",
         ("status line", "header", "message", "switched"),
-    ),
-    "local": (
-        Failed,
-        "this machine is out of something; the host was not at fault",
-        ("emfile", "enfile", "enobufs", "enomem", "eaddrnotavail"),
     ),
     SIZE: (Dropped, "the body is, or unpacks to, more than `max_body`", ()),
     HEADERS: (Dropped, "a header field, or all of them, are more than `max_headers` allows", ()),

@@ -63,8 +63,18 @@ class Connections(AsyncCurl):
 
     def __init__(self, most: int) -> None:
         super().__init__()
+        self._most = most
+        self.keep(most)
+
+    def keep(self, most: int) -> None:
+        """Keep so many; what is beyond that is closed when the next request ends."""
         # AsyncCurl.setopt would hand over where the number is instead of the number.
         lib.curl_multi_setopt(self._curlm, CurlMOpt.MAXCONNECTS, ffi.cast("void *", most))
+
+    def close_idle(self) -> None:
+        """Keep half as many from now on, and one at least: descriptors are short."""
+        self._most = max(1, self._most // 2)
+        self.keep(self._most)
 
     @property
     def is_closed(self) -> bool:

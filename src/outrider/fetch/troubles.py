@@ -27,10 +27,11 @@ from aiohttp.http_exceptions import (
 
 from outrider.fetch.connection import CONNECTING
 from outrider.fetch.dns import RESOLVING
+from outrider.fetch.local_faults import ERRNOS, PORTS, local_reason_of
 from outrider.fetch.reasons import BAD_URL, HEADERS, Hindered
 
-# All that a request may raise, whatever the host does.
-RAISED: Final = (ClientError, HttpProcessingError, OSError)
+# All that a request may raise, whatever the host does, and whatever this machine lacks.
+RAISED: Final = (ClientError, HttpProcessingError, OSError, MemoryError, RuntimeError)
 
 _TOO_MANY: Final = "Too many headers received"  # aiohttp has no class for it
 
@@ -42,17 +43,19 @@ CONNECT: Final = {
     errno.EHOSTUNREACH: "connect: no route",
     errno.ENETUNREACH: "connect: no route",
     errno.ETIMEDOUT: "connect: time limit",
-    errno.EMFILE: "local: emfile",
-    errno.ENFILE: "local: enfile",
-    errno.ENOBUFS: "local: enobufs",
-    errno.ENOMEM: "local: enomem",
-    errno.EADDRNOTAVAIL: "local: eaddrnotavail",
+    errno.EADDRNOTAVAIL: PORTS,
+    **ERRNOS,
 }
 
 
 def reason_of(error: BaseException) -> str:
-    """Why there is no response."""
+    """Why there is no response; a `RuntimeError` that is no fault of this machine is raised."""
+    local = local_reason_of(error)
+    if local is not None:
+        return local
     match error:
+        case RuntimeError():
+            raise error
         case TimeoutError():
             return _late(error)
         case InvalidURL() | NonHttpUrlClientError():

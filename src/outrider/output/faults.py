@@ -6,9 +6,10 @@ import errno
 from pathlib import Path
 from typing import Final
 
-from outrider.errors import OutputError, OutputFull
+from outrider.errors import OutputError, OutputFull, OutputUnavailable
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 def unwritable(path: Path, error: OSError) -> OutputError:
@@ -17,6 +18,11 @@ def unwritable(path: Path, error: OSError) -> OutputError:
         return OutputFull(
             f"{path}: no room to write ({error.strerror}); nothing of this batch stays: make room "
             "on its disk, and try again"
+        )
+    if error.errno in _LACKING:
+        return OutputUnavailable(
+            f"{path}: cannot be written now ({error.strerror}); nothing of this batch stays: raise "
+            "the limit of open files (ulimit -n), or lower executor.slots"
         )
     if not path.parent.is_dir():
         return OutputError(f"{path}: there is no directory {path.parent}; make it first")

@@ -101,13 +101,21 @@ class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many visits run at a time, and how they end."""
 
     slots: Annotated[
-        int, Meta(ge=1, le=100_000, description="visits at one time; with autoscaling, at first")
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="visits at one time; with `min_slots` or `max_slots`, the number at the "
+            "start, moved to the nearer bound if it is beyond one",
+        ),
     ] = 64
     min_slots: Annotated[
-        int, Meta(ge=0, le=100_000, description="autoscaling: least; 0: as `slots`")
+        int,
+        Meta(ge=0, le=100_000, description="autoscaling: fewest visits at one time; 0: as `slots`"),
     ] = 0
     max_slots: Annotated[
-        int, Meta(ge=0, le=100_000, description="autoscaling: most; 0: as `slots`")
+        int,
+        Meta(ge=0, le=100_000, description="autoscaling: most visits at one time; 0: as `slots`"),
     ] = 0
     max_memory: Annotated[
         int,

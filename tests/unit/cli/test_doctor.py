@@ -143,7 +143,7 @@ def test_the_machine_is_looked_at_without_a_file(outrider):
 
 def test_a_machine_that_lacks_something_is_1(outrider, monkeypatch):
     """With what to do about it."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
     monkeypatch.setattr(doctor_machine, "OLDEST_SQLITE", (99, 0, 0))
     monkeypatch.setattr(doctor_machine, "ROOM", 1 << 80)
     monkeypatch.setattr(doctor_machine, "YEARS", range(1990, 2000))
@@ -152,7 +152,7 @@ def test_a_machine_that_lacks_something_is_1(outrider, monkeypatch):
     assert answer.code == 1
     assert answer.out.count("warn") == 4
     for fix in (
-        "ulimit -n 4096",
+        "ulimit -Hn 4096",
         "pip install --upgrade apsw",
         "make room",
         "set the machine's time",

@@ -3,7 +3,7 @@ from contextlib import suppress
 
 import pytest
 
-from outrider import Done, Failed, Frontier, Link, StoreFull
+from outrider import Done, Failed, Frontier, Link, StoreFull, wiring
 from outrider.executor import executor as module
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.handlers import Handlers
@@ -419,3 +419,102 @@ async def test_slots_follow_the_settings(changes, count):
 
     assert [slots for slots, _ in seen] == [count, count]
     assert seen[0][1] > 7 >= seen[1][1]
+
+
+class Crowd:
+    """A handler that counts the visits under way; each lasts until all that may begin have."""
+
+    def __init__(self):
+        self.running = self.most = 0
+
+    async def __call__(self, visit):
+        """One visit."""
+        self.running += 1
+        self.most = max(self.most, self.running)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        self.running -= 1
+        return Done(200)
+
+
+@pytest.mark.parametrize("workbench", [False, True])
+@pytest.mark.parametrize(
+    ("wanted", "most"),
+    [
+        ({"slots": 3}, 3),
+        ({"min_slots": 1, "max_slots": 2}, 2),
+        ({"max_slots": 2}, 2),
+        ({"slots": 2, "min_slots": 5}, 5),
+        ({"slots": 2, "min_slots": 5, "max_slots": 9}, 5),
+        ({"slots": 7, "min_slots": 5, "max_slots": 9}, 7),
+        ({"slots": 12, "min_slots": 5, "max_slots": 9}, 9),
+    ],
+)
+async def test_executor_starts_with_slots_moved_between_its_bounds(wanted, most, workbench):
+    """J3: bounds hold from the first claim, with and without a workbench."""
+    crowd = Crowd()
+    polls = {"workbench": workbench, "poll_min": 0.0, "poll_check": 0.001}
+    settings = FAST | {"executor": {**wanted, **polls}}
+    async with wiring.opened(settings=settings, handlers={"*": crowd}) as crawling:
+        await crawling.frontier.add(URLS)
+        await crawling.run()
+        stats = await crawling.frontier.stats()
+
+    assert (crowd.most, stats.done) == (most, 20)
+
+
+async def test_executor_told_of_fewer_slots_begins_no_visit_until_others_have_drained():
+    """N3, J3: of many visits only as many are followed by another as the new bound allows."""
+    running, after, gates = 0, [], [asyncio.Event() for _ in URLS]
+    full = asyncio.Event()
+
+    async def handle(visit):
+        nonlocal running
+        number = URLS.index(visit.url)
+        running += 1
+        if number >= 10:
+            after.append(running)
+        else:
+            if running == 10:
+                full.set()
+            await gates[number].wait()
+        running -= 1
+        return Done(200)
+
+    async with opened(executor={"slots": 10}) as frontier:
+        await frontier.add(URLS)
+        executor = Executor(frontier, Handlers(handle))
+        run = asyncio.create_task(executor.run())
+        await full.wait()
+        await frontier.configure({"executor": {"min_slots": 1, "max_slots": 2}})
+        for gate in gates[:10]:  # the lowest slots fall free first
+            gate.set()
+            await asyncio.sleep(0.01)
+        await run
+        assert (await frontier.stats()).done == 20
+
+    assert max(after) <= 2
+
+
+async def test_slots_taken_away_during_a_claim_are_not_visited_in():
+    """J3: what the claim brought beyond the new bound goes back, unpunished."""
+    crowd, asked, answer = Crowd(), asyncio.Event(), asyncio.Event()
+    async with opened(executor={"slots": 8}) as frontier:
+        await frontier.add(URLS)
+        claim = frontier.claim
+
+        async def slow(limit):
+            claimed = await claim(limit)
+            asked.set()
+            await answer.wait()
+            return claimed
+
+        frontier.claim = slow
+        run = asyncio.create_task(Executor(frontier, Handlers(crowd)).run())
+        await asked.wait()
+        await frontier.configure({"executor": {"slots": 2}})
+        answer.set()
+        await run
+        stats = await frontier.stats()
+
+    assert (crowd.most, stats.done, stats.visits) == (2, 20, 20)

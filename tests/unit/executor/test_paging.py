@@ -1,10 +1,11 @@
 import asyncio
+import errno
 import sys
 import threading
 
 import pytest
 
-from outrider import Done, Dropped, Failed, Frontier, Link
+from outrider import Done, Dropped, Failed, Frontier, Link, LocalFault
 from outrider.executor.isolation import Isolated
 from outrider.executor.paging import MOST, Paged
 from outrider.executor.visit import Visit
@@ -175,7 +176,7 @@ async def test_what_it_raises_fails_its_visit(lease):
 
 ELSEWHERE = """
 import os, sys, threading
-from outrider import Link
+from outrider import Link, LocalFault
 
 def two(page):
     yield {"n": 1, "title": page.css("title")[0].text()}
@@ -192,6 +193,12 @@ def leave_it(page):
 
 def hang(page):
     threading.Event().wait()
+
+def lack_files(page):
+    raise OSError(24, "Too many open files")
+
+def lack_anything(page):
+    raise LocalFault("the licence server is away; start it")
 """
 
 
@@ -243,3 +250,55 @@ async def test_a_function_that_hangs_elsewhere_is_ended(isolated):
     outcome = (await isolated("hang", seconds=1.0)).outcome
 
     assert outcome == Failed("handler: time: took longer than 1 s")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENFILE, "x"),
+        RuntimeError("can't start new thread"),
+        MemoryError(),
+        LocalFault("the licence server is away; start it"),
+    ],
+)
+async def test_function_that_lacks_something_of_this_machine_does_not_fail_its_page(lease, error):
+    """H5: the visit has no outcome, so it is repeated."""
+
+    async def function(_):
+        raise error
+
+    with pytest.raises(LocalFault):
+        await visited(lease, function)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("lack_files", "too many open files"), ("lack_anything", "licence server")]
+)
+async def test_isolated_function_that_lacks_something_does_not_fail_its_page(isolated, name, said):
+    """The same from another process, which is not used again: it may hold what it lacks."""
+    with pytest.raises(LocalFault, match=said):
+        await isolated(name)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.EMFILE, "x"), "local: emfile"),
+        (OSError(errno.ENOMEM, "x"), "local: enomem"),
+        (BlockingIOError(errno.EAGAIN, "x"), "local: processes"),
+        (RuntimeError("can't start new thread"), "local: threads"),
+    ],
+)
+async def test_process_that_cannot_be_started_does_not_fail_a_page(
+    isolated, monkeypatch, error, reason
+):
+    """Of a handler as of the parser: no page loses its links for it."""
+
+    async def spawned():
+        raise error
+
+    monkeypatch.setattr("outrider.fetch.apart._spawned", spawned)
+    with pytest.raises(LocalFault) as caught:
+        await isolated("two")
+
+    assert caught.value.reason == reason

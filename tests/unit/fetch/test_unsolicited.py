@@ -218,7 +218,7 @@ async def connected():
     """A connection of a client and the socket of its host."""
     here, there = socket.socketpair()
     loop = asyncio.get_running_loop()
-    transport, handler = await loop.create_connection(lambda: Handler(loop, set()), sock=here)
+    transport, handler = await loop.create_connection(lambda: Handler(loop, {}), sock=here)
     yield handler, there
     transport.abort()
     there.close()

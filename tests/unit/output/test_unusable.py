@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.errors import OutputError, OutputFull
+from outrider.errors import OutputError, OutputFull, OutputUnavailable
+from outrider.output.faults import unwritable
 from outrider.output.jsonl import jsonl_sink
 from outrider.output.sink import recover
 
@@ -339,3 +340,13 @@ def test_with_sync_journal_and_output_are_safe_before_a_write_returns(path, visi
     assert disk.calls[3:] == ["news.jsonl.journal", "news.jsonl"]
     sink.settle([True] * 5)
     sink.close()
+
+
+def test_file_that_cannot_be_opened_for_want_of_descriptors_is_no_fault_of_the_file(tmp_path):
+    """It may be tried again: the error says what is short."""
+    short = unwritable(tmp_path / "news.jsonl", OSError(errno.EMFILE, "Too many open files"))
+    denied = unwritable(tmp_path / "news.jsonl", OSError(errno.EACCES, "Permission denied"))
+
+    assert isinstance(short, OutputUnavailable)
+    assert (short.retryable, denied.retryable) == (True, False)
+    assert "ulimit -n" in str(short)

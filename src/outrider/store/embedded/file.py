@@ -366,11 +366,27 @@ def explained(path: Path, error: apsw.Error) -> StoreError:
             f"{path}: could not be written ({error}); nothing was changed: make room on its disk, "
             "and try again"
         )
+    if isinstance(error, apsw.NoMemError) or _lacks_descriptors(error):
+        return StoreFull(
+            f"{path}: could not be opened or written ({error}): this machine is out of memory or "
+            "of open files (ulimit -n); nothing was changed"
+        )
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError | apsw.CantOpenError):
         return StoreUnusable(f"{path}: cannot be written ({error}); check who may write it")
     if isinstance(error, apsw.BusyError):
         return StoreError(f"{path}: another program keeps it locked ({error}); end that program")
     return StoreDamaged(damaged(path, str(error)))
+
+
+def _lacks_descriptors(error: apsw.Error) -> bool:
+    """Whether a file was not opened for want of a descriptor: SQLite has no word for it."""
+    if not isinstance(error, apsw.CantOpenError):
+        return False
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as failed:
+        return failed.errno in (errno.EMFILE, errno.ENFILE)
+    return False
 
 
 def _summed(name: int, data: bytes) -> bytes:

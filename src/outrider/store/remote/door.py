@@ -7,7 +7,8 @@ whatever a connection does, neither the others nor the owner wait for it.
 from __future__ import annotations
 
 import asyncio
-from asyncio import StreamReader, StreamWriter
+import socket
+from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,8 @@ from outrider.store.remote.address import bound, is_same_user, socket_path
 from outrider.store.remote.verbs import VERBS
 
 MOST: Final = 64  # connections at one time
+BACKLOG: Final = 100  # clients that wait to be let in
+ACCEPT_INTERVAL: Final = 1.0  # seconds until it is tried again when none could be let in
 HELLO_WITHIN: Final = 5.0  # seconds
 READ_WITHIN: Final = 30.0  # seconds that an answer may lie about unread
 END_WITHIN: Final = 5.0  # seconds for what has begun, when the door closes
@@ -35,7 +38,7 @@ class Door:
     def __init__(self, store: FullStore, path: Path) -> None:
         self.path = path
         self._store = store
-        self._server: asyncio.Server | None = None
+        self._accepting: asyncio.Task[None] | None = None
         self._inode = 0
         self._connections: dict[asyncio.Task[None], _Connection] = {}
 
@@ -45,21 +48,47 @@ class Door:
         door = cls(store, socket_path(Path(path)))
         listener = bound(door.path)
         door._inode = door.path.lstat().st_ino
-        door._server = await asyncio.start_unix_server(
-            door._meet, sock=listener, limit=wire.BUFFER, start_serving=False
-        )
-        await door._server.start_serving()  # not before `_meet` can tell open from closed
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+        door._accepting = asyncio.create_task(door._accept(listener))
+        door._accepting.add_done_callback(lambda _: listener.close())
         return door
+
+    async def _accept(self, listener: socket.socket) -> None:
+        """Let clients in; while there is no descriptor for one, they wait outside.
+
+        asyncio's own server would try a hundred times at once, and complain each time.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+            except OSError:  # no descriptor, or no memory
+                await asyncio.sleep(ACCEPT_INTERVAL)
+            else:
+                await self._let_in(client)
+
+    async def _let_in(self, client: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(self._protocol, client)
+        except BaseException as error:
+            client.close()
+            if not isinstance(error, OSError):
+                raise
+
+    def _protocol(self) -> StreamReaderProtocol:
+        return StreamReaderProtocol(StreamReader(limit=wire.BUFFER), self._meet)
 
     async def close(self) -> None:
         """Let nobody in any more, answer what has begun, and part; the store stays open."""
-        if self._server is None:
+        if self._accepting is None:
             return
-        server, self._server = self._server, None
+        accepting, self._accepting = self._accepting, None
         self._take_away()
-        server.close()
+        accepting.cancel()
+        await asyncio.wait([accepting])
         await self._part()
-        await server.wait_closed()
 
     def _take_away(self) -> None:
         """By now the path may be that of a new owner's socket."""
@@ -77,7 +106,7 @@ class Door:
             await asyncio.gather(*busy, return_exceptions=True)
 
     def _meet(self, reader: StreamReader, writer: StreamWriter) -> None:
-        if self._server is None or not is_same_user(writer.get_extra_info("socket")):
+        if self._accepting is None or not is_same_user(writer.get_extra_info("socket")):
             writer.transport.abort()
             return
         full = len(self._connections) >= MOST

@@ -1,0 +1,34 @@
+"""What is said when SQLite lacks memory or descriptors: a file is neither damaged nor unusable."""
+
+import errno
+import os
+from pathlib import Path
+
+import apsw
+import pytest
+
+from outrider.errors import StoreFull, StoreUnusable
+from outrider.store.embedded.file import explained
+
+PATH = Path("crawl.outrider")
+
+
+def test_want_of_memory_is_no_damage():
+    """Nothing was changed, and it may be tried again."""
+    assert isinstance(explained(PATH, apsw.NoMemError("out of memory")), StoreFull)
+
+
+@pytest.mark.parametrize(("is_short", "kind"), [(True, StoreFull), (False, StoreUnusable)])
+def test_file_that_cannot_be_opened_is_unusable_only_if_descriptors_are_left(
+    monkeypatch, is_short, kind
+):
+    """SQLite says the same of both."""
+
+    def opened(*_):
+        if is_short:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return os.dup(0)
+
+    monkeypatch.setattr(os, "open", opened)
+
+    assert type(explained(PATH, apsw.CantOpenError("unable to open"))) is kind
