@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from outrider.store.address import hide_addresses
+
 STATES: Final = {
     "ready": "green",
     "busy": "cyan",
@@ -71,8 +73,11 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """A line on standard error: true, and not the answer."""
-    sys.stderr.write(f"outrider: {printable(text)}\n")
+    """A line on standard error: true, and not the answer.
+
+    Errors quote arguments: an address among them is shown without its secrets.
+    """
+    sys.stderr.write(f"outrider: {printable(hide_addresses(text, sys.argv[1:]))}\n")
 
 
 def found_wrong(text: str) -> NoReturn:
