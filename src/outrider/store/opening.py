@@ -71,8 +71,12 @@ async def _open_file(path: str, clock: Clock, durability: str) -> FullStore:
     for left in reversed(range(TRIES)):
         store = EmbeddedStore.open(path, clock, durability=durability)
         if store is not None:
-            with suppress(OSError):  # no socket can be made here: the file serves its holder alone
-                store.before_close((await Door.open(store, path)).close)
+            try:
+                with suppress(OSError):  # the system takes no socket: the file serves this process
+                    store.before_close((await Door.open(store, path)).close)
+            except BaseException:
+                await store.close()
+                raise
             return store
         try:
             return await RemoteStore.connect(path)

@@ -17,7 +17,7 @@ import msgspec
 from outrider.errors import InvalidInput, OutriderError
 from outrider.store.protocol import FullStore
 from outrider.store.remote import wire
-from outrider.store.remote.address import bound, is_same_user, socket_path
+from outrider.store.remote.address import bound_for, is_same_user
 from outrider.store.remote.verbs import VERBS
 
 MOST: Final = 64  # connections at one time
@@ -42,13 +42,19 @@ class Door:
     @classmethod
     async def open(cls, store: FullStore, path: str) -> Door:
         """Serve this store to those who look for the file at `path`; the caller holds that file."""
-        door = cls(store, socket_path(Path(path)))
-        listener = bound(door.path)
-        door._inode = door.path.lstat().st_ino
-        door._server = await asyncio.start_unix_server(
-            door._meet, sock=listener, limit=wire.BUFFER, start_serving=False
-        )
-        await door._server.start_serving()  # not before `_meet` can tell open from closed
+        listener, place = bound_for(Path(path))
+        door = cls(store, place)
+        try:
+            door._inode = place.lstat().st_ino
+            door._server = await asyncio.start_unix_server(
+                door._meet, sock=listener, limit=wire.BUFFER, start_serving=False
+            )
+            await door._server.start_serving()  # not before `_meet` can tell open from closed
+        except BaseException:
+            await door.close()
+            door._take_away()
+            listener.close()
+            raise
         return door
 
     async def close(self) -> None:
