@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Final
 
 import typer
@@ -42,6 +42,7 @@ from outrider.cli import (
 )
 from outrider.cli.showing import note
 from outrider.errors import OutriderError
+from outrider.logs import escape
 from outrider.store.address import hide_addresses
 
 HELP: Final = """\
@@ -182,6 +183,19 @@ def _quieten() -> None:
     for name in DRIVERS:
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False
+    if not logging.getLogger().handlers:  # else Python would print records as they are
+        logging.getLogger().addHandler(LogLines(logging.WARNING))
+
+
+class LogLines(logging.Handler):
+    """Log records, of Outrider and of libraries, as lines on standard error like all others."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; what cannot be written is dropped."""
+        with suppress(Exception):
+            escape(record)
+            for line in (record.getMessage(), *(record.exc_text or "").splitlines()):
+                note(line)
 
 
 __all__ = ["__version__", "app", "run"]

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self, TextIO
 
-from outrider.cli.showing import instant, printable
+from outrider.cli.showing import instant
 from outrider.clock import SystemClock
 from outrider.core.outcome import Done, Outcome, Throttled
 from outrider.executor.scaling import Decision
 from outrider.executor.visit import Visit
+from outrider.logs import printable
 
 
 class VisitLog:
