@@ -15,6 +15,7 @@ from pathlib import Path
 from outrider.blocking import crawl
 from outrider.fetch.page import Page
 
+FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four: full width
 FIELDS = ("url", "title", "depth", "bytes", "links")
 
 
@@ -30,12 +31,20 @@ def titles(page: Page) -> Iterator[dict[str, object]]:
         }
 
 
+def plain(value: object) -> object:
+    """A cell that no spreadsheet takes for a formula: titles and URLs are other people's text."""
+    if isinstance(value, str) and (value.startswith(FORMULA) or value.lstrip().startswith(FORMULA)):
+        return f"'{value}"
+    return value
+
+
 def write_csv(items: Path, out: Path) -> None:
     """JSON lines to CSV."""
     with items.open(encoding="utf-8") as lines, out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
-        writer.writerows(map(json.loads, lines))
+        for line in lines:
+            writer.writerow({name: plain(value) for name, value in json.loads(line).items()})
 
 
 def main(url: str, out: str, *files: str) -> None:

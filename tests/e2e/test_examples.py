@@ -1,6 +1,8 @@
 """The programs in examples/ do what they say, against a local web."""
 
 import csv
+import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +57,38 @@ def test_titles_to_csv(example, tmp_path):
     assert len({row["url"] for row in rows}) == len(rows) == PAGES + LISTED
     assert example("titles_to_csv.py", "titles.csv") == first
     assert (tmp_path / "titles.csv").read_text("utf-8") == table
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("\t=1", "'\t=1"),
+        ("\r=1", "'\r=1"),
+        (" =1", "' =1"),
+        ("\u00a0=1", "'\u00a0=1"),
+        ("\tplain", "'\tplain"),
+        ("\uff1d1", "'\uff1d1"),
+        ("a=1", "a=1"),
+        ("", ""),
+        (-3, -3),
+        (None, None),
+    ],
+)
+def test_titles_to_csv_writes_no_formula(cell, written, tmp_path):
+    """A page's title is other people's text, and a spreadsheet would run it."""
+    convert = runpy.run_path(str(EXAMPLES / "titles_to_csv.py"))["write_csv"]
+    items, table = tmp_path / "items.jsonl", tmp_path / "out.csv"
+    items.write_text(json.dumps({"url": "https://a.example/", "title": cell, "depth": 0}), "utf-8")
+    convert(items, table)
+    with table.open(encoding="utf-8", newline="") as lines:
+        (row,) = csv.DictReader(lines)
+
+    assert row["title"] == str("" if written is None else written)
+    assert row["url"] == "https://a.example/"
 
 
 def test_a_notebook(example):

@@ -7,8 +7,10 @@ from msgspec import inspect
 
 from outrider.errors import SettingsError
 from outrider.settings import Ground, Settings, settings_of, to_text
-from outrider.settings.kept import CODE, joined
+from outrider.settings.foreign_code import code_overrides, code_paths
+from outrider.settings.kept import joined
 from outrider.settings.kinds import fields_of, struct_kind
+from outrider.settings.reading import adjustable
 
 WHOLE = {
     "scope": {"mode": "host", "exclude": ["/private"]},
@@ -158,19 +160,85 @@ def test_settings_without_end_are_refused():
         to_text(ground({"scope": {"exclude": ["x" * 1000] * 2000}}))
 
 
-def test_every_setting_that_may_be_code_is_known():
-    """Whoever adds one must think of those who join."""
-    found = set()
-    for section in fields_of(struct_kind(Settings)).values():
-        if isinstance(kind := _plain(section.kind), inspect.StructType):
-            found |= {
-                (section.name, field.name)
-                for field in fields_of(kind).values()
-                if isinstance(_plain(field.kind), inspect.UnionType | inspect.AnyType)
-            }
+def test_every_field_that_may_refer_to_code_is_marked():
+    """A new setting of this kind must be marked, or references in it would be imported for a store.
 
-    assert found == set(CODE) - {("executor", "pipeline")}
+    A field is of this kind if its type admits any object, or if its text says `module:`.
+    """
+    suspects = set(_suspects(struct_kind(Settings), ()))
+    by_key = {name for name, field in adjustable().items() if _is_suspect(field.kind)}
+
+    assert suspects == code_paths() == EVERY_CODE_PATH
+    assert by_key == code_overrides() == {"cost"}
 
 
-def _plain(kind):
-    return kind.type if isinstance(kind, inspect.Metadata) else kind
+EVERY_CODE_PATH = {
+    ("queue", "key"),
+    ("queue", "bypass_depth"),
+    ("budget", "cost"),
+    ("scope", "function"),
+    ("scoring", "scorer"),
+    ("focus", "classifier"),
+    ("fetch", "detector"),
+    ("executor", "pipeline"),
+    ("executor", "poll"),
+}
+
+
+def _suspects(kind, path):
+    if path == ("keys",):
+        return
+    if _is_suspect(kind):
+        yield path
+    elif isinstance(kind, inspect.Metadata):
+        yield from _suspects(kind.type, path)
+    elif isinstance(kind, inspect.StructType):
+        for name, field in fields_of(kind).items():
+            yield from _suspects(field.kind, (*path, name))
+    elif isinstance(kind, inspect.DictType):
+        yield from _suspects(kind.value_type, (*path, "*"))
+
+
+def _is_suspect(kind):
+    if isinstance(kind, inspect.Metadata):
+        return "module:" in str(kind.extra_json_schema) or _is_suspect(kind.type)
+    if isinstance(kind, inspect.VarTupleType):
+        return _is_suspect(kind.item_type)
+    return isinstance(kind, inspect.UnionType | inspect.AnyType)
+
+
+SPELLINGS = {
+    "flat": {"a.example": {"cost": "os:getcwd"}},
+    "nested": {"a.example": {"budget": {"cost": "os:getcwd"}}},
+    "upper case": {"A.Example": {"budget": {"cost": "os:getcwd"}}},
+}
+
+
+@pytest.mark.parametrize("keys", SPELLINGS.values(), ids=SPELLINGS)
+def test_reference_for_a_key_is_foreign_in_every_spelling(keys):
+    """The parsed settings are judged, whatever table the reference was written in."""
+    found = joined(json.dumps({"keys": keys}), {})
+
+    assert found.settings.keys == {"a.example": {}}
+    assert found.code == {("keys", "a.example", "cost"): "os:getcwd"}
+    assert "keys.\"a.example\".cost = 'os:getcwd' is code" in found.lacks
+
+
+@pytest.mark.parametrize("own", SPELLINGS.values(), ids=SPELLINGS)
+@pytest.mark.parametrize("keys", SPELLINGS.values(), ids=SPELLINGS)
+def test_reference_for_a_key_is_replaced_by_the_own_one_in_every_spelling(own, keys):
+    """The joining process may write its own reference in another table than the crawl did."""
+    own = json.loads(json.dumps(own).replace("os:getcwd", "os:getpid"))
+    found = joined(json.dumps({"keys": keys}), {"keys": own}, {("keys", "a.example", "cost"): "me"})
+
+    assert found.settings.keys == {"a.example": {"cost": "os:getpid"}}
+    assert (found.code, found.lacks) == ({}, "")
+    assert found.origins[("keys", "a.example", "cost")] == "me"
+
+
+def test_nameless_code_of_a_key_is_reported_in_the_nested_spelling():
+    """A lambda cannot be imported by its name: the joining process is told what it was."""
+    found = joined('{"keys": {"a.example": {"budget": {"cost": "?m:<lambda>"}}}}', {})
+
+    assert found.settings.keys == {"a.example": {}}
+    assert "was m:<lambda>, which cannot be imported" in found.lacks

@@ -21,7 +21,7 @@ from outrider.settings import (
     to_text,
     toml_layer,
 )
-from outrider.settings.kept import CODE
+from outrider.settings.foreign_code import code_paths
 from outrider.settings.leaves import laid, leaves_of, path_of, tree_of
 from outrider.settings.profiles import ABOUT
 from outrider.settings.runtime import Update, over, own_alone, update_of, update_text
@@ -378,6 +378,27 @@ class TestRuntime:
         assert found.settings == settings_of({"lease": {"seconds": 7}})
         assert {one.number for one, _ in found.ignored} == {1, 3, 4, 5}
 
+    def test_runtime_setting_with_a_foreign_reference_is_left_out_alone(self):
+        """The parsed result is judged, even if an update was made without reading its note."""
+        ground = Ground(settings_of({"queue": {"key": "own.module:key"}}))
+        updates = [
+            update(("keys", "a.example", "cost"), "os:getcwd", 1),
+            update(("keys", "a.example", "delay"), 7.0, 2),
+            update(("queue", "key"), "os:getcwd", 3),
+            update(("executor", "pipeline"), ["os:getcwd"], 4),
+            update(("lease", "seconds"), 7, 5),
+        ]
+        found = over(ground, updates)
+
+        assert {one.number for one, _ in found.ignored} == {1, 3, 4}
+        assert found.settings == settings_of(
+            {
+                "queue": {"key": "own.module:key"},
+                "keys": {"a.example": {"delay": 7.0}},
+                "lease": {"seconds": 7},
+            }
+        )
+
     @pytest.mark.parametrize(
         ("name", "text"),
         [
@@ -391,12 +412,14 @@ class TestRuntime:
             ("scoring.scorer", '{"value": "os:getcwd"}'),
             ("executor.pipeline", '{"value": ["os:getcwd"]}'),
             ('keys."a.example".cost', '{"value": "os:getcwd"}'),
+            ('keys."a.example".budget.cost', '{"value": "os:getcwd"}'),
+            ('keys."A.example".budget.politeness.cost', '{"value": "os:getcwd"}'),
             ("events.jsonl", '{"value": "/tmp/x"}'),
             ("output.path", '{"value": "/tmp/x"}'),
             ("fetch.cache", '{"value": "/tmp/x"}'),
             ("profile", '{"value": "fast"}'),
         ],
-        ids=range(14),
+        ids=range(16),
     )
     def test_a_note_that_may_not_be_believed_is_refused(self, name, text):
         """It is anybody's who can write to the store."""
@@ -411,7 +434,7 @@ class TestRuntime:
             ("lanes", "acquisition"), [1, "x"], "me", 5.0, 7
         )
 
-    @pytest.mark.parametrize("path", CODE)
+    @pytest.mark.parametrize("path", [*sorted(code_paths()), ("keys", "a.example", "cost")])
     def test_no_code_travels(self, path):
         """Wherever it may stand."""
         value = ["a:b"] if path[-1] == "pipeline" else "a:b"

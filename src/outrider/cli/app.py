@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Annotated, Final
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from outrider import __version__
 from outrider.cli import (
@@ -39,6 +42,8 @@ from outrider.cli import (
 )
 from outrider.cli.showing import note
 from outrider.errors import OutriderError
+from outrider.logs import escape
+from outrider.store.address import hide_addresses
 
 HELP: Final = """\
 A crawl frontier: decides which URL is visited next, politely, within budget, losing nothing.
@@ -54,8 +59,36 @@ EXTRAS: Final = {  # which of ours brings a package that a command may miss
     "warcio": "warc",
 }
 
+
+class _Commands(TyperGroup):
+    """All commands; what is wrong with their arguments is said without secrets of an address."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """See click: reads the arguments before the command's name."""
+        with _usage_shown():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, *args: Any, **kwargs: Any) -> Any:
+        """See click: reads the arguments of the command, and runs it."""
+        with _usage_shown():
+            return super().invoke(*args, **kwargs)
+
+
+@contextmanager
+def _usage_shown() -> Iterator[None]:
+    """Errors of click quote arguments; which click that is depends on the release of typer."""
+    try:
+        yield
+    except Exception as error:
+        message = getattr(error, "message", None)
+        if hasattr(error, "format_message") and isinstance(message, str):
+            setattr(error, "message", hide_addresses(message, sys.argv[1:]))  # noqa: B010 - its type has no such field
+        raise
+
+
 app = typer.Typer(
     name="outrider",
+    cls=_Commands,
     help=HELP,
     add_completion=False,
     no_args_is_help=True,
@@ -150,6 +183,19 @@ def _quieten() -> None:
     for name in DRIVERS:
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False
+    if not logging.getLogger().handlers:  # else Python would print records as they are
+        logging.getLogger().addHandler(LogLines(logging.WARNING))
+
+
+class LogLines(logging.Handler):
+    """Log records, of Outrider and of libraries, as lines on standard error like all others."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; what cannot be written is dropped."""
+        with suppress(Exception):
+            escape(record)
+            for line in (record.getMessage(), *(record.exc_text or "").splitlines()):
+                note(line)
 
 
 __all__ = ["__version__", "app", "run"]

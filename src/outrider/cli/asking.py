@@ -8,12 +8,13 @@ from collections.abc import Callable
 import typer
 
 from outrider.cli.showing import many, say, say_json
+from outrider.logs import printable
 
 
 def confirm(question: str, *, yes: bool) -> None:
     """Go on, or leave with 1."""
     if not yes and is_person():
-        typer.confirm(question, abort=True, err=True)
+        typer.confirm(printable(question), abort=True, err=True)
 
 
 def is_person() -> bool:

@@ -141,13 +141,15 @@ def check(
 ) -> None:
     """Say whether a file of settings is valid; leaves with 1, naming line, path and fix, if not."""
     from outrider.settings import Layers, file_layer
+    from outrider.store.address import hide_addresses, show_address
 
     try:
         layer = file_layer(file)
         Layers(file=layer).ground()
     except SettingsError as error:
         if as_json:
-            say_json({"file": file, "valid": False, "problem": str(error)})
+            problem = hide_addresses(str(error), [file])
+            say_json({"file": show_address(file), "valid": False, "problem": problem})
         found_wrong(str(error))
     if as_json:
         say_json({"file": file, "valid": True, "settings": len(list(layer.said()))})

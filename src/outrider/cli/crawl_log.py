@@ -10,11 +10,12 @@ from contextlib import suppress
 from io import FileIO
 from typing import Self
 
-from outrider.cli.showing import instant, note, printable
+from outrider.cli.showing import instant, note
 from outrider.clock import SystemClock
 from outrider.core.outcome import Done, Outcome, Throttled
 from outrider.executor.scaling import Decision
 from outrider.executor.visit import Visit
+from outrider.logs import printable
 
 
 class VisitLog:

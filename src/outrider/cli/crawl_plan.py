@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from outrider.cli.opening import place_of
 from outrider.core.url import Url, UrlRules, parse_url
 from outrider.errors import InvalidInput, SettingsError
 from outrider.output.jsonl import ITEMS
@@ -29,13 +28,13 @@ from outrider.settings import (
 )
 from outrider.settings.leaves import laid
 from outrider.settings.profiles import PROFILE
+from outrider.store.address import check_address, hide_addresses, show_address
 from outrider.store.opening import glance
 from outrider.wiring import SITES, USUALLY
 
 SUFFIX: Final = ".outrider"
 _ENDINGS: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
 _STEM: Final = re.compile(r"[^a-z0-9.-]+")
-_PASSWORD: Final = re.compile(r"(?<=://)([^/:@]*):[^/@]*@")
 _BESIDE: Final = ("", "-wal", "-shm", "-lock")  # a crawl's own files
 _SPENT: Final = ("--max-pages", "--max-time", "--max-per-host")
 _STEMMED: Final = (
@@ -87,7 +86,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def files(self) -> dict[str, str]:
         """What a user may look for afterwards."""
-        found = {"crawl": place_of(self.store)}
+        found = {"crawl": show_address(self.store)}
         output = self.settings.output
         if output.path and output.format != "none":
             found["pages"] = self.output_stem + _ENDINGS[output.format]
@@ -102,6 +101,7 @@ def planned(asked: Asked) -> Plan:
     """The whole plan, or the first thing that is wrong with it."""
     urls = [*asked.urls, *(_lines_of(asked.seeds) if asked.seeds else ())]
     store = asked.store or _named_after(urls)
+    check_address(store)
     stem = stem_of(store, asked.crawl)
     beside = {"output": {"path": stem}, "fetch": {"robots_cache": f"{stem}.robots"}}
     usual = replace(USUALLY, tree=laid(SITES, beside))
@@ -130,6 +130,10 @@ def _given(text: str) -> str:
 
 
 def _checked(text: str, rules: UrlRules) -> str:
+    scheme, is_url, _ = text.partition("://")
+    if is_url and scheme.lower() not in {"http", "https"}:
+        fix = "leave it out; the address of a store is given with --store"
+        raise InvalidInput(f"{show_address(text)} is neither http nor https: {fix}")
     url = parse_url(_given(text), rules)
     if isinstance(url, Url):
         return url.text
@@ -192,7 +196,9 @@ def begin(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) -> None:
         return
     check_free(plan.store)
     if not plan.urls and not Path(plan.store).exists():
-        raise InvalidInput(f"no such file: {plan.store}; give a URL to begin a crawl in it")
+        raise InvalidInput(
+            f"no such file: {show_address(plan.store)}; give a URL to begin a crawl in it"
+        )
 
 
 def _check(plan: Plan) -> None:
@@ -212,14 +218,15 @@ def check_free(store: str) -> None:
     holder = glance(store)[0] if Path(store).exists() else None
     if holder is not None:
         raise InvalidInput(
-            f"{store} is in use by {holder.name}; look on with `outrider watch {store}`"
+            f"{show_address(store)} is in use by {holder.name}; "
+            f"look on with `{shlex.join(['outrider', 'watch', show_address(store)])}`"
         )
 
 
 def set_aside(store: str, stems: Collection[str]) -> list[str]:
     """Starting over: what is there gets another name, and nothing is thrown away."""
     if "://" in store:
-        place = place_of(store)
+        place = show_address(store)
         raise InvalidInput(f"--start-over keeps the old crawl as a file, and {place} is none")
     check_free(store)
     old = [path for path in dict.fromkeys(_files_of(store, stems)) if path.exists()]
@@ -255,7 +262,14 @@ def resume_command(
         words = list(_without(words, _SPENT))
     if not any(word == "--store" or word.startswith("--store=") for word in words):
         words += ["--store", store]
-    return shlex.join(["outrider", *(_PASSWORD.sub(r"\1@", word) for word in words)])
+    return shlex.join(["outrider", *(_shown(word, store) for word in words)])
+
+
+def _shown(word: str, store: str) -> str:
+    """A word of a command line, without the secrets of the store's address or of a page's URL."""
+    if word in (store, f"--store={store}"):
+        return word.removesuffix(store) + show_address(store)
+    return hide_addresses(word, [word]) if "://" in word and "@" in word else word
 
 
 def _without(words: Sequence[str], options: Collection[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from outrider.cli.crawl_log import VisitLog
 from outrider.cli.crawl_plan import Plan
 from outrider.cli.crawl_report import Closing, closing
 from outrider.cli.crawl_watch import Looks, heard, say_shortage, watched
-from outrider.cli.opening import place_of, say_promise
+from outrider.cli.opening import say_promise
 from outrider.cli.showing import note
 from outrider.cli.work_seat import settling
 from outrider.core.outcome import Done
@@ -21,6 +21,7 @@ from outrider.executor.fault_pause import FaultPause
 from outrider.executor.outage import Outage
 from outrider.executor.visit import Visit
 from outrider.settings.faults import dotted
+from outrider.store.address import show_address
 from outrider.wiring import Crawling, Working, opened
 
 WORRIES: Final = 3  # failures told while nothing else has happened
@@ -29,7 +30,7 @@ WORRIES: Final = 3  # failures told while nothing else has happened
 async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
     """To its end, or until a signal says stop."""
     how = Working(Outage(note, waits_for_room=True), pause=FaultPause(note, waits_for_room=True))
-    title = f"outrider crawl · {place_of(plan.store)}"
+    title = f"outrider crawl · {show_address(plan.store)}"
     async with opened(
         plan.store,
         settings=plan.layers or plan.settings,
@@ -68,7 +69,7 @@ async def _tell_overruled(crawling: Crawling, plan: Plan) -> None:
     asked = {dotted(path) for path, _ in command.said()} if command is not None else set()
     for row in await crawling.frontier.config():
         if row.path in asked and row.origin.startswith("runtime"):
-            fix = f"outrider config unset {place_of(plan.store)} {shlex.quote(row.path)}"
+            fix = shlex.join(["outrider", "config", "unset", show_address(plan.store), row.path])
             note(f"{row.path} stays {row.value}: {row.origin}; `{fix}` takes it back")
 
 

@@ -15,7 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from outrider.cli.showing import OUTCOMES, STATES, printable, size
+from outrider.cli.showing import OUTCOMES, STATES, size
+from outrider.logs import printable
 
 WINDOW: Final = 10.0  # seconds a rate is taken over
 _BARS: Final = "▁▂▃▄▅▆▇█"

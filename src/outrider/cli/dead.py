@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from enum import StrEnum
@@ -18,6 +19,7 @@ from outrider.cli.showing import found_wrong, instant, say_json, show_pairs, sho
 from outrider.core.states import TaskState
 from outrider.errors import InvalidInput
 from outrider.frontier.reports import DeadLetter, dead_letter
+from outrider.store.address import show_address
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
@@ -87,9 +89,13 @@ def dead(  # noqa: PLR0913 - a command's options are its arguments
     _ACTS[act](asked)
 
 
+def _show_command(asked: Asked) -> str:
+    return f"outrider dead {shlex.quote(show_address(asked.store))} show URL"
+
+
 def _list(asked: Asked) -> None:
     if asked.url is not None:
-        raise InvalidInput(f"dead list takes no URL; say `dead {asked.store} show URL`")
+        raise InvalidInput(f"dead list takes no URL; say `{_show_command(asked)}`")
     if not asked.by_reason:
         _list_each(asked)
         return
@@ -125,7 +131,7 @@ async def counted(frontier: Frontier, filters: Mapping[str, Any]) -> dict[str, i
 
 def _show(asked: Asked) -> None:
     if asked.url is None:
-        raise InvalidInput(f"dead show needs a URL, as in `dead {asked.store} show URL`")
+        raise InvalidInput(f"dead show needs a URL, as in `{_show_command(asked)}`")
     url = asked.url
     letter = asked.ask(lambda frontier: found(frontier, url))
     if not isinstance(letter, DeadLetter):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeVar
@@ -12,10 +11,10 @@ from outrider.cli.showing import note
 from outrider.errors import InvalidInput
 from outrider.frontier import Frontier
 from outrider.settings import Layers
+from outrider.store.address import check_address, show_address
 from outrider.store.protocol import FullStore
 
 T = TypeVar("T")
-_PASSWORD: Final = re.compile(r"//[^/@]*@")
 _NAMED: Final = 10  # crawls an error message lists
 
 
@@ -52,10 +51,11 @@ async def _begin(source: str | FullStore, crawl: str, layers: Layers) -> None:
 
 def source_of(store: str, *, creates: bool) -> str | FullStore:
     """What to open; whoever does not create is told so before anything is made."""
+    check_address(store)
     if store.startswith("memory:"):
-        raise InvalidInput(f"{store} ends with its process, so no command sees it; name a file")
+        raise InvalidInput("memory:// ends with its process, so no command sees it; name a file")
     if "://" not in store and not creates and not Path(store).exists():
-        raise InvalidInput(f"no such file: {store}; `outrider add` creates one")
+        raise InvalidInput(f"no such file: {show_address(store)}; `outrider add` creates one")
     return store
 
 
@@ -68,12 +68,7 @@ async def check_crawl(frontier: Frontier, store: str) -> None:
     known = (
         f"it has {there}; say --crawl NAME" if names else "it has none; `outrider add` makes one"
     )
-    raise InvalidInput(f"no crawl {frontier.crawl!r} in {place_of(store)}: {known}")
-
-
-def place_of(store: str) -> str:
-    """A store as it may be shown: without whatever opens it."""
-    return _PASSWORD.sub("//", store)
+    raise InvalidInput(f"no crawl {frontier.crawl!r} in {show_address(store)}: {known}")
 
 
 def say_promise(store: FullStore) -> None:

@@ -16,6 +16,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from outrider.logs import printable
+from outrider.store.address import hide_addresses
+
 STATES: Final = {
     "ready": "green",
     "busy": "cyan",
@@ -34,17 +37,6 @@ OUTCOMES: Final = {
 }
 _STYLES: Final = {**STATES, **OUTCOMES, "dead": "red", "running": "green", "cancelled": "red"}
 _PIPE_WIDTH: Final = 100_000  # what goes to a program is never cut
-
-
-def printable(text: str) -> str:
-    """The same text on one line, whatever would move a cursor or hide a letter written out."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else _spelled(letter) for letter in text)
-
-
-def _spelled(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
 
 
 # ---- for programs
@@ -71,8 +63,11 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """A line on standard error: true, and not the answer."""
-    sys.stderr.write(f"outrider: {printable(text)}\n")
+    """A line on standard error: true, and not the answer.
+
+    Errors quote arguments: an address among them is shown without its secrets.
+    """
+    sys.stderr.write(f"outrider: {printable(hide_addresses(text, sys.argv[1:]))}\n")
 
 
 def found_wrong(text: str) -> NoReturn:
@@ -85,7 +80,7 @@ def found_wrong(text: str) -> NoReturn:
 def working() -> Iterator[Callable[[str], None]]:
     """A line on a terminal's standard error while something takes long; gone at the end."""
     with Console(stderr=True, highlight=False).status("…") as status:
-        yield status.update
+        yield lambda text: status.update(Text(printable(text)))
 
 
 def show_pairs(pairs: Iterable[tuple[str, str]]) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
-from outrider.cli.showing import STATES, duration, printable, size
+from outrider.cli.showing import STATES, duration, size
 from outrider.cli.watch_follow import Seen
 from outrider.cli.watch_hosts import Host
 from outrider.cli.watch_plain import ENDED, TASKS
@@ -16,6 +16,7 @@ from outrider.cli.watch_rates import Rates
 from outrider.cli.watch_reach import Presence
 from outrider.cli.watch_sample import Sample
 from outrider.core.states import CrawlStatus
+from outrider.logs import printable
 
 RATES_ROOM: Final = 30  # columns of the words beside the chart
 BARS: Final = " ▁▂▃▄▅▆▇█"

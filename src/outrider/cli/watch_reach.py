@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from outrider.cli import opening
 from outrider.errors import StoreError, StoreUnavailable
 from outrider.frontier import Frontier
+from outrider.store.address import show_address
 from outrider.store.opening import glance
 
 T = TypeVar("T")
@@ -60,7 +61,9 @@ class Reach:
                 self.presence = Presence.ALONE
                 return None
             if holder is None and self._has_just_parted():
-                raise StoreUnavailable(f"the process that held {self.store} has ended")
+                raise StoreUnavailable(
+                    f"the process that held {show_address(self.store)} has ended"
+                )
         answer = await self.ask(work)
         if self.presence is Presence.ALONE:
             self._traces = glance(self.store)[1]
@@ -85,7 +88,8 @@ class Reach:
         return answer
 
     def _is_file(self) -> bool:
-        return isinstance(opening.source_of(self.store, creates=False), str)
+        source = opening.source_of(self.store, creates=False)
+        return isinstance(source, str) and "://" not in source
 
     async def _attached(self) -> Frontier | None:
         """None if whoever held the file ended before we came."""
@@ -106,7 +110,8 @@ class Reach:
                 return await self._opening()
         except TimeoutError as error:
             raise StoreUnavailable(
-                f"the process that holds {self.store} does not answer: is it stopped, or very busy?"
+                f"the process that holds {show_address(self.store)} does not answer: "
+                "is it stopped, or very busy?"
             ) from error
 
     async def _alone(self, work: Work[T]) -> T:

@@ -13,7 +13,8 @@ from outrider.cli.crawl_plan import layers_of, stem_of
 from outrider.output.jsonl import ITEMS
 from outrider.settings import Layer, Layers, Settings
 from outrider.settings.faults import dotted
-from outrider.settings.kept import CODE, OWN
+from outrider.settings.foreign_code import is_code_path
+from outrider.settings.kept import OWN
 from outrider.settings.profiles import PROFILE
 
 _ENDINGS: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
@@ -45,8 +46,8 @@ def ignored(own: Layers) -> list[str]:
     """What was given and is the crawl's to say; a profile may say more than one needs."""
     given = (own.file, own.environment, own.command)
     paths = [path for layer in given if layer for path, _ in layer.said()]
-    names = [path[:2] for path in paths if path[0] not in (*OWN, PROFILE)]
-    return [dotted(name) for name in dict.fromkeys(names) if name not in CODE]
+    strange = [path for path in paths if path[0] not in (*OWN, PROFILE) and not is_code_path(path)]
+    return [dotted(name) for name in dict.fromkeys(path[:2] for path in strange)]
 
 
 def stem(asked: Asked, own: Layers) -> str:

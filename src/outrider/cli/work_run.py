@@ -14,7 +14,7 @@ import msgspec
 from outrider.cli.crawl_log import VisitLog
 from outrider.cli.crawl_report import Closing, closing
 from outrider.cli.crawl_watch import Looks, heard, say_shortage, watched
-from outrider.cli.opening import check_crawl, place_of, say_promise, source_of
+from outrider.cli.opening import check_crawl, say_promise, source_of
 from outrider.cli.showing import note
 from outrider.cli.work_plan import Asked, files_of
 from outrider.cli.work_seat import settling, stem_of
@@ -26,6 +26,7 @@ from outrider.executor.tally import Tally
 from outrider.executor.watchdog import Watchdog
 from outrider.frontier import Frontier
 from outrider.settings import Layers
+from outrider.store.address import show_address
 from outrider.wiring import Crawling, Working, joined
 
 LOOKS = Looks(every=2.0, hosts=0)  # there may be many of us: the store is not ours alone
@@ -70,7 +71,7 @@ async def _worked(
         ):
             ending = await _run(crawling, asked, log, quiet=quiet)
         seconds = asyncio.get_running_loop().time() - began
-        words = ["outrider", "resume", place_of(asked.store)]
+        words = ["outrider", "resume", show_address(asked.store)]
         named = [] if asked.crawl == "default" else ["--crawl", asked.crawl]
         resume = shlex.join([*words, *named])
         closed = await closing(frontier, ending, tally, seconds, pause, whole=False, resume=resume)
@@ -79,7 +80,7 @@ async def _worked(
 
 async def _run(crawling: Crawling, asked: Asked, log: str, *, quiet: bool) -> Any:
     gc.freeze()  # what is there stays: no collection need look at it again
-    executor, title = crawling.executor, f"outrider work · {place_of(asked.store)}"
+    executor, title = crawling.executor, f"outrider work · {show_address(asked.store)}"
     if not quiet:
         note(f"{crawling.frontier.worker} joins {crawling.frontier.crawl!r}")
         say_promise(crawling.frontier.store)

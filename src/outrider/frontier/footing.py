@@ -110,15 +110,17 @@ class Footing(ABC):
             )
         else:
             store = source
-        self._stand_on(store)
-        self._write_events(self._settings.events.jsonl)
-        await self.learn()
-        if self._ground.clashes:  # what this process says of itself can be said otherwise
-            clash = self._ground.clashes[0]
-            await self.close()
-            raise SettingsError(clash)
-        if not self._is_attached:
-            await self._apply_rules()
+        try:
+            self._stand_on(store)
+            self._write_events(self._settings.events.jsonl)
+            await self.learn()
+            for clash in self._ground.clashes:  # this process can be given other settings
+                raise SettingsError(clash)  # noqa: TRY301 - the store is released all the same
+            if not self._is_attached:
+                await self._apply_rules()
+        except BaseException:
+            await self._release_store()
+            raise
 
     def _stand_on(self, store: FullStore) -> None:
         self._store = self._teller.store = store
@@ -160,11 +162,15 @@ class Footing(ABC):
         await self._finishes.drain()
         with suppress(StoreError):  # there may be nobody to hear it
             await self._leave_word()
+        await self._release_store()
+
+    async def _release_store(self) -> None:
+        """Release the store, if this frontier opened it, and the file of events."""
         if self._end_watch is not None:
             self._end_watch()
             self._end_watch = None
         store, self._store = self._store, None
-        if isinstance(self._source, str | os.PathLike):
+        if store is not None and isinstance(self._source, str | os.PathLike):
             await store.close()
         self._write_events("")
 

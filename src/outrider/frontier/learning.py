@@ -5,7 +5,6 @@ Whoever learns only goes by it: the rules that follow were applied by whoever ma
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -14,6 +13,7 @@ from outrider.errors import SettingsError
 from outrider.frontier.footing import SettingsWatcher
 from outrider.frontier.history import HISTORY, PAGE, changes
 from outrider.frontier.rooting import Rooting
+from outrider.logs import logger_of
 from outrider.settings import Change, Setting, Settings, listed
 from outrider.settings.runtime import over, update_of
 from outrider.settings.tree import KeyLayers
@@ -21,7 +21,7 @@ from outrider.store.protocol import Noted
 
 UPDATES: Final = "config"  # the topic of settings said at run time
 
-log: Final = logging.getLogger(__name__)
+log: Final = logger_of(__name__)
 
 
 class Learning(Rooting):

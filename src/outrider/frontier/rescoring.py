@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from outrider.frontier.addressing import filter_key_of
 from outrider.frontier.heard import RESCORE, Rescoring, written
 from outrider.frontier.noting import Noting
 from outrider.frontier.operating import checked_pattern
+from outrider.logs import logger_of
 from outrider.settings import Settings, to_mapping
 from outrider.store.protocol import Note, Pending, Price, Which
 
@@ -27,7 +27,7 @@ STEP: Final = 250  # tasks of a step: a claim may wait for some
 TURNS: Final = 3  # of the loop after a step: so many it takes until one who slept has its say
 TOLD_EVERY: Final = 1000  # milliseconds between two words on the progress
 LOST_AFTER: Final = 10_000  # milliseconds of silence after which another goes on
-_log = logging.getLogger(__name__)
+_log = logger_of(__name__)
 
 
 class Rescorer(Noting):
@@ -220,7 +220,7 @@ async def _others_first() -> None:
 def _log_trouble(task: asyncio.Task[object]) -> None:
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, StoreUnavailable):  # that is told elsewhere
-        _log.warning("what goes on behind a crawl ended early: %s", error)
+        _log.warning("background task of the frontier failed: %s", error)
 
 
 def digest_of(settings: Settings) -> str:

@@ -1,7 +1,7 @@
 """A crawl's settings as text that its store keeps, and read back by those who join the crawl.
 
 What names a place of one machine is not kept. What names code is kept by its name and never
-imported from there: a store may be written by others, so whoever joins gives it by hand.
+imported from there (see `foreign_code`): the process that joins the crawl gives it by hand.
 """
 
 from __future__ import annotations
@@ -17,34 +17,22 @@ import msgspec
 from outrider.errors import SettingsError
 from outrider.settings.consistency import contradictions
 from outrider.settings.faults import dotted, explained
+from outrider.settings.foreign_code import NAMELESS, code_in, foreign_code, is_code_path
 from outrider.settings.layers import Ground, as_text
-from outrider.settings.leaves import KEYS, leaves_of, path_of
-from outrider.settings.naming import refers
+from outrider.settings.leaves import KEYS, flat_path, leaves_of, path_of, tree_of, value_at
 from outrider.settings.profiles import POLITE, PROFILE
-from outrider.settings.reading import laid_over, settings_of
-from outrider.settings.showing import name_of, to_mapping
+from outrider.settings.reading import laid_over, merged, settings_of
+from outrider.settings.showing import name_of, plain, to_mapping
 from outrider.settings.tree import Settings
 
 Tree: TypeAlias = dict[str, Any]
 Where: TypeAlias = tuple[str, ...]
 
 MOST: Final = 2**20  # characters that a store keeps
-NAMELESS: Final = "?"  # begins the name of what cannot be imported
 _ORIGINS: Final = "origins"  # beside the sections: where settings are from
 _CRAWL: Final = "the crawl"  # of what nobody told
 OWN: Final = ("store", "events", "executor", "fetch", "output")  # a worker's own sections win
-# What stands for code, and what is a place on one machine.
-CODE: Final[tuple[Where, ...]] = (
-    ("queue", "key"),
-    ("queue", "bypass_depth"),
-    ("budget", "cost"),
-    ("scope", "function"),
-    ("scoring", "scorer"),
-    ("focus", "classifier"),
-    ("fetch", "detector"),
-    ("executor", "pipeline"),
-    ("executor", "poll"),
-)
+# Places on one machine.
 _LOCAL: Final[tuple[Where, ...]] = (
     ("store",),
     ("events",),
@@ -57,8 +45,9 @@ _LOCAL: Final[tuple[Where, ...]] = (
 def to_text(ground: Ground) -> str:
     """What a store keeps; without overrides by key if they are very many (their queues know)."""
     settings, tree = ground.settings, _without(to_mapping(ground.settings), _LOCAL)
-    for where, value in _coded(tree):
-        _put(tree, where, _named(value, _original(settings, where)))
+    for where, value in code_in(settings).items():
+        if not isinstance(value, str | tuple):
+            _put(tree, where, _name_of(value))
     origins = {path: origin for path, origin in ground.origins.items() if not is_local(path)}
     text = _encoded(tree, origins, ground.profile)
     if len(text) > MOST:
@@ -74,26 +63,34 @@ def joined(text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {})
 
     What cannot be had is left at its default, and said. `origins` are of one's own.
     """
-    mine = {section: own[section] for section in OWN if section in own}
+    mine, given = {section: own[section] for section in OWN if section in own}, _leaves(own)
     try:
         kept = msgspec.json.decode(text or "{}", type=dict[str, Any])
         told = _told(kept.pop(_ORIGINS, None))
         profile = str(kept.pop(PROFILE, POLITE))
-        lacking = list(_given(_without(kept, _LOCAL), own))
+        code: dict[Where, Any] = dict(_take_nameless(_without(kept, _LOCAL)))
         stored = settings_of(kept, is_whole=False)
+        code |= foreign_code(stored, {})  # whatever a store names is foreign
+        stored = merged(stored, tree_of((path, _own_code(path, given)) for path in code))
         settings = _with_own(stored, mine)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError) as error:
         what = f"the settings kept with this crawl cannot be read: {error}"
         return Ground(settings_of(mine), dict(origins), lacks=what, is_whole=False)
-    from_crawl = {path: told.get(path, _CRAWL) for path, _ in leaves_of(kept)}
-    from_here = {path: name for path, name in origins.items() if _counts(path, kept)}
-    code = {where: str(value).removeprefix(NAMELESS) for where, value in lacking}
-    lacks = "; ".join(_missing(*one) for one in lacking)
+    lacking = {path: plain(value) for path, value in code.items() if given.get(path) is None}
+    from_crawl = {path: told.get(path, _CRAWL) for path, _ in leaves_of(kept) if path not in code}
+    from_here = {path: name for path, name in origins.items() if path[0] in OWN or path in code}
     found = {**told, **from_crawl, **from_here}
     doubts = tuple(map(str, contradictions(stored, {**told, **from_crawl}.keys())))
     every = map(str, contradictions(settings, found.keys()))
-    clashes = tuple(one for one in every if one not in doubts)
-    return Ground(settings, found, profile, lacks, code, doubts=doubts, clashes=clashes)
+    return Ground(
+        settings,
+        found,
+        profile,
+        "; ".join(_missing(*one) for one in lacking.items()),
+        {path: str(value).removeprefix(NAMELESS) for path, value in lacking.items()},
+        doubts=doubts,
+        clashes=tuple(one for one in every if one not in doubts),
+    )
 
 
 def _with_own(stored: Settings, own: Tree) -> Settings:
@@ -107,17 +104,6 @@ def is_local(path: Where) -> bool:
     return any(path[: len(place)] == place for place in _LOCAL)
 
 
-def is_code(path: Where, value: object) -> bool:
-    """Whether a value there is a function or object, or the name of one to be imported."""
-    is_place = path in CODE or (path[0] == KEYS and path[-1] == "cost")
-    return is_place and _is_code(value)
-
-
-def _counts(path: Where, kept: Tree) -> bool:
-    """Whether what this process says of a setting is heard: its own section, or code put in."""
-    return path[0] in OWN or (path in CODE and _found(kept, path) is not None)
-
-
 def _told(origins: object) -> dict[Where, str]:
     """The origins that were kept; whatever else stands there tells nothing."""
     told = {}
@@ -128,17 +114,31 @@ def _told(origins: object) -> dict[Where, str]:
     return told
 
 
-def _given(kept: Tree, own: Mapping[str, Any]) -> Iterator[tuple[Where, object]]:
-    """Put in what was given by hand, take out what was not, and tell of the latter."""
-    for where, value in list(_coded(kept)):
-        by_hand = _found(own, where)
-        if not _is_code(value):
-            continue
-        if by_hand is not None:
-            _put(kept, where, by_hand)
-        else:
-            del _found_table(kept, where[:-1])[where[-1]]
-            yield where, value
+def _leaves(own: Mapping[str, Any]) -> dict[Where, Any]:
+    """What this process gives, by the paths at which settings are applied."""
+    return dict(leaves_of(own))
+
+
+def _take_nameless(table: Tree, path: Where = ()) -> Iterator[tuple[Where, object]]:
+    """Take out the names of code that cannot be imported: as settings they are not valid."""
+    for name, value in list(table.items()):
+        where = (*path, name)
+        if isinstance(value, dict):
+            yield from _take_nameless(value, where)
+        elif is_code_path(flat_path(where)) and _is_nameless(value):
+            del table[name]
+            yield flat_path(where), value
+
+
+def _is_nameless(value: object) -> bool:
+    names = value if isinstance(value, list) else [value]
+    return any(isinstance(name, str) and name.startswith(NAMELESS) for name in names)
+
+
+def _own_code(path: Where, given: Mapping[Where, Any]) -> Any:
+    """What this process gives for a reference of the crawl, or else the default."""
+    found = given.get(path)
+    return value_at(Settings(), path) if found is None else found
 
 
 def _missing(where: Where, value: object) -> str:
@@ -148,43 +148,15 @@ def _missing(where: Where, value: object) -> str:
     return f"{name} = {value!r} is code, and none is imported for a store: give it by hand"
 
 
-def _is_code(value: object) -> bool:
-    values = value if isinstance(value, list) else [value]
-    return any(
-        not isinstance(one, str) or one.startswith(NAMELESS) or refers(one) for one in values
-    )
-
-
-def _named(value: object, original: object) -> object:
-    if isinstance(original, str | tuple):
-        return value
-    name = name_of(original)
+def _name_of(code: object) -> str:
+    """The name of a function or object; one that cannot be imported by it is marked."""
+    name = name_of(code)
     module, _, path = name.partition(":")
     try:
-        found = module != "__main__" and attrgetter(path)(sys.modules[module]) is original
+        found = module != "__main__" and attrgetter(path)(sys.modules[module]) is code
     except (AttributeError, KeyError):
         found = False
     return name if found else NAMELESS + name
-
-
-def _coded(tree: Tree) -> Iterator[tuple[Where, object]]:
-    """Where code may stand, and what stands there."""
-    keys = tree.get("keys")
-    by_key = [("keys", key, "cost") for key in keys] if isinstance(keys, dict) else []
-    for where in (*CODE, *by_key):
-        value = _found(tree, where)
-        if value is not None:
-            yield where, value
-
-
-def _original(settings: Settings, where: Where) -> object:
-    if where[0] == "keys":
-        return settings.keys[where[1]]["cost"]
-    return attrgetter(".".join(where))(settings)
-
-
-def _found(tree: Mapping[str, Any], where: Where) -> Any:
-    return _found_table(tree, where[:-1]).get(where[-1])
 
 
 def _found_table(tree: Any, where: Where) -> Any:

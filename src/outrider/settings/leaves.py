@@ -23,7 +23,7 @@ def leaves_of(tree: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         for name, value in entries_of(tree):
             yield from leaves_of(value, (*path, name))
     elif path:
-        yield _flat(path), tree
+        yield flat_path(path), tree
 
 
 def _is_section(value: object) -> bool:
@@ -39,11 +39,14 @@ def entries_of(tree: Any) -> Iterable[tuple[str, Any]]:
     return ((name, getattr(tree, name)) for name in tree.__struct_fields__)
 
 
-def _flat(path: Path) -> Path:
+def flat_path(path: Path) -> Path:
+    """The path of a setting as it is applied: overrides by key have no tables of their own."""
     if path[0] != KEYS or len(path) == 1:
         return path
     _, key, *rest = path
-    return (KEYS, key.lower(), *(rest[1:] if len(rest) > 1 and rest[0] in _PARTS else rest))
+    while len(rest) > 1 and rest[0] in _PARTS:
+        del rest[0]
+    return (KEYS, key.lower(), *rest)
 
 
 def tree_of(leaves: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
@@ -90,7 +93,7 @@ def path_of(text: str) -> Path:
         path.append(part)
     if tree != 0 or len(path) > _DEEPEST:
         raise SettingsError(f"{text[:_SHOWN]!r} is no path of a setting, as in politeness.delay")
-    return _flat(tuple(path))
+    return flat_path(tuple(path))
 
 
 def assigned(pairs: Iterable[str], said: str = "--set") -> dict[str, Any]:

@@ -89,6 +89,12 @@ def _function(value: object) -> None:
         raise ValueError("give module:function or a function")
 
 
+def _stages(names: tuple[str, ...]) -> None:
+    for name in names:
+        if not refers(name):
+            raise ValueError(f"{name!r} is no stage; give module:function")
+
+
 def _detector(name: str) -> None:
     if name not in {"default", "none"}:
         raise ValueError("give default, none, module:function or a function")
@@ -139,4 +145,5 @@ _QUESTIONS: Final[Mapping[tuple[type, str], Callable[[Any], object]]] = {
     (Focus, "lists"): _lists,
     (FetchSettings, "detector"): _named(_detector),
     (ExecutorSettings, "poll"): _named(_strategy),
+    (ExecutorSettings, "pipeline"): _stages,
 }

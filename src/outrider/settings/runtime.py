@@ -14,7 +14,8 @@ import msgspec
 
 from outrider.errors import SettingsError
 from outrider.settings.faults import Fault, Path, dotted
-from outrider.settings.kept import is_code, is_local
+from outrider.settings.foreign_code import code_in, foreign_code, is_code
+from outrider.settings.kept import is_local
 from outrider.settings.layers import Ground
 from outrider.settings.leaves import KEYS, is_under, path_of, tree_of
 from outrider.settings.profiles import PROFILE
@@ -22,6 +23,7 @@ from outrider.settings.reading import changed, keys_of
 from outrider.settings.tree import KeyLayers, Settings
 
 _AT_START: Final = ("store", "events", "output")
+_NO_CODE: Final = "code is never imported because a store says so; name it at the start"
 _BY_MOST: Final = 200  # characters of a name
 _DECODING: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError)
 
@@ -100,7 +102,7 @@ def own_alone(path: Path, value: object) -> str:
     if path[0] in _AT_START or is_local(path):
         return f"{name}: every process says this for itself when it starts"
     if is_code(path, value):
-        return f"{name}: code is never imported because a store says so; name it at the start"
+        return f"{name}: {_NO_CODE}"
     return ""
 
 
@@ -131,10 +133,13 @@ _VALUE_MOST: Final = 2000  # characters of a value in the history
 def over(ground: Ground, updates: Iterable[Update]) -> Laid:
     """Everything said, in the order it was said; whatever does not fit is left out."""
     said, ignored = sorted(updates, key=lambda update: update.number), []
+    own = code_in(ground.settings)
     while True:
         try:
             tree = tree_of((one.path, one.value) for one in said)
             settings = changed(ground.settings, tree, ground.origins.keys())
+            for path, value in foreign_code(settings, own).items():
+                raise Fault(path, value, _NO_CODE)  # noqa: TRY301 - as any other fault of an update
         except Fault as fault:
             wrong = _blamed(said, fault)
             said.remove(wrong)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from outrider.core.policy.code_field import CODE
 from outrider.core.policy.focus import OPENS_BELOW, Focus
 from outrider.core.policy.keying import address
 from outrider.core.policy.lanes import Lanes
@@ -42,7 +43,10 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     key: Annotated[
         str | Any,
-        Meta(description="host | domain | surt | buckets:N | module:function | a function"),
+        Meta(
+            extra=CODE,
+            description="host | domain | surt | buckets:N | module:function | a function",
+        ),
     ] = "host"
     order: Annotated[
         Literal["priority", "round-robin"], Meta(description="which queue is served first")
@@ -62,7 +66,10 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0
     bypass_depth: Annotated[
         str | Any,
-        Meta(description="module:function | a function: link → whether to admit it, if too deep"),
+        Meta(
+            extra=CODE,
+            description="module:function | a function: link → whether to admit it, if too deep",
+        ),
     ] = None
 
 
@@ -98,7 +105,11 @@ class ScopeSettings(Scope, frozen=True, forbid_unknown_fields=True):
         Meta(description="regular expressions; none may be found in the URL; wins over include"),
     ] = ()
     function: Annotated[
-        str | Any, Meta(description="module:function | a function: URL → whether it is in scope")
+        str | Any,
+        Meta(
+            extra=CODE,
+            description="module:function | a function: URL → whether it is in scope",
+        ),
     ] = None
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from outrider.core.policy.code_field import CODE
 from outrider.core.policy.revisit import Revisiting
 
 _DAY: Final = 86_400.0
@@ -87,7 +88,10 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     detector: Annotated[
         str | Any,
-        Meta(description="default | none | module:function | a function: response → the reason"),
+        Meta(
+            extra=CODE,
+            description="default | none | module:function | a function: response → the reason",
+        ),
     ] = "default"
     cache: Annotated[
         str, Meta(description="path of a file that keeps responses for reuse; empty: none")
@@ -148,7 +152,10 @@ class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 50
     poll: Annotated[
         str | Any,
-        Meta(description="workbench: when it borrows anew: generic | module:function | a function"),
+        Meta(
+            extra=CODE,
+            description="workbench: when it borrows anew: generic | module:function | a function",
+        ),
     ] = "generic"
     poll_min: Annotated[
         float, Meta(ge=0, le=_DAY, description="generic: least seconds between two polls")
@@ -167,7 +174,7 @@ class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0.25
     pipeline: Annotated[
         tuple[str, ...],
-        Meta(description="stages around every visit, outermost first: module:function"),
+        Meta(extra=CODE, description="stages around every visit, outermost first: module:function"),
     ] = ()
 
 

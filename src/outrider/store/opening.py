@@ -13,6 +13,7 @@ from typing import Final
 
 from outrider.clock import Clock
 from outrider.errors import InvalidInput, StoreUnavailable
+from outrider.store.address import check_address, show_address
 from outrider.store.health import Copied, Diagnosis, Holder, Rescued, Tell
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import FullStore
@@ -32,10 +33,11 @@ async def open_store(url: str, clock: Clock, *, durability: str = "process") -> 
         return await _open_postgres(url, clock)
     if url.startswith(REDIS + CLUSTER):
         return await _open_redis(url, clock)
+    check_address(url)
     if "://" in url or not url or "\0" in url:
         raise InvalidInput(
-            f"no store answers to {url[:200]!r}; this release opens a path, 'memory://', "
-            "'postgresql://host/database', or 'redis://host:port/0'"
+            f"no store answers to {show_address(url)[:200]!r}; this release opens a path, "
+            "'memory://', 'postgresql://host/database', or 'redis://host:port/0'"
         )
     return await _open_file(os.fspath(url), clock, durability)
 
@@ -69,8 +71,12 @@ async def _open_file(path: str, clock: Clock, durability: str) -> FullStore:
     for left in reversed(range(TRIES)):
         store = EmbeddedStore.open(path, clock, durability=durability)
         if store is not None:
-            with suppress(OSError):  # no socket can be made here: the file serves its holder alone
-                store.before_close((await Door.open(store, path)).close)
+            try:
+                with suppress(OSError):  # the system takes no socket: the file serves this process
+                    store.before_close((await Door.open(store, path)).close)
+            except BaseException:
+                await store.close()
+                raise
             return store
         try:
             return await RemoteStore.connect(path)
@@ -130,11 +136,8 @@ def glance(store: str | os.PathLike[str]) -> tuple[Holder | None, tuple[object, 
 def file_of(store: str | os.PathLike[str], lacks: str) -> Path:
     """The file behind a store; others are refused with what does the same for them."""
     name = os.fspath(store)
+    check_address(name)
     if "://" in name or not name or "\0" in name:
-        what = (
-            f"{name.partition('://')[0]}:// has {lacks}"
-            if "://" in name
-            else f"{name!r} is no file"
-        )
+        what = f"{show_address(name)} has {lacks}" if "://" in name else f"{name!r} is no file"
         raise InvalidInput(f"{what}; `outrider export` writes the crawls of any store as text")
     return Path(name)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from outrider.core.breakdown import Breakdown
+from outrider.core.policy.code_field import CODE
 from outrider.core.policy.countries import COUNTRIES, RELATED
 from outrider.core.policy.score import Score
 from outrider.core.task import Link
@@ -44,7 +45,9 @@ class Focus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     classifier: Annotated[
         str | Any,
         Meta(
-            description="tokens | module:function | a function: link, URL → focus, related or other"
+            extra=CODE,
+            description="tokens | module:function | a function: "
+            "link, URL → focus, related or other",
         ),
     ] = "tokens"
     lists: Annotated[

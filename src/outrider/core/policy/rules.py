@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from outrider.core.policy.code_field import CODE
 from outrider.core.policy.keying import suffixes
 from outrider.core.policy.politeness import Politeness
 
@@ -34,7 +35,10 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = -1
     cost: Annotated[
         str | Any,
-        Meta(description="zero | unit | wag | anti-calendar | module:function | a function"),
+        Meta(
+            extra=CODE,
+            description="zero | unit | wag | anti-calendar | module:function | a function",
+        ),
     ] = "unit"
     error_penalty: Annotated[
         int, Meta(ge=0, le=65_535, description="extra cost of a failed or blocked visit")

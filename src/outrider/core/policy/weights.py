@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from outrider.core.policy.code_field import CODE
 from outrider.core.signals import Clustering
 
 TYPE_WEIGHTS: Final[Mapping[str, float]] = {
@@ -48,8 +49,9 @@ class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scorer: Annotated[
         str | Any,
         Meta(
+            extra=CODE,
             description="default | fifo | breadth-first | depth-first | opic | "
-            "largest-sites-first | learning | module:name | an object with `score`"
+            "largest-sites-first | learning | module:name | an object with `score`",
         ),
     ] = "default"
     weights: Annotated[

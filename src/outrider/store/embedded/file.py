@@ -54,18 +54,25 @@ class CrawlFile:
         if not path.exists():
             _create(path)
         look_at(path)
-        with self._named():
-            self._db = self._connect()
-            self.id = self._required("id").decode()
-            self.secret = self._required("secret")
-            row = self._db.execute("SELECT max(id) FROM page").fetchone()
-            self.last_page: int = row[0] or 0 if row else 0
-            # Who waits for the disk does so in a thread of its own, while others read.
-            self._writer = self._connect() if is_synced else self._db
-        self._cursor, self._reads = self._db.cursor(), 0
         self._blob: apsw.Blob | None = None
         self._folder = _Folder(self._connect)
+        with self._named():
+            self._db = self._writer = self._connect()
+            try:
+                self._read_first(is_synced=is_synced)
+            except BaseException:
+                self.abandon()
+                raise
+        self._cursor, self._reads = self._db.cursor(), 0
         self._writer.set_wal_hook(self._written)
+
+    def _read_first(self, *, is_synced: bool) -> None:
+        self.id = self._required("id").decode()
+        self.secret = self._required("secret")
+        row = self._db.execute("SELECT max(id) FROM page").fetchone()
+        self.last_page: int = row[0] or 0 if row else 0
+        if is_synced:  # whoever waits for the disk does so in a thread, while others read
+            self._writer = self._connect()
 
     # ---- pages
 
@@ -187,12 +194,16 @@ class CrawlFile:
     def _connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READWRITE
         db = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
-        db.set_busy_timeout(10_000)
-        # A file that is refused keeps its log as it is: only `close` folds it in.
-        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute(f"PRAGMA synchronous = {self._level}")
-        db.execute("PRAGMA cache_size = -4096")
+        try:
+            db.set_busy_timeout(10_000)
+            # A file that is refused keeps its log as it is: only `close` folds it in.
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute(f"PRAGMA synchronous = {self._level}")
+            db.execute("PRAGMA cache_size = -4096")
+        except BaseException:
+            db.close(True)
+            raise
         return db
 
     def _written(self, _db: apsw.Connection, _name: str, count: int) -> int:
@@ -213,6 +224,13 @@ class CrawlFile:
             if self._writer is not self._db:
                 self._writer.close()
             self._db.close()
+
+    def abandon(self) -> None:
+        """Let go of the file as it is, its log included, after an opening that failed."""
+        self._folder.close()
+        for db in {self._writer, self._db}:
+            with suppress(apsw.Error):
+                db.close(True)
 
     def is_writable(self) -> bool:
         """Whether a write would go through now."""

@@ -37,6 +37,9 @@ class Lock:
         except BlockingIOError:
             os.close(file)
             return False
+        except BaseException:  # some network file systems lock nothing
+            os.close(file)
+            raise
         self._file = file
         return True
 

@@ -72,8 +72,12 @@ class EmbeddedStore(Verbs):
         self.path = Path(path)
         self._lock = lock
         self._file = CrawlFile(self.path, is_synced=durability == "sync", vfs=vfs)
-        super().__init__(self._file.id, clock)
-        self._check_the_end()
+        try:
+            super().__init__(self._file.id, clock)
+            self._check_the_end()
+        except BaseException:
+            self._file.abandon()
+            raise
         self._shelf = Shelf(self._file)
         self._group = Group(self._append) if durability == "sync" else None
         self.is_inline = self._group is None
@@ -110,12 +114,24 @@ class EmbeddedStore(Verbs):
             return None
         try:
             store = cls(path, clock, lock, durability=durability, vfs=vfs)
-            store._load()
-            store._take_back()
+            try:
+                store._load()
+                store._take_back()
+            except BaseException:
+                store._abandon()
+                raise
         except BaseException:
             lock.free()
             raise
         return store
+
+    def _abandon(self) -> None:
+        """Let go of the file as it is, after an opening that failed."""
+        self._is_closed = True
+        if self._group is not None:
+            with suppress(StoreError):
+                self._group.close()
+        self._file.abandon()
 
     def _check_the_end(self) -> None:
         wanted, found = self._lock.remembered(), self._file.last_page

@@ -15,6 +15,7 @@ import psycopg
 from psycopg import Connection, sql
 
 from outrider.errors import InvalidInput, StoreUnavailable, StoreUnusable
+from outrider.store.address import hide_secrets
 from outrider.store.postgres import faults
 from outrider.store.postgres.address import Address
 from outrider.store.postgres.promising import promise_of
@@ -91,7 +92,7 @@ def _connected(address: Address) -> Connection[Any]:
 
 
 def _unreachable(error: psycopg.OperationalError, address: Address) -> Exception:
-    what = " ".join(str(error).split())[:500]
+    what = hide_secrets(" ".join(str(error).split()), address.url)[:500]
     if "password" in what or "authentication" in what or "role " in what:
         return InvalidInput(f"{address.shown}: {what}; check the user and password of the URL")
     if "database " in what and "does not exist" in what:

@@ -55,7 +55,11 @@ class PostgresStore(FullStore):
         address = parsed(url)
         found = await asyncio.to_thread(prepared, address)
         runner = Runner(address, clock, found.id)
-        await runner.open()
+        try:
+            await runner.open()
+        except BaseException:
+            await runner.close()
+            raise
         return cls(runner, Watch(address, found.id), clock, found)
 
     @property

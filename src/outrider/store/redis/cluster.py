@@ -18,7 +18,7 @@ from outrider.clock import Clock
 from outrider.errors import InvalidInput, StoreDamaged, StoreError, StoreUnavailable, StoreUnusable
 from outrider.store.redis.calling import Line
 from outrider.store.redis.cluster_nodes import SLOTS, Nodes, SlotClient
-from outrider.store.redis.connecting import Address, address_of
+from outrider.store.redis.connecting import Address, address_of, check_url
 from outrider.store.redis.examining import examined, settled
 from outrider.store.redis.keys import META, base_of
 from outrider.store.redis.store import RedisStore
@@ -64,6 +64,7 @@ class ClusterStore(ShardedStore):
 
 def read_url(url: str) -> tuple[list[Address], int | None]:
     """The nodes a URL names, and how many shards it asks for."""
+    check_url(url)
     parts = urlsplit(url)
     user, at, hosts = parts.netloc.rpartition("@")
     options = parse_qsl(parts.query, keep_blank_values=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection, parse_url
@@ -17,6 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 
 from outrider.errors import InvalidInput
+from outrider.store.address import FIX, HIDDEN, is_option, unreadable
 from outrider.store.redis.keys import PREFIX
 
 CONNECTIONS: Final = 10
@@ -44,17 +45,20 @@ class Address(NamedTuple):
     prefix: str
     place: str  # for people: no password in it
 
+    def __repr__(self) -> str:
+        return f"Address({self.place!r}, prefix={self.prefix!r})"
+
 
 def address_of(url: str, *, also: tuple[str, ...] = ()) -> Address:
     """Read a URL; what is wrong with it is told by name. `also` are more options it may have."""
-    try:
-        parts = urlsplit(url)
-        place = f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
-    except ValueError as error:
-        raise InvalidInput(f"a URL of Redis is redis://host:port/0; this one: {error}") from error
+    check_url(url)
+    parts = urlsplit(url)
+    place = f"{parts.hostname or 'localhost'}:{_port_of(parts) or 6379}"
     if parts.scheme not in _SCHEMES:
         raise InvalidInput(f"{parts.scheme}:// is no URL of Redis: {', '.join(_SCHEMES)}")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if not all(map(is_option, options)):
+        raise unreadable(parts.scheme)
     prefix = options.pop("prefix", PREFIX)
     if not _is_prefix(prefix):
         raise InvalidInput(f"prefix={prefix!r} must be letters, digits or _.:- up to 100")
@@ -66,6 +70,26 @@ def address_of(url: str, *, also: tuple[str, ...] = ()) -> Address:
     said = parts._replace(scheme=_SCHEMES[parts.scheme], query=urlencode(options))
     place = f"unix:{parts.path}" if parts.scheme == "unix" else place
     return Address(urlunsplit(said), prefix, place)
+
+
+def _port_of(parts: SplitResult) -> int | None:
+    try:
+        return parts.port
+    except ValueError:  # its text quotes what may be a part of the password
+        what = f"{parts.scheme}://{HIDDEN}: the port is no number from 0 to 65535"
+        raise InvalidInput(f"{what}; check the port of the URL: {FIX}") from None
+
+
+def check_url(url: str) -> None:
+    """Refuse a URL that is cut inside a password: any part of it would be quoted as another."""
+    scheme = url.partition("://")[0]
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text may quote the URL
+        raise unreadable(scheme) from None
+    behind = (parts.query, parts.path if parts.netloc else "")
+    if parts.fragment or any("@" in part for part in behind):
+        raise unreadable(scheme)
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from outrider.errors import InvalidInput, OutriderError
 from outrider.store.protocol import FullStore
 from outrider.store.remote import wire
-from outrider.store.remote.address import bound, is_same_user, socket_path
+from outrider.store.remote.address import bound_for, is_same_user
 from outrider.store.remote.verbs import VERBS
 
 MOST: Final = 64  # connections at one time
@@ -45,12 +45,17 @@ class Door:
     @classmethod
     async def open(cls, store: FullStore, path: str) -> Door:
         """Serve this store to those who look for the file at `path`; the caller holds that file."""
-        door = cls(store, socket_path(Path(path)))
-        listener = bound(door.path)
-        door._inode = door.path.lstat().st_ino
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-        door._accepting = asyncio.create_task(door._accept(listener))
+        listener, place = bound_for(Path(path))
+        door = cls(store, place)
+        try:
+            door._inode = place.lstat().st_ino
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
+            door._accepting = asyncio.create_task(door._accept(listener))
+        except BaseException:
+            door._take_away()
+            listener.close()
+            raise
         door._accepting.add_done_callback(lambda _: listener.close())
         return door
 

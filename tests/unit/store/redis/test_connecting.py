@@ -27,8 +27,8 @@ def test_a_url_says_where_and_under_which_prefix(url, prefix, place):
     ("url", "says"),
     [
         ("redis://host/nine", "database 'nine' must be a number"),
-        ("redis://host:port/0", "Port could not be cast"),
-        ("redis://host:99999/0", "Port out of range"),
+        ("redis://host:port/0", "check the port of the URL"),
+        ("redis://host:99999/0", "check the port of the URL"),
         ("redis://host/0?prefx=a", "did you mean 'prefix'"),
         ("redis://host/0?ssl_ca_certs=/ca.pem", "unknown option 'ssl_ca_certs'"),
         ("redis://host/0?prefix={a}", "letters, digits"),

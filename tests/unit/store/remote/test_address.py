@@ -22,6 +22,14 @@ def short_temp(monkeypatch):
 
 
 @pytest.fixture
+def home(monkeypatch):
+    """The home of this user, which is short as well."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        monkeypatch.setenv("HOME", directory)
+        yield Path(directory)
+
+
+@pytest.fixture
 def deep(tmp_path):
     """A file whose path is too long for a socket beside it."""
     directory = tmp_path / ("d" * 120)
@@ -66,12 +74,44 @@ async def test_a_long_path_is_found_by_both_sides(short_temp, deep, owned):
     await door.close()
 
 
-async def test_a_directory_that_others_may_write_to_is_refused(short_temp, deep, owned):
-    """Somebody made it before us, and could serve in our place."""
-    socket_path(deep).parent.mkdir(mode=0o755)
+@pytest.mark.parametrize("kind", ["readable", "file", "link"])
+async def test_owner_and_client_meet_at_home_if_the_temporary_directory_is_anothers(
+    kind, short_temp, home, deep, owned
+):
+    """Another process may have taken the name: it could serve in place of the owner."""
+    taken = short_temp / f"outrider-{os.geteuid()}"
+    if kind == "readable":
+        taken.mkdir(mode=0o755)
+    elif kind == "file":
+        taken.touch()
+    else:
+        (short_temp / "elsewhere").mkdir(mode=0o700)
+        taken.symlink_to("elsewhere")
+    door = await Door.open(owned, str(deep))
+    store = await RemoteStore.connect(str(deep))
 
-    with pytest.raises(StoreError, match="not a private directory"):
+    assert await store.crawls() == []
+    assert door.path.is_relative_to(home)
+    assert stat.S_IMODE(door.path.parent.stat().st_mode) == 0o700
+    await store.close()
+    await door.close()
+
+
+async def test_owner_is_refused_with_paths_and_fix_if_no_place_is_private(
+    short_temp, home, deep, owned
+):
+    """Neither of the two directories is this user's alone."""
+    directories = address._private_directories()
+    for directory in directories:
+        directory.mkdir(mode=0o755)
+
+    with pytest.raises(StoreError, match="not a private directory") as refused:
         await Door.open(owned, str(deep))
+    assert all(f"{directory} is not" in str(refused.value) for directory in directories)
+    assert "remove it" in str(refused.value)
+    for directory in directories:
+        directory.rmdir()
+    await (await Door.open(owned, str(deep))).close()
 
 
 async def test_only_the_owner_may_connect(file, owned):
@@ -148,20 +188,88 @@ async def test_a_living_owners_socket_is_respected(door, store, file, owned):
     assert await store.crawls() == []
 
 
-async def test_what_is_no_socket_is_never_removed(file, owned):
-    """Somebody's file happens to have the name."""
+OBSTACLES = {
+    "file": lambda path: path.write_text("precious"),
+    "directory": lambda path: path.mkdir(),
+    "fifo": os.mkfifo,
+    "link": lambda path: path.symlink_to("nowhere"),
+    "link to a socket": lambda path: path.symlink_to("other.sock"),
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
+async def test_owner_and_client_meet_elsewhere_if_something_has_the_name_of_the_socket(
+    obstacle, short_temp, home, file, owned
+):
+    """What is no socket is never removed, and does not keep the file from being opened."""
     path = socket_path(Path(file))
-    path.write_text("precious")
+    obstacle(path)
+    before = path.lstat()
+    door = await Door.open(owned, file)
+    store = await RemoteStore.connect(file)
 
-    with pytest.raises(StoreError, match="in the way"):
-        await Door.open(owned, file)
-    assert path.read_text() == "precious"
+    assert await store.crawls() == []
+    assert path.lstat() == before
+    await store.close()
+    await door.close()
+    assert not door.path.exists()
 
 
-async def test_a_directory_that_takes_no_socket_is_named(tmp_path, owned):
-    """Here because it is missing; a mount may refuse as well."""
-    with pytest.raises(StoreError, match=r"no socket can be made at .*nowhere"):
+async def test_socket_of_another_user_is_passed_over(short_temp, home, file, owned, monkeypatch):
+    """By the owner, who may not remove it, and by clients, who would be served by a stranger."""
+    path = socket_path(Path(file))
+    with socket.socket(socket.AF_UNIX) as strangers:
+        strangers.bind(str(path))
+        strangers.listen()
+        lstat = Path.lstat
+
+        def seen(self):
+            found = lstat(self)
+            return os.stat_result((*found[:4], 4_000_000, *found[5:])) if self == path else found
+
+        monkeypatch.setattr(Path, "lstat", seen)
+        door = await Door.open(owned, file)
+        store = await RemoteStore.connect(file)
+
+        assert await store.crawls() == []
+        assert door.path.is_relative_to(short_temp)
+        await store.close()
+        await door.close()
+
+
+async def test_owner_serves_elsewhere_if_the_directory_takes_no_socket(
+    short_temp, home, tmp_path, owned
+):
+    """Here because it is missing; a network mount refuses as well."""
+    door = await Door.open(owned, str(tmp_path / "nowhere" / "crawl"))
+
+    assert door.path.is_relative_to(short_temp)
+    await door.close()
+
+
+async def test_socket_that_cannot_be_made_anywhere_is_an_error_of_the_system(
+    tmp_path, owned, monkeypatch
+):
+    """Nothing is in the way, so there is nothing to remove."""
+    monkeypatch.setattr(address, "_private_directories", list)
+
+    with pytest.raises(OSError, match=r"no socket can be made at .*nowhere"):
         await Door.open(owned, str(tmp_path / "nowhere" / "crawl"))
+
+
+async def test_owner_that_cannot_listen_leaves_no_socket_behind(file, owned, monkeypatch):
+    """The next attempt finds everything as it was."""
+
+    async def refused(*_, **__):
+        raise RuntimeError("no loop serves")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("asyncio.start_unix_server", refused)
+        with pytest.raises(RuntimeError, match="no loop serves"):
+            await Door.open(owned, file)
+
+    assert not socket_path(Path(file)).exists()
+    await (await Door.open(owned, file)).close()
 
 
 async def test_closing_leaves_a_new_owners_socket_alone(file, owned):
