@@ -42,6 +42,7 @@ class _Told(msgspec.Struct, frozen=True, array_like=True):
     response: Response
     found: Found
     links: list[Link]
+    tree_fault: str | None
 
 
 class _Made(msgspec.Struct, frozen=True, array_like=True):
@@ -75,7 +76,8 @@ class Isolated:
             return outcome
         page: Page = visit.page
         task, attempt = visit.lease.about, visit.lease.attempt
-        told = _Told(self._function, task, attempt, page.response, page.found, page.links)
+        read = (page.response, page.found, page.links, page.tree_fault)
+        told = _Told(self._function, task, attempt, *read)
         made = await self._apart.call(told, _Made)
         if isinstance(made, Fault):
             return Failed(f"handler: {made.kind}: {made.detail}"[:500])
@@ -98,7 +100,7 @@ async def _made(told: _Told) -> _Made:
     lease = Lease("", 0, 0, told.task, told.attempt, "", 0.0, 0, 0, QueueRules(), Manners())
     visit = Visit(lease)
     page = visit.page = Page(lease, told.response)
-    page.found, page.links = told.found, told.links
+    page.found, page.links, page.tree_fault = told.found, told.links, told.tree_fault
     outcome = await Paged(_fetched, resolve(told.function, "handler"))(visit)
     fields = msgspec.structs.asdict(outcome)
     return _Made(type(outcome).__name__, fields, visit.items, visit.links)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
@@ -24,6 +25,8 @@ SECONDS: Final = 5.0
 MEMORY: Final = 2**30
 LONGEST_START: Final = 60.0  # seconds to import what the function needs
 MOST_BYTES: Final = 64 * 2**20  # of one answer
+# With -P nothing in the working directory stands in for a module.
+_COMMAND: Final = (sys.executable, "-P", inside.__file__)
 
 
 class Fault(msgspec.Struct, frozen=True, array_like=True):
@@ -31,6 +34,46 @@ class Fault(msgspec.Struct, frozen=True, array_like=True):
 
     kind: Literal["time", "memory", "died", "raised", "size", "start"]
     detail: str = ""
+
+
+_DIED: Final = Fault("died", "its process ended")
+
+
+def _too_long(seconds: float) -> Fault:
+    return Fault("time", f"took longer than {seconds:g} s")
+
+
+def call_once(
+    target: str, argument: Any, answer: type[T], *, seconds: float, memory: int
+) -> T | Fault:
+    """The answer of `module:function` in a process that ends afterwards; blocks the caller."""
+    terms = Terms(sys.path, target, seconds, memory, MOST_BYTES)
+    frames = framed(msgspec.msgpack.encode(terms)) + framed(msgspec.msgpack.encode(argument))
+    try:
+        ended = subprocess.run(  # noqa: S603 - a program of our own
+            _COMMAND,
+            input=frames,
+            stdout=subprocess.PIPE,
+            check=False,
+            timeout=LONGEST_START + seconds,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return _too_long(seconds)
+    except OSError as error:
+        return Fault("start", str(error))
+    if ended.returncode == -signal.SIGALRM:
+        return _too_long(seconds)
+    return _second_answer(ended.stdout, answer)
+
+
+def _second_answer(told: bytes, answer: type[T]) -> T | Fault:
+    """The answer to the argument; the one before says that the child has started."""
+    size = int.from_bytes(told[:HEADER], "big")
+    told = told[HEADER + size + HEADER :]
+    if told[:1] == ANSWERED:
+        return _read(told[1:], answer)
+    return _read(told[1:], Fault) if told else _DIED
 
 
 class Apart:
@@ -87,12 +130,12 @@ class Apart:
 
     async def _told(self, child: _Child, request: bytes, seconds: float) -> bytes | Fault:
         """One request and its answer. Only a child that is well is kept for another."""
-        told: bytes | Fault = Fault("died", "its process ended")
+        told: bytes | Fault = _DIED
         try:
             async with asyncio.timeout(seconds):
                 told = await child.ask(request)
         except TimeoutError:
-            told = Fault("time", f"took longer than {seconds:g} s")
+            told = _too_long(seconds)
         except (asyncio.IncompleteReadError, OSError):
             pass  # it died
         finally:
@@ -145,9 +188,7 @@ class _Child:
 
 async def _spawned() -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",  # nothing in the working directory stands in for a module
-        inside.__file__,
+        *_COMMAND,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is ours to hear
