@@ -41,11 +41,10 @@ _REASONS: Final = (
 
 _escapes = re.compile(r"\\(.)", re.DOTALL).sub
 # A set of characters, the name of a group, or a repetition that RE2 takes for plain text: without
-# its lower bound, or with a number beyond all bounds. Run only over what RE2 accepted: every set is
-# closed.
+# its lower bound, or with a number beyond all bounds. Run only over what RE2 accepted.
 _tokens = re.compile(
-    r"(?P<plain>\\.|\[\^?+\]?+(?:\[:\^?+[a-z]++:\]|\\.|[^\]\\])*+\])"
-    r"|(?P<group>\(\?P?+<[^>]++>)|"
+    r"(?P<plain>\\(?:.|\Z)|\[\^?+\]?+(?:\[:\^?+[a-z]++:\]|\\(?:.|\Z)|[^\]\\])*+(?:\]|\Z))"
+    r"|(?P<group>\(\?P?+<\w++>)|"
     r"(?P<odd>\{(?:,[0-9]++|[0-9]{5,}+(?:,[0-9]*+)?+|[0-9]*+,[0-9]{5,}+)\})",
     re.DOTALL,
 ).finditer
