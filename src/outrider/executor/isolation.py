@@ -78,7 +78,7 @@ class Isolated:
         task, attempt = visit.lease.about, visit.lease.attempt
         read = (page.response, page.found, page.links, page.tree_fault)
         told = _Told(self._function, task, attempt, *read)
-        made = await self._apart.call(told, _Made)
+        made = await self._apart.call(told, _Made, key=visit.lease.key)
         if isinstance(made, Fault):
             return Failed(f"handler: {made.kind}: {made.detail}"[:500])
         visit.items, visit.links = made.items, made.links

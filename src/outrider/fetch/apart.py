@@ -2,6 +2,11 @@
 
 A child that dies, hangs, grows or raises is a `Fault`; it is replaced when the next call comes. A
 child ends with us, even if we are killed: its pipe ends, and its own alarm ends what hangs.
+
+Children are few, and calls that exhaust their limits hold them long. So keys take turns. With a
+`quick` limit, a call is first given only that much time; one that needs more, and every call of a
+key whose last one exhausted a limit, is run with the whole limit in a slot of its own kind. So a
+well-behaved key waits for the quick limit of those before it, and for no more.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from outrider.fetch import inside
+from outrider.fetch.fair_slots import FairSlots, FaultRecord
 from outrider.fetch.inside import ANSWERED, HEADER, Terms, framed
 
 T = TypeVar("T")
@@ -32,10 +38,11 @@ _COMMAND: Final = (sys.executable, "-P", inside.__file__)
 class Fault(msgspec.Struct, frozen=True, array_like=True):
     """Why a call has no answer."""
 
-    kind: Literal["time", "memory", "died", "raised", "size", "start"]
+    kind: Literal["time", "memory", "died", "raised", "size", "start", "busy"]
     detail: str = ""
 
 
+_EXHAUSTED: Final = frozenset({"time", "memory", "died", "size"})
 _DIED: Final = Fault("died", "its process ended")
 
 
@@ -86,9 +93,15 @@ class Apart:
         seconds: float = SECONDS,
         memory: int = MEMORY,
         children: int = 1,
+        quick: float | None = None,
+        max_wait: float | None = None,
     ) -> None:
         self._terms = Terms(sys.path, target, seconds, memory, MOST_BYTES)
-        self._free = asyncio.Semaphore(children)
+        self._quick, self._max_wait = quick, max_wait
+        self._faults = FaultRecord()
+        self._slots = FairSlots(children, self._faults)
+        # Those that need the whole limit have one more child, beside the others.
+        self._slow_slots = self._slots if quick is None else FairSlots(1, self._faults)
         self._idle: list[_Child] = []
         self._alive: set[_Child] = set()  # or not yet reaped
 
@@ -96,15 +109,37 @@ class Apart:
         self,
         argument: Any,
         answer: type[T] = Any,  # type: ignore[assignment]  # a variable has no default type
+        *,
+        key: str = "",
     ) -> T | Fault:
-        """The function's answer, as this type; or why there is none."""
+        """The function's answer, as this type; or why there is none. Keys take turns."""
         request = framed(msgspec.msgpack.encode(argument))
-        async with self._free:
-            child = self._idle.pop() if self._idle else await self._started()
-            if isinstance(child, Fault):
-                return child
-            told = await self._told(child, request, self._terms.seconds)
-        return told if isinstance(told, Fault) else _read(told, answer)
+        told: bytes | Fault | None = None
+        if self._quick is not None and not self._faults[key]:
+            told = await self._called(self._slots, key, request, self._quick)
+            if isinstance(told, Fault) and told.kind == "time":
+                self._faults.add(key)  # its other calls need not try; a success clears it
+                told = None
+        if told is None:
+            told = await self._called(self._slow_slots, key, request, self._terms.seconds)
+        if not isinstance(told, Fault):
+            self._faults.clear(key)
+            return _read(told, answer)
+        if told.kind in _EXHAUSTED:
+            self._faults.add(key)
+        return told
+
+    async def _called(
+        self, slots: FairSlots, key: str, request: bytes, seconds: float
+    ) -> bytes | Fault:
+        try:
+            async with slots.slot(key, self._max_wait):
+                child = self._idle.pop() if self._idle else await self._started()
+                if isinstance(child, Fault):
+                    return child
+                return await self._told(child, request, seconds)
+        except TimeoutError:
+            return Fault("busy", f"no process was free within {self._max_wait:g} s")
 
     async def close(self) -> None:
         """End the children, also those at work; none is left behind."""

@@ -22,6 +22,7 @@ from outrider.settings.visiting import FetchSettings
 
 CHILDREN: Final = 2
 MEMORY: Final = 2**29  # bytes a child may take for one page
+MAX_WAIT: Final = 60.0  # seconds for a child to come free: half of what a handler may take
 
 
 def is_dangerous(document: Document) -> bool:
@@ -75,7 +76,14 @@ class Reader:
     ) -> None:
         self._rules = reading_rules(settings, url_rules)
         target = f"{__name__}:{read_apart.__name__}"
-        self._apart = Apart(target, seconds=seconds, memory=memory, children=CHILDREN)
+        self._apart = Apart(
+            target,
+            seconds=seconds,
+            memory=memory,
+            children=CHILDREN,
+            quick=seconds / 10,
+            max_wait=MAX_WAIT,
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,7 +101,7 @@ class Reader:
     async def _read_apart(self, page: Page) -> Found:
         fields, about = page.headers.fields, (page.type, page.depth, page.indexes)
         task = _Task(page.url, fields, page.body, *about, self._rules)
-        answer = await self._apart.call(task, _Answer)
+        answer = await self._apart.call(task, _Answer, key=page.lease.key)
         if isinstance(answer, Fault):
             page.tree_fault = f"{answer.kind}: {answer.detail}"
             return Found("other", page.depth + 1, fault=page.tree_fault)

@@ -6,6 +6,7 @@ A handler may ask for any page's tree, and gets it in the process of the crawl. 
 
 from __future__ import annotations
 
+from threading import BoundedSemaphore
 from time import process_time
 from typing import Final
 
@@ -18,6 +19,7 @@ MAX_BYTES: Final = 64 * 2**20
 MAX_BYTES_PER_SOURCE_BYTE: Final = 24  # an ordinary tree takes about 7
 CHECK_SECONDS: Final = 5.0
 CHECK_MEMORY: Final = 2**29
+_checks = BoundedSemaphore(2)  # at a time, however many handlers ask
 
 
 def tree_fault(document: Document) -> str:
@@ -42,5 +44,6 @@ def tree_fault_of_source(source: bytes) -> str:
 def checked_tree_fault(source: bytes) -> str:
     """`tree_fault` of UTF-8 text, found out in a child process that ends afterwards; blocks."""
     target = f"{__name__}:{tree_fault_of_source.__name__}"
-    told = call_once(target, source, str, seconds=CHECK_SECONDS, memory=CHECK_MEMORY)
+    with _checks:
+        told = call_once(target, source, str, seconds=CHECK_SECONDS, memory=CHECK_MEMORY)
     return f"{told.kind}: {told.detail}" if isinstance(told, Fault) else told
