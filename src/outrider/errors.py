@@ -65,6 +65,13 @@ class StoreDamaged(StoreUnusable):
     """Part of a file is not what was written; nothing is guessed, nothing is thrown away."""
 
 
+class PageTooCostly(OutriderError):
+    """A page's tree takes too much memory or time to be built beside the crawl.
+
+    The host's fault: the message says what was measured. Its body and text can be read.
+    """
+
+
 class OutputError(OutriderError):
     """An output file is not what it should be: the message names it and the way out."""
 

@@ -45,6 +45,7 @@ class _Told(msgspec.Struct, frozen=True, array_like=True):
     response: Response
     found: Found
     links: list[Link]
+    tree_fault: str | None
 
 
 class _Made(msgspec.Struct, frozen=True, array_like=True):
@@ -78,8 +79,9 @@ class Isolated:
             return outcome
         page: Page = visit.page
         task, attempt = visit.lease.about, visit.lease.attempt
-        told = _Told(self._function, task, attempt, page.response, page.found, page.links)
-        made = await self._apart.call(told, _Made)
+        read = (page.response, page.found, page.links, page.tree_fault)
+        told = _Told(self._function, task, attempt, *read)
+        made = await self._apart.call(told, _Made, key=visit.lease.key)
         if isinstance(made, Fault):
             return _failure_of(made)
         visit.items, visit.links = made.items, made.links
@@ -109,7 +111,7 @@ async def _made(told: _Told) -> _Made:
     lease = Lease("", 0, 0, told.task, told.attempt, "", 0.0, 0, 0, QueueRules(), Manners())
     visit = Visit(lease)
     page = visit.page = Page(lease, told.response)
-    page.found, page.links = told.found, told.links
+    page.found, page.links, page.tree_fault = told.found, told.links, told.tree_fault
     try:
         outcome = await Paged(_fetched, resolve(told.function, "handler"))(visit)
     except LocalFault as fault:

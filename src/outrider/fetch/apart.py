@@ -3,6 +3,11 @@
 A child that dies, hangs, grows or raises is a `Fault`; it is replaced when the next call comes. If
 this machine cannot start one, that is a `LocalFault`. A child ends with us, even if we are killed:
 its pipe ends, and its own alarm ends what hangs.
+
+Children are few, and calls that exhaust their limits hold them long. So keys take turns. With a
+`quick` limit, a call is first given only that much time; one that needs more, and every call of a
+key whose last one exhausted a limit, is run with the whole limit in a slot of its own kind. So a
+well-behaved key waits for the quick limit of those before it, and for no more.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
@@ -17,6 +23,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from outrider.fetch import inside
+from outrider.fetch.fair_slots import FairSlots, FaultRecord
 from outrider.fetch.inside import ANSWERED, HEADER, Terms, framed
 from outrider.fetch.local_faults import PROCESSES, local_fault, local_fault_of
 
@@ -26,13 +33,56 @@ SECONDS: Final = 5.0
 MEMORY: Final = 2**30
 LONGEST_START: Final = 60.0  # seconds to import what the function needs
 MOST_BYTES: Final = 64 * 2**20  # of one answer
+# With -P nothing in the working directory stands in for a module.
+_COMMAND: Final = (sys.executable, "-P", inside.__file__)
 
 
 class Fault(msgspec.Struct, frozen=True, array_like=True):
     """Why a call has no answer."""
 
-    kind: Literal["time", "memory", "died", "raised", "size", "start", "local"]
+    kind: Literal["time", "memory", "died", "raised", "size", "start", "local", "busy"]
     detail: str = ""
+
+
+_EXHAUSTED: Final = frozenset({"time", "memory", "died", "size"})
+_DIED: Final = Fault("died", "its process ended")
+
+
+def _too_long(seconds: float) -> Fault:
+    return Fault("time", f"took longer than {seconds:g} s")
+
+
+def call_once(
+    target: str, argument: Any, answer: type[T], *, seconds: float, memory: int
+) -> T | Fault:
+    """The answer of `module:function` in a process that ends afterwards; blocks the caller."""
+    terms = Terms(sys.path, target, seconds, memory, MOST_BYTES)
+    frames = framed(msgspec.msgpack.encode(terms)) + framed(msgspec.msgpack.encode(argument))
+    try:
+        ended = subprocess.run(  # noqa: S603 - a program of our own
+            _COMMAND,
+            input=frames,
+            stdout=subprocess.PIPE,
+            check=False,
+            timeout=LONGEST_START + seconds,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return _too_long(seconds)
+    except OSError as error:
+        return Fault("start", str(error))
+    if ended.returncode == -signal.SIGALRM:
+        return _too_long(seconds)
+    return _second_answer(ended.stdout, answer)
+
+
+def _second_answer(told: bytes, answer: type[T]) -> T | Fault:
+    """The answer to the argument; the one before says that the child has started."""
+    size = int.from_bytes(told[:HEADER], "big")
+    told = told[HEADER + size + HEADER :]
+    if told[:1] == ANSWERED:
+        return _read(told[1:], answer)
+    return _read(told[1:], Fault) if told else _DIED
 
 
 class Apart:
@@ -45,9 +95,15 @@ class Apart:
         seconds: float = SECONDS,
         memory: int = MEMORY,
         children: int = 1,
+        quick: float | None = None,
+        max_wait: float | None = None,
     ) -> None:
         self._terms = Terms(sys.path, target, seconds, memory, MOST_BYTES)
-        self._free = asyncio.Semaphore(children)
+        self._quick, self._max_wait = quick, max_wait
+        self._faults = FaultRecord()
+        self._slots = FairSlots(children, self._faults)
+        # Those that need the whole limit have one more child, beside the others.
+        self._slow_slots = self._slots if quick is None else FairSlots(1, self._faults)
         self._idle: list[_Child] = []
         self._alive: set[_Child] = set()  # or not yet reaped
 
@@ -55,15 +111,37 @@ class Apart:
         self,
         argument: Any,
         answer: type[T] = Any,  # type: ignore[assignment]  # a variable has no default type
+        *,
+        key: str = "",
     ) -> T | Fault:
-        """The function's answer, as this type; or why there is none."""
+        """The function's answer, as this type; or why there is none. Keys take turns."""
         request = framed(msgspec.msgpack.encode(argument))
-        async with self._free:
-            child = self._idle.pop() if self._idle else await self._started()
-            if isinstance(child, Fault):
-                return child
-            told = await self._told(child, request, self._terms.seconds)
-        return told if isinstance(told, Fault) else _read(told, answer)
+        told: bytes | Fault | None = None
+        if self._quick is not None and not self._faults[key]:
+            told = await self._called(self._slots, key, request, self._quick)
+            if isinstance(told, Fault) and told.kind == "time":
+                self._faults.add(key)  # its other calls need not try; a success clears it
+                told = None
+        if told is None:
+            told = await self._called(self._slow_slots, key, request, self._terms.seconds)
+        if not isinstance(told, Fault):
+            self._faults.clear(key)
+            return _read(told, answer)
+        if told.kind in _EXHAUSTED:
+            self._faults.add(key)
+        return told
+
+    async def _called(
+        self, slots: FairSlots, key: str, request: bytes, seconds: float
+    ) -> bytes | Fault:
+        try:
+            async with slots.slot(key, self._max_wait):
+                child = self._idle.pop() if self._idle else await self._started()
+                if isinstance(child, Fault):
+                    return child
+                return await self._told(child, request, seconds)
+        except TimeoutError:
+            return Fault("busy", f"no process was free within {self._max_wait:g} s")
 
     async def close(self) -> None:
         """End the children, also those at work; none is left behind."""
@@ -93,12 +171,12 @@ class Apart:
 
     async def _told(self, child: _Child, request: bytes, seconds: float) -> bytes | Fault:
         """One request and its answer. Only a child that is well is kept for another."""
-        told: bytes | Fault = Fault("died", "its process ended")
+        told: bytes | Fault = _DIED
         try:
             async with asyncio.timeout(seconds):
                 told = await child.ask(request)
         except TimeoutError:
-            told = Fault("time", f"took longer than {seconds:g} s")
+            told = _too_long(seconds)
         except (asyncio.IncompleteReadError, OSError):
             pass  # it died
         finally:
@@ -151,9 +229,7 @@ class _Child:
 
 async def _spawned() -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",  # nothing in the working directory stands in for a module
-        inside.__file__,
+        *_COMMAND,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is ours to hear

@@ -65,12 +65,14 @@ _LABELS: Final = {
 }
 _CODECS: Final = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
 
-_IN_HEADER: Final = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE).search
-# A comment is passed over whole, so that what it says is not heard.
+# Possessive, so that no run of blanks is read twice: it takes linear time.
+_IN_HEADER: Final = re.compile(r"charset\s*+=\s*+[\"']?+\s*+([^\s\"';,]++)", re.IGNORECASE).search
+# A comment is passed over whole, so that what it says is not heard. Run over LOOKED_AT bytes only:
+# it takes quadratic time for tags that begin again and again.
 _IN_PAGE: Final = re.compile(
     rb"<!--.*?(?:-->|\Z)"
-    rb"|<meta[\s/][^>]*?charset\s*=\s*[\"']?\s*([^\s\"';/>]+)"
-    rb"|<\?xml\s[^>]*?encoding\s*=\s*[\"']([^\"'>]+)",
+    rb"|<meta[\s/][^>]*?charset\s*+=\s*+[\"']?+\s*+([^\s\"';/>]++)"
+    rb"|<\?xml\s[^>]*?encoding\s*+=\s*+[\"']([^\"'>]++)",
     re.IGNORECASE | re.DOTALL,
 ).finditer
 

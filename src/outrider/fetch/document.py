@@ -12,6 +12,7 @@ from typing import Final
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser
 
 from outrider.fetch.charset import UTF_8, charset_of, decoded, without_bom
+from outrider.fetch.parse_cost import may_be_costly
 
 OCTETS: Final = "application/octet-stream"
 HTML: Final = "text/html"
@@ -123,10 +124,19 @@ class Document:
         return decoded(self.body, self.charset)
 
     @cached_property
-    def html(self) -> LexborHTMLParser:
-        """The body as a tree, parsed on this thread: a hostile page takes its time here."""
-        source = without_bom(self.body) if self.charset == UTF_8 else self.text
-        return LexborHTMLParser(source, options=_WITHOUT_EVENTS)
+    def source(self) -> bytes:
+        """The body in UTF-8, as the HTML parser is given it."""
+        return without_bom(self.body) if self.charset == UTF_8 else self.text.encode()
+
+    @cached_property
+    def is_costly(self) -> bool:
+        """Whether parsing the body as HTML may take harmful time or memory."""
+        return may_be_costly(self.source)
+
+    @cached_property
+    def tree(self) -> LexborHTMLParser:
+        """The body as HTML, parsed here and now, whatever that costs."""
+        return LexborHTMLParser(self.source, options=_WITHOUT_EVENTS)
 
 
 def sniffed(body: bytes) -> str:

@@ -69,9 +69,9 @@ class Relation(NamedTuple):
         return is_other and self.type.partition(";")[0].strip().lower() in _PAGE_TYPES
 
 
-# Possessive, so that no header makes it go back: it takes linear time.
+# Possessive, and no reference holds `<`, so that nothing is read twice: it takes linear time.
 _LINK: Final = re.compile(
-    r"""<([^>]*+)>((?:[ \t]*+;[ \t]*+[^=;,"\s]*+(?:[ \t]*+=[ \t]*+"""
+    r"""<([^<>]*+)>((?:[ \t]*+;[ \t]*+[^=;,"\s]*+(?:[ \t]*+=[ \t]*+"""
     r"""(?:"(?:[^"\\]|\\.)*+"|[^;,"]*+))?+)*+)"""
 ).finditer
 _PARAMETER: Final = re.compile(

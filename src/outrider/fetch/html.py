@@ -120,7 +120,7 @@ def read_html(document: Document, page: Base, rules: ReadingRules) -> Found:
     """Everything a page tells; whether its links are wanted is the caller's to say."""
     walk = _Walk(rules)
     try:
-        tree = document.html
+        tree = document.tree
         nodes = _nodes(tree)
         walk.over(nodes)
         if rules.tag_path:

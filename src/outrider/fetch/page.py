@@ -6,13 +6,15 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Final
 
-from selectolax.lexbor import LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from outrider.core.task import Lease, Link
 from outrider.core.url import Url, UrlRules, parse_url
+from outrider.errors import PageTooCostly
 from outrider.fetch.document import Document
 from outrider.fetch.found import Found
 from outrider.fetch.response import Response
+from outrider.fetch.tree_check import checked_tree_fault
 
 _UNREAD: Final = Found("other")
 _ANY_ADDRESS: Final = UrlRules(allow_private=True)
@@ -30,6 +32,9 @@ class Page(Document):
         self.links: list[Link] = []
         self.depth = lease.depth
         self.type = lease.type
+        self.tree_fault: str | None = (
+            None  # why `html` is refused; "": it was checked; None: not yet
+        )
         self.reward: float | None = None  # set it to what this page was worth to you (F10)
         if lease.type == "sitemap":
             self.indexes = _indexes(lease)
@@ -86,6 +91,20 @@ class Page(Document):
             return None
         target = parse_url(told, _ANY_ADDRESS, base)
         return target.text if isinstance(target, Url) else None
+
+    @property
+    def html(self) -> LexborHTMLParser:
+        """The body as a tree; one that takes too much memory or time raises `PageTooCostly`.
+
+        A page that could is parsed in a child process first, unless the crawl did so already.
+        """
+        if self.is_costly and self.tree_fault is None:
+            self.tree_fault = checked_tree_fault(self.source)
+        if self.tree_fault:
+            raise PageTooCostly(
+                f"{self.url} is not parsed: {self.tree_fault}; use page.text or page.body"
+            )
+        return self.tree
 
     def css(self, selector: str) -> list[LexborNode]:
         """The elements of the page that a CSS selector matches."""

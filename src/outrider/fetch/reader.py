@@ -1,39 +1,28 @@
-"""Reads pages: ordinary ones at once, dangerous ones in a process of their own.
+"""Reads pages: ordinary ones at once, those that may be costly in a limited child process.
 
-A hostile page may take quadratic time in an HTML parser, or find a flaw in it. So what is read here
-is small, has few tags, and no tag of very many attributes; the worst such page found takes 0.3 s.
+A hostile page may take quadratic time or gigabytes in an HTML parser, or find a flaw in it. What is
+read here has a low upper bound of both (`parse_cost`); the worst such page found takes 0.3 s.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, Self
 
 import msgspec
 
 from outrider.core.url import UrlRules
-from outrider.fetch.apart import MEMORY, SECONDS, Apart, Fault
+from outrider.fetch.apart import SECONDS, Apart, Fault
 from outrider.fetch.document import Document, HeaderFields
 from outrider.fetch.found import Found, ReadingRules, reading_rules
 from outrider.fetch.links import form_of, read
 from outrider.fetch.page import Page
+from outrider.fetch.parse_cost import LARGE
+from outrider.fetch.tree_check import tree_fault
 from outrider.settings.visiting import FetchSettings
 
-SMALL: Final = 16 * 1024  # bytes: too few for a tag of harmful length
-LARGE: Final = 256 * 1024
-MOST_OPEN: Final = 2000  # start tags, thus elements in one another
-MOST_TAGS: Final = 4000
 CHILDREN: Final = 2
-
-# A tag of 200 attributes, tokenised as browsers do: a `>` within quotes does not end it. Possessive
-# and bounded, so that with MOST_TAGS places to begin at it takes no harmful time itself.
-_CROWDED_TAG: Final = re.compile(
-    rb"<[a-zA-Z](?:[ \t\n\r\f/]*+(?:=[^ \t\n\r\f/>=]{0,512}+|[^ \t\n\r\f/>=]{1,512}+)"
-    rb"(?:[ \t\n\r\f]*+=[ \t\n\r\f]*+"
-    rb"(?:\"[^\"]*+\"|'[^']*+'|[^ \t\n\r\f>\"'][^ \t\n\r\f>]{0,512}+)?+)?+){200}+"
-).search
-# In these a tag is not written as in ASCII.
-_OPAQUE: Final = frozenset({"utf-16-le", "utf-16-be", "iso2022_jp"})
+MEMORY: Final = 2**29  # bytes a child may take for one page
+MAX_WAIT: Final = 60.0  # seconds for a child to come free: half of what a handler may take
 
 
 def is_dangerous(document: Document) -> bool:
@@ -43,18 +32,7 @@ def is_dangerous(document: Document) -> bool:
         return False
     if form == "gzip" or size > LARGE:
         return True
-    if form != "html":
-        return False
-    return _has_many_tags(document.body) or (size > SMALL and _may_be_crowded(document))
-
-
-def _has_many_tags(body: bytes) -> bool:
-    tags = body.count(b"<")
-    return tags > MOST_OPEN and (tags > MOST_TAGS or tags - body.count(b"</") > MOST_OPEN)
-
-
-def _may_be_crowded(document: Document) -> bool:
-    return document.charset in _OPAQUE or _CROWDED_TAG(document.body) is not None
+    return form == "html" and document.is_costly
 
 
 class _Task(msgspec.Struct, frozen=True, array_like=True):
@@ -69,12 +47,20 @@ class _Task(msgspec.Struct, frozen=True, array_like=True):
     rules: ReadingRules
 
 
-def read_apart(told: Any) -> Found:
+class _Answer(msgspec.Struct, frozen=True, array_like=True):
+    """What the child process found, and why the page's tree may not be built elsewhere."""
+
+    found: Found
+    tree_fault: str | None
+
+
+def read_apart(told: Any) -> _Answer:
     """What the other process does."""
     task = msgspec.convert(told, _Task)
     document = Document(task.url, task.fields, task.body)
     document.type, document.depth, document.indexes = task.type, task.depth, task.indexes
-    return read(document, task.rules)
+    fault = tree_fault(document) if form_of(document) == "html" else None
+    return _Answer(read(document, task.rules), fault)
 
 
 class Reader:
@@ -90,7 +76,14 @@ class Reader:
     ) -> None:
         self._rules = reading_rules(settings, url_rules)
         target = f"{__name__}:{read_apart.__name__}"
-        self._apart = Apart(target, seconds=seconds, memory=memory, children=CHILDREN)
+        self._apart = Apart(
+            target,
+            seconds=seconds,
+            memory=memory,
+            children=CHILDREN,
+            quick=seconds / 10,
+            max_wait=MAX_WAIT,
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -108,7 +101,9 @@ class Reader:
     async def _read_apart(self, page: Page) -> Found:
         fields, about = page.headers.fields, (page.type, page.depth, page.indexes)
         task = _Task(page.url, fields, page.body, *about, self._rules)
-        found = await self._apart.call(task, Found)
-        if isinstance(found, Fault):
-            return Found("other", page.depth + 1, fault=f"{found.kind}: {found.detail}")
-        return found
+        answer = await self._apart.call(task, _Answer, key=page.lease.key)
+        if isinstance(answer, Fault):
+            page.tree_fault = f"{answer.kind}: {answer.detail}"
+            return Found("other", page.depth + 1, fault=page.tree_fault)
+        page.tree_fault = answer.tree_fault
+        return answer.found

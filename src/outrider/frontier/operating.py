@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
 from outrider.core.act import Act
+from outrider.core.pattern import compile_pattern
 from outrider.core.states import CrawlStatus
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
@@ -149,10 +149,6 @@ def checked_age(older_than: float | None) -> float | None:
 
 def checked_pattern(pattern: str | None) -> str | None:
     """A regular expression that compiles, or a clear refusal."""
-    if pattern is None:
-        return None
-    try:
-        re.compile(pattern)
-    except (re.error, TypeError) as error:
-        raise InvalidInput(f"pattern = {pattern!r} is no regular expression: {error}") from error
+    if pattern is not None:
+        compile_pattern(pattern)
     return pattern

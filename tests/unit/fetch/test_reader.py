@@ -6,7 +6,8 @@ from outrider.core.policy.rules import QueueRules
 from outrider.core.task import Lease, Manners
 from outrider.core.url import UrlRules
 from outrider.fetch.page import Page
-from outrider.fetch.reader import LARGE, MOST_OPEN, MOST_TAGS, SMALL, Reader, is_dangerous
+from outrider.fetch.parse_cost import LARGE, MOST_OPEN, MOST_TAGS, SMALL
+from outrider.fetch.reader import Reader, is_dangerous
 from outrider.fetch.response import Response
 from outrider.settings.visiting import FetchSettings
 from outrider.testing.builders import task
@@ -44,21 +45,27 @@ def test_dangerous_pages_are_told(body):
     assert is_dangerous(page(body))
 
 
-def test_a_page_that_is_not_written_in_ascii_is_dangerous():
-    """Nobody looked into it."""
-    text = "<p>" + "x" * SMALL
+def test_page_in_utf_16_is_judged_by_its_characters():
+    """Its bytes look like no tags at all."""
+    plain, bomb = "<p>" + "x" * SMALL, "<p>" + "<b id=1>" * 500 + "<p>x" * 500
 
-    assert is_dangerous(page(text.encode("utf-16"), "text/html"))
-    assert not is_dangerous(page(text.encode("koi8-r"), "text/html; charset=koi8-r"))
+    assert is_dangerous(page(bomb.encode("utf-16"), "text/html"))
+    assert not is_dangerous(page(plain.encode("utf-16"), "text/html"))
+    assert not is_dangerous(page(plain.encode("koi8-r"), "text/html; charset=koi8-r"))
 
 
 @pytest.mark.parametrize(
     "body",
     [
         b"<p>hello",
-        b"<div class='a b' id=x><a href='/b' data-x='<i>'>x</a></div>" * 500,
+        b"<div class='a b' id=x><a href='/b' data-x='&lt;'>x</a></div>" * 500,
         b"<script>" + b"if (a < b) { c = d / e; } " * 1500 + b"</script>",
         b"<p>" + b"words and more words " * 5000,
+        b"<li><a class='card' href='/b'><div><img src=x><h3>T</h3><p>t <b>x</b></p></div></a>"
+        * 200,
+        b'<a href="/b"><svg viewBox="0 0 1 1"><path d="M0 0"/></svg> <span>x</span></a>' * 500,
+        b"<p>some <em>words <strong>within</strong> words</em> <A HREF=/b>x</A >" * 500,
+        b"<p>left open: <b>x<p><i>y" + b"<p>and so on" * 500,
     ],
 )
 def test_ordinary_pages_are_not_dangerous(body):

@@ -4,15 +4,16 @@ A scope may be bound to its seeds. Each seed, and each redirect target of a seed
 URL is inside when it has one of these roots. Who is a seed is the caller's to say.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from outrider.core.pattern import Pattern, compile_any
 from outrider.core.policy.keying import registrable_domain, surt_key
 from outrider.core.url import Url
+from outrider.errors import InvalidInput
 
 Mode: TypeAlias = Literal["all", "host", "domain", "surt"]
 Admits: TypeAlias = Callable[[Url, AbstractSet[str]], bool]
@@ -99,28 +100,23 @@ _INSIDE: Final[dict[str, Admits]] = {
 }
 
 
-def _within(patterns: Sequence[re.Pattern[str]]) -> Admits:
-    return lambda url, _: any(pattern.search(url.text) for pattern in patterns)
+def _within(pattern: Pattern) -> Admits:
+    return lambda url, _: pattern.search(url.text)
 
 
-def _without(patterns: Sequence[re.Pattern[str]]) -> Admits:
-    return lambda url, _: not any(pattern.search(url.text) for pattern in patterns)
+def _without(pattern: Pattern) -> Admits:
+    return lambda url, _: not pattern.search(url.text)
 
 
 def _asking(function: Callable[[Url], bool]) -> Admits:
     return lambda url, _: bool(function(url))
 
 
-# One by one and never joined: a joined pattern would mix up groups and inline flags.
-def _compiled(field: str, patterns: Sequence[str]) -> list[re.Pattern[str]]:
-    return [_pattern(field, pattern) for pattern in patterns]
-
-
-def _pattern(field: str, pattern: str) -> re.Pattern[str]:
+def _compiled(field: str, patterns: Sequence[str]) -> Pattern:
     try:
-        return re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"scope {field} pattern {pattern!r}: {error}") from error
+        return compile_any(patterns)
+    except InvalidInput as error:
+        raise ValueError(f"scope {field} {error}") from error
 
 
 def _check_mode(mode: str) -> None:

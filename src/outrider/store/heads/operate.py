@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, assert_never
 
@@ -10,6 +9,7 @@ import msgspec
 
 from outrider.clock import to_ms
 from outrider.core import act as acts
+from outrider.core.pattern import compile_pattern
 from outrider.core.policy.rules import QueueRules, acted, covers
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.heads.crawl import Crawl
@@ -176,8 +176,8 @@ def _tests(crawl: Turned, which: Which, now: int) -> Iterator[Matcher]:
     if which.reason is not None:
         yield lambda record: reads_as(crawl, record)[1] == which.reason
     if which.pattern is not None:
-        search = re.compile(which.pattern).search
-        yield lambda record: search(record.task.url) is not None
+        pattern = compile_pattern(which.pattern)
+        yield lambda record: pattern.search(record.task.url)
     if which.older_than is not None:
         oldest = now - which.older_than * 1000
         yield lambda record: record.discovered < oldest

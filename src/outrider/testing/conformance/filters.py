@@ -7,6 +7,7 @@ import pytest
 from outrider.core.act import Pause
 from outrider.core.outcome import Failed
 from outrider.core.states import QueueState, TaskState
+from outrider.errors import InvalidInput
 from outrider.store.protocol import FullStore, Step, Which
 from outrider.testing.builders import done, policy, task
 from outrider.testing.clock import FakeClock
@@ -86,6 +87,20 @@ class FiltersConformance:
         everything = {name: await record(store, name) for name in ("a/1", "a/2", "b/1", "b/x")}
         assert preview.count == len(gone)
         assert {name for name, t in everything.items() if t.state is TaskState.DROPPED} == gone
+
+    async def test_pattern_that_would_backtrack_is_answered(self, store: FullStore) -> None:
+        """C10: any pattern takes linear time, in URLs that hosts choose."""
+        await add(store, f"a/{'x' * 1000}", "a/xxy")
+
+        assert await drop(store, Which(pattern="(x+x+)+y")) == 1
+
+    async def test_pattern_that_looks_ahead_is_refused(self, store: FullStore) -> None:
+        """C10: nothing is dropped, and the error names the construct."""
+        await add(store, "a/1")
+
+        with pytest.raises(InvalidInput, match=r"\(\?!"):
+            await drop(store, Which(pattern="^(?!.*2)"))
+        assert (await crawl(store)).pending == 1
 
     async def test_age_is_counted_since_discovery(self, store: FullStore, clock: FakeClock) -> None:
         """C10: older than, not as old as."""

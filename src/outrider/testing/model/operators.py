@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from outrider.core import act as acts
+from outrider.core.pattern import compile_pattern
 from outrider.core.policy.politeness import least_delay
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
 from outrider.core.states import TURNS, CrawlStatus, TaskState
@@ -258,6 +258,6 @@ class Operators(Verbs):
             and which.type in (None, t.task.type)
             and which.tag in (None, t.task.tag)
             and which.reason in (None, self.reads_as(c, t)[1])
-            and (which.pattern is None or bool(re.search(which.pattern, t.task.url)))
+            and (which.pattern is None or compile_pattern(which.pattern).search(t.task.url))
             and (which.older_than is None or now - t.discovered > which.older_than * 1000)
         )
