@@ -26,6 +26,7 @@ from outrider.errors import (
     StoreFull,
     StoreUnattended,
     StoreUnavailable,
+    StoreUnresponsive,
     StoreUnusable,
 )
 from outrider.events import Event
@@ -63,6 +64,7 @@ __all__ = [
     "StoreFull",
     "StoreUnattended",
     "StoreUnavailable",
+    "StoreUnresponsive",
     "StoreUnusable",
     "Throttled",
     "Unreachable",

@@ -107,10 +107,14 @@ class Footing(ABC):
         else:
             store = source
         self._stand_on(store)
-        self._write_events(self._settings.events.jsonl)
-        await self.learn()
-        if not self._is_attached:
-            await self._apply_rules()
+        try:
+            self._write_events(self._settings.events.jsonl)
+            await self.learn()
+            if not self._is_attached:
+                await self._apply_rules()
+        except BaseException:
+            await self._close_store()
+            raise
 
     def _stand_on(self, store: FullStore) -> None:
         self._store = self._teller.store = store
@@ -155,8 +159,12 @@ class Footing(ABC):
         if self._end_watch is not None:
             self._end_watch()
             self._end_watch = None
+        await self._close_store()
+
+    async def _close_store(self) -> None:
+        """Close the store, if it was opened here, and the file of events."""
         store, self._store = self._store, None
-        if isinstance(self._source, str | os.PathLike):
+        if store is not None and isinstance(self._source, str | os.PathLike):
             await store.close()
         self._write_events("")
 
