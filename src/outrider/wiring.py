@@ -184,7 +184,7 @@ async def _assembled(
     outage = wanted.how.outage or Outage()
     fetcher = await stack.enter_async_context(fetching(frontier, cache, outage))
     every = {DEFAULT: _handling(fetcher, wanted.function, tree, stack), **(wanted.handlers or {})}
-    await recover(sink, frontier.store)
+    await outage.call(lambda: recover(sink, frontier.store))
     how = wanted.how._replace(outage=outage)
     return Crawling(frontier, Handlers(every, _stages(tree)), sink, cache, how)
 
