@@ -29,6 +29,7 @@ from outrider.errors import (
     StoreFull,
     StoreUnattended,
     StoreUnavailable,
+    StoreUnresponsive,
     StoreUnusable,
 )
 from outrider.events import Event
@@ -69,6 +70,7 @@ __all__ = [
     "StoreFull",
     "StoreUnattended",
     "StoreUnavailable",
+    "StoreUnresponsive",
     "StoreUnusable",
     "Throttled",
     "Unreachable",

@@ -51,6 +51,10 @@ class StoreUnattended(StoreUnavailable):
     """Nobody holds the file any more: open it again, and hold it yourself."""
 
 
+class StoreUnresponsive(StoreUnavailable):
+    """The process that holds the file is there and does not answer: the message names it."""
+
+
 class StoreFull(StoreError):
     """There is no room to write: nothing was changed; make room, and try again."""
 

@@ -190,7 +190,7 @@ async def _assembled(
     outage, pause = wanted.how.outage or Outage(), wanted.how.pause or FaultPause()
     fetcher = await stack.enter_async_context(fetching(frontier, cache, outage, pause))
     every = {DEFAULT: _handling(fetcher, wanted.function, tree, stack), **(wanted.handlers or {})}
-    await recover(sink, frontier.store)
+    await outage.call(lambda: recover(sink, frontier.store))
     how = wanted.how._replace(outage=outage, pause=pause)
     return Crawling(frontier, Handlers(every, _stages(tree)), sink, cache, how)
 

@@ -11,10 +11,11 @@ from typing import Final
 from outrider.cli.crawl_log import VisitLog
 from outrider.cli.crawl_plan import Plan
 from outrider.cli.crawl_report import Closing, closing
-from outrider.cli.crawl_watch import Looks, heard, say_shortage, watched
+from outrider.cli.crawl_watch import Looks, say_shortage, watched
 from outrider.cli.opening import say_promise
 from outrider.cli.showing import note
-from outrider.cli.work_seat import settling
+from outrider.cli.stop_signals import StopSignals, stoppable
+from outrider.cli.work_seat import patiently, settling
 from outrider.core.outcome import Done
 from outrider.core.states import CrawlStatus
 from outrider.executor.fault_pause import FaultPause
@@ -29,7 +30,12 @@ WORRIES: Final = 3  # failures told while nothing else has happened
 
 async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
     """To its end, or until a signal says stop."""
-    how = Working(Outage(note, waits_for_room=True), pause=FaultPause(note, waits_for_room=True))
+    return await stoppable(lambda signals: _run(plan, signals, isolate=isolate, quiet=quiet))
+
+
+async def _run(plan: Plan, signals: StopSignals, *, isolate: bool, quiet: bool) -> Closing:
+    outage = Outage(note, waits_for_room=True)
+    how = Working(outage, pause=FaultPause(note, waits_for_room=True))
     title = f"outrider crawl · {show_address(plan.store)}"
     async with opened(
         plan.store,
@@ -42,7 +48,7 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
         await _tell_overruled(crawling, plan)
         if plan.file is not None:
             await crawling.frontier.follow(plan.file, tell=note)
-        is_new = await _begin(crawling, plan)
+        is_new = await outage.call(lambda: _begin(crawling, plan))
         if not quiet:
             say_promise(crawling.frontier.store)
             say_shortage(crawling.frontier.settings)
@@ -50,17 +56,19 @@ async def run(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
         loop = asyncio.get_running_loop()
         began = loop.time()
         decisions = crawling.executor.scaler.decisions
-        with VisitLog(plan.log, decisions) as log, heard(crawling):
+        with VisitLog(plan.log, decisions) as log:
             crawling.observe(log)
             if is_new and not quiet:
                 crawling.observe(Worry(note))
             async with (
-                settling(plan.output_stem, crawling.frontier),
+                settling(plan.output_stem, crawling.frontier, outage=outage),
                 watched(crawling, title, Looks(), quiet=quiet),
             ):
+                signals.attach(crawling.executor.stop)
                 ending = await crawling.run()
-        seconds, pause = loop.time() - began, crawling.executor.pause
-        return await closing(crawling.frontier, ending, crawling.tally, seconds, pause)
+                signals.ended()
+        frontier, seconds, pause = crawling.frontier, loop.time() - began, crawling.executor.pause
+        return await patiently(lambda: closing(frontier, ending, crawling.tally, seconds, pause))
 
 
 async def _tell_overruled(crawling: Crawling, plan: Plan) -> None:

@@ -1,13 +1,12 @@
-"""A crawl while it runs: signals heard, and how it stands shown now and then."""
+"""The progress view of a crawl while it runs."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from contextlib import asynccontextmanager, suppress
+from typing import Final, NamedTuple, TypeAlias
 
 from rich.console import Console
 
@@ -22,9 +21,6 @@ from outrider.settings import Settings
 from outrider.store.protocol import CrawlView
 from outrider.wiring import Crawling
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 COSTS: Final = 20  # a look may take a twentieth of the time
 View: TypeAlias = LiveView | PlainView
 
@@ -34,20 +30,6 @@ class Looks(NamedTuple):
 
     every: float = 0.5  # seconds between two looks
     hosts: int = 20_000  # looked at, of very many
-
-
-@contextmanager
-def heard(crawling: Crawling) -> Iterator[None]:
-    """J4: the first signal drains, the second ends it at once."""
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for one in signals:
-        loop.add_signal_handler(one, crawling.executor.stop)
-    try:
-        yield
-    finally:
-        for one in signals:
-            loop.remove_signal_handler(one)
 
 
 def say_shortage(settings: Settings) -> None:

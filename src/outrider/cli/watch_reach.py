@@ -15,7 +15,8 @@ from outrider.cli import opening
 from outrider.errors import StoreError, StoreUnavailable
 from outrider.frontier import Frontier
 from outrider.store.address import show_address
-from outrider.store.opening import glance
+from outrider.store.opening import glance, join_store
+from outrider.store.protocol import FullStore
 
 T = TypeVar("T")
 Work = Callable[[Frontier], Awaitable[T]]
@@ -40,6 +41,7 @@ class Reach:
         self.presence = Presence.LOST
         self._grace = grace
         self._frontier: Frontier | None = None
+        self._joined: FullStore | None = None  # the store of the process that holds the file
         self._turn = asyncio.Lock()
         self._traces: tuple[object, ...] = ()  # of the file as we left it
         self._parted_at: float | None = None
@@ -92,27 +94,38 @@ class Reach:
         return isinstance(source, str) and "://" not in source
 
     async def _attached(self) -> Frontier | None:
-        """None if whoever held the file ended before we came."""
+        """None if the process that held the file ended before it was asked."""
         frontier = await self._opened()
-        if frontier.store.is_inline and self._is_file():
-            await frontier.close()
+        if frontier is None:
             return None
         try:
             await opening.check_crawl(frontier, self.store)
         except BaseException:
-            await frontier.close()
+            await self._close(frontier)
             raise
         return frontier
 
-    async def _opened(self) -> Frontier:
+    async def _opened(self) -> Frontier | None:
+        """With a store of its own: a file whose holder ends must not be held here."""
+        if self._is_file():
+            self._joined = await join_store(self.store)
+            if self._joined is None:
+                return None
         try:
             async with asyncio.timeout(ATTACH_WITHIN):
-                return await self._opening()
-        except TimeoutError as error:
-            raise StoreUnavailable(
-                f"the process that holds {show_address(self.store)} does not answer: "
-                "is it stopped, or very busy?"
-            ) from error
+                return await self._opening(self._joined)
+        except BaseException as error:
+            await self._close(None)
+            if isinstance(error, TimeoutError):
+                raise StoreUnavailable(f"{show_address(self.store)} does not answer") from error
+            raise
+
+    async def _close(self, frontier: Frontier | None) -> None:
+        joined, self._joined = self._joined, None
+        if frontier is not None:
+            await frontier.close()
+        if joined is not None:
+            await joined.close()
 
     async def _alone(self, work: Work[T]) -> T:
         """In a thread: a large file takes seconds to open, and a view has keys to answer."""
@@ -126,8 +139,9 @@ class Reach:
         self.presence = Presence.ALONE
         return answer
 
-    def _opening(self) -> Frontier:
-        return Frontier.attach(opening.source_of(self.store, creates=False), crawl=self.crawl)
+    def _opening(self, joined: FullStore | None = None) -> Frontier:
+        source = joined or opening.source_of(self.store, creates=False)
+        return Frontier.attach(source, crawl=self.crawl)
 
     async def _part(self) -> None:
         presence, self.presence = self.presence, Presence.LOST
@@ -135,7 +149,7 @@ class Reach:
             self._parted_at = asyncio.get_running_loop().time()
         if self._frontier is not None:
             frontier, self._frontier = self._frontier, None
-            await frontier.close()
+            await self._close(frontier)
 
     def _has_just_parted(self) -> bool:
         now = asyncio.get_running_loop().time()

@@ -9,18 +9,21 @@ import asyncio
 import fcntl
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from outrider.cli.showing import note
-from outrider.errors import InvalidInput, OutputError, StoreError
+from outrider.errors import InvalidInput, OutputError, StoreError, StoreUnavailable
+from outrider.executor.outage import Outage
 from outrider.frontier import Frontier
 from outrider.output.left import journals_of, settle_left
 
 MOST: Final = 10_000  # workers of one crawl on one machine
+END_WITHIN: Final = 5.0  # seconds a store that is away is asked again at the end of a run
 EVERY: Final = 60.0  # seconds: a worker may stay for weeks, and others be killed meanwhile
+T = TypeVar("T")
 _ODD: Final = re.compile(r"[^A-Za-z0-9.-]+")
 
 
@@ -63,20 +66,30 @@ def stem_of(seat: str) -> str:
 
 
 @asynccontextmanager
-async def settling(stem: str, frontier: Frontier, *, every: float = EVERY) -> AsyncIterator[None]:
+async def settling(
+    stem: str, frontier: Frontier, *, every: float = EVERY, outage: Outage | None = None
+) -> AsyncIterator[None]:
     """What others of this machine leave in doubt when they are killed: before, after, meanwhile.
 
     Their pages may be visited by anybody, and perhaps nobody writes to those files again.
     """
     settler = _Settler(stem, frontier)
-    await settler.settle()
+    await (outage or Outage(note)).call(settler.settle)
     often = asyncio.create_task(settler.settle_often(every))
     try:
         yield
     finally:
         often.cancel()
         await asyncio.wait([often])
-    await settler.settle()
+    with suppress(StoreUnavailable):  # the next worker does it
+        await patiently(settler.settle)
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Ask the store at the end of a run: its holder may end in the same moment."""
+    outage = Outage(note)
+    outage.end_by(asyncio.get_running_loop().time() + END_WITHIN)
+    return await outage.call(work)
 
 
 class _Settler:

@@ -84,6 +84,7 @@ class Outage:
         if self._since is not None:
             seconds = asyncio.get_running_loop().time() - self._since
             self._since = None
+            self._stirred.set()  # other callers ask again at once: leases do not wait
             self._tell(f"the store is back after {seconds:.1f} s")
 
     async def _rest(self, seconds: float) -> None:

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 from outrider.clock import Clock
-from outrider.errors import InvalidInput, StoreUnavailable
+from outrider.errors import InvalidInput, StoreUnavailable, StoreUnresponsive, StoreUnusable
 from outrider.store.address import check_address, show_address
 from outrider.store.health import Copied, Diagnosis, Holder, Rescued, Tell
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import FullStore
 
-TRIES: Final = 50  # between holding a file and serving it, and between ending and letting go
-PAUSE: Final = 0.1  # seconds between two of them
+WAIT: Final = 4.0  # seconds for a holder that serves not yet, or serves no longer but still holds
+PAUSE: Final = 0.1  # seconds between two tries meanwhile
 POSTGRES: Final = ("postgresql://", "postgres://")
 REDIS: Final = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
 CLUSTER: Final = tuple(f"{name}+cluster://" for name in ("redis", "rediss", "valkey", "valkeys"))
@@ -65,26 +68,97 @@ async def _open_redis(url: str, clock: Clock) -> FullStore:
 
 
 async def _open_file(path: str, clock: Clock, durability: str) -> FullStore:
-    from outrider.store.embedded import EmbeddedStore
-    from outrider.store.remote import Door, RemoteStore
-
-    for left in reversed(range(TRIES)):
-        store = EmbeddedStore.open(path, clock, durability=durability)
+    """Hold the file, or join its holder; one that is there and silent is told at once."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + WAIT
+    while True:
+        store = await _held(path, clock, durability)
         if store is not None:
-            try:
-                with suppress(OSError):  # the system takes no socket: the file serves this process
-                    store.before_close((await Door.open(store, path)).close)
-            except BaseException:
-                await store.close()
-                raise
             return store
         try:
-            return await RemoteStore.connect(path)
-        except StoreUnavailable:
-            if not left:
-                raise
+            return await _joined(path, lambda: _taken_over(path, clock, durability))
+        except StoreUnresponsive:
+            raise
+        except StoreUnavailable as error:
+            if loop.time() >= until:
+                raise StoreUnavailable(f"{error}; {_unserved(path)}") from error
             await asyncio.sleep(PAUSE)
-    raise AssertionError("unreachable")
+
+
+async def _held(path: str, clock: Clock, durability: str) -> FullStore | None:
+    """The file's store, held by this process and served to others; None if another holds it."""
+    from outrider.store.embedded import EmbeddedStore
+    from outrider.store.remote import Door
+
+    store = EmbeddedStore.open(path, clock, durability=durability, process=_process(os.getpid()))
+    if store is None:
+        return None
+    try:
+        store.before_close((await Door.open(store, path)).close)
+    except OSError:  # no socket can be made here: the file serves its holder alone
+        return store
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+async def _joined(
+    path: str, take_over: Callable[[], Awaitable[FullStore | None]] | None
+) -> FullStore:
+    """The store of the process that holds the file."""
+    from outrider.store.embedded.lock import not_answering
+    from outrider.store.remote import RemoteStore
+
+    return await RemoteStore.connect(
+        path,
+        process=f"{_process(os.getpid())}/{next(_connections)}",
+        take_over=take_over,
+        explain=lambda seconds: not_answering(Path(path), seconds),
+    )
+
+
+async def _taken_over(path: str, clock: Clock, durability: str) -> FullStore | None:
+    """Hold the file whose holder has gone; one that is gone itself is not made again."""
+    if not os.path.exists(path):  # noqa: ASYNC240, PTH110 - opening it blocks for longer
+        raise StoreUnusable(f"{path}: the process that held it has ended, and the file is gone")
+    return await _held(path, clock, durability)
+
+
+async def join_store(path: str) -> FullStore | None:
+    """The store of the process that holds a file, for readers that never hold it themselves.
+
+    None if no process holds it.
+    """
+    from outrider.store.embedded.lock import holder_of
+
+    loop = asyncio.get_running_loop()
+    until = loop.time() + WAIT
+    while holder_of(Path(path)) is not None:
+        try:
+            return await _joined(path, None)
+        except StoreUnresponsive:
+            raise
+        except StoreUnavailable as error:
+            if loop.time() >= until:
+                raise StoreUnavailable(f"{error}; {_unserved(path)}") from error
+            await asyncio.sleep(PAUSE)
+    return None
+
+
+def _unserved(path: str) -> str:
+    from outrider.store.embedded.lock import not_serving
+
+    return not_serving(Path(path), WAIT)
+
+
+@lru_cache(maxsize=1)
+def _process(pid: int) -> str:  # noqa: ARG001 - a forked child is another process
+    """This process's name in leases: no other has it, not even one that gets its number later."""
+    return token_hex(8)
+
+
+_connections: Final = count(1)
 
 
 # ---- what is done to a file from outside

@@ -24,6 +24,7 @@ from outrider.store.saved import Saved
 
 NAMES_MOST: Final = 64  # names of one claim that are looked at (D5)
 NAME_BYTES: Final = 16
+PROCESS_MOST: Final = 64  # characters of a process's name
 WORKER_KEPT: Final = 86_400.0  # seconds of silence after which a worker is forgotten
 WORKERS_MOST: Final = 10_000  # of one crawl; over it the one silent longest is forgotten
 TOPIC_MOST: Final = 64
@@ -45,6 +46,9 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     streak: Streak = Streak()
     names: Sequence[Name] = ()  # given: lend these, for the cache, and nothing else (D5)
     lend: bool = False  # lend whole queues: one slot each, up to `per_queue` tasks (C7)
+    # The process that will hold the leases, if it is not the one that holds the store's file: its
+    # leases outlive that one (H4). Stores on servers have no such process, and ignore it.
+    process: Annotated[str, Meta(max_length=PROCESS_MOST)] = ""
 
 
 class Claimed(msgspec.Struct):

@@ -398,3 +398,16 @@ async def test_one_that_stays_waits_for_more(far):
         executor.stop()
 
         assert await run == Ending("stopped", "asked to stop")
+
+
+async def test_callers_that_rest_ask_again_when_the_store_is_back(monkeypatch):
+    """One of them learns it first; the leases of the others may not last until their own turn."""
+    monkeypatch.setattr(room, "FIRST", 1000.0)
+    monkeypatch.setattr(room, "MOST", 1000.0)
+    outage = Outage(dice=lambda: 1.0)
+    resting = asyncio.create_task(outage.call(Bouncer(1)))
+    await asyncio.sleep(0)
+    assert outage.is_on
+    async with asyncio.timeout(60):
+        assert await outage.call(Bouncer(0)) == "answer"
+        assert await resting == "answer"

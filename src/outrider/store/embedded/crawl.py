@@ -8,7 +8,7 @@ the last word on each task stands.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappush
 from itertools import count as count_from
 from itertools import islice
@@ -311,12 +311,19 @@ class FileCrawl(Reading):
         queue.is_marked = False
         self.rest(queue)
 
-    def abandon(self, now: int) -> None:
-        """H4: nobody is left who held its leases: all are lost, and each visit's end is now."""
+    def abandon(self, now: int, is_dead: Callable[[str], bool]) -> None:
+        """H4: take back the leases of dead processes; each of those visits ends now (D7).
+
+        Leases of other processes stay. How often they were extended is not in the file, so each
+        lasts its whole length from now: its worker may have had no one to ask for an extension.
+        """
         if self.status is CrawlStatus.CANCELLED:
             return
         for record in sorted(self.leases.values(), key=lambda r: (r.deadline, r.number)):
-            self._lose(record, now)
+            if is_dead(record.process):
+                self._lose(record, now)
+            elif not record.named:  # by name: held for a moment, never extended
+                self.lasts(record, max(record.deadline, now + record.deadline - record.claimed))
 
 
 def _cut(records: list[Record]) -> list[list[Record]]:

@@ -1,7 +1,10 @@
-"""Who holds a file: one process at a time, told by a lock the system frees when its holder dies.
+"""The lock of a file: one process holds it at a time, and the system frees it when that one dies.
 
-The lock's own small file also remembers the last page that was acknowledged, and since which start
-of the machine: if that page is gone although nothing but a process died, the file was damaged.
+The lock's own small file has two lines, each with the machine start (boot id) it was written in:
+
+- the last page that was acknowledged: if it is gone although only a process died, the file was
+  damaged;
+- the process that held the file last: reopening takes back its leases, and those of no other.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ import os
 import re
 import zlib
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from outrider.store.health import Holder
 
 SUFFIX: Final = "-lock"
+_SIGNED_AT: Final = 256  # where the second line begins, behind newlines
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _LOCKS: Final = Path("/proc/locks")
 
@@ -53,6 +58,23 @@ class Lock:
         """The last page acknowledged since the machine started; 0 if that is not known."""
         return _page_in(os.pread(self._file, 200, 0), self._boot)
 
+    def sign(self, process: str) -> None:
+        """Write down which process holds the file; "": it was let go of in order."""
+        text = b"%s %s" % (process.encode() or b"-", self._boot)
+        line = b"%s %08x\n" % (text, zlib.crc32(text))
+        with suppress(OSError):  # no room: the line before stays, and some leases last longer
+            size = os.fstat(self._file).st_size
+            if size < _SIGNED_AT:  # newlines, which every release skips behind the first line
+                os.pwrite(self._file, b"\n" * (_SIGNED_AT - size), size)
+            os.pwrite(self._file, line.ljust(200, b"\n"), _SIGNED_AT)
+
+    def last_holder(self) -> str | None:
+        """What was signed last since the machine started; None if that is not known."""
+        words = _checked(os.pread(self._file, 200, _SIGNED_AT))
+        if len(words) != 2 or words[1] != self._boot:
+            return None
+        return words[0].decode().removeprefix("-")
+
     def free(self) -> None:
         """Anyone else may take it."""
         if self._file >= 0:
@@ -66,11 +88,14 @@ def _boot_id() -> bytes:
 
 
 def _page_in(text: bytes, boot: bytes) -> int:
-    text, _, checksum = text.strip().rpartition(b" ")
-    if checksum != b"%08x" % zlib.crc32(text) or not text:
-        return 0
-    page, _, written = text.partition(b" ")
-    return int(page) if written == boot else 0
+    words = _checked(text)
+    return int(words[0]) if len(words) == 2 and words[1] == boot else 0
+
+
+def _checked(line: bytes) -> list[bytes]:
+    """The words of a line; none if its checksum differs."""
+    text, _, checksum = line.strip().rpartition(b" ")
+    return text.split(b" ") if text and checksum == b"%08x" % zlib.crc32(text) else []
 
 
 # ---- for those who only look
@@ -105,6 +130,49 @@ def _holder(file: int) -> Holder | None:
             return Holder(None, "")
         return None
     return Holder(pid, _command(pid))
+
+
+def not_answering(path: Path, seconds: float) -> str:
+    """Which process holds a file and does not answer, since when, and what to do."""
+    return f"{_name(path)} holds {path} and does not answer for {seconds:g} s{_advice(path)}"
+
+
+def not_serving(path: Path, seconds: float) -> str:
+    """Which process holds a file and serves it to no other, and what to do."""
+    return f"{_name(path)} holds it and does not serve it for {seconds:g} s{_advice(path)}"
+
+
+def _name(path: Path) -> str:
+    holder = holder_of(path)
+    return "a process that has just ended" if holder is None else holder.name
+
+
+def _advice(path: Path) -> str:
+    """How it is with the holder: stopped, or busy; when it last wrote; how to go on."""
+    holder = holder_of(path)
+    pid = "its number" if holder is None or holder.pid is None else str(holder.pid)
+    state = _state(holder.pid) if holder is not None and holder.pid is not None else ""
+    is_stopped = state in ("T", "t")
+    how = "it is stopped" if is_stopped else "it is very busy, or hangs"
+    resume = f"continue it with `kill -CONT {pid}`" if is_stopped else "try again"
+    return (
+        f": {how}{_last_write(path)}; {resume}, or end it with `kill -9 {pid}`: nothing is lost, "
+        f"and the next command opens the file; `outrider checkpoint {path} COPY` reads it as it is"
+    )
+
+
+def _state(pid: int) -> str:
+    """How the system schedules a process: "T" is stopped; "" where that cannot be read."""
+    return _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].strip()[:1]
+
+
+def _last_write(path: Path) -> str:
+    """When a page was last acknowledged: the lock is written then."""
+    try:
+        at = datetime.fromtimestamp(Path(f"{path}{SUFFIX}").stat().st_mtime, UTC)
+    except OSError:
+        return ""
+    return f", and last wrote at {at.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def _told_by_the_system(lock: os.stat_result) -> int | None:

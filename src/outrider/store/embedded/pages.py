@@ -21,7 +21,7 @@ import msgspec
 from outrider.core.answer import Answer
 from outrider.core.order import KEY_BITS, NUMBER_BITS, TIE_MASK
 from outrider.core.policy.rules import QueueRules
-from outrider.core.states import CrawlStatus
+from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Manners, Task
 from outrider.errors import StoreDamaged
 from outrider.store.heads.records import COLUMNS, Kind, Queue, Record
@@ -74,6 +74,7 @@ class Paper(msgspec.Struct, array_like=True, gc=False):
     answered: int
     named: bool
     lent: bool
+    process: str = ""  # while leased: the process that holds the lease; "": that of the file
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):
@@ -215,6 +216,7 @@ def encode_paper(record: Record) -> bytes:
             record.answered,
             record.named,
             record.lent,
+            record.process if record.state is TaskState.LEASED else "",
         )
     )
 
@@ -315,7 +317,7 @@ def fill_record(record: Record, paper: Paper, page: int) -> None:
     record.reason, record.worker = paper.reason, paper.worker
     record.answer, record.history = paper.answer, paper.history
     record.answered = paper.answered
-    record.named, record.lent = paper.named, paper.lent
+    record.named, record.lent, record.process = paper.named, paper.lent, paper.process
 
 
 # ---- pages

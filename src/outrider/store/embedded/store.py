@@ -103,8 +103,12 @@ class EmbeddedStore(Verbs):
         *,
         durability: str = "process",
         vfs: str | None = None,
+        process: str = "",
     ) -> Self | None:
-        """Open or make the file; None if another process holds it."""
+        """Open or make the file; None if another process holds it.
+
+        `process` names the one that holds it from now on, as `ClaimRequest.process` does.
+        """
         if Path(path).exists():
             look_at(Path(path))
         elif not Path(path).absolute().parent.is_dir():
@@ -116,7 +120,8 @@ class EmbeddedStore(Verbs):
             store = cls(path, clock, lock, durability=durability, vfs=vfs)
             try:
                 store._load()
-                store._take_back()
+                store._take_back(lock.last_holder(), process)
+                lock.sign(process)
             except BaseException:
                 store._abandon()
                 raise
@@ -154,13 +159,21 @@ class EmbeddedStore(Verbs):
             name, self.id, created, index=index, reader=self._shelf, secret=self._file.secret
         )
 
-    def _take_back(self) -> None:
-        """H4: whoever held leases of this file is gone with its process."""
+    def _take_back(self, last: str | None, process: str) -> None:
+        """H4: take back the leases of the process that held the file last, and of no other.
+
+        Where that process is not known (another machine start, a copy of a file), no process can
+        come back for its leases, and all are taken back.
+        """
+
+        def is_dead(holder: str) -> bool:
+            return not holder or last is None or last == _process_in(holder) != process
+
         now = self._now()
         for name in self._crawls:
             crawl = self._crawl(name)
             assert isinstance(crawl, FileCrawl)  # noqa: S101
-            crawl.abandon(now)
+            crawl.abandon(now, is_dead)
         if rows := self._gathered():
             self._append(rows)
             self._written(rows)
@@ -282,6 +295,7 @@ class EmbeddedStore(Verbs):
                 self._group.close()
             if not self._is_stale:
                 self._leave_in_order()
+            self._lock.sign("")
         finally:
             self._file.close()
             self._lock.free()
@@ -293,3 +307,8 @@ class EmbeddedStore(Verbs):
             self._go_on()
             while self._taking is not None:
                 self._go_on()
+
+
+def _process_in(holder: str) -> str:
+    """The process of a lease's holder: what stands before the number of its connection."""
+    return holder.partition("/")[0]

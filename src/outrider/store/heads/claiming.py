@@ -166,7 +166,7 @@ class Claiming(Naming):
         """H1, E3, C3, D1: token, deadline, charge, turn, next-ready; then judged again."""
         self.tokens = token = self.tokens + 1
         self.counter = queue.turn = self.counter + 1
-        record.token, record.worker = token, request.worker
+        record.token, record.worker, record.process = token, request.worker, request.process
         record.claimed = queue.last_start = now
         record.state, record.deadline = LEASED, deadline
         self.leases[record.number] = record

@@ -46,7 +46,7 @@ class Naming(Ending):
         self._move(record, LEASED)
         self._count_named(queue, record)
         self._retoken(record)
-        record.worker = request.worker
+        record.worker, record.process = request.worker, request.process
         self.leases[record.number] = record
         self.lasts(record, now + to_ms(request.lease_for))
         lease = self._lent(queue, record, request, now)

@@ -247,6 +247,7 @@ class Record(msgspec.Struct, gc=False, eq=False):
     answered: int = -1  # when the visit that brought its answer ended
     named: bool = False  # lent by name: it takes no slot
     lent: bool = False  # part of its queue's loan
+    process: str = ""  # while leased: see `ClaimRequest.process`
 
     def restart(self) -> None:
         """B2: a revisit or replay starts with attempts at 0."""

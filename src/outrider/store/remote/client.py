@@ -1,10 +1,15 @@
-"""The other side: a store whose every verb is asked of the process that holds the file."""
+"""The client's side: a store whose every verb is asked of the process that holds the file.
+
+When no process holds it any more, the client may hold it itself (`take_over`), and goes on as the
+same store: its callers keep their leases, and notice a call that failed at most.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
@@ -13,7 +18,14 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.errors import Closed, StoreError, StoreUnavailable
+from outrider.errors import (
+    Closed,
+    OutriderError,
+    StoreError,
+    StoreUnattended,
+    StoreUnavailable,
+    StoreUnresponsive,
+)
 from outrider.store.protocol import (
     Admin,
     Beat,
@@ -45,24 +57,57 @@ from outrider.store.saved import Saved
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PATIENCE: Final = 30.0  # seconds
+PATIENCE: Final = 30.0  # seconds one call may take while its holder is alive
+QUIET: Final = 1.5  # seconds without an answer after which the holder must say hello again
+
+Explain: TypeAlias = Callable[[float], str]  # seconds without an answer → who is silent, what to do
+TakeOver: TypeAlias = Callable[[], Awaitable[FullStore | None]]
 
 
 class RemoteStore(FullStore):
     """The store of another process; a lost line is looked for again by the next call."""
 
-    def __init__(self, path: str, line: Line, patience: float) -> None:
+    def __init__(
+        self,
+        path: str,
+        line: Line,
+        *,
+        patience: float,
+        process: str,
+        take_over: TakeOver | None,
+        explain: Explain | None,
+    ) -> None:
         self._path = path
         self._line = line
         self._patience = patience
+        self._process = process
+        self._take_over = take_over
+        self._explain = explain
         self._store = line.store
+        self._own: FullStore | None = None  # the file's store, once it is held here
         self._is_closed = False
-        self._dialling = asyncio.Lock()
+        self._dialling: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def connect(cls, path: str, *, patience: float = PATIENCE) -> RemoteStore:
-        """Speak to the process that holds the file at `path`; no call waits beyond `patience`."""
-        return cls(path, await Line.open(path), patience)
+    async def connect(
+        cls,
+        path: str,
+        *,
+        patience: float = PATIENCE,
+        process: str = "",
+        take_over: TakeOver | None = None,
+        explain: Explain | None = None,
+    ) -> RemoteStore:
+        """Speak to the process that holds the file at `path`; no call waits beyond `patience`.
+
+        `process` names this side in its claims. `take_over` opens and serves the file if no process
+        holds it; None, if another one was quicker.
+        """
+        line = await Line.open(path, explain)
+        return cls(
+            path, line, patience=patience, process=process, take_over=take_over, explain=explain
+        )
 
     @property
     def id(self) -> str:
@@ -79,9 +124,15 @@ class RemoteStore(FullStore):
         return lambda: None
 
     async def close(self) -> None:
-        """Let go of the line; the owner's store stays open."""
+        """Let go of the line, or of the file if it is held here; another owner's stays open."""
         self._is_closed = True
+        for task in (self._dialling, self._probing):
+            if task is not None:
+                with suppress(OutriderError, OSError):  # its callers were told
+                    await asyncio.shield(task)
         await self._line.close()
+        if self._own is not None:
+            await self._own.close()
 
     async def _ask(
         self,
@@ -89,6 +140,10 @@ class RemoteStore(FullStore):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
+        await self._connect()
+        if self._own is not None:
+            own: T = await getattr(self._own, verb.__name__)(*args, **kwargs)
+            return own
         asked = VERBS[verb.__name__]
         answer = await self._heard(asked.name, wire.encode(asked.bind(args, kwargs)))
         if answer.error:
@@ -97,37 +152,83 @@ class RemoteStore(FullStore):
         return value
 
     async def _heard(self, verb: str, arguments: msgspec.Raw) -> wire.Answer:
+        """The answer; while it does not come, the holder is asked now and then if it is alive."""
+        line, loop = self._line, asyncio.get_running_loop()
+        until = loop.time() + self._patience
+        with line.asked(verb, arguments) as answer:
+            while not answer.done():
+                left = until - loop.time()
+                if left <= 0:
+                    line.hang_up(f"did not answer for {self._patience:g} s")
+                    break
+                await asyncio.wait([answer], timeout=min(QUIET, left))
+                if not answer.done() and loop.time() < until:
+                    await self._probe(line)
+        found = answer.result()
+        if found is None:
+            raise self._unknown(verb, line)
+        return found
+
+    def _unknown(self, verb: str, line: Line) -> StoreUnavailable:
+        what = f"{line.end}; unknown whether applied, safe to repeat"
+        if line.is_silent:
+            return StoreUnresponsive(f"{verb}: {what}")
+        return StoreUnavailable(f"{verb}: the process that holds {self._path} {what}")
+
+    async def _probe(self, line: Line) -> None:
+        """Have a hello answered on a line of its own; if it is not, the holder is taken for hung.
+
+        One probe serves all callers that wait.
+        """
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._require_hello(line))
+        await asyncio.shield(self._probing)
+
+    async def _require_hello(self, line: Line) -> None:
         try:
-            async with asyncio.timeout(self._patience):
-                answer = await (await self._connected()).ask(verb, arguments)
-        except TimeoutError as error:
-            self._line.hang_up()
-            raise self._unknown(verb, f"did not answer for {self._patience:g} s") from error
-        if answer is None:
-            raise self._unknown(verb, "went away")
-        return answer
+            probe = await Line.open(self._path, self._explain)
+        except StoreUnresponsive as error:
+            line.hang_up(str(error), is_silent=True)
+        except StoreError:  # it refuses more lines, or goes away: this line will tell
+            return
+        else:
+            await probe.close()
 
-    def _unknown(self, verb: str, what: str) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"{verb}: the process that holds {self._path} {what}; "
-            "unknown whether applied, safe to repeat"
-        )
-
-    async def _connected(self) -> Line:
-        async with self._dialling:
-            if self._line.is_lost and not self._is_closed:
-                await self._dial()
+    async def _connect(self) -> None:
+        """A line to the holder, or the file itself; all callers that need one share the attempt."""
+        if self._line.is_lost and self._own is None and not self._is_closed:
+            if self._dialling is None or self._dialling.done():
+                self._dialling = asyncio.create_task(self._dial())
+                self._dialling.add_done_callback(_retrieve)
+            await asyncio.shield(self._dialling)
         if self._is_closed:
             await self._line.close()  # closed while we dialled
             raise Closed(f"the store at {self._path} was closed")
-        return self._line
 
     async def _dial(self) -> None:
-        line = await Line.open(self._path)
+        try:
+            line = await Line.open(self._path, self._explain)
+        except StoreUnattended:
+            if self._take_over is None:
+                raise
+            await self._hold(self._take_over)
+            return
         if line.store != self._store:
             await line.close()
-            raise StoreError(f"{self._path} is another store now: open it again")
+            raise self._replaced()
         self._line = line
+
+    async def _hold(self, take_over: TakeOver) -> None:
+        store = await take_over()
+        if store is None:
+            raise StoreUnavailable(f"{self._path} changes hands: ask again")
+        if store.id != self._store:
+            await store.close()
+            raise self._replaced()
+        self._own = store
+
+    def _replaced(self) -> StoreError:
+        return StoreError(f"{self._path} is another store now: open it again")
 
     # ---- Store
 
@@ -137,6 +238,8 @@ class RemoteStore(FullStore):
 
     async def claim(self, request: ClaimRequest) -> Claimed:
         """See `protocol.Store`."""
+        if self._own is None:  # else the process that holds the leases holds the file
+            request = msgspec.structs.replace(request, process=self._process)
         return await self._ask(Store.claim, request)
 
     async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
@@ -279,3 +382,9 @@ class RemoteStore(FullStore):
     async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """See `protocol.Inspect`."""
         return await self._ask(Inspect.changes, crawl, after=after, limit=limit)
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """A failure whose callers have all left is no news."""
+    if not task.cancelled():
+        task.exception()

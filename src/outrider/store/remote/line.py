@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import StreamReader, StreamWriter
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from outrider.errors import OutriderError, StoreError, StoreUnattended, StoreUnavailable
+from outrider.errors import (
+    OutriderError,
+    StoreError,
+    StoreUnattended,
+    StoreUnavailable,
+    StoreUnresponsive,
+)
 from outrider.store.remote import wire
 from outrider.store.remote.address import is_same_user, socket_path
 
-CONNECT_WITHIN: Final = 5.0  # seconds, hello included
+CONNECT_WITHIN: Final = 3.0  # seconds, hello included: a holder answers it between two verbs
+AGAIN: Final = 0.05  # seconds between two tries to be let in by a holder with a full backlog
 
 
 class Line:
@@ -26,7 +34,8 @@ class Line:
 
     def __init__(self, store: str, reader: StreamReader, writer: StreamWriter) -> None:
         self.store = store
-        self.is_lost = False
+        self.is_lost = self.is_silent = False
+        self.end = "went away"  # once it is lost: what the other side did
         self._reader = reader
         self._writer = writer
         self._numbers = count(1)
@@ -34,34 +43,47 @@ class Line:
         self._listener = asyncio.get_running_loop().create_task(self._listen())
 
     @classmethod
-    async def open(cls, file: str) -> Line:
-        """Find the process that holds the file, and agree with it on how to speak."""
+    async def open(cls, file: str, explain: Callable[[float], str] | None = None) -> Line:
+        """Find the process that holds the file, and agree with it on how to speak.
+
+        `explain` says who does not answer, given for how many seconds, and what to do.
+        """
         path = socket_path(Path(file))
         try:
             async with asyncio.timeout(CONNECT_WITHIN):
-                reader, writer = await asyncio.open_unix_connection(path, limit=wire.BUFFER)
+                reader, writer = await _let_in(path)
                 return cls(await _greeted(file, reader, writer), reader, writer)
         except (FileNotFoundError, ConnectionRefusedError) as error:
             raise StoreUnattended(_unreached(file, path, error)) from error
+        except TimeoutError as error:
+            text = explain(CONNECT_WITHIN) if explain else _unreached(file, path, error)
+            raise StoreUnresponsive(text) from error
         except (EOFError, OSError) as error:
             raise StoreUnavailable(_unreached(file, path, error)) from error
 
-    async def ask(self, verb: str, arguments: msgspec.Raw) -> wire.Answer | None:
+    @contextmanager
+    def asked(
+        self, verb: str, arguments: msgspec.Raw
+    ) -> Iterator[asyncio.Future[wire.Answer | None]]:
         """The answer, whenever it comes; None if the line was lost before it came."""
         number = next(self._numbers)
         frame = wire.frame(wire.Request(number, verb, arguments))
-        if self.is_lost:
-            return None
         answer: asyncio.Future[wire.Answer | None] = asyncio.get_running_loop().create_future()
+        if self.is_lost:
+            answer.set_result(None)
+            yield answer
+            return
         self._waiting[number] = answer
         try:
             self._writer.write(frame)
-            return await answer
+            yield answer
         finally:
             self._waiting.pop(number, None)
 
-    def hang_up(self) -> None:
-        """Lose the line: nobody waits for an answer any longer."""
+    def hang_up(self, end: str = "", *, is_silent: bool = False) -> None:
+        """Lose the line, because of what the other side did: no caller waits any longer."""
+        if not self.is_lost:
+            self.end, self.is_silent = end or self.end, is_silent
         self.is_lost = True
         self._listener.cancel()
         self._writer.transport.abort()
@@ -89,6 +111,19 @@ class Line:
             caller.set_result(answer)
 
 
+async def _let_in(path: Path) -> tuple[StreamReader, StreamWriter]:
+    """Connect; a holder whose backlog is full is asked again until the caller's time is over."""
+    while True:
+        reader, writer = await asyncio.open_unix_connection(path, limit=wire.BUFFER)
+        try:
+            writer.get_extra_info("socket").getpeername()
+        except OSError:  # not let in: asyncio takes that for a connection
+            writer.transport.abort()
+            await asyncio.sleep(AGAIN)
+        else:
+            return reader, writer
+
+
 async def _greeted(file: str, reader: StreamReader, writer: StreamWriter) -> str:
     """The id of the store at the other end, once both sides have said hello."""
     try:
@@ -104,12 +139,7 @@ async def _greeted(file: str, reader: StreamReader, writer: StreamWriter) -> str
 
 
 def _require_same_user(file: str, writer: StreamWriter) -> None:
-    connection = writer.get_extra_info("socket")
-    try:
-        connection.getpeername()
-    except OSError:  # so many wait already that nobody let us in: asyncio takes that for a line
-        raise TimeoutError from None
-    if not is_same_user(connection):
+    if not is_same_user(writer.get_extra_info("socket")):
         raise StoreError(f"the socket of {file} is served by another user: nothing was sent")
 
 

@@ -50,6 +50,20 @@ class LeaseConformance:
         clock.advance(30)
         assert await store.expire(limit=10) == 1
 
+    async def test_process_of_a_claim_changes_nothing_while_the_store_is_open(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H4: it matters to a file that is opened again; deadlines and tokens are as ever."""
+        await configure(store, **NO_MANNERS)
+        await add(store, "a/1", "a/2")
+        first, second = await one(store, process="p/1"), await one(store, process="q/1")
+
+        assert await store.extend([first.id], lease_for=90.0) == {first.id}
+        assert (await finish(store, done(second))).applied
+        clock.advance(90)
+        assert await store.expire(limit=10) == 1
+        assert not (await finish(store, done(first))).applied
+
     async def test_extend_renews_from_now(self, store: FullStore, clock: FakeClock) -> None:
         """H2: the new deadline is so many seconds from this moment."""
         await add(store, "a/1")

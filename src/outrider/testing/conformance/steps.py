@@ -94,6 +94,7 @@ class Asking(TypedDict, total=False):
     streak: Streak
     names: Sequence[bytes]
     lend: bool
+    process: str
 
 
 async def configure(store: FullStore, **fields: Unpack[RuleFields]) -> None:

@@ -284,8 +284,9 @@ async def test_closing_leaves_a_new_owners_socket_alone(file, owned):
     assert not second.path.exists()
 
 
-async def test_who_is_not_let_in_is_told_that_the_owner_is_busy(file):
-    """A line nobody took is no line to another user."""
+async def test_who_is_not_let_in_is_told_that_the_owner_is_busy(file, monkeypatch):
+    """A full backlog is tried again for a while; what was not accepted is no line."""
+    monkeypatch.setattr("outrider.store.remote.line.CONNECT_WITHIN", 0.2)
     place = str(socket_path(Path(file)))
     with socket.socket(socket.AF_UNIX) as owner, contextlib.ExitStack() as crowd:
         owner.bind(place)

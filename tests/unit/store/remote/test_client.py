@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from outrider.clock import SystemClock
-from outrider.errors import Closed, StoreError, StoreUnavailable
+from outrider.errors import Closed, StoreError, StoreUnavailable, StoreUnresponsive
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import ClaimRequest
-from outrider.store.remote import Door, RemoteStore, line, socket_path, wire
+from outrider.store.remote import Door, RemoteStore, client, line, socket_path, wire
 from outrider.testing.builders import done, task
 
 OWNER = textwrap.dedent(
@@ -164,9 +164,9 @@ async def test_a_stopped_owner_is_not_waited_for_for_ever(file, monkeypatch):
         with pytest.raises(StoreUnavailable, match=r"did not answer for 0\.05 s"):
             await store.crawls()
         monkeypatch.setattr(line, "CONNECT_WITHIN", 0.05)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnresponsive):
             await store.crawls()
-        with pytest.raises(StoreUnavailable, match="is it stopped"):
+        with pytest.raises(StoreUnresponsive, match="is it stopped"):
             await RemoteStore.connect(file)
         monkeypatch.undo()
         owner.send_signal(signal.SIGCONT)
@@ -299,3 +299,188 @@ async def test_an_answer_to_a_question_nobody_asked_is_ignored(file):
         store = await RemoteStore.connect(file)
         assert await store.crawls() == ["x"]
         await store.close()
+
+
+# ---- a holder that is there and silent
+
+
+class Silent:
+    """Something that answers so many hellos and so many bytes of each answer, and then nothing."""
+
+    def __init__(self, hellos, answer=b""):
+        self.hellos, self.answer = hellos, answer
+        self.met, self.over = 0, []
+
+    async def meet(self, reader, writer):
+        """One connection."""
+        self.met += 1
+        self.over.append(asyncio.current_task())
+        with contextlib.suppress(EOFError, OSError):
+            await wire.read_frame(reader)
+            if self.met <= self.hellos:
+                writer.write(wire.frame(wire.hello("one")))
+                await wire.read_frame(reader)
+                writer.write(self.answer)
+            await reader.read()
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def silent(file, hellos, answer=b""):
+    """The socket of a process that does not answer."""
+    one = Silent(hellos, answer)
+    async with await asyncio.start_unix_server(one.meet, socket_path(Path(file))):
+        yield one
+        await asyncio.gather(*one.over)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Short limits, so that a silent holder is told quickly."""
+    monkeypatch.setattr(line, "CONNECT_WITHIN", 0.2)
+    monkeypatch.setattr(client, "QUIET", 0.05)
+
+
+def told(seconds):
+    """What is said of a silent holder."""
+    return f"process 7 is silent for {seconds:g} s"
+
+
+async def test_holder_that_accepts_and_says_nothing_is_named_once(file, hasty):
+    """One connection, one message: a caller that wants more asks again."""
+    async with silent(file, 0) as holder:
+        with pytest.raises(StoreUnresponsive, match=r"process 7 is silent for 0\.2 s"):
+            await RemoteStore.connect(file, explain=told)
+    assert holder.met == 1
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x00\x00\x10\x00half"], ids=["nothing", "half"])
+async def test_holder_that_falls_silent_in_a_call_is_named(file, hasty, answer):
+    """Before its answer, or in the middle of it; all calls that wait are told."""
+    async with silent(file, 1, answer) as holder:
+        store = await RemoteStore.connect(file, explain=told)
+        calls = [asyncio.create_task(store.crawls()) for _ in range(3)]
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        await store.close()
+
+    assert {type(end) for end in ends} == {StoreUnresponsive}
+    assert "crawls: process 7 is silent" in str(ends[0])
+    assert "safe to repeat" in str(ends[0])
+    assert holder.met == 2  # one probe for all
+
+
+async def probed(store):
+    """Until the holder was asked whether it is alive, and had time to say so."""
+    for _ in range(1000):
+        if store._probing is not None and store._probing.done():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("nothing was asked")
+
+
+async def test_busy_holder_that_still_says_hello_is_waited_for(store, owned, hasty):
+    """A verb may take long, as long as the process is alive."""
+    owned.shut.add("crawls")
+    call = asyncio.create_task(store.crawls())
+    await owned.gates["asked"].wait()
+    for _ in range(3):
+        await probed(store)
+        store._probing = None
+    assert not call.done()
+    owned.gates["crawls"].set()
+    assert await call == []
+
+
+async def test_probe_that_is_refused_for_lack_of_room_is_an_answer(
+    door, store, owned, hasty, monkeypatch
+):
+    """A holder that serves as many as it may is alive."""
+    monkeypatch.setattr("outrider.store.remote.door.MOST", 1)
+    owned.shut.add("crawls")
+    call = asyncio.create_task(store.crawls())
+    await owned.gates["asked"].wait()
+    await probed(store)
+    assert not call.done()
+    owned.gates["crawls"].set()
+    assert await call == []
+
+
+# ---- a file whose holder has gone
+
+
+async def lost(store):
+    """Until the client has seen that its line is lost."""
+    while not store._line.is_lost:  # noqa: ASYNC110 - it has no event
+        await asyncio.sleep(0.001)
+
+
+async def test_client_takes_the_file_over_when_its_holder_has_gone(door, store, owned):
+    """All calls that wait share it; the same store goes on, and is closed with the client."""
+    taken, closed = [], asyncio.Event()
+
+    class Own(MemoryStore):
+        async def close(self):
+            closed.set()
+
+    async def take_over():
+        taken.append(Own(SystemClock()))
+        taken[-1].id = owned.id
+        await asyncio.sleep(0)
+        return taken[-1]
+
+    store._take_over = take_over
+    await door.close()
+    await lost(store)
+    await store.add([task("https://a.example/")])
+    assert await asyncio.gather(*(store.crawls() for _ in range(5))) == [["default"]] * 5
+    (lease,) = (await store.claim(ClaimRequest("default", "w", 1))).leases
+    assert (await store.finish([done(lease)]))[0].applied
+    assert len(taken) == 1
+    await store.close()
+    assert closed.is_set()
+
+
+async def test_file_that_another_process_takes_over_is_asked_for_again(door, store, file, owned):
+    """It is not served yet, so the call fails and may be repeated."""
+
+    async def too_late():
+        return None
+
+    store._take_over = too_late
+    await door.close()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await store.crawls()
+    second = await Door.open(owned, file)
+    assert await store.crawls() == []
+    await second.close()
+
+
+async def test_file_that_was_replaced_is_not_taken_over(door, store):
+    """Leases and cursors of the old store mean nothing in the new one."""
+    closed = asyncio.Event()
+
+    class Other(MemoryStore):
+        async def close(self):
+            closed.set()
+
+    async def take_over():
+        return Other(SystemClock())
+
+    store._take_over = take_over
+    await door.close()
+    await lost(store)
+    with pytest.raises(StoreError, match="another store now"):
+        await store.crawls()
+    assert closed.is_set()
+
+
+async def test_claims_name_the_process_that_makes_them(door, file, owned):
+    """So that its leases outlive the holder (H4)."""
+    store = await RemoteStore.connect(file, process="q/1")
+    await store.claim(ClaimRequest("default", "w", 1))
+    ((_, arguments),) = [asked for asked in owned.asked if asked[0] == "claim"]
+    assert arguments["request"].process == "q/1"
+    await store.close()
