@@ -155,7 +155,7 @@ def test_very_many_overrides_by_key_are_not_kept():
 def test_settings_without_end_are_refused():
     """What no store takes is said at once."""
     with pytest.raises(SettingsError, match="too long"):
-        to_text(ground({"scope": {"exclude": ["x" * 1000] * 2000}}))
+        to_text(ground({"url": {"tracking": ["x" * 1000] * 2000}}))
 
 
 def test_every_setting_that_may_be_code_is_known():
