@@ -157,7 +157,7 @@ def test_very_many_overrides_by_key_are_not_kept():
 def test_settings_without_end_are_refused():
     """What no store takes is said at once."""
     with pytest.raises(SettingsError, match="too long"):
-        to_text(ground({"scope": {"exclude": ["x" * 1000] * 2000}}))
+        to_text(ground({"url": {"tracking": ["x" * 1000] * 2000}}))
 
 
 def test_every_field_that_may_refer_to_code_is_marked():

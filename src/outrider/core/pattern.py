@@ -145,7 +145,7 @@ def _explained(error: re2.error) -> str:
     for beginning, reason in _REASONS:
         if message.startswith(beginning):
             return f"{message.rpartition(': ')[2]} {reason}"
-    return message
+    return f"no regular expression: {message}"
 
 
 def _odd_repetition(source: str) -> str | None:

@@ -106,7 +106,7 @@ def test_a_function_alone_is_a_scope():
 @pytest.mark.parametrize(
     ("field", "pattern", "complaint"),
     [
-        ("include", "a(b", r"scope include pattern 'a\(b': missing \)"),
+        ("include", "a(b", r"scope include pattern 'a\(b': no regular expression: missing \)"),
         ("exclude", "*", r"scope exclude pattern '\*': .*no argument for repetition"),
         ("exclude", "a{99999999999999999999}", r"scope exclude pattern .*: "),
     ],
