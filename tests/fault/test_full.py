@@ -1,5 +1,6 @@
 """A full disk: a typed error, nothing lost, nothing half applied; with room again all goes on."""
 
+import asyncio
 import contextlib
 import itertools
 import random
@@ -184,4 +185,4 @@ def test_a_file_that_cannot_be_made_for_want_of_room_leaves_nothing(tmp_path):
     )
     assert made.returncode == 0, made.stderr
     assert [part.name for part in tmp_path.iterdir() if not part.name.endswith("-lock")] == []
-    EmbeddedStore.open(path, FakeClock())
+    asyncio.run(EmbeddedStore.open(path, FakeClock()).close())

@@ -7,7 +7,6 @@ many as met it, and one more for each round of visits that ended well.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -16,13 +15,14 @@ from typing import Final
 
 from outrider.errors import LocalFault
 from outrider.fetch.local_faults import SHORTAGES
+from outrider.logs import logger_of
 
 FIRST: Final = 0.5  # seconds waited at most, at first; twice as long each time,
 MAX_WAIT: Final = 30.0  # and never longer
 REPEAT: Final = 60.0  # seconds in which the same fault is reported once
 OUTPUT: Final = "local: output"  # the reason of a sink that cannot write
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger_of(__name__)
 
 
 class FaultPause:

@@ -16,6 +16,15 @@ from outrider.store.remote import address
 
 
 @pytest.fixture
+def held():
+    """What this process holds that it did not hold before the test: open files, and threads."""
+    files, threads = _held()
+    return lambda: tuple(
+        now - before for now, before in zip(_held(), (files, threads), strict=True)
+    )
+
+
+@pytest.fixture
 def file(tmp_path):
     """Where a crawl is kept; the file is made."""
     path = tmp_path / "crawl.outrider"
@@ -25,12 +34,10 @@ def file(tmp_path):
     return path
 
 
-def held():
-    """What this process holds: open files by name, and threads."""
+def _held():
     names = [os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if _is_open(n)]  # noqa: PTH208, PTH115 - as the system names them
-    return sorted(name for name in names if "crawl.outrider" in name), {
-        thread.name for thread in threading.enumerate() if thread.name.startswith("outrider")
-    }
+    threads = {thread for thread in threading.enumerate() if thread.name.startswith("outrider")}
+    return {name for name in names if "crawl.outrider" in name}, threads
 
 
 def _is_open(number):
@@ -47,25 +54,25 @@ async def _opens(path, durability="process"):
 @pytest.mark.parametrize("durability", ["process", "sync"])
 @pytest.mark.parametrize("step", ["_load", "_take_back", "_check_the_end"])
 async def test_opening_that_fails_at_a_step_leaves_nothing_behind(
-    step, durability, file, monkeypatch
+    held, step, durability, file, monkeypatch
 ):
     """Whichever step it is, and whether or not a thread writes."""
 
-    def broken(_):
+    def broken(*_):
         raise StoreDamaged(f"broken at {step}")
 
     with monkeypatch.context() as patch:
         patch.setattr(EmbeddedStore, step, broken)
         with pytest.raises(StoreDamaged, match=step) as refused:
             await open_store(str(file), SystemClock(), durability=durability)
-        assert held() == ([], set())
+        assert held() == (set(), set())
 
     assert refused.value.__traceback__ is not None  # its frames hold what was not closed
     await _opens(file, durability)
 
 
 async def test_opening_without_a_place_for_its_socket_leaves_nothing_behind(
-    file, tmp_path, monkeypatch
+    held, file, tmp_path, monkeypatch
 ):
     """The error names what is in the way; once that is gone, the same process opens the file."""
     monkeypatch.setattr(address, "_private_directories", list)
@@ -74,14 +81,14 @@ async def test_opening_without_a_place_for_its_socket_leaves_nothing_behind(
 
     with pytest.raises(StoreError, match=r"crawl\.outrider\.sock is in the way.*remove it"):
         await open_store(str(file), SystemClock())
-    assert held() == ([], set())
+    assert held() == (set(), set())
     assert obstacle.read_text() == "precious"
     obstacle.unlink()
     await _opens(file)
 
 
 async def test_file_is_opened_and_shared_although_a_plain_file_has_the_name_of_its_socket(
-    file, monkeypatch
+    held, file, monkeypatch
 ):
     """The owner takes another place, and a second opening finds it there."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
@@ -91,20 +98,22 @@ async def test_file_is_opened_and_shared_although_a_plain_file_has_the_name_of_i
             await other.add(["https://a.example/"])
 
             assert (await owner.stats()).known == 1
-    assert held() == ([], set())
+    assert held() == (set(), set())
 
 
-async def test_frontier_that_cannot_write_its_events_leaves_nothing_behind(file, tmp_path):
+async def test_frontier_that_cannot_write_its_events_leaves_nothing_behind(held, file, tmp_path):
     """The store is open by then."""
     settings = {"events": {"jsonl": str(tmp_path / "nowhere" / "events.jsonl")}}
     with pytest.raises(SettingsError, match=r"events\.jsonl"):
         await Frontier.open(file, settings=settings)
 
-    assert held() == ([], set())
+    assert held() == (set(), set())
     await _opens(file)
 
 
-async def test_frontier_whose_rules_are_refused_leaves_nothing_behind(file, tmp_path, monkeypatch):
+async def test_frontier_whose_rules_are_refused_leaves_nothing_behind(
+    held, file, tmp_path, monkeypatch
+):
     """The last step of opening: the store is asked."""
 
     async def refused(*_):
@@ -118,12 +127,12 @@ async def test_frontier_whose_rules_are_refused_leaves_nothing_behind(file, tmp_
         with pytest.raises(StoreError, match="no rules"):
             await frontier
 
-    assert held() == ([], set())
+    assert held() == (set(), set())
     async with frontier:  # the same frontier may be opened again
         assert (await frontier.stats()).known == 0
 
 
-async def test_lock_that_the_system_refuses_is_no_open_descriptor(file, monkeypatch):
+async def test_lock_that_the_system_refuses_is_no_open_descriptor(held, file, monkeypatch):
     """Some network file systems lock nothing."""
 
     def refused(*_):
@@ -134,5 +143,5 @@ async def test_lock_that_the_system_refuses_is_no_open_descriptor(file, monkeypa
         with pytest.raises(OSError, match="not supported"):
             await open_store(str(file), SystemClock())
 
-    assert held() == ([], set())
+    assert held() == (set(), set())
     await _opens(file)

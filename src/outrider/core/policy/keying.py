@@ -173,7 +173,7 @@ def _as_parsed(host: str) -> str:
 
 
 _PLAIN_HOST: Final = re.compile(
-    r"[a-z0-9-]*[a-z][a-z0-9-]*(?:\.[a-z0-9-]*[a-z][a-z0-9-]*)*"
+    r"[0-9-]*+[a-z][a-z0-9-]*+(?:\.[0-9-]*+[a-z][a-z0-9-]*+)*+"
 ).fullmatch
 
 

@@ -260,11 +260,11 @@ async def test_socket_that_cannot_be_made_anywhere_is_an_error_of_the_system(
 async def test_owner_that_cannot_listen_leaves_no_socket_behind(file, owned, monkeypatch):
     """The next attempt finds everything as it was."""
 
-    async def refused(*_, **__):
+    def refused(*_, **__):
         raise RuntimeError("no loop serves")
 
     with monkeypatch.context() as patch:
-        patch.setattr("asyncio.start_unix_server", refused)
+        patch.setattr("outrider.store.remote.door.Door._accept", refused)
         with pytest.raises(RuntimeError, match="no loop serves"):
             await Door.open(owned, file)
 
