@@ -10,9 +10,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-# Where it is set, every process that a test starts would compile all of Outrider again, and the
-# tests would take twice as long.
+# Tests start hundreds of processes. Where the first is set, each would compile all of Outrider
+# again; without the second, each would start a thread a core for linear algebra that it never does.
 unexport PYTHONDONTWRITEBYTECODE
+export OPENBLAS_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test stress cover check format bench bench-crawl bench-scorers bench-stores faults plans pooler soak clean

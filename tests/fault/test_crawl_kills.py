@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 
 import pytest
+from scale import ROUNDS
 from warcio.archiveiterator import ArchiveIterator
 
 from outrider.testing.web import Shape, Site, Web, WebProcess, WebThread, violations
@@ -136,11 +137,11 @@ def dice():
 
 
 @pytest.mark.slow
-def test_a_site_crawled_through_ten_kills_is_whole_and_written_once(crawl_of, tmp_path, dice):
+def test_a_site_crawled_through_kills_is_whole_and_written_once(crawl_of, tmp_path, dice):
     """K4, M3: every page, no more visits than were in flight at the kills, one record each, and
     one item.
     """
-    kills, slots, pages = 10, 16, 1500
+    kills, slots, pages = 5 * ROUNDS, 16, 500 * ROUNDS
     with WebProcess(Shape(seed=5, hosts=1, pages=pages, links=30, page_bytes=1500)) as served:
         root = served.web.seeds()[0]
         manners = ("--delay", 0, "--slots", slots, "--set", f"politeness.max_in_flight={slots}")

@@ -10,16 +10,16 @@ from outrider.testing.fleet.play import play
 from outrider.testing.fleet.world import World
 
 PLAYS = {
-    "kills": (8, World(hosts=12, pages=75, delay=0.03)),  # lasts longer than the kills
-    "some-kills": (3, World(hosts=12, pages=25, delay=0.05)),
-    "stopped": (1, World(hosts=10, pages=10, duration=0.4, delay=0.05, lease=1.0)),
-    "immediate": (1, World(hosts=10, pages=60, delay=0.03)),
-    "orderly": (1, World(hosts=10, pages=60, delay=0.03)),
-    "backends": (3, World(hosts=10, pages=60, delay=0.03)),
-    "cut": (5, World(hosts=10, pages=60, delay=0.03)),
-    "unplugged": (1, World(hosts=10, pages=60, delay=0.03, lease=1.0)),
-    "skewed": (2, World(hosts=10, pages=60, delay=0.03)),
-    "snapshot": (2, World(hosts=10, pages=60, delay=0.03)),
+    "kills": (5, World(hosts=8, pages=50, delay=0.05)),  # lasts longer than the kills
+    "some-kills": (3, World(hosts=8, pages=25, delay=0.05)),
+    "stopped": (1, World(hosts=8, pages=10, duration=0.4, delay=0.05, lease=1.0)),
+    "immediate": (1, World(hosts=6, pages=40, delay=0.05)),
+    "orderly": (1, World(hosts=6, pages=40, delay=0.05)),
+    "backends": (3, World(hosts=6, pages=40, delay=0.05)),
+    "cut": (5, World(hosts=6, pages=40, delay=0.05)),
+    "unplugged": (1, World(hosts=6, pages=40, delay=0.05, lease=1.0)),
+    "skewed": (2, World(hosts=6, pages=40, delay=0.05)),
+    "snapshot": (2, World(hosts=6, pages=40, delay=0.05)),
 }
 SERVERS = {
     "postgres": tuple(name for name in PLAYS if name not in ("some-kills", "orderly")),

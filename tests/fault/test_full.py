@@ -82,7 +82,7 @@ async def test_a_store_works_on_through_one_full_disk_after_another(
     path, clock, dice = tmp_path / "crawl.outrider", Watch(), random.Random(seed)
     store = EmbeddedStore.open(path, clock, durability=durability, vfs=disk.name)
     worker = await Worker.open(store, tmp_path / "ledger", seed, durability, clock=clock)
-    for _ in range(12):
+    for _ in range(6):
         for _ in range(dice.randint(1, 40)):
             await worker.step()
         disk.room = dice.choice((0, 4000, 40_000))

@@ -287,7 +287,7 @@ class Executor:
         self._wake_in = POLL
         if self._stops:
             return None if self._has_more() else Ending("stopped", "asked to stop")
-        asked = await self.outage.call(self._asked)
+        asked = await self.outage.call(self._asked) if self._wanted() else None
         if asked is None:
             wait = self.pause.wait(asyncio.get_running_loop().time())
             self.has_ready = not self.slots.free and not self.pause.is_on

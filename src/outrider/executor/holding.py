@@ -49,12 +49,20 @@ class Holding:
 
     async def renew(self) -> list[Visit]:
         """Renew what has grown old; those that turn out to be lost."""
-        soon = self._now() + self.seconds * (1 - 1 / SHARE)
-        old = [visit for visit, until in self._until.items() if until < soon]
+        old = self._old()
         if not old:
             return []
         kept = await self._renew(old)
         return [visit for visit in old if visit not in kept and visit in self._until]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a lease has grown old."""
+        return bool(self._old())
+
+    def _old(self) -> list[Visit]:
+        soon = self._now() + self.seconds * (1 - 1 / SHARE)
+        return [visit for visit, until in self._until.items() if until < soon]
 
     async def _renew(self, visits: list[Visit]) -> set[Visit]:
         asked_at = self._now()

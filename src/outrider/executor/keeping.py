@@ -76,7 +76,8 @@ class Keeping:
         )
         swept, told, heard = loop.time(), -inf, loop.time()
         while True:
-            self._executor.lost(await call(self._holding.renew))
+            if self._holding.is_due:  # else the store is not asked: no sign that it is back
+                self._executor.lost(await call(self._holding.renew))
             if loop.time() - swept >= self._holding.seconds / 2:
                 swept = loop.time()
                 await call(frontier.expire)
