@@ -72,7 +72,7 @@ def test_an_empty_file_is_damaged(tmp_path):
     assert f"outrider doctor {path}" in refused(path, StoreDamaged)
 
 
-@pytest.mark.parametrize("tenth", range(1, 10))
+@pytest.mark.parametrize("tenth", [1, 4, 7, 9])
 async def test_a_truncated_file_is_refused(closed, tenth):
     """Whole pages or not, wherever it was cut."""
     data = closed.read_bytes()
@@ -80,7 +80,7 @@ async def test_a_truncated_file_is_refused(closed, tenth):
     assert f"outrider doctor {closed}" in refused(closed, StoreDamaged)
 
 
-@pytest.mark.parametrize("length", [1, 15, 16, 50, 99, 100, 101, 511, 512, 4095, 4096, 4097])
+@pytest.mark.parametrize("length", [1, 15, 16, 99, 100, 512, 4095, 4096])
 async def test_a_file_cut_down_to_its_first_bytes_is_refused(closed, length):
     """Even the part that says whose file it is may be missing."""
     closed.write_bytes(closed.read_bytes()[:length])

@@ -27,6 +27,8 @@ CHILD = Path(__file__).parent / "full_child.py"
 _names = itertools.count()
 
 both = pytest.mark.parametrize("durability", ["process", "sync"])
+# What takes seconds is done for one of them, and for both in `make stress`.
+either = pytest.mark.parametrize("durability", ["process", "sync"] if ROUNDS > 1 else ["sync"])
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ async def test_a_verb_that_cannot_be_written_says_so_and_changes_nothing(
 
 
 @pytest.mark.slow
-@both
+@either
 @pytest.mark.usefixtures("tight")
 @pytest.mark.parametrize("seed", range(ROUNDS))
 async def test_a_store_works_on_through_one_full_disk_after_another(
@@ -140,7 +142,7 @@ def run_child(path, seed, durability, how):
 
 
 @pytest.mark.slow
-@both
+@either
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_a_file_that_may_not_grow_is_worked_on_again_when_it_may(seed, durability, tmp_path):
     """RLIMIT_FSIZE, in a process of its own: no restart is needed."""
@@ -148,7 +150,7 @@ def test_a_file_that_may_not_grow_is_worked_on_again_when_it_may(seed, durabilit
 
 
 @pytest.mark.slow
-@both
+@either
 def test_a_small_filesystem_that_fills_up_is_worked_on_again_when_freed(durability, tmp_path):
     """A real disk, full; the lock and SQLite's shared memory stand on it too."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(tmp_path)]

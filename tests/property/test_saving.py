@@ -23,7 +23,7 @@ from outrider.testing.model import Model
 from outrider.testing.ops import Say
 from outrider.testing.random_ops import random_ops
 
-EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", 16 * ROUNDS))  # noqa: TID251 - the runner's choice
+EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", 8 * ROUNDS))  # noqa: TID251 - the runner's choice
 SEED = os.environ.get("OUTRIDER_SEED")  # noqa: TID251 - the runner's choice
 FROM = int(os.environ.get("OUTRIDER_FROM", "0"))  # noqa: TID251 - the runner's choice
 BATCHES = 2  # so that several cores share the work

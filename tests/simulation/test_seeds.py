@@ -15,9 +15,9 @@ from outrider.simulation.run import BOUND, simulate
 from outrider.store.embedded import EmbeddedStore
 from outrider.testing.model import Model
 
-SEEDS = int(os.environ.get("OUTRIDER_SEEDS", 300 * ROUNDS))  # noqa: TID251 - scales the suite only
+SEEDS = int(os.environ.get("OUTRIDER_SEEDS", 200 * ROUNDS))  # noqa: TID251 - scales the suite only
 CHUNK = 50
-SERVED = {"postgres": 60, "redis": 60}  # they take so much longer: one seed in so many
+SERVED = {"postgres": 40, "redis": 40}  # they take so much longer: one seed in so many
 SERVED_CHUNK = 5
 
 
@@ -40,7 +40,7 @@ def test_every_promise_is_kept_whatever_goes_wrong(first):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS // 6, CHUNK))
+@pytest.mark.parametrize("first", range(0, SEEDS // 4, CHUNK))
 def test_every_promise_is_kept_by_a_file(first, tmp_path):
     """The same seeds on the embedded store."""
     numbers = count()
