@@ -9,6 +9,7 @@ import functools
 import os
 import socket
 import time
+from itertools import islice
 
 import hypothesis
 import psycopg_pool
@@ -23,15 +24,25 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=False, pri
 hypothesis.settings.load_profile("ci")
 
 _LONG = ("tests/fault/", "tests/e2e/", "tests/docs/", "tests/integration/")
+_PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))  # noqa: TID251 - of the runner
 
 
 @pytest.hookimpl(trylast=True)  # after the shuffle, which it leaves as it is within each part
 def pytest_collection_modifyitems(items):
-    """Start the tests that take seconds before those that take milliseconds.
+    """Give each process its share of the tests that take seconds, before its short ones.
 
-    The short ones then fill the gaps, and no process is left with a long test at the end.
+    The runner parts the list into as many equal pieces as there are processes. One that has ended
+    its piece takes over what stands last in another's, which are short tests.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+    long = [item for item in items if item.nodeid.startswith(_LONG)]
+    short = iter([item for item in items if not item.nodeid.startswith(_LONG)])
+    pieces, left = [], len(items)
+    for number in range(_PROCESSES):
+        size = left // (_PROCESSES - number)
+        first = long[number::_PROCESSES]
+        pieces += [*first, *islice(short, max(0, size - len(first)))]
+        left -= size
+    items[:] = [*pieces, *short]
 
 
 def _refused_on_a_loop(blocking):
