@@ -6,6 +6,7 @@ for the others real ones are started, once a run. Without any the tests fail.
 
 import asyncio
 import functools
+import gc
 import os
 import socket
 import time
@@ -43,6 +44,12 @@ def pytest_collection_modifyitems(items):
         pieces += [*first, *islice(short, max(0, size - len(first)))]
         left -= size
     items[:] = [*pieces, *short]
+
+
+def pytest_collection_finish():
+    """Keep what was collected out of every garbage collection of the tests: it stays to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def _refused_on_a_loop(blocking):
