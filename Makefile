@@ -53,7 +53,7 @@ test: install ## run every test, on all cores, with real servers (PYTEST_ADDOPTS
 
 stress: install ## repeat the randomised tests with more seeds, kills and faults (ROUNDS=4)
 	@OUTRIDER_ROUNDS=$(ROUNDS) OUTRIDER_CLUSTER=all $(PYTEST) tests/fault tests/property tests/simulation \
-	    tests/conformance/test_shards.py tests/unit/output/test_kills.py
+	    tests/conformance tests/unit/output/test_kills.py
 
 cover: install ## run the tests with coverage: all of the core's branches, a report of the rest
 	@PYTEST_ADDOPTS="-n auto $$PYTEST_ADDOPTS" $(BIN)/pytest -q --cov --cov-report=
