@@ -8,7 +8,7 @@ ROUNDS ?= 4
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -c constraints.txt
 
 # Tests start hundreds of processes. Where the first is set, each would compile all of Outrider
 # again; without the second, each would start a thread a core for linear algebra that it never does.
