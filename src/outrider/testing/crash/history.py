@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import QueueState, TaskState
-from outrider.store.protocol import FullStore, QueueView, TaskView, Which
+from outrider.store.protocol import FullStore, QueueView, TaskFilter, TaskView
 from outrider.testing import audit
 from outrider.testing.crash.books import Books, seen_of
 from outrider.testing.crash.lines import (
@@ -93,7 +93,7 @@ class History:
         """Compare all of it with a reopened store; says what became of the call in flight."""
         await audit.check(store, crawl)
         tasks = await audit.everything(
-            lambda after: store.tasks(crawl, Which(), after=after, limit=audit.PAGE)
+            lambda after: store.tasks(crawl, TaskFilter(), after=after, limit=audit.PAGE)
         )
         queues = await audit.everything(
             lambda after: store.queues(crawl, after=after, limit=audit.PAGE)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from outrider.core.states import TaskState
-from outrider.store.protocol import CrawlView, FullStore, TaskView, Which
+from outrider.store.protocol import CrawlView, FullStore, TaskFilter, TaskView
 from outrider.testing import audit
 from outrider.testing.fleet.lines import Added, Line, Told, Unsure, Visited, read
 from outrider.testing.fleet.world import CRAWL, World
@@ -45,7 +45,7 @@ async def judge(store: FullStore, world: World, lines: Sequence[Line]) -> Judgem
     """When the crawl is over: the store's own books, then each worker's."""
     await audit.check(store, CRAWL)
     tasks: list[TaskView] = await audit.everything(
-        lambda after: store.tasks(CRAWL, Which(), after=after, limit=audit.PAGE)
+        lambda after: store.tasks(CRAWL, TaskFilter(), after=after, limit=audit.PAGE)
     )
     visits = [line for line in lines if isinstance(line, Visited)]
     told = [line for line in lines if isinstance(line, Told)]
