@@ -17,8 +17,8 @@ from snapshot import held
 
 from outrider.bench.figures import Measure
 from outrider.frontier import Frontier
-from outrider.testing.servers import PostgresServer
-from outrider.testing.servers.places import with_parameter
+from servers import PostgresServer
+from servers.empty_stores import with_parameter
 
 DURABILITY = "synced (fsync, synchronous_commit on)"
 OPTIONS = {"shared_buffers": "512MB", "max_wal_size": "4GB"}

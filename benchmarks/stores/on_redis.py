@@ -15,8 +15,8 @@ from sizes import Sizes
 
 from outrider.bench import workload
 from outrider.bench.figures import Measure
-from outrider.testing.servers import ValkeyServer
-from outrider.testing.servers.places import with_parameter
+from servers import ValkeyServer
+from servers.empty_stores import with_parameter
 
 DURABILITY = "≤ 1 s at power loss (appendfsync everysec)"
 OPTIONS = {"appendonly": "yes", "appendfsync": "everysec"}

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from fleet.fleet import Fleet, rest
 from outrider.clock import uptime
-from outrider.testing.fleet.fleet import Fleet, rest
-from outrider.testing.servers import PostgresServer, ProxyProcess, ValkeyCluster, ValkeyServer
+from servers import PostgresServer, ProxyProcess, ValkeyCluster, ValkeyServer
 
 AnyServer: TypeAlias = PostgresServer | ValkeyServer | ValkeyCluster
 

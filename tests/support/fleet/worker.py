@@ -1,6 +1,6 @@
 """One worker of a fleet: claims, visits, finishes, and writes down what it did and was told.
 
-`python -m outrider.testing.fleet.worker URL LEDGER WORLD [SKEW]`; SKEW is by how many seconds its
+`python -m fleet.worker URL LEDGER WORLD [SKEW]`; SKEW is by how many seconds its
 clock is wrong. It ends with the crawl; a store that does not answer is asked again.
 """
 
@@ -15,14 +15,14 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from fleet.fake_web import CRAWL, World
+from fleet.worker_log import Added, Ledger, Told, Unsure, Visited
 from outrider.clock import SystemClock, uptime
 from outrider.core.outcome import Outcome
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease
 from outrider.errors import StoreError
 from outrider.frontier import Frontier
-from outrider.testing.fleet.lines import Added, Ledger, Told, Unsure, Visited
-from outrider.testing.fleet.world import CRAWL, World
 
 READY: Final = "working"
 BATCH: Final = 8

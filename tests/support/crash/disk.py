@@ -232,7 +232,7 @@ class Watched(Disk):
         self._tell = tell
         super().__init__(name, is_default=True)
 
-    def write(self, path: str, data: bytes, offset: int) -> None:  # noqa: ARG002 - as its siblings
+    def write(self, path: str, data: bytes, offset: int) -> None:
         """See `Disk`."""
         if part_of(path) == self._part:
             self._tell()

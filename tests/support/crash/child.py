@@ -1,6 +1,6 @@
 """The process that is killed: opens a file, compares it with the ledger, works, and dies.
 
-`python -m outrider.testing.crash.child FILE LEDGER SEED POINT [DURABILITY]`, where POINT is a name
+`python -m crash.child FILE LEDGER SEED POINT [DURABILITY]`, where POINT is a name
 and an arrival ("after-write:17"), or "none": then somebody else kills it.
 """
 
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from outrider.testing.crash import points
-from outrider.testing.crash.work import Worker
+from crash import kill_points
+from crash.worker import Worker
 
 STEPS: Final = 4000
 READY: Final = "working"
@@ -32,9 +32,9 @@ async def _work(path: Path, ledger: Path, seed: int, durability: str) -> None:
 def main(arguments: list[str]) -> int:
     """Work until killed; an end of its own is a failure."""
     path, ledger, seed, point, *rest = arguments
-    points.tighten()
+    kill_points.tighten()
     name, _, arrivals = point.partition(":")
-    installed = points.install(name, int(arrivals)) if name != "none" else None
+    installed = kill_points.install(name, int(arrivals)) if name != "none" else None
     asyncio.run(_work(Path(path), Path(ledger), int(seed), *(rest or ("process",))))
     sys.stderr.write(f"{point} was never reached ({installed})\n")
     return NOT_REACHED

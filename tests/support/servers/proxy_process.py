@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import Final, Self
 
+from child_environment import child_environment
+
 _PATIENCE: Final = 60.0  # seconds to end
 
 
@@ -19,11 +21,12 @@ class ProxyProcess:
         self._words = [url, certificate] if certificate else [url]
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(  # noqa: S603 - our own module, and no shell
+        self._process = subprocess.Popen(
             [sys.executable, "-m", __package__, *self._words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=child_environment(),
         )
         self.url = self._heard()
         return self

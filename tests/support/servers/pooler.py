@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
-from outrider.testing.servers.nest import own_place
-from outrider.testing.servers.running import Manner, Server, group_of
+from servers.server_process import Manner, Server, group_of
+from servers.shared_directory import own_place
 
 _SERVANT: Final = "nobody"  # it refuses to run as root
 _SETTINGS: Final = """\

@@ -7,9 +7,9 @@ from pathlib import Path
 from threading import Event
 from typing import Final, Self
 
-from outrider.testing.servers.nest import own_place
-from outrider.testing.servers.running import PATIENCE, Manner, free_port
-from outrider.testing.servers.valkey import ValkeyServer, ask
+from servers.server_process import PATIENCE, Manner, free_port
+from servers.shared_directory import own_place
+from servers.valkey import ValkeyServer, ask
 
 MASTERS: Final = 3
 _SLOTS: Final = 16_384

@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
+from fleet.failures import SCENES, AnyServer, Fault, Scene
+from fleet.fake_web import World
+from fleet.fleet import Fleet
+from fleet.verify import Judgement, judge, ledgers, rate, recovered
+from fleet.worker_log import Line
 from outrider.clock import SystemClock
 from outrider.store.opening import open_store
-from outrider.testing.fleet.fleet import Fleet
-from outrider.testing.fleet.judge import Judgement, judge, ledgers, rate, recovered
-from outrider.testing.fleet.lines import Line
-from outrider.testing.fleet.scenes import SCENES, AnyServer, Fault, Scene
-from outrider.testing.fleet.world import World
-from outrider.testing.servers import PostgresServer, ProxyProcess, ValkeyCluster, ValkeyServer
+from servers import PostgresServer, ProxyProcess, ValkeyCluster, ValkeyServer
 
 DURABLE: Final = {"appendonly": "yes", "appendfsync": "always"}
 EVERY_SECOND: Final = {"appendonly": "yes", "appendfsync": "everysec"}

@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Final
 
-from outrider.testing.servers.nest import own_place
-from outrider.testing.servers.running import Manner, Server, group_of
+from servers.server_process import Manner, Server, group_of
+from servers.shared_directory import own_place
 
 # Survives no power cut, which no test of answers has.
 FAST: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -71,7 +71,7 @@ class PostgresServer(Server):
         user = self._user()
         command = [self._bin / "initdb", "--pgdata", self._data, "--username=postgres"]
         command += ["--encoding=UTF8", "--locale=C.UTF-8", "--auth=trust", "--no-sync"]
-        done = subprocess.run(  # noqa: S603 - of the wheel, and no shell
+        done = subprocess.run(
             [str(word) for word in command],
             capture_output=True,
             cwd=self.place,

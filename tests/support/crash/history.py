@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outrider.core.policy.rules import CrawlRules
-from outrider.core.states import QueueState, TaskState
-from outrider.store.protocol import FullStore, QueueView, TaskView, Which
-from outrider.testing import audit
-from outrider.testing.crash.books import Books, seen_of
-from outrider.testing.crash.lines import (
+from crash.call_log import (
     Asked,
     Begun,
     Claim,
@@ -23,7 +18,12 @@ from outrider.testing.crash.lines import (
     Settled,
     Told,
 )
-from outrider.testing.crash.servers import Servers
+from crash.expected_state import Books, seen_of
+from crash.host_log import Servers
+from outrider.core.policy.rules import CrawlRules
+from outrider.core.states import QueueState, TaskState
+from outrider.store.protocol import FullStore, QueueView, TaskView, Which
+from outrider.testing import audit
 from outrider.testing.ledger import InvariantBroken, require
 
 

@@ -13,11 +13,12 @@ from typing import IO, Final, Self
 
 import msgspec
 
+from child_environment import child_environment
+from fleet import worker
+from fleet.fake_web import World
+from fleet.verify import ledgers
+from fleet.worker_log import Told, Visited, read
 from outrider.clock import uptime
-from outrider.testing.fleet import worker
-from outrider.testing.fleet.judge import ledgers
-from outrider.testing.fleet.lines import Told, Visited, read
-from outrider.testing.fleet.world import World
 
 _PATIENCE: Final = 180.0  # seconds a crawl may take, on the slowest machine
 _NAP: Final = 0.02
@@ -58,11 +59,12 @@ class Fleet:
         name = f"w{self._started:03}"
         world = msgspec.json.encode(self.world).decode()
         words = [url or self._url, str(self.folder / f"{name}.jsonl"), world, str(skew)]
-        self._members[name] = subprocess.Popen(  # noqa: S603 - our own module
+        self._members[name] = subprocess.Popen(
             [sys.executable, "-m", worker.__name__, *words],
             stdout=subprocess.PIPE,
             stderr=self._said,
             text=True,
+            env=child_environment(),
         )
         return name
 

@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
+from fleet.fake_web import CRAWL, World
+from fleet.worker_log import Added, Line, Told, Unsure, Visited, read
 from outrider.core.states import TaskState
 from outrider.store.protocol import CrawlView, FullStore, TaskView, Which
 from outrider.testing import audit
-from outrider.testing.fleet.lines import Added, Line, Told, Unsure, Visited, read
-from outrider.testing.fleet.world import CRAWL, World
 
 GRAIN: Final = 0.001  # seconds: stores count whole milliseconds
 

@@ -12,12 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from outrider.core.act import Act, Pause, Resume, Retire, Revive, Set, Snooze, Wake
-from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
-from outrider.core.states import CrawlStatus
-from outrider.core.task import KnownRule
-from outrider.store.protocol import Which
-from outrider.testing.ops import (
+from operations import (
     CRAWLS,
     HOSTS,
     Add,
@@ -39,6 +34,11 @@ from outrider.testing.ops import (
     Turn,
     Wait,
 )
+from outrider.core.act import Act, Pause, Resume, Retire, Revive, Set, Snooze, Wake
+from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.states import CrawlStatus
+from outrider.core.task import KnownRule
+from outrider.store.protocol import Which
 
 WORKERS: Final = 3
 PAGES: Final = 9  # of a host

@@ -12,15 +12,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from outrider.core.act import Act, Set
-from outrider.core.breakdown import Breakdown
-from outrider.core.pick import Streak
-from outrider.core.task import Lease, LeaseId
-from outrider.core.verdict import Finished
-from outrider.store.protocol import ClaimRequest, FullStore, Note, Page, Price, Step, Which
-from outrider.testing.builders import OUTCOMES, rules, verdict
-from outrider.testing.clock import FakeClock
-from outrider.testing.ops import (
+from operations import (
     Add,
     Claim,
     ClaimNamed,
@@ -39,12 +31,19 @@ from outrider.testing.ops import (
     Turn,
     Wait,
 )
+from outrider.core.act import Act, Set
+from outrider.core.breakdown import Breakdown
+from outrider.core.pick import Streak
+from outrider.core.task import Lease, LeaseId
+from outrider.core.verdict import Finished
+from outrider.store.protocol import ClaimRequest, FullStore, Note, Page, Price, Step, Which
+from outrider.testing.builders import OUTCOMES, rules, verdict
+from outrider.testing.clock import FakeClock
+from outrider.testing.conformance.steps import lease_facts
 
 Answer: TypeAlias = Any  # plain and comparable: what a store said, less its tokens
 
 PAST: Final = 12  # leases remembered after their end
-_TOKENS: Final = ("store", "token", "holder")  # a store's own business
-_FACTS: Final = tuple(name for name in Lease.__struct_fields__ if name not in _TOKENS)
 _LONGEST: Final = 86_400.0
 _PRICED: Final = Breakdown("base", (("again", 1.0),))
 
@@ -104,7 +103,7 @@ class Hands:
         self._streaks[op.crawl, op.worker] = claimed.streak
         self.wake_in = claimed.wake_in
         self.held += claimed.leases
-        facts = [facts_of(lease) for lease in claimed.leases]
+        facts = [lease_facts(lease) for lease in claimed.leases]
         return facts, claimed.wake_in, claimed.status, tuple(claimed.streak)
 
     async def _end(self, op: Finish | Extend | Release | Stale | Expire) -> Answer:
@@ -213,11 +212,6 @@ async def steps(act: Callable[[int], Awaitable[Step]]) -> int:
         step = await act(step.after)
         count += step.count
     return count
-
-
-def facts_of(lease: Lease) -> dict[str, Any]:
-    """All that two stores must tell alike of a lease."""
-    return {name: getattr(lease, name) for name in _FACTS}
 
 
 async def glance(store: FullStore, crawl: str) -> dict[str, Answer]:

@@ -84,7 +84,7 @@ def install(point: str, arrivals: int) -> object:
     """Die at a point at the n-th arrival; hold on to what is returned."""
     fuse = Fuse(arrivals)
     if point in _WRITING:
-        from outrider.testing.crash.disk import Watched  # noqa: PLC0415 - not every store is SQLite
+        from crash.disk import Watched  # noqa: PLC0415 - not every store is SQLite
 
         return Watched("outrider-watched", _WRITING[point], fuse.burn)
     module, name, before, after = _AROUND[point]

@@ -1,4 +1,4 @@
-"""`python -m outrider.testing.servers URL [CERTIFICATE]`: a line to a server, as a process.
+"""`python -m servers URL [CERTIFICATE]`: a line to a server, as a process.
 
 It says its own URL, obeys one word a line, answers each with an empty line, and ends with its
 standard input.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from outrider.testing.servers.proxy import Proxy
+from servers.proxy import Proxy
 
 
 def main() -> None:

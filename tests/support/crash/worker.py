@@ -12,27 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from outrider.clock import SystemClock
-from outrider.core import act as acts
-from outrider.core.decide import decide
-from outrider.core.outcome import (
-    Blocked,
-    Done,
-    Dropped,
-    Failed,
-    Outcome,
-    Throttled,
-    Unreachable,
-)
-from outrider.core.task import Lease, Link
-from outrider.errors import StoreFull
-from outrider.frontier import Frontier
-from outrider.frontier.policies import admission_for, policy_for, scorer_for
-from outrider.settings import Settings, crawl_rules, settings_of
-from outrider.store.protocol import FullStore, Step, Which
-from outrider.testing.crash import lines
-from outrider.testing.crash.history import History
-from outrider.testing.crash.lines import (
+from crash import call_log
+from crash.call_log import (
     Add,
     Asked,
     Begun,
@@ -52,6 +33,25 @@ from outrider.testing.crash.lines import (
     Sweep,
     Told,
 )
+from crash.history import History
+from outrider.clock import SystemClock
+from outrider.core import act as acts
+from outrider.core.decide import decide
+from outrider.core.outcome import (
+    Blocked,
+    Done,
+    Dropped,
+    Failed,
+    Outcome,
+    Throttled,
+    Unreachable,
+)
+from outrider.core.task import Lease, Link
+from outrider.errors import StoreFull
+from outrider.frontier import Frontier
+from outrider.frontier.policies import admission_for, policy_for, scorer_for
+from outrider.settings import Settings, crawl_rules, settings_of
+from outrider.store.protocol import FullStore, Step, Which
 
 CRAWL: Final = "crash"
 ROLL: Final = 0.5  # all dice, so that what follows from an outcome is known before it is handed in
@@ -155,7 +155,7 @@ class Worker:
         """
         settings = settings_for(durability)
         history = History(crawl_rules(settings))
-        history.read(lines.read(ledger))
+        history.read(call_log.read(ledger))
         clock, book = clock or Watch(), LedgerFile(ledger)
         frontier = Frontier.open(
             source, settings=settings, crawl=CRAWL, clock=clock, dice=lambda: ROLL

@@ -58,7 +58,7 @@ class Server(ABC):
         """Return once it answers."""
         user = self._user()
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - a server of ours, and no shell
+            self._process = subprocess.Popen(
                 self._command(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

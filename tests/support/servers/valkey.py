@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Final
 
-from outrider.testing.servers.nest import own_place
-from outrider.testing.servers.running import Manner, Server
+from servers.server_process import Manner, Server
+from servers.shared_directory import own_place
 
 _OPTIONS: Final = {"bind": "127.0.0.1", "save": "", "databases": "128"}
 

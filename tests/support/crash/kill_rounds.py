@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
-from outrider.testing.crash import child
-from outrider.testing.crash.work import Worker
+from child_environment import child_environment
+from crash import child
+from crash.worker import Worker
 from outrider.testing.ledger import require
 
 _PATIENCE: Final = 60.0  # seconds a child may take to reach its point, on the slowest machine
@@ -31,8 +32,12 @@ class Killed(msgspec.Struct):
 def kill_once(path: Path, ledger: Path, seed: int, point: str, durability: str) -> None:
     """Let a child work on the file until it is dead."""
     command = [sys.executable, "-m", child.__name__, str(path), str(ledger), str(seed), point]
-    process = subprocess.Popen(  # noqa: S603
-        [*command, durability], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    process = subprocess.Popen(
+        [*command, durability],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=child_environment(),
     )
     if point == "none":
         _kill_at_some_instant(process, random.Random(seed))

@@ -9,13 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from outrider.clock import to_ms
-from outrider.core.policy.politeness import least_delay, pace
-from outrider.core.policy.rules import CrawlRules, QueueRules
-from outrider.core.states import TaskState
-from outrider.core.verdict import Verdict
-from outrider.store.protocol import TaskView
-from outrider.testing.crash.lines import (
+from crash.call_log import (
     Add,
     Call,
     Claim,
@@ -28,6 +22,12 @@ from outrider.testing.crash.lines import (
     Sweep,
     Told,
 )
+from outrider.clock import to_ms
+from outrider.core.policy.politeness import least_delay, pace
+from outrider.core.policy.rules import CrawlRules, QueueRules
+from outrider.core.states import TaskState
+from outrider.core.verdict import Verdict
+from outrider.store.protocol import TaskView
 from outrider.testing.ledger import require
 
 PENDING, LEASED, DEAD, DROPPED = (

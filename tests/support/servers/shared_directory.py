@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-_KEEPER: Final = Path(__file__).with_name("keeper.py")
+_CLEANUP: Final = Path(__file__).with_name("cleanup.py")
 _numbers: Final = count()
 
 
@@ -24,8 +24,8 @@ def nest(name: str) -> Path:
     """A directory that processes share by its name; it is kept until the last of them ends."""
     path = Path(tempfile.gettempdir()) / f"outrider-{os.getuid()}-{name}"
     _join(path)
-    subprocess.Popen(  # noqa: S603 - our own script, and no shell
-        [sys.executable, "-SE", str(_KEEPER), str(path)],
+    subprocess.Popen(
+        [sys.executable, "-SE", str(_CLEANUP), str(path)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # what interrupts the tests must not interrupt it

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from outrider.testing.servers.cluster import ValkeyCluster
-from outrider.testing.servers.nest import nest
-from outrider.testing.servers.postgres import FAST, PostgresServer
-from outrider.testing.servers.valkey import ValkeyServer
+from servers.cluster import ValkeyCluster
+from servers.postgres import FAST, PostgresServer
+from servers.shared_directory import nest
+from servers.valkey import ValkeyServer
 
 Kind: TypeAlias = Literal["postgres", "redis", "cluster"]
 

@@ -13,8 +13,8 @@ from itertools import count
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from outrider.testing.servers.schemas import Schema
-from outrider.testing.servers.shared import Kind, shared_url
+from servers.schemas import Schema
+from servers.shared import Kind, shared_url
 
 T = TypeVar("T")
 
