@@ -8,7 +8,7 @@ from outrider.store.protocol import Claimed, ClaimRequest, Page
 from outrider.store.saved import SavedCrawl, SavedEnd
 from outrider.store.shards import Pulse, ShardedStore, Whole
 from outrider.testing.model import Model
-from outrider.testing.model.parts import LEASED, C
+from outrider.testing.model.records import LEASED, C
 
 
 class ModelShard(Model):

@@ -17,7 +17,7 @@ from outrider.store.protocol import (
     TaskView,
     Which,
 )
-from outrider.testing.ledger import require
+from outrider.testing.lease_history import require
 
 PAGE: Final = 500
 

@@ -24,7 +24,7 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import QueueState, TaskState
 from outrider.store.protocol import FullStore, QueueView, TaskView, Which
 from outrider.testing import audit
-from outrider.testing.ledger import InvariantBroken, require
+from outrider.testing.lease_history import InvariantBroken, require
 
 
 class History:

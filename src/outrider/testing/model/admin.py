@@ -22,7 +22,7 @@ from outrider.store.protocol import (
     Step,
     Which,
 )
-from outrider.testing.model.parts import DEAD, DROPPED, PENDING, C, Q, T, W, ms
+from outrider.testing.model.records import DEAD, DROPPED, PENDING, C, Q, T, W, ms
 from outrider.testing.model.verbs import Verbs
 
 

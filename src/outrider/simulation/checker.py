@@ -18,7 +18,7 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Manners, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.simulation.books import Lent, Row, Tale
+from outrider.simulation.task_records import Lent, Row, Tale
 from outrider.simulation.trace import Trace
 from outrider.store.protocol import (
     Change,
@@ -30,7 +30,7 @@ from outrider.store.protocol import (
     Which,
 )
 from outrider.testing.invariants import Witness
-from outrider.testing.ledger import Entry, require
+from outrider.testing.lease_history import Entry, require
 
 # Shares of claims after which every queue is looked at: of those that chose one task, of others.
 CLOSE_LOOKS: Final = 0.25

@@ -25,8 +25,8 @@ from outrider.store.saved import (
     checked,
     plain_rules,
 )
-from outrider.testing.model.operators import Operators
-from outrider.testing.model.parts import LEASED, PENDING, C, Q, T
+from outrider.testing.model.admin import Operators
+from outrider.testing.model.records import LEASED, PENDING, C, Q, T
 
 # What is saved under the name it has here.
 SAME_OF_A_QUEUE = (
