@@ -8,6 +8,8 @@ import pytest
 import redis
 from redis.crc import key_slot
 
+from fleet.fake_web import World
+from fleet.run import play
 from outrider.clock import SystemClock
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreDamaged, StoreUnavailable, StoreUnusable
@@ -17,12 +19,10 @@ from outrider.store.redis.cluster import bases_of
 from outrider.store.redis.keys import META
 from outrider.testing.builders import done, rules
 from outrider.testing.conformance.steps import CRAWL, ask, claim, crawl, names, pages
-from outrider.testing.fleet.play import play
-from outrider.testing.fleet.world import World
-from outrider.testing.servers import ValkeyCluster, ValkeyServer
-from outrider.testing.servers.places import with_parameter
-from outrider.testing.servers.running import free_port
-from outrider.testing.servers.valkey import ask as told
+from servers import ValkeyCluster, ValkeyServer
+from servers.empty_stores import with_parameter
+from servers.server_process import free_port
+from servers.valkey import ask as told
 
 HOSTS = [f"h{number}" for number in range(12)]
 

@@ -16,7 +16,7 @@ from outrider.store.postgres import PostgresStore, routine_statements, running, 
 from outrider.store.postgres.wire import Wire
 from outrider.store.protocol import ClaimRequest, PriorityUpdate, SharedValueWrite, TaskFilter
 from outrider.testing.builders import done, rules, task
-from outrider.testing.postgres.filling import fill
+from postgres_fill import fill
 
 ROWS = int(os.environ.get("OUTRIDER_PLAN_ROWS", "20000"))  # noqa: TID251 - the runner's choice
 CRAWL = "test"

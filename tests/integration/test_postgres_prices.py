@@ -7,7 +7,7 @@ from outrider.store.postgres import PostgresStore
 from outrider.store.protocol import ClaimRequest, PriorityUpdate
 from outrider.testing.builders import done, rules, task
 from outrider.testing.clock import FakeClock
-from outrider.testing.postgres.audit import faults
+from postgres_audit import faults
 
 CRAWL = "test"
 KEY = "a.example"

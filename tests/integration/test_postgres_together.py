@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from differential import Hands
 from outrider.clock import SystemClock
 from outrider.core.states import CrawlStatus
 from outrider.store.postgres import PostgresStore
@@ -13,9 +14,8 @@ from outrider.store.protocol import ClaimRequest, TaskFilter
 from outrider.testing.audit import check
 from outrider.testing.builders import done, failed, rules, task
 from outrider.testing.clock import FakeClock
-from outrider.testing.duel import Hands
-from outrider.testing.postgres.audit import faults
-from outrider.testing.random_ops import random_ops
+from postgres_audit import faults
+from random_operations import random_ops
 
 CRAWL = "test"
 HOSTS = 30

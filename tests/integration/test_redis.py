@@ -33,16 +33,16 @@ from outrider.testing.conformance.steps import (
     add,
     claim,
     crawl,
+    lease_facts,
     names,
     page,
     pages,
     state,
 )
-from outrider.testing.duel import facts_of
 from outrider.testing.model import Model
-from outrider.testing.servers import Proxy, ValkeyServer
-from outrider.testing.servers.places import with_parameter
-from outrider.testing.servers.proxy import CERTIFICATES
+from servers import Proxy, ValkeyServer
+from servers.empty_stores import with_parameter
+from servers.proxy import CERTIFICATES
 
 DONE = OUTCOMES["done"]
 
@@ -463,7 +463,7 @@ async def test_a_large_claim_is_one_claim(opened, asked):
     request = ClaimRequest("default", "w", 230, **asked)
     first, second = [await store.claim(request) for store in stores]
 
-    assert [*map(facts_of, first.leases)] == [*map(facts_of, second.leases)]
+    assert [*map(lease_facts, first.leases)] == [*map(lease_facts, second.leases)]
     assert (first.wake_in, first.streak) == (second.wake_in, second.streak)
 
 

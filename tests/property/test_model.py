@@ -8,14 +8,14 @@ import os
 from collections import Counter
 
 import pytest
-from scale import ROUNDS
 
+from differential import Disagreement, Duel, shrink
 from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS, CrawlStatus, QueueState
 from outrider.testing.clock import FakeClock
-from outrider.testing.duel import Disagreement, Duel, shrink
 from outrider.testing.invariants import Witness
 from outrider.testing.model import Model
-from outrider.testing.random_ops import random_ops
+from random_operations import random_ops
+from scale import ROUNDS
 
 EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", 64 * ROUNDS))  # noqa: TID251 - the runner's choice
 SEED = os.environ.get("OUTRIDER_SEED")  # noqa: TID251 - the runner's choice

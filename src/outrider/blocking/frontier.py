@@ -22,7 +22,7 @@ from outrider.errors import Closed, InvalidInput
 from outrider.events import Event, Listener
 from outrider.frontier import Frontier as AsyncFrontier
 from outrider.frontier.finishing import Visit
-from outrider.frontier.footing import SettingsWatcher
+from outrider.frontier.footing import LeaseSource, SettingsWatcher
 from outrider.frontier.heard import Rescoring
 from outrider.frontier.learning import log
 from outrider.frontier.reports import (
@@ -312,6 +312,10 @@ class Frontier:
     def learn(self) -> None:
         """See `outrider.Frontier.learn`."""
         self._loop.run(self._frontier.learn())
+
+    def lease_through(self, source: LeaseSource | None) -> None:
+        """See `outrider.Frontier.lease_through`; called in the frontier's own thread."""
+        self._loop.run(self._frontier.lease_through(source))
 
     def listen(self) -> None:
         """See `outrider.Frontier.listen`."""

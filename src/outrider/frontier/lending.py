@@ -77,11 +77,12 @@ class Lending(Footing):
     ) -> Claim:
         if self._is_news_due:
             await self.listen()
-        store, seconds = self.store, self._settings.lease.seconds
+        seconds = self._settings.lease.seconds
         request = ClaimRequest(
             self.crawl, self.worker, limit, seconds, per_queue, self._streak, names, lend
         )
-        claimed = await (store.claim(request) if store.is_inline else self._shielded(request))
+        source = self._open_lease_source
+        claimed = await (source.claim(request) if source.is_inline else self._shielded(request))
         self._streak = claimed.streak
         for lease in claimed.leases:
             msgspec.structs.force_setattr(lease, "holder", self)
@@ -97,7 +98,7 @@ class Lending(Footing):
             raise
 
     async def _shielded(self, request: ClaimRequest) -> ClaimResult:
-        call = self._spawn(self.store.claim(request))
+        call = self._spawn(self._lease_source.claim(request))
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:
@@ -111,7 +112,7 @@ class Lending(Footing):
 
     def _release_later(self, leases: Sequence[Lease]) -> None:
         if leases and self._store is not None:
-            _ = self._spawn(self._store.release([lease.id for lease in leases]))
+            _ = self._spawn(self._lease_source.release([lease.id for lease in leases]))
 
     async def _rest(self, seconds: float, until: asyncio.Event) -> None:
         """Until somebody here brought what is waited for, or the time is over."""
@@ -188,7 +189,7 @@ class Lending(Footing):
         return await self._with_own(leases, self._release)
 
     async def _release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
-        freed = await self.store.release(leases)
+        freed = await self._open_lease_source.release(leases)
         for lease in leases:
             self._held.pop(lease, None)
         self._freed.set()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from outrider.core.act import Act
 from outrider.core.task import Added
 from outrider.core.verdict import Finished, Verdict
-from outrider.simulation.stage import Stage
+from outrider.simulation.virtual_loop import Stage
 from outrider.store.protocol import ClaimRequest, ClaimResult
 
 

@@ -23,7 +23,7 @@ from outrider.errors import StoreUnavailable
 from outrider.simulation.scenario import Habits
 from outrider.simulation.web import Found, Response
 from outrider.store.protocol import ClaimRequest, ClaimResult
-from outrider.testing.ledger import require
+from outrider.testing.lease_history import require
 
 if TYPE_CHECKING:
     from outrider.simulation.run import Run

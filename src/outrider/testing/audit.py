@@ -17,7 +17,7 @@ from outrider.store.protocol import (
     TaskFilter,
     TaskView,
 )
-from outrider.testing.ledger import require
+from outrider.testing.lease_history import require
 
 PAGE: Final = 500
 

@@ -38,7 +38,7 @@ from outrider.store.protocol import (
 )
 from outrider.store.saved import Saved
 from outrider.testing.audit import check
-from outrider.testing.ledger import (
+from outrider.testing.lease_history import (
     SURELY_TAKEN_BACK,
     InvariantBroken,
     Ledger,

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from loop_turns import cancelled, started, turns
 from outrider import (
     Blocked,
     Done,
@@ -13,7 +14,6 @@ from outrider import (
     Throttled,
     Unreachable,
 )
-from outrider.testing.turns import cancelled, started, turns
 
 A = "https://a.example/"
 RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}

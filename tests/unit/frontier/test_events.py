@@ -3,9 +3,9 @@ import json
 
 import pytest
 
+from loop_turns import turns
 from outrider import Blocked, Done, Dropped, Event, Failed, Link, Throttled, Unreachable
 from outrider.events import BACKLOG
-from outrider.testing.turns import turns
 
 A = "https://a.example/"
 B = "https://b.example/"

@@ -7,6 +7,7 @@ from zlib import crc32
 import pytest
 from msgspec.structs import replace
 
+from model_shard import ModelShard, sharded_model
 from outrider.core.act import Retire, Revive
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreUnavailable
@@ -32,7 +33,6 @@ from outrider.testing.conformance.steps import (
 )
 from outrider.testing.invariants import check
 from outrider.testing.model import Model
-from outrider.testing.shards import ModelShard, sharded_model
 
 RUNNING, FINISHED = CrawlStatus.RUNNING, CrawlStatus.FINISHED
 COUNT = 3

@@ -34,6 +34,7 @@ from outrider.testing.conformance.steps import (
     crawl,
     drained,
     key,
+    lease_facts,
     mark,
     names,
     one,
@@ -43,7 +44,6 @@ from outrider.testing.conformance.steps import (
     url,
     visit,
 )
-from outrider.testing.duel import facts_of
 
 COPY: Final = "copy"
 SAME: Final[tuple[Outcome, ...]] = (
@@ -130,7 +130,7 @@ class Pair:
 
 
 def _facts(leases: list[Lease]) -> list[dict[str, Any]]:
-    facts = [facts_of(lease) for lease in leases]
+    facts = [lease_facts(lease) for lease in leases]
     return [fact | {"about": msgspec.structs.replace(fact["about"], crawl="")} for fact in facts]
 
 

@@ -6,7 +6,7 @@ Steps only call the seam and read its answers; whatever is asserted stands in th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 from outrider.core.act import Act
 from outrider.core.outcome import Outcome, Throttled
@@ -51,6 +51,15 @@ class Manners(TypedDict):
 
 
 NO_MANNERS: Final[Manners] = {"delay": 0.0, "max_in_flight": 1000}  # for tests of order alone
+
+
+_STORE_FIELDS: Final = ("store", "token", "holder")  # of a lease: they differ between stores
+
+
+def lease_facts(lease: Lease) -> dict[str, Any]:
+    """Return the fields of a lease that are the same on every store."""
+    names = (name for name in Lease.__struct_fields__ if name not in _STORE_FIELDS)
+    return {name: getattr(lease, name) for name in names}
 
 
 def url(name: str) -> str:

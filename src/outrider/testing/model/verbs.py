@@ -15,7 +15,7 @@ from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, Manners, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
-from outrider.testing.model.parts import (
+from outrider.testing.model.records import (
     DEAD,
     DONE,
     DROPPED,
@@ -28,7 +28,7 @@ from outrider.testing.model.parts import (
     T,
     ms,
 )
-from outrider.testing.model.standing import Standing
+from outrider.testing.model.schedule import Standing
 
 
 class Verbs(Standing):

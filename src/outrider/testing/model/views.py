@@ -29,7 +29,7 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
-from outrider.testing.model.parts import C, Q, T, W, ms
+from outrider.testing.model.records import C, Q, T, W, ms
 
 HUBS = ("hub", "hub-seed", "nav")
 
