@@ -1,7 +1,7 @@
-"""What goes over the socket: a hello from each side, then numbered requests and their answers.
+"""The frames on the socket: a hello from each side, then numbered requests and their answers.
 
-A frame is its length in four bytes, big-endian, and that much msgpack; nobody believes a length
-beyond MAX_FRAME. What arrives is decoded to declared types: nothing that is read here runs code.
+A frame is its length in four bytes, big-endian, and that much msgpack; a length above MAX_FRAME is
+refused. Everything is decoded to declared types, so nothing that is read runs code.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from outrider.errors import InvalidInput, OutriderError, StoreError
 
 PROTOCOL: Final = 4  # raised when a verb or a value of the store protocol changes
 MAX_FRAME: Final = 64 * 2**20
-BUFFER: Final = 2**20  # what a side reads ahead before the kernel has to wait
+BUFFER: Final = 2**20  # bytes read ahead before the peer is blocked
 
 _HEADER: Final = 4
-_KINDS: Final[dict[str, type[OutriderError]]] = {
+_ERROR_CLASSES: Final[dict[str, type[OutriderError]]] = {
     name: kind
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, OutriderError)
@@ -29,17 +29,17 @@ _KINDS: Final[dict[str, type[OutriderError]]] = {
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """Who speaks; understood by every release, so fields are only ever added at its end."""
+    """The first frame of each side. Every release decodes it: add fields only at its end."""
 
     name: Literal["outrider"]
     protocol: int
     version: str
-    store: str = ""  # the owner's; the other side has none
-    refusal: str = ""  # why the owner will not serve
+    store: str = ""  # the id of the holder's store; a client sends none
+    refusal: str = ""  # why the holder does not serve this client
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """A verb of the seam with its arguments by name, still encoded."""
+    """A verb of the store protocol with its arguments by name, still encoded."""
 
     id: int
     verb: str
@@ -47,7 +47,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """What the verb returned, still encoded; or the error it raised, and its message."""
+    """The verb's return value, still encoded, or the error it raised and its message."""
 
     id: int
     error: str  # "": none
@@ -56,7 +56,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 
 
 def hello(store: str = "", refusal: str = "") -> Hello:
-    """What this side says first."""
+    """Build the hello of this side."""
     return Hello("outrider", PROTOCOL, _release(), store, refusal)
 
 
@@ -69,64 +69,64 @@ def _release() -> str:
 
 
 def answer(number: int, value: Any) -> Answer:
-    """A verb's own answer."""
+    """Build the answer that carries a return value."""
     return Answer(number, "", "", encode(value))
 
 
-def complaint(number: int, error: Exception) -> Answer:
-    """An error as the nearest of our own kinds; any other is the store's fault."""
+def error_answer(number: int, error: Exception) -> Answer:
+    """Build the answer that carries an error as its nearest Outrider class, else `StoreError`."""
     for kind in type(error).__mro__:
-        if _KINDS.get(kind.__name__) is kind:
-            return Answer(number, kind.__name__, _plain(str(error)), _NOTHING)
+        if _ERROR_CLASSES.get(kind.__name__) is kind:
+            return Answer(number, kind.__name__, _without_surrogates(str(error)), _NOTHING)
     message = f"the store failed with {type(error).__name__}: {error}"
-    return Answer(number, StoreError.__name__, _plain(message), _NOTHING)
+    return Answer(number, StoreError.__name__, _without_surrogates(message), _NOTHING)
 
 
-def _plain(text: str) -> str:
-    """UTF-8 has no lone surrogates, and an error about them must arrive all the same."""
+def _without_surrogates(text: str) -> str:
+    """Escape lone surrogates, which UTF-8 can't encode: an error about them must still arrive."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def raised(answer: Answer) -> OutriderError:
-    """The error an answer carries, of the class it was raised as."""
-    return _KINDS.get(answer.error, StoreError)(answer.message)
+def error_of(answer: Answer) -> OutriderError:
+    """Return the error that an answer carries, of the class it was raised as."""
+    return _ERROR_CLASSES.get(answer.error, StoreError)(answer.message)
 
 
 def encode(value: Any) -> msgspec.Raw:
-    """Any value of the seam as msgpack."""
+    """Encode a value of the store protocol as msgpack."""
     try:
         return msgspec.Raw(_ENCODER.encode(value))
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"this cannot be sent to the store: {error}") from error
 
 
-def _stand_in(value: Any) -> str:
-    """Stores carry a user's cost function and never call it: its place is kept, not its code."""
+def _encode_function(value: Any) -> str:
+    """Encode a user's cost function as a marker: stores keep rules with it and never call it."""
     if callable(value):
         return "custom"
-    raise TypeError(f"a {type(value).__name__} is no value of the seam")
+    raise TypeError(f"a {type(value).__name__} is not a value of the store protocol")
 
 
-_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_stand_in)
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_encode_function)
 _NOTHING: Final = encode(None)
 
 
 def frame(message: Hello | Request | Answer) -> bytes:
-    """A message as it goes over the socket."""
+    """Encode a message as one frame."""
     body = _ENCODER.encode(message)
     if len(body) > MAX_FRAME:
         raise InvalidInput(
             f"{len(body)} bytes are too many for one call to the store (at most {MAX_FRAME}): "
-            "hand in, or ask for, less at a time"
+            "use smaller batches"
         )
     return len(body).to_bytes(_HEADER, "big") + body
 
 
 async def read_frame(reader: StreamReader) -> bytes:
-    """The next frame's msgpack; EOFError when the other side has gone."""
+    """Read the next frame's msgpack; EOFError if the peer closed the connection."""
     size = int.from_bytes(await reader.readexactly(_HEADER), "big")
     if size > MAX_FRAME:
-        raise StoreError(f"a frame of {size} bytes was announced, the most is {MAX_FRAME}")
+        raise StoreError(f"a frame of {size} bytes was announced; the maximum is {MAX_FRAME}")
     return await reader.readexactly(size)
 
 

@@ -4,8 +4,8 @@ import asyncio
 import errno
 
 from outrider.store.opening import open_store
-from outrider.store.remote import door as module
-from outrider.store.remote.door import Door
+from outrider.store.remote import server as module
+from outrider.store.remote.server import StoreServer
 from outrider.testing import FakeClock
 
 
@@ -24,13 +24,13 @@ async def test_clients_wait_while_no_descriptor_is_free(tmp_path, monkeypatch, c
 
     monkeypatch.setattr(loop, "sock_accept", short)
     store = await open_store("memory://", FakeClock())
-    door = await Door.open(store, str(tmp_path / "crawl.outrider"))
-    _, writer = await asyncio.open_unix_connection(door.path)
+    server = await StoreServer.open(store, str(tmp_path / "crawl.outrider"))
+    _, writer = await asyncio.open_unix_connection(server.path)
     async with asyncio.timeout(60):
-        while not door._connections:  # noqa: ASYNC110 - nothing tells
+        while not server._connections:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.001)
     writer.close()
-    await door.close()
+    await server.close()
     await store.close()
 
     assert tries >= 4

@@ -11,8 +11,8 @@ from outrider.core import act as acts
 from outrider.core.policy.rules import Budget, CrawlRules, QueueRules
 from outrider.errors import InvalidInput, OutriderError, StoreError
 from outrider.store.protocol import Admin, ClaimRequest, Inspect, Store, TaskFilter
-from outrider.store.remote import RemoteStore, wire
-from outrider.store.remote.verbs import SIGNATURES
+from outrider.store.remote import RemoteStore, frames
+from outrider.store.remote.signatures import SIGNATURES
 from outrider.testing.builders import done, rules, task
 
 KINDS = [
@@ -57,26 +57,26 @@ async def test_every_act_arrives_as_what_it_was(act, store, owned):
     """The union is closed, and each of it is told from the others."""
     await store.steer("x", "a.example", act)
 
-    (_, arguments) = owned.asked[-1]
+    (_, arguments) = owned.request[-1]
     assert arguments["act"] == act
     assert type(arguments["act"]) is type(act)
 
 
 async def test_values_keep_their_types(store, owned):
     """Bytes, numbers, enums, named tuples and sets come out as they went in."""
-    asked = task(meta=b'{"a":1}', delay=0.0)
-    (added,) = await store.add([asked])
+    request = task(meta=b'{"a":1}', delay=0.0)
+    (added,) = await store.add([request])
     (lease,) = (await store.claim(ClaimRequest("default", "w", 1))).leases
     kept = await store.extend([lease.id], lease_for=5.0)
     (finished,) = await store.finish([done(lease, links=[task("https://b.example/")])])
-    page = await store.tasks("default", TaskFilter(fingerprint=asked.fingerprint))
+    page = await store.tasks("default", TaskFilter(fingerprint=request.fingerprint))
 
-    assert owned.asked[0][1]["tasks"] == [asked]
-    assert lease.about == asked
+    assert owned.request[0][1]["tasks"] == [request]
+    assert lease.about == request
     assert kept == {lease.id}
     assert finished.applied
-    assert page.items[0].fingerprint == asked.fingerprint
-    assert page.items == [await store.task("default", asked.fingerprint)]
+    assert page.items[0].fingerprint == request.fingerprint
+    assert page.items == [await store.task("default", request.fingerprint)]
     assert added.added
     assert lease.holder is None
 
@@ -86,8 +86,8 @@ async def test_a_users_function_is_named_and_never_sent(store, owned):
     given = CrawlRules(queue=QueueRules(budget=Budget(cost=lambda _url, _via: 1)))
 
     await store.configure("x", given)
-    assert owned.asked[-1][1]["rules"].queue.budget.cost == "custom"
-    assert owned.asked[-1][1]["rules"].queue.politeness == given.queue.politeness
+    assert owned.request[-1][1]["rules"].queue.budget.cost == "custom"
+    assert owned.request[-1][1]["rules"].queue.politeness == given.queue.politeness
 
 
 async def test_rules_arrive_whole(store, owned):
@@ -95,7 +95,7 @@ async def test_rules_arrive_whole(store, owned):
     given = rules(keys={".org": {"delay": 2, "balance": 5}}, tie="lifo", limits={"done": 3})
 
     await store.configure("x", given)
-    assert owned.asked[-1][1]["rules"] == given
+    assert owned.request[-1][1]["rules"] == given
 
 
 async def test_names_are_checked_where_they_arrive(store):
@@ -114,7 +114,7 @@ async def test_what_is_no_value_of_the_seam_is_refused_before_it_is_sent(store, 
     with pytest.raises(InvalidInput, match="cannot be sent"):
         await store.position("x", 2**70)
 
-    assert owned.asked == []
+    assert owned.request == []
     assert await store.crawls() == []
 
 
@@ -146,22 +146,22 @@ async def test_any_other_error_is_the_stores_fault(store, owned):
 
 async def test_a_frame_comes_out_as_it_went_in():
     """Length first, then msgpack."""
-    sent = wire.Request(7, "crawls", wire.encode({}))
+    sent = frames.Request(7, "crawls", frames.encode({}))
 
-    assert wire.read_request(await wire.read_frame(frames_of(wire.frame(sent)))) == sent
+    assert frames.read_request(await frames.read_frame(frames_of(frames.frame(sent)))) == sent
 
 
 async def test_an_announced_frame_beyond_the_bound_is_refused_unread():
     """Nobody is made to wait for, or to hold, what a length promises."""
     with pytest.raises(StoreError, match="announced"):
-        await wire.read_frame(frames_of((wire.MAX_FRAME + 1).to_bytes(4, "big")))
+        await frames.read_frame(frames_of((frames.MAX_FRAME + 1).to_bytes(4, "big")))
 
 
 async def test_a_call_too_large_is_refused_by_the_caller(store, monkeypatch):
     """Nothing was sent; the next call goes through."""
-    monkeypatch.setattr(wire, "MAX_FRAME", 1000)
+    monkeypatch.setattr(frames, "MAX_FRAME", 1000)
 
-    with pytest.raises(InvalidInput, match="less at a time"):
+    with pytest.raises(InvalidInput, match="smaller batches"):
         await store.add_roots("x", "host", ["h" * 2000])
     assert await store.crawls() == []
 
@@ -169,8 +169,8 @@ async def test_a_call_too_large_is_refused_by_the_caller(store, monkeypatch):
 async def test_an_answer_too_large_is_refused_by_the_owner(store, monkeypatch):
     """The caller learns to ask for less."""
     await store.add_roots("x", "host", ["h" * 2000])
-    monkeypatch.setattr(wire, "MAX_FRAME", 1000)
+    monkeypatch.setattr(frames, "MAX_FRAME", 1000)
 
-    with pytest.raises(InvalidInput, match="less at a time"):
+    with pytest.raises(InvalidInput, match="smaller batches"):
         await store.roots("x", "host")
     assert await store.crawls() == ["x"]

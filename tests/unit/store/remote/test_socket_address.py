@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outrider.errors import StoreError, StoreUnavailable
-from outrider.store.remote import Door, RemoteStore, address, socket_path
+from outrider.store.remote import RemoteStore, StoreServer, socket_address, socket_path
 
 
 @pytest.fixture
@@ -57,21 +57,21 @@ def test_a_path_too_long_for_a_socket_is_served_elsewhere(short_temp, deep):
     """In a directory that is ours, by a hash of the real path."""
     path = socket_path(deep)
 
-    assert len(os.fsencode(path)) <= address.LONGEST
+    assert len(os.fsencode(path)) <= socket_address.MAX_PATH_BYTES
     assert path.is_relative_to(short_temp)
     assert path != socket_path(deep.with_name("other"))
 
 
 async def test_a_long_path_is_found_by_both_sides(short_temp, deep, owned):
     """The directory is made by the owner, for its user alone."""
-    door = await Door.open(owned, str(deep))
+    server = await StoreServer.open(owned, str(deep))
     store = await RemoteStore.connect(str(deep))
 
     assert await store.crawls() == []
     assert stat.S_IMODE(socket_path(deep).parent.stat().st_mode) == 0o700
 
     await store.close()
-    await door.close()
+    await server.close()
 
 
 @pytest.mark.parametrize("kind", ["readable", "file", "link"])
@@ -87,49 +87,49 @@ async def test_owner_and_client_meet_at_home_if_the_temporary_directory_is_anoth
     else:
         (short_temp / "elsewhere").mkdir(mode=0o700)
         taken.symlink_to("elsewhere")
-    door = await Door.open(owned, str(deep))
+    server = await StoreServer.open(owned, str(deep))
     store = await RemoteStore.connect(str(deep))
 
     assert await store.crawls() == []
-    assert door.path.is_relative_to(home)
-    assert stat.S_IMODE(door.path.parent.stat().st_mode) == 0o700
+    assert server.path.is_relative_to(home)
+    assert stat.S_IMODE(server.path.parent.stat().st_mode) == 0o700
     await store.close()
-    await door.close()
+    await server.close()
 
 
 async def test_owner_is_refused_with_paths_and_fix_if_no_place_is_private(
     short_temp, home, deep, owned
 ):
     """Neither of the two directories is this user's alone."""
-    directories = address._private_directories()
+    directories = socket_address._private_directories()
     for directory in directories:
         directory.mkdir(mode=0o755)
 
     with pytest.raises(StoreError, match="not a private directory") as refused:
-        await Door.open(owned, str(deep))
+        await StoreServer.open(owned, str(deep))
     assert all(f"{directory} is not" in str(refused.value) for directory in directories)
     assert "remove it" in str(refused.value)
     for directory in directories:
         directory.rmdir()
-    await (await Door.open(owned, str(deep))).close()
+    await (await StoreServer.open(owned, str(deep))).close()
 
 
 async def test_only_the_owner_may_connect(file, owned):
     """Whatever the umask says."""
     before = os.umask(0)
     try:
-        door = await Door.open(owned, file)
+        server = await StoreServer.open(owned, file)
     finally:
         os.umask(before)
 
-    assert stat.S_IMODE(door.path.stat().st_mode) == 0o600
-    await door.close()
+    assert stat.S_IMODE(server.path.stat().st_mode) == 0o600
+    await server.close()
 
 
 def test_nobody_connects_before_the_mode_is_set(tmp_path):
     """A bound socket refuses everybody until it listens, and `bound` does not let it."""
     path = tmp_path / "x.sock"
-    waiting = address.bound(path)
+    waiting = socket_address.bind_socket(path)
     with socket.socket(socket.AF_UNIX) as early, pytest.raises(ConnectionRefusedError):
         early.connect(str(path))
     waiting.close()
@@ -139,7 +139,7 @@ def test_a_process_knows_its_own_user():
     """Asked of the kernel, not of the other side."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert address.is_same_user(ours)
+        assert socket_address.is_same_user(ours)
 
 
 def test_another_user_is_told_apart(monkeypatch):
@@ -147,20 +147,20 @@ def test_another_user_is_told_apart(monkeypatch):
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
     with ours, theirs:
-        assert not address.is_same_user(ours)
+        assert not socket_address.is_same_user(ours)
 
 
-async def test_the_owner_lets_no_other_user_in(door, file, monkeypatch):
+async def test_the_owner_lets_no_other_user_in(server, file, monkeypatch):
     """Not even root: its files would be the wrong user's."""
-    monkeypatch.setattr("outrider.store.remote.door.is_same_user", lambda _connection: False)
+    monkeypatch.setattr("outrider.store.remote.server.is_same_user", lambda _connection: False)
 
     with pytest.raises(StoreUnavailable, match=r"before it said hello|cannot be reached"):
         await RemoteStore.connect(file)
 
 
-async def test_nothing_is_said_to_another_users_socket(door, file, monkeypatch):
+async def test_nothing_is_said_to_another_users_socket(server, file, monkeypatch):
     """Anybody who may write to the directory can put a socket there."""
-    monkeypatch.setattr("outrider.store.remote.line.is_same_user", lambda _connection: False)
+    monkeypatch.setattr("outrider.store.remote.connection.is_same_user", lambda _connection: False)
 
     with pytest.raises(StoreError, match="another user"):
         await RemoteStore.connect(file)
@@ -173,17 +173,17 @@ async def test_a_dead_owners_socket_is_replaced(file, owned):
 
     with pytest.raises(StoreUnavailable, match="no process serves"):
         await RemoteStore.connect(file)
-    door = await Door.open(owned, file)
+    server = await StoreServer.open(owned, file)
     store = await RemoteStore.connect(file)
     assert store.id == "one"
     await store.close()
-    await door.close()
+    await server.close()
 
 
-async def test_a_living_owners_socket_is_respected(door, store, file, owned):
+async def test_a_living_owners_socket_is_respected(server, store, file, owned):
     """Two owners of one file is a mistake, and the first goes on."""
     with pytest.raises(StoreError, match="another process serves"):
-        await Door.open(owned, file)
+        await StoreServer.open(owned, file)
 
     assert await store.crawls() == []
 
@@ -205,14 +205,14 @@ async def test_owner_and_client_meet_elsewhere_if_something_has_the_name_of_the_
     path = socket_path(Path(file))
     obstacle(path)
     before = path.lstat()
-    door = await Door.open(owned, file)
+    server = await StoreServer.open(owned, file)
     store = await RemoteStore.connect(file)
 
     assert await store.crawls() == []
     assert path.lstat() == before
     await store.close()
-    await door.close()
-    assert not door.path.exists()
+    await server.close()
+    assert not server.path.exists()
 
 
 async def test_socket_of_another_user_is_passed_over(short_temp, home, file, owned, monkeypatch):
@@ -228,33 +228,33 @@ async def test_socket_of_another_user_is_passed_over(short_temp, home, file, own
             return os.stat_result((*found[:4], 4_000_000, *found[5:])) if self == path else found
 
         monkeypatch.setattr(Path, "lstat", seen)
-        door = await Door.open(owned, file)
+        server = await StoreServer.open(owned, file)
         store = await RemoteStore.connect(file)
 
         assert await store.crawls() == []
-        assert door.path.is_relative_to(short_temp)
+        assert server.path.is_relative_to(short_temp)
         await store.close()
-        await door.close()
+        await server.close()
 
 
 async def test_owner_serves_elsewhere_if_the_directory_takes_no_socket(
     short_temp, home, tmp_path, owned
 ):
     """Here because it is missing; a network mount refuses as well."""
-    door = await Door.open(owned, str(tmp_path / "nowhere" / "crawl"))
+    server = await StoreServer.open(owned, str(tmp_path / "nowhere" / "crawl"))
 
-    assert door.path.is_relative_to(short_temp)
-    await door.close()
+    assert server.path.is_relative_to(short_temp)
+    await server.close()
 
 
 async def test_socket_that_cannot_be_made_anywhere_is_an_error_of_the_system(
     tmp_path, owned, monkeypatch
 ):
     """Nothing is in the way, so there is nothing to remove."""
-    monkeypatch.setattr(address, "_private_directories", list)
+    monkeypatch.setattr(socket_address, "_private_directories", list)
 
     with pytest.raises(OSError, match=r"no socket can be made at .*nowhere"):
-        await Door.open(owned, str(tmp_path / "nowhere" / "crawl"))
+        await StoreServer.open(owned, str(tmp_path / "nowhere" / "crawl"))
 
 
 async def test_owner_that_cannot_listen_leaves_no_socket_behind(file, owned, monkeypatch):
@@ -264,19 +264,19 @@ async def test_owner_that_cannot_listen_leaves_no_socket_behind(file, owned, mon
         raise RuntimeError("no loop serves")
 
     with monkeypatch.context() as patch:
-        patch.setattr("outrider.store.remote.door.Door._accept", refused)
+        patch.setattr("outrider.store.remote.server.StoreServer._accept", refused)
         with pytest.raises(RuntimeError, match="no loop serves"):
-            await Door.open(owned, file)
+            await StoreServer.open(owned, file)
 
     assert not socket_path(Path(file)).exists()
-    await (await Door.open(owned, file)).close()
+    await (await StoreServer.open(owned, file)).close()
 
 
 async def test_closing_leaves_a_new_owners_socket_alone(file, owned):
     """The path belongs to whoever serves it now."""
-    first = await Door.open(owned, file)
+    first = await StoreServer.open(owned, file)
     first.path.unlink()
-    second = await Door.open(owned, file)
+    second = await StoreServer.open(owned, file)
 
     await first.close()
     assert second.path.exists()
@@ -286,7 +286,7 @@ async def test_closing_leaves_a_new_owners_socket_alone(file, owned):
 
 async def test_who_is_not_let_in_is_told_that_the_owner_is_busy(file, monkeypatch):
     """A full backlog is tried again for a while; what was not accepted is no line."""
-    monkeypatch.setattr("outrider.store.remote.line.CONNECT_WITHIN", 0.2)
+    monkeypatch.setattr("outrider.store.remote.connection.CONNECT_TIMEOUT", 0.2)
     place = str(socket_path(Path(file)))
     with socket.socket(socket.AF_UNIX) as owner, contextlib.ExitStack() as crowd:
         owner.bind(place)
