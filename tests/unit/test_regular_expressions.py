@@ -32,7 +32,6 @@ class Worst(NamedTuple):
 PATTERNS = {
     "outrider.cli.crawl_plan:_STEM": OWNER,
     "outrider.cli.options:_DURATION": OWNER,
-    "outrider.cli.work_seat:_ODD": LOCAL,
     "outrider.core.pattern:_escapes": Worst(("", "\\")),
     "outrider.core.pattern:_tokens": Worst(("", "[", "[[:", "(?P<", "{,")),
     "outrider.core.policy.cost:_YEAR_OR_WORD": Worst(("", "/day", "/20")),
@@ -81,6 +80,7 @@ PATTERNS = {
     "outrider.fetch.tag_path:_CLASS": Worst(),
     "outrider.fetch.targets:_PLACE": OWNER,
     "outrider.output.warc:_NEWLINES": Worst(),
+    "outrider.output.worker_files:_UNSAFE": LOCAL,
     "outrider.settings.faults:_BARE": Worst(),
     "outrider.settings.naming:_REFERENCE": Worst(("", "a.", "a.a:", "a:")),
     "outrider.store.address:_URL": OWNER,
@@ -99,7 +99,7 @@ PATTERNS = {
 # Every other use of `re`: where a pattern is made when it is needed.
 MADE_LATER = {
     "outrider/cli/crawl_plan.py:_literal": OWNER,
-    "outrider/cli/work_seat.py:_seats": LOCAL,
+    "outrider/output/worker_files.py:worker_names": LOCAL,
     "outrider/core/policy/keying.py:_buckets": OWNER,
     "outrider/core/signals.py:Signals._index": "an escaped text, looked for as it is",
     "outrider/core/signals.py:finder": "escaped texts in a tree: no two ways to match",
