@@ -13,8 +13,8 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
@@ -265,7 +265,7 @@ class RemoteStore(FullStore):
         return await self._ask(Admin.configure, crawl, rules, settings)
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._ask(Admin.steer, crawl, target, act, after=after, limit=limit)
