@@ -15,7 +15,7 @@ from sides import Sides, empty_claims, even_pages, uneven_pages
 from sizes import Sizes
 from snapshot import held
 
-from outrider.bench.figures import Measure
+from outrider.bench.measurement import Measure
 from outrider.frontier import Frontier
 from servers import PostgresServer
 from servers.empty_stores import with_parameter

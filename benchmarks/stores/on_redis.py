@@ -14,7 +14,7 @@ from sides import Sides, empty_claims, even_pages, uneven_pages
 from sizes import Sizes
 
 from outrider.bench import workload
-from outrider.bench.figures import Measure
+from outrider.bench.measurement import Measure
 from servers import ValkeyServer
 from servers.empty_stores import with_parameter
 

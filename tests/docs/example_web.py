@@ -14,7 +14,7 @@ from outrider.clock import SystemClock
 from outrider.settings import Settings, layers_of, merged
 from outrider.testing.web import Site, Web, WebServer
 from outrider.testing.web.behaviours import failing, linked, redirecting, serving
-from outrider.testing.web.exchange import TEXT, XML, html
+from outrider.testing.web.messages import TEXT, XML, html
 
 HERE = Path(__file__).parent
 HOSTS = ("example.org", "example.net")

@@ -15,7 +15,7 @@ from outrider.core.outcome import Outcome
 from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.task import KnownRule, Task
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 from outrider.testing.builders import task
 
 HOSTS: Final = ("a.example", "b.example", "c.b.example", "d.org")
@@ -142,7 +142,7 @@ class Filter(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
 
     crawl: str
     verb: Literal["drop", "replay", "purge"]
-    which: Which
+    which: TaskFilter
     dry_run: bool = False
     limit: int = 1000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from outrider.bench.figures import Measure, run
+from outrider.bench.measurement import Measure, run
 from outrider.core.policy.score import Candidate, DefaultScorer, Score
 from outrider.core.policy.weights import Scoring
 from outrider.core.signals import Cluster, Prediction, Signals

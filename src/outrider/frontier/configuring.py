@@ -32,7 +32,7 @@ from outrider.settings.runtime import (
     update_text,
 )
 from outrider.settings.validation import check_reach
-from outrider.store.protocol import Note
+from outrider.store.protocol import SharedValueWrite
 
 _OVERRIDE: Final = 3  # parts of the path of one field of an override by key
 _LAST: Final = 2**53  # a number for what is yet to be noted
@@ -218,11 +218,11 @@ class Configuring(Learning):
         async for _ in steps:
             pass
 
-    def _notes_of(self, wanted: _Wanted, by: str) -> list[Note]:
+    def _notes_of(self, wanted: _Wanted, by: str) -> list[SharedValueWrite]:
         """One for each setting that is not said just so already."""
         there = {one.path: one.value for one in self._updates.values()}
         said = [
-            Note(
+            SharedValueWrite(
                 UPDATES,
                 dotted_path(path),
                 update_text(value, plain(value_at(self._settings, path)), by),
@@ -230,7 +230,7 @@ class Configuring(Learning):
             for path, value in wanted.said.items()
             if path not in there or there[path] != value
         ]
-        return [*(Note(UPDATES, name, "") for name in wanted.gone), *said]
+        return [*(SharedValueWrite(UPDATES, name, "") for name in wanted.gone), *said]
 
     def _told_of(self, wanted: _Wanted, by: str) -> list[str]:
         """What the history is to keep."""
@@ -242,11 +242,11 @@ class Configuring(Learning):
             if before != after
         ]
 
-    async def _note(self, notes: list[Note], texts: list[str]) -> None:
+    async def _note(self, notes: list[SharedValueWrite], texts: list[str]) -> None:
         """In one step; where another was quicker to take a place in the history, in the next."""
         while notes or texts:
             slots = self._history.notes(texts)
-            numbers = await self.store.note(self.crawl, [*notes, *slots])
+            numbers = await self.store.put_values(self.crawl, [*notes, *slots])
             answers = numbers[len(notes) :]
             texts = [slot.text for slot, number in zip(slots, answers, strict=True) if not number]
             notes = []

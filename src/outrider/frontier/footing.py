@@ -29,7 +29,7 @@ from outrider.settings import BaseSettings, Layers, Settings, crawl_rules, join_
 from outrider.settings.runtime import Update
 from outrider.settings.schema import KeyLayers
 from outrider.store.opening import open_store
-from outrider.store.protocol import Claimed, ClaimRequest, FullStore, Noted
+from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, SharedValue
 
 OFTEN_MS: Final = 2000  # whoever has no executor listens no more often
 
@@ -54,7 +54,7 @@ class LeaseSource(Protocol):
         """Whether no call ever suspends."""
         ...
 
-    def claim(self, request: ClaimRequest) -> Coroutine[Any, Any, Claimed]:
+    def claim(self, request: ClaimRequest) -> Coroutine[Any, Any, ClaimResult]:
         """As `Store.claim`."""
         ...
 
@@ -174,7 +174,7 @@ class Footing(ABC):
     def _wait_for_work(self) -> None:
         """Whoever waits wants to be rung; most never wait."""
         if self._end_watch is None:
-            self._end_watch = self.store.watch(self.crawl, self._stirred.set)
+            self._end_watch = self.store.subscribe(self.crawl, self._stirred.set)
 
     def _require_settings(self) -> None:
         if self._ground.lacks:
@@ -285,7 +285,7 @@ class Footing(ABC):
         return self._ground.lacks
 
     @abstractmethod
-    def _hear(self, note: Noted) -> None:
+    def _hear(self, note: SharedValue) -> None:
         """What others noted of the crawl, but for its settings."""
 
     @abstractmethod

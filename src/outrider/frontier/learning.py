@@ -17,7 +17,7 @@ from outrider.logs import logger_of
 from outrider.settings import Change, Setting, Settings, list_settings
 from outrider.settings.runtime import apply_updates, update_of
 from outrider.settings.schema import KeyLayers
-from outrider.store.protocol import Noted
+from outrider.store.protocol import SharedValue
 
 UPDATES: Final = "config"  # the topic of settings said at run time
 
@@ -75,7 +75,7 @@ class Learning(Rooting):
         """Hear what was noted of the crawl since: settings said at run time, and signals."""
         self._heard_ms = self._clock.now_ms()
         is_news = False
-        while notes := await self.store.notes(self.crawl, after=self._noted, limit=PAGE):
+        while notes := await self.store.values_since(self.crawl, after=self._noted, limit=PAGE):
             for note in notes:
                 if note.number > self._noted:  # else another call was quicker
                     self._noted = note.number
@@ -85,7 +85,7 @@ class Learning(Rooting):
         if is_news:
             self._renew()
 
-    def _takes(self, note: Noted) -> bool:
+    def _takes(self, note: SharedValue) -> bool:
         """Whether a note is one of settings; others are heard elsewhere."""
         if note.topic == UPDATES:
             self._update(note)
@@ -95,7 +95,7 @@ class Learning(Rooting):
             self._hear(note)
         return note.topic == UPDATES
 
-    def _update(self, note: Noted) -> None:
+    def _update(self, note: SharedValue) -> None:
         self._updates.pop(note.name, None)
         try:
             if note.text:

@@ -28,7 +28,7 @@ from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import TaskState
 from outrider.core.verdict import Verdict
 from outrider.store.protocol import TaskView
-from outrider.testing.ledger import require
+from outrider.testing.lease_history import require
 
 PENDING, LEASED, DEAD, DROPPED = (
     TaskState.PENDING,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from outrider.clock import to_ms
 from outrider.core.policy.politeness import min_delay_between
 from outrider.core.policy.rules import CrawlRules
-from outrider.testing.ledger import require
+from outrider.testing.lease_history import require
 
 
 class Servers:

@@ -15,7 +15,7 @@ import msgspec
 from child_environment import child_environment
 from crash import child
 from crash.worker import Worker
-from outrider.testing.ledger import require
+from outrider.testing.lease_history import require
 
 _PATIENCE: Final = 60.0  # seconds a child may take to reach its point, on the slowest machine
 _LONGEST: Final = 0.4  # seconds it works before it is killed from outside

@@ -51,7 +51,7 @@ from outrider.errors import StoreFull
 from outrider.frontier import Frontier
 from outrider.frontier.policies import admission_for, policy_for, scorer_for
 from outrider.settings import Settings, crawl_rules, settings_of
-from outrider.store.protocol import FullStore, Step, Which
+from outrider.store.protocol import FullStore, Step, TaskFilter
 
 CRAWL: Final = "crash"
 ROLL: Final = 0.5  # all dice, so that what follows from an outcome is known before it is handed in
@@ -339,7 +339,7 @@ class Worker:
 
         async def make() -> Told:
             sweep: Callable[..., Awaitable[Step]] = getattr(self.frontier.store, verb)
-            step = await sweep(CRAWL, Which(key=key), dry_run=False, after=after, limit=limit)
+            step = await sweep(CRAWL, TaskFilter(key=key), dry_run=False, after=after, limit=limit)
             return Told(self.now, count=step.count)
 
         await self._call(Sweep(verb, key, after, limit), make)

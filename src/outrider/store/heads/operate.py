@@ -15,7 +15,7 @@ from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import NEITHER, Queue, Record
 from outrider.store.heads.views import Turned, reads_as
-from outrider.store.protocol import Step, Which
+from outrider.store.protocol import Step, TaskFilter
 
 Matcher: TypeAlias = Callable[[Record], bool]
 
@@ -133,7 +133,7 @@ def _revive(crawl: Crawl, queue: Queue, now: int) -> None:
 
 def each(
     crawl: Crawl,
-    which: Which,
+    which: TaskFilter,
     state: TaskState,
     act: Callable[[Record], None] | None,
     now: int,
@@ -154,7 +154,7 @@ def each(
     return Step(count, more)
 
 
-def _span(crawl: Crawl, which: Which, after: int, limit: int) -> tuple[range, int | None]:
+def _span(crawl: Crawl, which: TaskFilter, after: int, limit: int) -> tuple[range, int | None]:
     """The task numbers of one step; one named task is found without a search."""
     if which.fingerprint is not None:
         number = crawl.find(which.fingerprint)
@@ -163,7 +163,7 @@ def _span(crawl: Crawl, which: Which, after: int, limit: int) -> tuple[range, in
     return range(after + 1, upto + 1), upto if upto < crawl.count else None
 
 
-def matcher(crawl: Turned, which: Which, now: int) -> Matcher:
+def matcher(crawl: Turned, which: TaskFilter, now: int) -> Matcher:
     """C10: all that match every field given, as they read (I3)."""
     tests = list(_tests(crawl, which, now))
     if not tests:
@@ -171,7 +171,7 @@ def matcher(crawl: Turned, which: Which, now: int) -> Matcher:
     return lambda record: all(test(record) for test in tests)
 
 
-def _tests(crawl: Turned, which: Which, now: int) -> Iterator[Matcher]:
+def _tests(crawl: Turned, which: TaskFilter, now: int) -> Iterator[Matcher]:
     if which.key is not None:
         key = which.key
         yield lambda record: covers(key, record.task.key)

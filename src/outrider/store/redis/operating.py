@@ -18,7 +18,14 @@ from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
 from outrider.core.queue_action import QueueAction
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.noting import checked_prices
-from outrider.store.protocol import WORKER_KEPT, WORKERS_MOST, Beat, Price, Step, Which
+from outrider.store.protocol import (
+    MAX_WORKERS,
+    WORKER_KEPT_SECONDS,
+    Heartbeat,
+    PriorityUpdate,
+    Step,
+    TaskFilter,
+)
 from outrider.store.redis.calling import encode
 from outrider.store.redis.reading import Reading
 from outrider.store.redis.rows import QueueRow, raw
@@ -138,29 +145,31 @@ class Operating(Reading):
         """See `protocol.Admin`."""
         await self.line.run("roots", crawl, mode, *roots)
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
         """See `protocol.Admin`."""
         allowed = [before.value for before, after in OPERATOR_MOVES.items() if status in after]
         found = await self.line.run("turn", crawl, status.value, reason, encode(allowed))
         return CrawlStatus(found.decode())
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
         await self.line.run(
             "beat",
             crawl,
-            beat.worker,
-            msgspec.json.encode(beat),
-            to_ms(WORKER_KEPT),
-            WORKERS_MOST,
+            heartbeat.worker,
+            msgspec.json.encode(heartbeat),
+            to_ms(WORKER_KEPT_SECONDS),
+            MAX_WORKERS,
         )
 
     # ---- tasks
 
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """See `protocol.Admin`."""
-        checked_prices(prices)
-        rows = [_priced(price) for price in prices if 0 < price.task <= NUMBER_MASK]
+        checked_prices(updates)
+        rows = [_priced(price) for price in updates if 0 < price.task <= NUMBER_MASK]
         count = 0
         for start in range(0, max(1, len(rows)), TASKS_A_CALL):
             part = encode(rows[start : start + TASKS_A_CALL])
@@ -168,25 +177,25 @@ class Operating(Reading):
         return count
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._each("drop", crawl, which, dry_run=dry_run, after=after, limit=limit)
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._each("replay", crawl, which, dry_run=dry_run, after=after, limit=limit)
 
     async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._each("purge", crawl, which, dry_run=dry_run, after=after, limit=limit)
 
     async def _each(
-        self, verb: _Verb, crawl: str, which: Which, *, dry_run: bool, after: int, limit: int
+        self, verb: _Verb, crawl: str, which: TaskFilter, *, dry_run: bool, after: int, limit: int
     ) -> Step:
         state = TaskState.PENDING if verb == "drop" else TaskState.DEAD
         numbers, more = await self.matching(crawl, which, state, after=after, limit=limit)
@@ -199,7 +208,7 @@ class Operating(Reading):
         return Step(count, more)
 
 
-def _priced(price: Price) -> tuple[int, msgspec.Raw, msgspec.Raw, msgspec.Raw]:
+def _priced(price: PriorityUpdate) -> tuple[int, msgspec.Raw, msgspec.Raw, msgspec.Raw]:
     """As the script reads it."""
     seen, new = sorted_bytes(price.seen), sorted_bytes(price.priority)
     return price.task, raw(seen), raw(new), raw(breakdown_text(price.breakdown))

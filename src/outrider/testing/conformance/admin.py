@@ -215,7 +215,7 @@ class AdminConformance:
         for act in (Retire(), Retire(), Revive(), Revive()):
             await steer(store, key("a"), act)
 
-        changes = await store.changes(CRAWL)
+        changes = await store.events_since(CRAWL)
 
         assert [(change.name, change.subject, change.detail) for change in changes] == [
             ("queue-retired", key("a"), "operator"),

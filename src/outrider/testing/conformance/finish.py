@@ -209,7 +209,7 @@ class FinishConformance:
         """I1: it lends nothing, and loses nothing."""
         await add(store, "a/1")
         lease = await one(store)
-        await store.turn(CRAWL, CrawlStatus.PAUSED)
+        await store.set_status(CRAWL, CrawlStatus.PAUSED)
 
         assert (await finish(store, done(lease, links=[page("a/2")]))).applied
         assert ((await crawl(store)).done, (await crawl(store)).pending) == (1, 1)

@@ -112,7 +112,7 @@ class RestoringConformance:
         await add(store, "a/1", "a/2")
         items = await export(store)
         await restore(store, items[:3])
-        await store.turn(COPY, CrawlStatus.RUNNING)
+        await store.set_status(COPY, CrawlStatus.RUNNING)
 
         with pytest.raises(InvalidInput, match="not being restored"):
             await restore(store, items[3:])

@@ -7,9 +7,9 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from outrider.bench import bound, workload
-from outrider.bench.figures import Measure, Windows, as_measured, best, resident, run
-from outrider.bench.files import EAGER, single_visits, tasks_of, visit
+from outrider.bench import baseline, workload
+from outrider.bench.file_store import EAGER, single_visits, tasks_of, visit
+from outrider.bench.measurement import Measure, Windows, as_measured, best, resident, run
 from outrider.core.outcome import Done
 from outrider.core.task import Link
 from outrider.frontier import Frontier
@@ -25,8 +25,8 @@ def rates(size: int, rounds: int) -> Iterator[Measure]:
     raw = list(workload.stream(texts))
     links = workload.parsed(raw)
     tasks = run(tasks_of(links))
-    yield from best("bound: adds, dict and heaps", lambda: bound.adds(tasks), rounds)
-    yield from best("bound: visits, heaps", lambda: bound.visits(tasks, size // 2), rounds)
+    yield from best("bound: adds, dict and heaps", lambda: baseline.adds(tasks), rounds)
+    yield from best("bound: visits, heaps", lambda: baseline.visits(tasks, size // 2), rounds)
     yield from best("adds, parsed links", lambda: run(_adds(links)), rounds, 200_000)
     yield from best("adds, raw text", lambda: run(_adds(raw)), rounds, 120_000)
     yield from best("claim + finish, batches of 100", lambda: run(_visits(links)), rounds, 60_000)

@@ -13,16 +13,16 @@ from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.noting import checked_notes, checked_prices
 from outrider.store.protocol import (
-    WORKER_KEPT,
-    WORKERS_MOST,
-    Beat,
-    Note,
-    Noted,
-    Price,
+    MAX_WORKERS,
+    WORKER_KEPT_SECONDS,
+    Heartbeat,
+    PriorityUpdate,
+    SharedValue,
+    SharedValueWrite,
     Step,
-    Which,
+    TaskFilter,
 )
-from outrider.testing.model.parts import DEAD, DROPPED, PENDING, C, Q, T, W, ms
+from outrider.testing.model.records import DEAD, DROPPED, PENDING, C, Q, T, W, ms
 from outrider.testing.model.verbs import Verbs
 
 
@@ -43,12 +43,12 @@ class Operators(Verbs):
         known = self.crawl_of(crawl).roots.setdefault(mode, [])
         known += [root for root in dict.fromkeys(roots) if root not in known]
 
-    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+    async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """F4, N1: one note for a topic and name, written if the one it knows of still stands."""
-        checked_notes(notes)
-        return [self.note_one(self.crawl_of(crawl), note) for note in notes]
+        checked_notes(values)
+        return [self.note_one(self.crawl_of(crawl), note) for note in values]
 
-    def note_one(self, c: C, note: Note) -> int:
+    def note_one(self, c: C, note: SharedValueWrite) -> int:
         """A number higher than all before, for whatever says something new."""
         old = c.notes.get((note.topic, note.name))
         number = old.number if old else 0
@@ -57,19 +57,19 @@ class Operators(Verbs):
         if (old.text if old else "") == note.text:
             return number
         highest = max((one.number for one in c.notes.values()), default=0)
-        new = Noted(highest + 1, self.clock.now_ms() / 1000, note.topic, note.name, note.text)
+        new = SharedValue(highest + 1, self.clock.now_ms() / 1000, note.topic, note.name, note.text)
         c.notes[note.topic, note.name] = new
         return new.number
 
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """C8: what is pending, at the priority it was seen at, gets another."""
-        checked_prices(prices)
+        checked_prices(updates)
         c = self.crawl_of(crawl)
         return (
-            0 if c.status is CrawlStatus.CANCELLED else sum(self.reprice_one(c, p) for p in prices)
+            0 if c.status is CrawlStatus.CANCELLED else sum(self.reprice_one(c, p) for p in updates)
         )
 
-    def reprice_one(self, c: C, price: Price) -> bool:
+    def reprice_one(self, c: C, price: PriorityUpdate) -> bool:
         """C2: with its precedence, tie and due time as they were."""
         t = c.tasks[price.task - 1] if 0 < price.task <= len(c.tasks) else None
         if t is None or t.state is not PENDING or t.task.priority != price.seen:
@@ -78,21 +78,23 @@ class Operators(Verbs):
         self.hasten(c, t.queue)
         return True
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """M6: a worker keeps its first beat; of too many the one silent longest is forgotten."""
         c, now = self.crawl_of(crawl), self.clock.now_ms()
         self.forget_silent(c)
-        if beat.worker not in c.workers and len(c.workers) >= WORKERS_MOST:
+        if heartbeat.worker not in c.workers and len(c.workers) >= MAX_WORKERS:
             del c.workers[min(c.workers, key=lambda name: (c.workers[name].seen, name))]
-        first = c.workers[beat.worker].started if beat.worker in c.workers else now
-        c.workers[beat.worker] = W(beat, first, now)
+        first = c.workers[heartbeat.worker].started if heartbeat.worker in c.workers else now
+        c.workers[heartbeat.worker] = W(heartbeat, first, now)
 
     def forget_silent(self, c: C) -> None:
         """M6: nobody is remembered after a day of silence."""
-        since = self.clock.now_ms() - ms(WORKER_KEPT)
+        since = self.clock.now_ms() - ms(WORKER_KEPT_SECONDS)
         c.workers = {name: w for name, w in c.workers.items() if w.seen > since}
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
         """I1, I3: an illegal move changes nothing; only work makes a finished crawl run."""
         c = self.crawl_of(crawl)
         if status in OPERATOR_MOVES[c.status]:
@@ -202,7 +204,7 @@ class Operators(Verbs):
     # ---- tasks by filter
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """C10: pending tasks become dropped (`operator`)."""
 
@@ -213,7 +215,7 @@ class Operators(Verbs):
         return self.each(crawl, which, PENDING, dropped, dry_run, after, limit)
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """G2, B2: dead tasks become pending, attempts at 0, in their old place."""
 
@@ -225,7 +227,7 @@ class Operators(Verbs):
         return self.each(crawl, which, DEAD, replayed, dry_run, after, limit)
 
     async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """G2: dead tasks become dropped (`purged`)."""
 
@@ -237,7 +239,7 @@ class Operators(Verbs):
     def each(
         self,
         crawl: str,
-        which: Which,
+        which: TaskFilter,
         state: TaskState,
         act: Callable[[C, T], None],
         dry_run: bool,
@@ -254,7 +256,7 @@ class Operators(Verbs):
             act(c, t)
         return Step(len(chosen), after + limit if after + limit < len(c.tasks) else None)
 
-    def matches(self, c: C, t: T, which: Which) -> bool:
+    def matches(self, c: C, t: T, which: TaskFilter) -> bool:
         """C10: all that match every field given."""
         now = self.clock.now_ms()
         return (

@@ -17,9 +17,9 @@ from outrider.clock import to_ms
 from outrider.core.outcome import Done, Outcome, Throttled, Unreachable
 from outrider.core.policy.politeness import Politeness, pace
 from outrider.core.task import Lease
-from outrider.simulation.books import Lent
-from outrider.simulation.umpire import Umpire
-from outrider.testing.ledger import require
+from outrider.simulation.checker import Umpire
+from outrider.simulation.task_records import Lent
+from outrider.testing.lease_history import require
 
 SHORTEST_SNOOZE: Final = 30.0  # seconds
 

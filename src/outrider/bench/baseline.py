@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from outrider.bench.figures import Windows
+from outrider.bench.measurement import Windows
 from outrider.core.task import Task
 
 Heaps = dict[str, list[tuple[float, int, tuple[Any, ...]]]]

@@ -7,8 +7,8 @@ from typing import Final
 
 from outrider.core.outcome import Blocked, Done
 from outrider.testing.web.behaviours import linked
-from outrider.testing.web.exchange import Asked, Behaviour, Reply, html
 from outrider.testing.web.graph import DOMAIN
+from outrider.testing.web.messages import Asked, Behaviour, Reply, html
 from outrider.testing.web.site import Site
 
 GUARDED: Final = "guarded" + DOMAIN

@@ -11,7 +11,7 @@ from outrider.core.policy.politeness import min_delay_between, pace
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import PolitenessState, Task
-from outrider.store.protocol import Beat, Noted
+from outrider.store.protocol import Heartbeat, SharedValue
 
 PENDING, LEASED, DONE = TaskState.PENDING, TaskState.LEASED, TaskState.DONE
 DEAD, DROPPED = TaskState.DEAD, TaskState.DROPPED
@@ -126,7 +126,7 @@ class Q:
 class W:
     """A worker: what it last said of itself, and when it was first and last heard."""
 
-    beat: Beat
+    beat: Heartbeat
     started: int
     seen: int
 
@@ -160,7 +160,7 @@ class C:
     roots: dict[str, list[str]] = field(default_factory=dict)
     settings: str = ""
     workers: dict[str, W] = field(default_factory=dict)
-    notes: dict[tuple[str, str], Noted] = field(default_factory=dict)
+    notes: dict[tuple[str, str], SharedValue] = field(default_factory=dict)
 
     def count(self) -> int:
         """C3: the crawl's counter."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from outrider.testing.web import guarded, hostile, listings, moods, robots, traps
+from outrider.testing.web import blocking_hosts, hostile, listings, robots, traps, unreliable_hosts
 from outrider.testing.web.behaviours import serving, validated
-from outrider.testing.web.exchange import XML, Asked, Behaviour, Reply
 from outrider.testing.web.graph import FEED, ROBOTS, SITEMAP, Graph, Shape, number_of
+from outrider.testing.web.messages import XML, Asked, Behaviour, Reply
 from outrider.testing.web.site import Site, Web
 
 
@@ -30,14 +30,14 @@ def rough_world(seed: int = 0) -> Web:
     """A host for every kind of trouble; the rooms it is made of say what to expect of each."""
     sites = [
         *(robots.site(name) for name in robots.CASES),
-        *moods.sites(seed),
+        *unreliable_hosts.sites(seed),
         *listings.sites(),
         traps.site(seed),
-        guarded.site(),
+        blocking_hosts.site(),
         hostile.site(),
-        moods.secret(),
+        unreliable_hosts.secret(),
     ]
-    return Web(sites, refusing=(moods.REFUSING,), tls=(moods.SECRET,))
+    return Web(sites, refusing=(unreliable_hosts.REFUSING,), tls=(unreliable_hosts.SECRET,))
 
 
 WORLDS: Final[Mapping[str, Callable[[Shape], Web]]] = {

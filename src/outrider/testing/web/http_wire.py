@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from outrider.testing.web.exchange import Reply, Step
+from outrider.testing.web.messages import Reply, Step
 
 MOST_HEAD: Final = 65_536  # bytes of a request
 _BODILESS: Final = frozenset((204, 304))

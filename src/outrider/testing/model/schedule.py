@@ -5,7 +5,7 @@ from __future__ import annotations
 from outrider.clock import Clock
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus
-from outrider.testing.model.parts import LEASED, PENDING, C, Q, T
+from outrider.testing.model.records import LEASED, PENDING, C, Q, T
 from outrider.testing.model.views import Views
 
 

@@ -13,7 +13,7 @@ from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import PolitenessState, Task
 from outrider.errors import InvalidInput
-from outrider.store.protocol import Page
+from outrider.store.protocol import ResultPage
 from outrider.store.saved import (
     RESTORING,
     Saved,
@@ -25,8 +25,8 @@ from outrider.store.saved import (
     checked,
     plain_rules,
 )
-from outrider.testing.model.operators import Operators
-from outrider.testing.model.parts import LEASED, PENDING, C, Q, T
+from outrider.testing.model.admin import Operators
+from outrider.testing.model.records import LEASED, PENDING, C, Q, T
 
 # What is saved under the name it has here.
 SAME_OF_A_QUEUE = (
@@ -46,7 +46,7 @@ SAME_OF_A_CRAWL = (
 class Saving(Operators):
     """What is told of a crawl, and taken in again."""
 
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
         """The crawl, queues not told yet, tasks not told yet, and the end when all are."""
         c = self.seen(crawl)
         queues_told, tasks_told = divmod(after, 2**32)
@@ -56,8 +56,8 @@ class Saving(Operators):
         items += [self.saved_queue(c, q) for q in queues] + [self.saved_task(t) for t in tasks]
         queues_told, tasks_told = queues_told + len(queues), tasks_told + len(tasks)
         if (queues_told, tasks_told) == (len(c.queues), len(c.tasks)):
-            return Page([*items, self.saved_end(c)], None)
-        return Page(items, queues_told * 2**32 + tasks_told)
+            return ResultPage([*items, self.saved_end(c)], None)
+        return ResultPage(items, queues_told * 2**32 + tasks_told)
 
     def saved_crawl(self, c: C) -> SavedCrawl:
         """What holds before anything is in it."""

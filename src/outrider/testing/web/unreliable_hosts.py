@@ -19,8 +19,8 @@ from outrider.testing.web.behaviours import (
     throttling_haste,
     throttling_hits,
 )
-from outrider.testing.web.exchange import Behaviour
 from outrider.testing.web.graph import DOMAIN
+from outrider.testing.web.messages import Behaviour
 from outrider.testing.web.site import Site
 
 MOVED: Final = "moved" + DOMAIN

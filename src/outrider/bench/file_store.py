@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from outrider.bench import bound, workload
-from outrider.bench.figures import Measure, Windows, best, run
+from outrider.bench import baseline, workload
+from outrider.bench.measurement import Measure, Windows, best, run
 from outrider.core.outcome import Done
 from outrider.core.task import Link, Task
 from outrider.frontier import Frontier
@@ -23,7 +23,7 @@ def rates(size: int, rounds: int) -> Iterator[Measure]:
     """Adds, visits and both together, per CPU second; a file on disk, durability `process`."""
     raw = list(workload.stream(workload.pages(size)))
     tasks = run(tasks_of(workload.parsed(raw)))
-    yield from (limits := best("bound: adds, dict and heaps", lambda: bound.adds(tasks), rounds))
+    yield from (limits := best("bound: adds, dict and heaps", lambda: baseline.adds(tasks), rounds))
     yield from (ours := best("file: adds, parsed", lambda: run(adds(tasks)), rounds))
     # Medians: the bound's best windows are its first, while all of it fits into the cache.
     yield Measure("file: adds, parsed ÷ bound", ours[1].value / limits[1].value, "×", 0.30)

@@ -14,7 +14,7 @@ from typing import Final
 from outrider.core.policy.politeness import min_delay_between, pace
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.testing.books import Book, Entry, Line, Visit, whole_ms
+from outrider.testing.history_records import Book, Entry, Line, Visit, whole_ms
 
 __all__ = ["Entry", "InvariantBroken", "Ledger", "require"]
 

@@ -14,7 +14,7 @@ from outrider.core.task import Link, Task
 from outrider.errors import StoreUnavailable
 from outrider.settings import crawl_rules
 from outrider.simulation.web import Found
-from outrider.store.protocol import Note, Price, Step, Which
+from outrider.store.protocol import PriorityUpdate, SharedValueWrite, Step, TaskFilter
 
 if TYPE_CHECKING:
     from outrider.simulation.run import Run
@@ -157,10 +157,10 @@ class Operator:
         keys = run.keys() or [""]
         which = dice.choice(
             (
-                Which(key=dice.choice(keys)),
-                Which(type=dice.choice(("nav", "article", "page"))),
-                Which(pattern=r"/a/\d*[13]$"),
-                Which(older_than=dice.uniform(0.0, 300.0)),
+                TaskFilter(key=dice.choice(keys)),
+                TaskFilter(type=dice.choice(("nav", "article", "page"))),
+                TaskFilter(pattern=r"/a/\d*[13]$"),
+                TaskFilter(older_than=dice.uniform(0.0, 300.0)),
             )
         )
         verb = dice.choice((run.store.drop, run.store.replay, run.store.replay, run.store.purge))
@@ -169,11 +169,11 @@ class Operator:
     async def _turn(self) -> None:
         run = self._run
         if run.dice.random() < _CANCELS:
-            await run.store.turn(run.crawl, CrawlStatus.CANCELLED)
+            await run.store.set_status(run.crawl, CrawlStatus.CANCELLED)
             return
-        await run.store.turn(run.crawl, CrawlStatus.PAUSED)
+        await run.store.set_status(run.crawl, CrawlStatus.PAUSED)
         await run.stage.sleep(run.dice.uniform(0.0, 40.0))
-        await run.store.turn(run.crawl, CrawlStatus.RUNNING)
+        await run.store.set_status(run.crawl, CrawlStatus.RUNNING)
 
     async def _retune(self) -> None:
         """A crawl-wide change: configure, then tell every queue (E5)."""
@@ -196,11 +196,16 @@ class Operator:
     async def _think_again(self) -> int:
         """Other priorities for some that wait, read now and written later (C8)."""
         run, dice = self._run, self._run.dice
-        page = await run.store.tasks(run.crawl, Which(state=TaskState.PENDING), limit=100)
+        page = await run.store.tasks(run.crawl, TaskFilter(state=TaskState.PENDING), limit=100)
         await run.stage.sleep(dice.uniform(0.0, 2.0))
-        prices = [Price(one.number, one.priority, dice.uniform(-50.0, 50.0)) for one in page.items]
-        await run.store.note(run.crawl, [Note("opinion", "last", str(len(prices)))])
-        return await run.store.reprice(run.crawl, prices)
+        prices = [
+            PriorityUpdate(one.number, one.priority, dice.uniform(-50.0, 50.0))
+            for one in page.items
+        ]
+        await run.store.put_values(
+            run.crawl, [SharedValueWrite("opinion", "last", str(len(prices)))]
+        )
+        return await run.store.update_priorities(run.crawl, prices)
 
     # ---- the end of all trouble
 
@@ -213,8 +218,8 @@ class Operator:
         await run.store.configure(run.crawl, crawl_rules(run.scenario.healed()))
         for target in (*self._targets, ""):
             await self._let_go(target)
-        await run.store.turn(run.crawl, CrawlStatus.RUNNING)
-        await run.store.replay(run.crawl, Which(state=TaskState.DEAD), dry_run=False)
+        await run.store.set_status(run.crawl, CrawlStatus.RUNNING)
+        await run.store.replay(run.crawl, TaskFilter(state=TaskState.DEAD), dry_run=False)
         await run.audit()
         run.is_healed = True
 

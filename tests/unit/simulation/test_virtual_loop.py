@@ -1,6 +1,6 @@
 import pytest
 
-from outrider.simulation.stage import Stage
+from outrider.simulation.virtual_loop import Stage
 
 
 async def sleeper(stage, log, name, *naps):

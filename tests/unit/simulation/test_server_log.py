@@ -6,13 +6,13 @@ from outrider.core.outcome import Done, Throttled, Unreachable
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.task import Lease, PolitenessState
-from outrider.simulation.books import Lent
-from outrider.simulation.record import Record
-from outrider.simulation.stage import Stage
-from outrider.simulation.umpire import Umpire
+from outrider.simulation.checker import Umpire
+from outrider.simulation.server_log import Record
+from outrider.simulation.task_records import Lent
+from outrider.simulation.virtual_loop import Stage
 from outrider.store.memory import MemoryStore
 from outrider.testing.builders import task
-from outrider.testing.ledger import InvariantBroken
+from outrider.testing.lease_history import InvariantBroken
 
 
 class Servers:
