@@ -46,7 +46,7 @@ from outrider.output.factory import open_sink
 from outrider.output.recovery import INTERVAL, OutputRecovery
 from outrider.output.sink import Sink, recover
 from outrider.settings import AnySettings, Layer, Settings, layers_of, resolve
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 if TYPE_CHECKING:
     from outrider.fetch.http2 import Http2Client
@@ -148,7 +148,7 @@ async def opened(  # noqa: PLR0913 - each is one part of a crawl
     killed workers left beside `output.path` is recovered, unless a `sink` is given.
     """
     layers, function = layers_of(settings), _function(handler, isolate=isolate)
-    tree = layers.ground().settings
+    tree = layers.base_settings().settings
     raise_limit()
     _ = _stages(tree)  # a stage that cannot be found is refused before anything is opened
     async with AsyncExitStack() as stack:

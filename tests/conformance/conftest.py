@@ -4,7 +4,6 @@ import os
 from contextlib import asynccontextmanager
 
 import pytest
-from scale import ROUNDS
 
 from outrider.store.embedded import EmbeddedStore, roster
 from outrider.store.embedded import store as embedded_store
@@ -14,7 +13,8 @@ from outrider.store.remote import Door, RemoteStore
 from outrider.testing.clock import FakeClock
 from outrider.testing.invariants import Witness
 from outrider.testing.model import Model
-from outrider.testing.servers.places import with_parameter
+from scale import ROUNDS
+from servers.empty_stores import with_parameter
 
 
 def plain(kind):

@@ -15,10 +15,10 @@ from outrider import Done, Frontier
 from outrider.output.jsonl import items_sink
 from outrider.settings import merged, settings_of
 from outrider.store.opening import glance
-from outrider.testing.servers import Proxy
 from outrider.testing.web import small_world, violations
 from outrider.testing.web.graph import FEED, ROBOTS, SITEMAP
 from outrider.wiring import SITES
+from servers import Proxy
 
 STORE = "x.outrider"
 DELAY = 0.1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from outrider.bench.figures import Measure
+from outrider.bench.measurement import Measure
 
 _NAME: Final = 62  # letters of a name in a line
 _HEAD: Final = ("measure", "value", "", "promise", "kept")

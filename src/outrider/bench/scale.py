@@ -22,8 +22,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from outrider.bench.figures import Measure, resident
-from outrider.bench.files import EAGER
+from outrider.bench.file_store import EAGER
+from outrider.bench.measurement import Measure, resident
 from outrider.core.outcome import Done
 from outrider.core.task import Task
 from outrider.frontier import Frontier

@@ -12,8 +12,8 @@ import msgspec
 from outrider.blocking.loop import Loop
 from outrider.blocking.queue import QueueHandle
 from outrider.clock import Clock
-from outrider.core.act import Act
 from outrider.core.outcome import Outcome
+from outrider.core.queue_action import QueueAction
 from outrider.core.signals import Cluster, Prediction, State
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease, Link
@@ -22,7 +22,7 @@ from outrider.errors import Closed, InvalidInput
 from outrider.events import Event, Listener
 from outrider.frontier import Frontier as AsyncFrontier
 from outrider.frontier.finishing import Visit
-from outrider.frontier.footing import SettingsWatcher
+from outrider.frontier.footing import LeaseSource, SettingsWatcher
 from outrider.frontier.heard import Rescoring
 from outrider.frontier.learning import log
 from outrider.frontier.reports import (
@@ -146,7 +146,7 @@ class Frontier:
         """What the frontier waits on."""
         return self._frontier.clock
 
-    def steer(self, target: str, act: Act) -> int:
+    def steer(self, target: str, act: QueueAction) -> int:
         """See `outrider.Frontier.steer`."""
         return self._loop.run(self._frontier.steer(target, act))
 
@@ -312,6 +312,10 @@ class Frontier:
     def learn(self) -> None:
         """See `outrider.Frontier.learn`."""
         self._loop.run(self._frontier.learn())
+
+    def lease_through(self, source: LeaseSource | None) -> None:
+        """See `outrider.Frontier.lease_through`; called in the frontier's own thread."""
+        self._loop.run(self._frontier.lease_through(source))
 
     def listen(self) -> None:
         """See `outrider.Frontier.listen`."""

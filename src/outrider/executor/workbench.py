@@ -1,9 +1,9 @@
-"""A workbench (J5): a store that stands before another, borrows whole queues and paces them here.
+"""A workbench (J5): a source of leases that borrows whole queues of the store and paces them here.
 
-Whoever works on it cannot tell the difference, but for the time it takes: claims are answered from
-what was borrowed, everything else by the real store. A visit is over when the real store says so,
-so a kill costs what it always does: leases that expire. What is left of one poll goes back at the
-next one, and at the end.
+The frontier claims, finishes and releases through it; all other verbs go to the store directly.
+Claims are answered from what was borrowed. A visit is over when the store says so, so a kill costs
+what it always does: leases that expire. What is left of one poll is released at the next one, and
+at the end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self
 
 from outrider.core.pick import Streak
 from outrider.core.states import CrawlStatus
@@ -21,9 +21,9 @@ from outrider.errors import StoreError
 from outrider.executor.poll import Reading, strategy_of
 from outrider.executor.workbench_loan import Loan, laid_out
 from outrider.frontier import Frontier
-from outrider.frontier.footing import rules_of, stand_on
+from outrider.frontier.footing import rules_of
 from outrider.settings import Settings
-from outrider.store.protocol import Claimed, ClaimRequest, FullStore
+from outrider.store.protocol import ClaimRequest, ClaimResult
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,7 +34,7 @@ PATIENCE: Final = 1.0  # seconds until a poll that brought nothing, and knows of
 
 
 class Workbench:
-    """What a frontier works on while this is entered; all other verbs are the store's own."""
+    """What a frontier leases through while this is entered (`Frontier.lease_through`)."""
 
     is_inline = False
 
@@ -52,12 +52,9 @@ class Workbench:
         self._polling = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
     async def __aenter__(self) -> Self:
         await self._lay_out((), self._now())
-        await stand_on(self._frontier, cast("FullStore", self))
+        await self._frontier.lease_through(self)
         self._keeper = asyncio.create_task(self._keep())
         self._end_following = self._frontier.watch_settings(self._follow)
         return self
@@ -72,15 +69,15 @@ class Workbench:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
-        await stand_on(self._frontier, self._store)
+        await self._frontier.lease_through(None)
         with suppress(StoreError):  # whoever is away learns it when the leases expire
             await self._give_back(self._loan)
 
     # ---- the three verbs that are its own
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """What was borrowed, at its pace; by name, and whole queues, from the store itself."""
-        if request.names or request.lend or request.crawl != self._crawl:
+        if request.fingerprints or request.lend or request.crawl != self._crawl:
             return await self._store.claim(request)
         if self._keeper is not None and self._keeper.done():
             self._keeper.result()

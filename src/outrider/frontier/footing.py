@@ -6,9 +6,9 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from outrider.clock import Clock
 from outrider.core.admission import Admission
@@ -25,11 +25,11 @@ from outrider.frontier.policies import TimedScorer, admission_for, policy_for, s
 from outrider.frontier.reports import Claim
 from outrider.frontier.revisits import Revisits, revisits_for
 from outrider.frontier.telling import Teller
-from outrider.settings import Ground, Layers, Settings, crawl_rules, joined
+from outrider.settings import BaseSettings, Layers, Settings, crawl_rules, join_stored
 from outrider.settings.runtime import Update
-from outrider.settings.tree import KeyLayers
+from outrider.settings.schema import KeyLayers
 from outrider.store.opening import open_store
-from outrider.store.protocol import ClaimRequest, FullStore, Noted
+from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, SharedValue
 
 OFTEN_MS: Final = 2000  # whoever has no executor listens no more often
 
@@ -44,6 +44,27 @@ class Parts(NamedTuple):
     admission: Admission
     revisits: Revisits | None
     policy: Policy
+
+
+class LeaseSource(Protocol):
+    """What a frontier claims from, finishes at and releases to: its store, or a workbench."""
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether no call ever suspends."""
+        ...
+
+    def claim(self, request: ClaimRequest) -> Coroutine[Any, Any, ClaimResult]:
+        """As `Store.claim`."""
+        ...
+
+    def finish(self, verdicts: Sequence[Verdict]) -> Coroutine[Any, Any, list[Finished]]:
+        """As `Store.finish`."""
+        ...
+
+    def release(self, leases: Sequence[LeaseId]) -> Coroutine[Any, Any, set[LeaseId]]:
+        """As `Store.release`."""
+        ...
 
 
 class Footing(ABC):
@@ -126,24 +147,34 @@ class Footing(ABC):
         self._store = self._teller.store = store
         self._store_id = store.id
         self._adds: Batcher[Task, Added] = Batcher(store.add, is_inline=store.is_inline)
+        self._use_leases_of(store)
+
+    def _use_leases_of(self, source: LeaseSource) -> None:
+        self._lease_source = source
         self._finishes: Batcher[Verdict, Finished] = Batcher(
-            store.finish, is_inline=store.is_inline
+            source.finish, is_inline=source.is_inline
         )
 
-    async def _step_onto(self, store: FullStore) -> None:
-        await self._adds.drain()
-        await self._finishes.drain()
-        self._stand_on(store)
+    async def lease_through(self, source: LeaseSource | None) -> None:
+        """Claim, finish and release through `source` from now on; None: at the store again.
 
-    def _grounded(self, layers: Layers) -> Ground:
+        An executor with a workbench uses it. Finishes that were handed in before are applied first.
+        """
+        store = self.store
+        await self._finishes.drain()
+        self._use_leases_of(store if source is None else source)
+
+    def _grounded(self, layers: Layers) -> BaseSettings:
         """What holds but for what was said at run time, if this process said so of itself."""
-        ground = layers.ground()
-        return joined(self._kept, layers.tree(), ground.origins) if self._is_attached else ground
+        ground = layers.base_settings()
+        return (
+            join_stored(self._kept, layers.tree(), ground.origins) if self._is_attached else ground
+        )
 
     def _wait_for_work(self) -> None:
         """Whoever waits wants to be rung; most never wait."""
         if self._end_watch is None:
-            self._end_watch = self.store.watch(self.crawl, self._stirred.set)
+            self._end_watch = self.store.subscribe(self.crawl, self._stirred.set)
 
     def _require_settings(self) -> None:
         if self._ground.lacks:
@@ -190,6 +221,11 @@ class Footing(ABC):
         if self._store is None:
             raise Closed("this frontier is not open: use `async with Frontier.open(...)`")
         return self._store
+
+    @property
+    def _open_lease_source(self) -> LeaseSource:
+        _ = self.store  # refused unless open
+        return self._lease_source
 
     @property
     def clock(self) -> Clock:
@@ -249,7 +285,7 @@ class Footing(ABC):
         return self._ground.lacks
 
     @abstractmethod
-    def _hear(self, note: Noted) -> None:
+    def _hear(self, note: SharedValue) -> None:
         """What others noted of the crawl, but for its settings."""
 
     @abstractmethod
@@ -288,11 +324,6 @@ class Footing(ABC):
     @abstractmethod
     async def _give_back_unseen(self) -> None:
         """Release what was claimed and never handed out."""
-
-
-async def stand_on(frontier: Footing, store: FullStore) -> None:
-    """Let a frontier work on this store from now on: one that stands before its own, and back."""
-    await frontier._step_onto(store)  # noqa: SLF001 - no user's business, so no method of theirs
 
 
 def rules_of(frontier: Footing) -> CrawlRules:

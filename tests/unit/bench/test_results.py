@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from outrider.bench.figures import Measure, as_measured
+from outrider.bench.measurement import Measure, as_measured
 from outrider.bench.results import Results, measure_parts, write_json
 
 FIRST = Measure("first", 1234.5, "/s", 1000)

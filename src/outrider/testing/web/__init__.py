@@ -1,15 +1,15 @@
 """A local web for tests: described by a seed, served on loopback, judged by its own record."""
 
-from outrider.testing.web.exchange import Asked, Behaviour, Reply, Script
 from outrider.testing.web.graph import Shape
 from outrider.testing.web.hits import Hit, Hits, read_hits
 from outrider.testing.web.hostile import HOSTILE
-from outrider.testing.web.judge import Kind, Violation, violations
+from outrider.testing.web.messages import Asked, Behaviour, Reply, Script
+from outrider.testing.web.politeness_check import Kind, Violation, violations
+from outrider.testing.web.presets import rough_world, small_world, world_of
 from outrider.testing.web.process import WebProcess
 from outrider.testing.web.server import WebServer
 from outrider.testing.web.site import Site, Web
 from outrider.testing.web.thread import WebThread
-from outrider.testing.web.worlds import rough_world, small_world, world_of
 
 __all__ = [
     "HOSTILE",

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from outrider.testing.web.graph import Shape
+from outrider.testing.web.presets import WORLDS
 from outrider.testing.web.process import Ready
 from outrider.testing.web.server import WebServer
-from outrider.testing.web.worlds import WORLDS
 
 _FLAGS = ("seed", "hosts", "pages", "links", "page_bytes", "private", "listed", "fed")
 

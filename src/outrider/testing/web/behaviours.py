@@ -10,8 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from outrider.testing.web.dice import chance
-from outrider.testing.web.exchange import (
+from outrider.testing.web.messages import (
     HTML,
     Answer,
     Asked,
@@ -20,6 +19,7 @@ from outrider.testing.web.exchange import (
     html,
     linking,
 )
+from outrider.testing.web.seeded_random import chance
 
 Redirection = Literal[301, 302, 303, 307, 308]
 _MOST_CHANGES: Final = 100_000

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Final
 
-from outrider.testing.web.exchange import Answer, Asked, Hangup, Reply, Script, Step
+from outrider.testing.web.messages import Answer, Asked, Hangup, Reply, Script, Step
 
 _OK: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 _PIECE: Final = b"<p>and so on, and so on</p>\n" * 512

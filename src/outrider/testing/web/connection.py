@@ -14,9 +14,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from outrider.testing.web.exchange import Answer, Hangup, Reply, Script, Step
 from outrider.testing.web.hits import Hit
-from outrider.testing.web.wire import (
+from outrider.testing.web.http_wire import (
     MOST_HEAD,
     NOBODY,
     TOO_LONG,
@@ -26,6 +25,7 @@ from outrider.testing.web.wire import (
     timed,
     written,
 )
+from outrider.testing.web.messages import Answer, Hangup, Reply, Script, Step
 
 _END: Final = b"\r\n\r\n"
 _NO_LINGER: Final = pack("ii", 1, 0)  # a close becomes a reset

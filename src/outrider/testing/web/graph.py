@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from outrider.testing.web.dice import PROSE_BYTES, SPAN, prose, rolls
-from outrider.testing.web.exchange import Reply
+from outrider.testing.web.messages import Reply
+from outrider.testing.web.seeded_random import PROSE_BYTES, SPAN, prose, rolls
 
 ROBOTS: Final = "/robots.txt"
 SITEMAP: Final = "/sitemap.xml"

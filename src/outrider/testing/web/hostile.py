@@ -10,8 +10,8 @@ from typing import Final
 from outrider.core.outcome import Done, Dropped, Failed, Unreachable
 from outrider.testing.web import bombs
 from outrider.testing.web.behaviours import disguising, linked, redirecting
-from outrider.testing.web.exchange import Asked, Behaviour, Reply, html, linking
 from outrider.testing.web.graph import DOMAIN
+from outrider.testing.web.messages import Asked, Behaviour, Reply, html, linking
 from outrider.testing.web.site import Site
 
 HOST: Final = "hostile" + DOMAIN

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Final
 
 from outrider.testing.web.behaviours import linked, serving
-from outrider.testing.web.exchange import TEXT, XML, Asked, Behaviour, Reply
 from outrider.testing.web.graph import DOMAIN, FEED, ROBOTS, SITEMAP
+from outrider.testing.web.messages import TEXT, XML, Asked, Behaviour, Reply
 from outrider.testing.web.robots import rules
 from outrider.testing.web.site import Site
 

@@ -13,8 +13,8 @@ import msgspec
 
 from outrider.testing.web.graph import Shape
 from outrider.testing.web.hits import Hit, read_hits
+from outrider.testing.web.presets import WORLDS
 from outrider.testing.web.site import Web
-from outrider.testing.web.worlds import WORLDS
 
 _PATIENCE: Final = 60.0  # seconds to end
 

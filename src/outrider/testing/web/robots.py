@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from outrider.testing.web.behaviours import failing, linked, redirecting, serving, slow
-from outrider.testing.web.exchange import TEXT, Behaviour
 from outrider.testing.web.graph import DOMAIN, ROBOTS
+from outrider.testing.web.messages import TEXT, Behaviour
 from outrider.testing.web.site import Site
 
 PAGES: Final = ("/", "/open", "/shut", "/shut/inner", "/shut/but", "/shut/but/inner")

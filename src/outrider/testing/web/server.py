@@ -13,10 +13,10 @@ import msgspec
 
 from outrider.clock import SystemClock
 from outrider.testing.web.connection import Connection
-from outrider.testing.web.exchange import Answer, Asked
 from outrider.testing.web.hits import Hit, Hits
+from outrider.testing.web.http_wire import Request
+from outrider.testing.web.messages import Answer, Asked
 from outrider.testing.web.site import Web
-from outrider.testing.web.wire import Request
 
 CERTIFICATE: Final = Path(__file__).with_name("certificate.pem")
 _LOOPBACK: Final = "127.0.0.1"

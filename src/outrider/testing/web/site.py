@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.testing.web.exchange import Answer, Asked, Behaviour, Reply
+from outrider.testing.web.messages import Answer, Asked, Behaviour, Reply
 
 NOWHERE: Final = Reply(b"no such page\n", 404, "text/plain")
 TRACKED: Final = ("utm_", "fbclid=")  # what our pages add to URLs to disguise them

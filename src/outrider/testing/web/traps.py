@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from outrider.testing.web.behaviours import linked
-from outrider.testing.web.dice import rolls
-from outrider.testing.web.exchange import Asked, Behaviour, Reply, linking
 from outrider.testing.web.graph import DOMAIN
+from outrider.testing.web.messages import Asked, Behaviour, Reply, linking
+from outrider.testing.web.seeded_random import rolls
 from outrider.testing.web.site import Site
 
 TRAPS: Final = "traps" + DOMAIN
