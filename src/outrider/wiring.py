@@ -40,7 +40,7 @@ from outrider.frontier.reports import Stats
 from outrider.output.opening import open_sink
 from outrider.output.sink import Sink, recover
 from outrider.settings import AnySettings, Layer, Settings, layers_of, resolve
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 if TYPE_CHECKING:
     from outrider.fetch.http2 import Http2Client
@@ -138,7 +138,7 @@ async def opened(  # noqa: PLR0913 - each is one thing a crawl may be made of
     `handler` is called with each page; `handlers` replace fetching for types of task.
     """
     layers, function = layers_of(settings), _function(handler, isolate=isolate)
-    tree = layers.ground().settings
+    tree = layers.base_settings().settings
     raise_limit()
     _ = _stages(tree)  # a stage that cannot be found is said before anything is opened
     async with AsyncExitStack() as stack:

@@ -82,7 +82,7 @@ async def test_the_random_crawls_reach_deep_states():
                     seen.update([("lent", queue.state)] if queue.lent else [])
         for crawl in await model.crawls():
             seen.update({("runs", (await model.crawl(crawl)).runs): 1})
-            seen.update((change.name, change.detail) for change in await model.changes(crawl))
+            seen.update((change.name, change.detail) for change in await model.events_since(crawl))
 
     wanted = {*QueueState, *CrawlStatus, ("runs", 2)}
     wanted |= {(QueueState.RETIRED, reason) for reason in RETIRED_REASONS}

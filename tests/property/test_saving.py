@@ -13,7 +13,7 @@ import pytest
 
 from differential import Duel, glance, shrink, steps
 from operations import Say
-from outrider.core.act import Set
+from outrider.core.queue_action import Set
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.saved import SavedEnd
 from outrider.testing.audit import everything
@@ -56,8 +56,10 @@ async def look(store, crawl):
     """What must be the same of both; the log of changes begins anew."""
     views = await glance(store, crawl)
     waiting = [task.number for task in views["tasks"] if task.state is TaskState.PENDING]
-    views["places"] = [await store.place(crawl, number) for number in waiting]
-    views["census"] = await everything(lambda after: store.census(crawl, after=after, limit=2))
+    views["places"] = [await store.position(crawl, number) for number in waiting]
+    views["census"] = await everything(
+        lambda after: store.queue_states(crawl, after=after, limit=2)
+    )
     return views
 
 

@@ -31,12 +31,20 @@ from operations import (
     Turn,
     Wait,
 )
-from outrider.core.act import Act, Set
 from outrider.core.breakdown import Breakdown
 from outrider.core.pick import Streak
+from outrider.core.queue_action import QueueAction, Set
 from outrider.core.task import Lease, LeaseId
 from outrider.core.verdict import Finished
-from outrider.store.protocol import ClaimRequest, FullStore, Note, Page, Price, Step, Which
+from outrider.store.protocol import (
+    ClaimRequest,
+    FullStore,
+    PriorityUpdate,
+    ResultPage,
+    SharedValueWrite,
+    Step,
+    TaskFilter,
+)
 from outrider.testing.builders import OUTCOMES, rules, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import lease_facts
@@ -98,7 +106,7 @@ class Hands:
         if isinstance(op, Claim):
             request = replace(request, per_queue=op.per_queue, lend=op.lend)
         else:
-            request = replace(request, names=_names(op))
+            request = replace(request, fingerprints=_names(op))
         claimed = await self.store.claim(request)
         self._streaks[op.crawl, op.worker] = claimed.streak
         self.wake_in = claimed.wake_in
@@ -166,25 +174,27 @@ class Hands:
                 changed = await self.store.configure(crawl, rules(**fields))
                 return changed, await self._steer(crawl, "", Set({}), 2) if is_swept else None
             case Turn(crawl, status):
-                return await self.store.turn(crawl, status)
+                return await self.store.set_status(crawl, status)
             case Filter():
                 return await self._filter(op)
 
     async def _say(self, op: Say) -> Answer:
-        stand = [note.number for note in await self.store.notes(op.crawl)]
+        stand = [note.number for note in await self.store.values_since(op.crawl)]
         seen = None if op.seen is None else max([*stand, op.seen]) - op.seen
-        return await self.store.note(op.crawl, [Note("topic", op.name, op.text, seen)])
+        return await self.store.put_values(
+            op.crawl, [SharedValueWrite("topic", op.name, op.text, seen)]
+        )
 
     async def _reprice(self, op: Reprice) -> Answer:
-        page = await self.store.tasks(op.crawl, Which(), limit=10_000)
+        page = await self.store.tasks(op.crawl, TaskFilter(), limit=10_000)
         prices = [
-            Price(task.number, task.priority + op.is_stale, op.priority, _PRICED)
+            PriorityUpdate(task.number, task.priority + op.is_stale, op.priority, _PRICED)
             for task in page.items
             if task.number in op.tasks
         ]
-        return await self.store.reprice(op.crawl, prices)
+        return await self.store.update_priorities(op.crawl, prices)
 
-    async def _steer(self, crawl: str, target: str, act: Act, limit: int) -> int:
+    async def _steer(self, crawl: str, target: str, act: QueueAction, limit: int) -> int:
         return await steps(
             lambda after: self.store.steer(crawl, target, act, after=after, limit=limit)
         )
@@ -221,7 +231,7 @@ async def glance(store: FullStore, crawl: str) -> dict[str, Answer]:
         "crawl": _plain(await store.crawl(crawl)),
         "queues": queues,
         "upcoming": [await store.upcoming(crawl, queue.key, limit=3) for queue in queues],
-        "tasks": await _all(lambda after: store.tasks(crawl, Which(), after=after, limit=7)),
+        "tasks": await _all(lambda after: store.tasks(crawl, TaskFilter(), after=after, limit=7)),
         "heat": _plain(await store.heatmap(crawl)),
     }
 
@@ -229,10 +239,10 @@ async def glance(store: FullStore, crawl: str) -> dict[str, Answer]:
 async def portrait(store: FullStore, crawl: str) -> dict[str, Answer]:
     """Everything a reader can see of a crawl, by short pages."""
     views = await glance(store, crawl)
-    views["census"] = await _all(lambda after: store.census(crawl, after=after, limit=2))
-    views["places"] = [await store.place(crawl, task.number) for task in views["tasks"]]
-    views["notes"] = await store.notes(crawl, limit=10_000)
-    views["changes"] = await store.changes(crawl, limit=10_000)
+    views["census"] = await _all(lambda after: store.queue_states(crawl, after=after, limit=2))
+    views["places"] = [await store.position(crawl, task.number) for task in views["tasks"]]
+    views["notes"] = await store.values_since(crawl, limit=10_000)
+    views["changes"] = await store.events_since(crawl, limit=10_000)
     views["unborn"] = await store.queue(crawl, "z.example")
     for queue in views["queues"]:
         views[f"queue {queue.key}"] = await store.queue(crawl, queue.key)
@@ -241,7 +251,7 @@ async def portrait(store: FullStore, crawl: str) -> dict[str, Answer]:
     return views
 
 
-async def _all(read: Callable[[int], Awaitable[Page]]) -> list[Any]:
+async def _all(read: Callable[[int], Awaitable[ResultPage[Any]]]) -> list[Any]:
     page = await read(0)
     found = [*page.items]
     while page.after is not None:

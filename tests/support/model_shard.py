@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from outrider.clock import Clock
 from outrider.core.states import CrawlStatus
-from outrider.store.protocol import Claimed, ClaimRequest, Page
+from outrider.store.protocol import ClaimRequest, ClaimResult, ResultPage
 from outrider.store.saved import SavedCrawl, SavedEnd
 from outrider.store.shards import Pulse, ShardedStore, Whole
 from outrider.testing.model import Model
@@ -16,7 +18,7 @@ class ModelShard(Model):
 
     _closes = True
 
-    async def claim(self, request: ClaimRequest, *, closes: bool = True) -> Claimed:
+    async def claim(self, request: ClaimRequest, *, closes: bool = True) -> ClaimResult:
         """Whether a run is closed is told with the claim."""
         self._closes = closes
         return await super().claim(request)
@@ -74,12 +76,12 @@ class ModelShard(Model):
         c.first = self.clock.now_ms() if c.first is None else c.first
         self.reopen(c)
 
-    async def saved(self, crawl: str, *, after: int, limit: int) -> Page:
+    async def saved(self, crawl: str, *, after: int, limit: int) -> ResultPage[Any]:
         """See `Shard`."""
         page = await self.export(crawl, after=after, limit=limit)
         items = [item for item in page.items if not isinstance(item, (SavedCrawl, SavedEnd))]
         c = self.seen(crawl)
-        return Page(
+        return ResultPage(
             items, len(c.queues) * 2**32 + len(c.tasks) if page.after is None else page.after
         )
 

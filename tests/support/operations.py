@@ -11,11 +11,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from outrider.core.act import Act
 from outrider.core.outcome import Outcome
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.task import KnownRule, Task
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 from outrider.testing.builders import task
 
 HOSTS: Final = ("a.example", "b.example", "c.b.example", "d.org")
@@ -118,7 +118,7 @@ class Steer(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
 
     crawl: str
     target: str
-    act: Act
+    act: QueueAction
     limit: int = 1000
 
 
@@ -142,7 +142,7 @@ class Filter(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
 
     crawl: str
     verb: Literal["drop", "replay", "purge"]
-    which: Which
+    which: TaskFilter
     dry_run: bool = False
     limit: int = 1000
 

@@ -34,11 +34,11 @@ from operations import (
     Turn,
     Wait,
 )
-from outrider.core.act import Act, Pause, Resume, Retire, Revive, Set, Snooze, Wake
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.queue_action import Pause, QueueAction, Resume, Retire, Revive, Set, Snooze, Wake
 from outrider.core.states import CrawlStatus
 from outrider.core.task import KnownRule
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 
 WORKERS: Final = 3
 PAGES: Final = 9  # of a host
@@ -265,22 +265,22 @@ class Scene:
             limit=dice.choice((3, 1000)),
         )
 
-    def which(self) -> Which:
+    def which(self) -> TaskFilter:
         """All, or those of one field or another."""
         dice = self.dice
         host, number = dice.choice(HOSTS), dice.randrange(PAGES)
         return dice.choice(
             (
-                Which(),
-                Which(key=dice.choice(TARGETS)),
-                Which(url=f"https://{host}/{number}"),
-                Which(pattern=rf"/[{number}-9]$"),
-                Which(type="article"),
-                Which(tag="t"),
-                Which(reason=dice.choice(("HTTP 500", "lease expired", "throttled"))),
-                Which(older_than=dice.choice((1.0, 60.0))),
-                Which(fingerprint=Page(host, number).task("x").fingerprint),
-                Which(key=host, tag="t"),
+                TaskFilter(),
+                TaskFilter(key=dice.choice(TARGETS)),
+                TaskFilter(url=f"https://{host}/{number}"),
+                TaskFilter(pattern=rf"/[{number}-9]$"),
+                TaskFilter(type="article"),
+                TaskFilter(tag="t"),
+                TaskFilter(reason=dice.choice(("HTTP 500", "lease expired", "throttled"))),
+                TaskFilter(older_than=dice.choice((1.0, 60.0))),
+                TaskFilter(fingerprint=Page(host, number).task("x").fingerprint),
+                TaskFilter(key=host, tag="t"),
             )
         )
 
@@ -415,7 +415,7 @@ ACTS: Final[Mapping[str, float]] = {
     "wake": 3,
 }
 
-_ACTS: Final[Mapping[str, Callable[[Random], Act]]] = {
+_ACTS: Final[Mapping[str, Callable[[Random], QueueAction]]] = {
     "set": lambda dice: Set(_changes(dice)),
     "pause": lambda _: Pause(),
     "resume": lambda _: Resume(),

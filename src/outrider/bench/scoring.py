@@ -33,7 +33,7 @@ def scores(rounds: int) -> Iterator[Measure]:
     unrelated = _signals(batch)
     for number in range(100_000):
         mark = fingerprint(f"https://elsewhere.example/{number}")
-        unrelated.hear_prediction(mark, Prediction("https://elsewhere.example/", 0.5, 0.5))
+        unrelated.set_prediction(mark, Prediction("https://elsewhere.example/", 0.5, 0.5))
     many = _cost(_scorer(unrelated), batch, rounds)
     yield Measure("score a task, and 100,000 predictions of others", many * 1e6, "µs")
     yield Measure("  ratio", many / few, "×", 1.1, is_most=True)
@@ -52,11 +52,11 @@ def _signals(batch: Sequence[Candidate]) -> Signals:
     """Return 100 predictions and 50 clusters of hosts, paths and words."""
     signals = Signals()
     for link, url, _, mark in batch[::10]:
-        signals.hear_prediction(mark, Prediction(url.text, 0.8, link.depth / 10))
+        signals.set_prediction(mark, Prediction(url.text, 0.8, link.depth / 10))
     for number in range(50):
         targets = (f"host{number}.example", f"/part{number}", f"topic{number}")
         cluster = Cluster("missing-hub", "", targets[number % 3], ((0, 2 + number),))
-        signals.hear_cluster(str(number), cluster, 1)
+        signals.set_cluster(str(number), cluster, 1)
     return signals
 
 

@@ -21,12 +21,12 @@ from outrider.settings import (
     Layer,
     Layers,
     Settings,
-    assigned,
     environment_layer,
     file_layer,
+    parse_assignments,
     resolve,
 )
-from outrider.settings.leaves import laid
+from outrider.settings.paths import overlay
 from outrider.settings.profiles import PROFILE
 from outrider.store.address import check_address, hide_addresses, show_address
 from outrider.store.opening import glance
@@ -104,10 +104,10 @@ def planned(asked: Asked) -> Plan:
     check_address(store)
     stem = stem_of(store, asked.crawl)
     beside = {"output": {"path": stem}, "fetch": {"robots_cache": f"{stem}.robots"}}
-    usual = replace(USUALLY, tree=laid(SITES, beside))
+    usual = replace(USUALLY, tree=overlay(SITES, beside))
     said = layers_of(asked.settings, asked.options, asked.assign, asked.profile)
     layers = replace(said, usual=usual)
-    settings = layers.ground().settings
+    settings = layers.base_settings().settings
     checked = tuple(_checked(url, settings.url) for url in urls)
     log = stem + ".log" if asked.log is None else asked.log
     return Plan(store, checked, settings, asked.handler, log, asked.crawl, layers, asked.settings)
@@ -169,7 +169,9 @@ def layers_of(
         section: {name: value for name, value in fields.items() if value is not None}
         for section, fields in options.items()
     }
-    tree = laid({name: fields for name, fields in given.items() if fields}, assigned(assign))
+    tree = overlay(
+        {name: fields for name, fields in given.items() if fields}, parse_assignments(assign)
+    )
     if profile is not None:
         tree[PROFILE] = profile
     return Layers(

@@ -21,7 +21,7 @@ from outrider.core.states import CrawlStatus
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.outage import Outage
 from outrider.executor.visit import Visit
-from outrider.settings.faults import dotted
+from outrider.settings.errors import dotted_path
 from outrider.store.address import show_address
 from outrider.wiring import Crawling, Working, opened
 
@@ -74,7 +74,9 @@ async def _run(plan: Plan, signals: StopSignals, *, isolate: bool, quiet: bool) 
 async def _tell_overruled(crawling: Crawling, plan: Plan) -> None:
     """N1: what was said at run time wins over the command line, also over one of later."""
     command = plan.layers.command if plan.layers is not None else None
-    asked = {dotted(path) for path, _ in command.said()} if command is not None else set()
+    asked = (
+        {dotted_path(path) for path, _ in command.leaf_origins()} if command is not None else set()
+    )
     for row in await crawling.frontier.config():
         if row.path in asked and row.origin.startswith("runtime"):
             fix = shlex.join(["outrider", "config", "unset", show_address(plan.store), row.path])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import LeaseId
 from outrider.core.verdict import Verdict
-from outrider.store.protocol import FullStore, Which
+from outrider.store.protocol import FullStore, TaskFilter
 
 
 async def were_finished(store: FullStore, leases: Sequence[LeaseId]) -> list[bool]:
@@ -30,5 +30,5 @@ async def _is_over(store: FullStore, crawl: str) -> bool:
 
 async def _is_done(store: FullStore, lease: LeaseId) -> bool:
     """I3: a cancelled crawl refuses every lease, and its tasks stay what they were."""
-    page = await store.tasks(lease.crawl, Which(), after=lease.task - 1, limit=1)
+    page = await store.tasks(lease.crawl, TaskFilter(), after=lease.task - 1, limit=1)
     return any(view.state is TaskState.DONE for view in page.items)

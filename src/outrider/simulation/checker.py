@@ -12,22 +12,22 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from outrider.clock import Clock, to_ms
-from outrider.core.act import Act, Revive, Snooze, Wake
 from outrider.core.policy.politeness import THROTTLES_TO_RETIRE, UNREACHABLE_TO_RETIRE
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction, Revive, Snooze, Wake
 from outrider.core.states import CrawlStatus, QueueState, TaskState
-from outrider.core.task import Added, Lease, LeaseId, Manners, Task
+from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.simulation.task_records import Lent, Row, Tale
 from outrider.simulation.trace import Trace
 from outrider.store.protocol import (
-    Change,
-    Claimed,
     ClaimRequest,
+    ClaimResult,
     FullStore,
     QueueView,
     Step,
-    Which,
+    StoreEvent,
+    TaskFilter,
 )
 from outrider.testing.invariants import Witness
 from outrider.testing.lease_history import Entry, require
@@ -96,7 +96,7 @@ class Umpire(Witness):
 
     # ---- claim
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """C3, C6, D3, D4, H4."""
         claimed = await super().claim(request)
         if self.trace is not None:
@@ -110,12 +110,12 @@ class Umpire(Witness):
             self._see_lease(lease, is_loan=request.lend)
         return claimed
 
-    def _check_patience(self, request: ClaimRequest, claimed: Claimed) -> None:
+    def _check_patience(self, request: ClaimRequest, claimed: ClaimResult) -> None:
         """C6: a claim that got nothing must not be told to ask again at once."""
         futile = not claimed.leases and request.limit and claimed.wake_in == 0
         require(not futile, "C6", "a claim brought nothing, and wake_in is 0")
 
-    def _check_streak(self, request: ClaimRequest, claimed: Claimed) -> None:
+    def _check_streak(self, request: ClaimRequest, claimed: ClaimResult) -> None:
         """C4: the count travels with the claimer and is what its leases add up to."""
         lane, count = request.streak
         for lease in claimed.leases:
@@ -124,7 +124,7 @@ class Umpire(Witness):
         same = (lane, count) == tuple(claimed.streak)
         require(same, "C4", f"the streak is {claimed.streak}, and should be {lane, count}")
 
-    async def _look(self, request: ClaimRequest, claimed: Claimed) -> None:
+    async def _look(self, request: ClaimRequest, claimed: ClaimResult) -> None:
         page = await self.store.queues(request.crawl)
         views: Sequence[QueueView] = page.items
         self._check_spent(views, claimed.leases)
@@ -154,7 +154,7 @@ class Umpire(Witness):
             require(is_so, "E3", f"{view.key} spent {spent}, told: {view.spent}")
 
     def _check_wake_in(
-        self, request: ClaimRequest, claimed: Claimed, views: Sequence[QueueView]
+        self, request: ClaimRequest, claimed: ClaimResult, views: Sequence[QueueView]
     ) -> None:
         """C6: never late; and what could be served now was."""
         left = [view for view in views if view.state in _SERVABLE and not request.per_queue]
@@ -319,7 +319,7 @@ class Umpire(Witness):
     # ---- operators
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """D1: a wake ends a snooze; D4: a revival clears counts."""
         step = await super().steer(crawl, target, act, after=after, limit=limit)
@@ -330,7 +330,7 @@ class Umpire(Witness):
                 self._see_act(key, act)
         return step
 
-    def _see_act(self, key: str, act: Act) -> None:
+    def _see_act(self, key: str, act: QueueAction) -> None:
         match act:
             case Snooze(seconds):
                 self.snoozes.append((key, self._calls, self.clock.now_ms() + to_ms(seconds)))
@@ -341,14 +341,16 @@ class Umpire(Witness):
             case _:
                 pass  # says nothing about when and how its host is visited
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
         """Only written down."""
-        answer = await super().turn(crawl, status, reason)
+        answer = await super().set_status(crawl, status, reason)
         self._say("turn", status, answer)
         return answer
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """G2: who came back is not told, so any of the dead may have."""
         step = await super().replay(crawl, which, dry_run=dry_run, after=after, limit=limit)
@@ -359,7 +361,7 @@ class Umpire(Witness):
         return step
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """Only written down."""
         step = await super().drop(crawl, which, dry_run=dry_run, after=after, limit=limit)
@@ -374,9 +376,9 @@ class Umpire(Witness):
         page = await self.store.queues(crawl)
         self._check_spent(page.items, ())
         self._check_causes(self.tales.items())
-        self._check_runs(await self.store.changes(crawl, limit=10_000))
+        self._check_runs(await self.store.events_since(crawl, limit=10_000))
 
-    def _check_runs(self, changes: Sequence[Change]) -> None:
+    def _check_runs(self, changes: Sequence[StoreEvent]) -> None:
         """I2: each run ends once; only work begins another."""
         is_running = True
         for change in changes:
@@ -397,7 +399,7 @@ def _felt(verdict: Verdict) -> str:
     return "throttled" if verdict.snooze_reason == "throttled" else verdict.outcome
 
 
-def _check_retirement(verdict: Verdict, seen: Manners) -> None:
+def _check_retirement(verdict: Verdict, seen: PolitenessState) -> None:
     """D3, D4: so many in a row, and no fewer."""
     enough = {
         "unreachable": seen.unreachable_in_row + 1 >= UNREACHABLE_TO_RETIRE,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.policy.rules import Budget
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Link, Task
 from outrider.errors import StoreUnavailable
 from outrider.settings import crawl_rules
 from outrider.simulation.web import Found
-from outrider.store.protocol import Note, Price, Step, Which
+from outrider.store.protocol import PriorityUpdate, SharedValueWrite, Step, TaskFilter
 
 if TYPE_CHECKING:
     from outrider.simulation.run import Run
@@ -135,20 +135,20 @@ class Operator:
             return dice.choice((".north.example", ".west.example", ".example"))
         return dice.choice(keys)
 
-    def _act(self) -> acts.Act:
+    def _act(self) -> actions.QueueAction:
         dice = self._run.dice
         name = dice.choice(tuple(SETTABLE))
-        every: tuple[acts.Act, ...] = (
-            acts.Set({name: dice.choice(SETTABLE[name])}),
-            acts.Set({name: dice.choice(SETTABLE[name])}),
-            acts.Pause(),
-            acts.Resume(),
-            acts.Retire(),
-            acts.Revive(),
-            acts.Revive(),
-            acts.Snooze(dice.uniform(0.0, 120.0)),
-            acts.Wake(),
-            acts.Wake(),
+        every: tuple[actions.QueueAction, ...] = (
+            actions.Set({name: dice.choice(SETTABLE[name])}),
+            actions.Set({name: dice.choice(SETTABLE[name])}),
+            actions.Pause(),
+            actions.Resume(),
+            actions.Retire(),
+            actions.Revive(),
+            actions.Revive(),
+            actions.Snooze(dice.uniform(0.0, 120.0)),
+            actions.Wake(),
+            actions.Wake(),
         )
         return dice.choice(every)
 
@@ -157,10 +157,10 @@ class Operator:
         keys = run.keys() or [""]
         which = dice.choice(
             (
-                Which(key=dice.choice(keys)),
-                Which(type=dice.choice(("nav", "article", "page"))),
-                Which(pattern=r"/a/\d*[13]$"),
-                Which(older_than=dice.uniform(0.0, 300.0)),
+                TaskFilter(key=dice.choice(keys)),
+                TaskFilter(type=dice.choice(("nav", "article", "page"))),
+                TaskFilter(pattern=r"/a/\d*[13]$"),
+                TaskFilter(older_than=dice.uniform(0.0, 300.0)),
             )
         )
         verb = dice.choice((run.store.drop, run.store.replay, run.store.replay, run.store.purge))
@@ -169,11 +169,11 @@ class Operator:
     async def _turn(self) -> None:
         run = self._run
         if run.dice.random() < _CANCELS:
-            await run.store.turn(run.crawl, CrawlStatus.CANCELLED)
+            await run.store.set_status(run.crawl, CrawlStatus.CANCELLED)
             return
-        await run.store.turn(run.crawl, CrawlStatus.PAUSED)
+        await run.store.set_status(run.crawl, CrawlStatus.PAUSED)
         await run.stage.sleep(run.dice.uniform(0.0, 40.0))
-        await run.store.turn(run.crawl, CrawlStatus.RUNNING)
+        await run.store.set_status(run.crawl, CrawlStatus.RUNNING)
 
     async def _retune(self) -> None:
         """A crawl-wide change: configure, then tell every queue (E5)."""
@@ -188,7 +188,7 @@ class Operator:
         )
         rules = crawl_rules(replace(old, budget=budget))
         await run.store.configure(run.crawl, rules)
-        await run.store.steer(run.crawl, "", acts.Set({}))
+        await run.store.steer(run.crawl, "", actions.Set({}))
 
     async def _expire(self) -> int:
         return await self._run.store.expire(limit=self._run.dice.choice((1, 100)))
@@ -196,11 +196,16 @@ class Operator:
     async def _think_again(self) -> int:
         """Other priorities for some that wait, read now and written later (C8)."""
         run, dice = self._run, self._run.dice
-        page = await run.store.tasks(run.crawl, Which(state=TaskState.PENDING), limit=100)
+        page = await run.store.tasks(run.crawl, TaskFilter(state=TaskState.PENDING), limit=100)
         await run.stage.sleep(dice.uniform(0.0, 2.0))
-        prices = [Price(one.number, one.priority, dice.uniform(-50.0, 50.0)) for one in page.items]
-        await run.store.note(run.crawl, [Note("opinion", "last", str(len(prices)))])
-        return await run.store.reprice(run.crawl, prices)
+        prices = [
+            PriorityUpdate(one.number, one.priority, dice.uniform(-50.0, 50.0))
+            for one in page.items
+        ]
+        await run.store.put_values(
+            run.crawl, [SharedValueWrite("opinion", "last", str(len(prices)))]
+        )
+        return await run.store.update_priorities(run.crawl, prices)
 
     # ---- the end of all trouble
 
@@ -213,14 +218,14 @@ class Operator:
         await run.store.configure(run.crawl, crawl_rules(run.scenario.healed()))
         for target in (*self._targets, ""):
             await self._let_go(target)
-        await run.store.turn(run.crawl, CrawlStatus.RUNNING)
-        await run.store.replay(run.crawl, Which(state=TaskState.DEAD), dry_run=False)
+        await run.store.set_status(run.crawl, CrawlStatus.RUNNING)
+        await run.store.replay(run.crawl, TaskFilter(state=TaskState.DEAD), dry_run=False)
         await run.audit()
         run.is_healed = True
 
     async def _let_go(self, target: str) -> None:
         store, crawl = self._run.store, self._run.crawl
         changes = dict.fromkeys(SETTABLE) if target else {}
-        await store.steer(crawl, target, acts.Set(changes))
-        for act in (acts.Resume(), acts.Revive(), acts.Wake()):
+        await store.steer(crawl, target, actions.Set(changes))
+        for act in (actions.Resume(), actions.Revive(), actions.Wake()):
             await store.steer(crawl, target, act)

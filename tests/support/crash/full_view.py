@@ -7,7 +7,15 @@ from typing import Any
 
 import msgspec
 
-from outrider.store.protocol import Change, CrawlView, FullStore, Heat, QueueView, TaskView, Which
+from outrider.store.protocol import (
+    CrawlView,
+    FullStore,
+    Heat,
+    QueueView,
+    StoreEvent,
+    TaskFilter,
+    TaskView,
+)
 from outrider.testing import audit
 
 
@@ -19,7 +27,7 @@ class Whole(msgspec.Struct, frozen=True):
     queues: Sequence[QueueView]
     tasks: Sequence[TaskView]
     heat: Heat
-    changes: Sequence[Change]
+    changes: Sequence[StoreEvent]
 
     def differs(self, other: Whole) -> dict[str, tuple[Any, Any]]:
         """Where two differ: the first of each kind."""
@@ -43,8 +51,8 @@ async def whole_of(store: FullStore, crawl: str) -> Whole:
         await store.crawl(crawl),
         await audit.everything(lambda after: store.queues(crawl, after=after, limit=audit.PAGE)),
         await audit.everything(
-            lambda after: store.tasks(crawl, Which(), after=after, limit=audit.PAGE)
+            lambda after: store.tasks(crawl, TaskFilter(), after=after, limit=audit.PAGE)
         ),
         await store.heatmap(crawl),
-        await store.changes(crawl, limit=10_000),
+        await store.events_since(crawl, limit=10_000),
     )

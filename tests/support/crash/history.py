@@ -22,7 +22,7 @@ from crash.expected_state import Books, seen_of
 from crash.host_log import Servers
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import QueueState, TaskState
-from outrider.store.protocol import FullStore, QueueView, TaskView, Which
+from outrider.store.protocol import FullStore, QueueView, TaskFilter, TaskView
 from outrider.testing import audit
 from outrider.testing.lease_history import InvariantBroken, require
 
@@ -93,7 +93,7 @@ class History:
         """Compare all of it with a reopened store; says what became of the call in flight."""
         await audit.check(store, crawl)
         tasks = await audit.everything(
-            lambda after: store.tasks(crawl, Which(), after=after, limit=audit.PAGE)
+            lambda after: store.tasks(crawl, TaskFilter(), after=after, limit=audit.PAGE)
         )
         queues = await audit.everything(
             lambda after: store.queues(crawl, after=after, limit=audit.PAGE)

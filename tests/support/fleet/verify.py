@@ -13,7 +13,7 @@ import msgspec
 from fleet.fake_web import CRAWL, World
 from fleet.worker_log import Added, Line, Told, Unsure, Visited, read
 from outrider.core.states import TaskState
-from outrider.store.protocol import CrawlView, FullStore, TaskView, Which
+from outrider.store.protocol import CrawlView, FullStore, TaskFilter, TaskView
 from outrider.testing import audit
 
 GRAIN: Final = 0.001  # seconds: stores count whole milliseconds
@@ -45,7 +45,7 @@ async def judge(store: FullStore, world: World, lines: Sequence[Line]) -> Judgem
     """When the crawl is over: the store's own books, then each worker's."""
     await audit.check(store, CRAWL)
     tasks: list[TaskView] = await audit.everything(
-        lambda after: store.tasks(CRAWL, Which(), after=after, limit=audit.PAGE)
+        lambda after: store.tasks(CRAWL, TaskFilter(), after=after, limit=audit.PAGE)
     )
     visits = [line for line in lines if isinstance(line, Visited)]
     told = [line for line in lines if isinstance(line, Told)]

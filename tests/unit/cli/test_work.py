@@ -14,7 +14,7 @@ from outrider.cli.work_plan import Asked
 from outrider.output.jsonl import items_sink
 from outrider.output.left import journals_of
 from outrider.settings import Layer, Layers
-from outrider.store.protocol import Beat, WorkerView
+from outrider.store.protocol import Heartbeat, WorkerView
 
 A = "https://a.example/"
 
@@ -285,7 +285,7 @@ class TestWorkers:
         """A table for people, a line each for programs."""
         crawling(Frontier.stats)
         for name, state in (("one", "busy"), ("two", "gone")):
-            asyncio.run(store.beat("default", Beat(name, state, "north", 7, 4, 2, 99)))
+            asyncio.run(store.heartbeat("default", Heartbeat(name, state, "north", 7, 4, 2, 99)))
         shown, read = outrider("workers", "x"), outrider("workers", "x", "--json")
 
         assert [line.split()[:5] for line in shown.out.splitlines()[1:]] == [

@@ -112,7 +112,7 @@ async def test_a_cancelled_claim_that_fails_later_fails_in_silence(opened, watch
     assert len(await frontier.claim()) == 1
 
 
-@pytest.mark.parametrize("verb", ["changes"])
+@pytest.mark.parametrize("verb", ["events_since"])
 async def test_a_claim_cancelled_while_its_events_are_told_gives_its_leases_back(
     opened, unanswered, verb
 ):

@@ -23,7 +23,7 @@ from outrider.output import journal, tail, tails
 from outrider.output.jsonl import jsonl_sink
 from outrider.output.sink import recover
 from outrider.output.warc import warc_sink
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 
 HOSTS = 40
 PAGES = 400  # more for each life
@@ -115,7 +115,7 @@ async def check(folder, form):
         sink = sink_of(folder, form)
         await recover(sink, frontier.store)
         sink.close()
-        page = await frontier.store.tasks("default", Which(state=TaskState.DONE), limit=10**6)
+        page = await frontier.store.tasks("default", TaskFilter(state=TaskState.DONE), limit=10**6)
         done = sorted(view.url for view in page.items)
     urls = (
         archived(folder) if form == "warc" else [x["url"] for x in lines_of(folder / "news.jsonl")]

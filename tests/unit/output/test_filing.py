@@ -10,7 +10,7 @@ from outrider.core.states import TaskState
 from outrider.errors import InvalidInput, StoreUnavailable
 from outrider.output.jsonl import jsonl_sink
 from outrider.output.sink import recover
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def of(visits):
 
 async def done_in(frontier):
     """URLs of all finished tasks."""
-    page = await frontier.store.tasks("default", Which(state=TaskState.DONE), limit=10_000)
+    page = await frontier.store.tasks("default", TaskFilter(state=TaskState.DONE), limit=10_000)
     return sorted(view.url for view in page.items)
 
 
@@ -133,13 +133,13 @@ async def test_asking_changes_nothing_that_was_finished(opened, visits, frontier
     sink = opened()
     sink.write(visits)
     await kit.finish(frontier, visits)
-    before = await frontier.store.tasks("default", Which())
+    before = await frontier.store.tasks("default", TaskFilter())
     stats = await frontier.store.crawl("default")
     sink.settle(None)
     await recover(sink, frontier.store)
     sink.close()
 
-    assert await frontier.store.tasks("default", Which()) == before
+    assert await frontier.store.tasks("default", TaskFilter()) == before
     assert await frontier.store.crawl("default") == stats
 
 

@@ -7,17 +7,12 @@ same store: its callers keep their leases, and notice a call that failed at most
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
-from outrider.core.act import Act
-from outrider.core.policy.rules import CrawlRules
-from outrider.core.states import CrawlStatus
-from outrider.core.task import Added, LeaseId, Task
-from outrider.core.verdict import Finished, Verdict
 from outrider.errors import (
     Closed,
     OutriderError,
@@ -26,33 +21,15 @@ from outrider.errors import (
     StoreUnavailable,
     StoreUnresponsive,
 )
+from outrider.store.forwarding import ForwardingStore
 from outrider.store.protocol import (
-    Admin,
-    Beat,
-    Change,
-    Claimed,
     ClaimRequest,
-    CrawlView,
+    ClaimResult,
     FullStore,
-    Heat,
-    Inspect,
-    Note,
-    Noted,
-    Page,
-    Place,
-    Price,
-    QueueView,
-    Step,
-    Store,
-    TaskView,
-    Upcoming,
-    Which,
-    WorkerView,
 )
 from outrider.store.remote import wire
 from outrider.store.remote.line import Line
-from outrider.store.remote.verbs import VERBS
-from outrider.store.saved import Saved
+from outrider.store.remote.verbs import SIGNATURES
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,7 +41,7 @@ Explain: TypeAlias = Callable[[float], str]  # seconds without an answer → who
 TakeOver: TypeAlias = Callable[[], Awaitable[FullStore | None]]
 
 
-class RemoteStore(FullStore):
+class RemoteStore(ForwardingStore):
     """The store of another process; a lost line is looked for again by the next call."""
 
     def __init__(
@@ -119,7 +96,7 @@ class RemoteStore(FullStore):
         """Never: a line takes time."""
         return False
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
         """Nobody is rung: a line only answers."""
         return lambda: None
 
@@ -134,22 +111,15 @@ class RemoteStore(FullStore):
         if self._own is not None:
             await self._own.close()
 
-    async def _ask(
-        self,
-        verb: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
+    async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         await self._connect()
         if self._own is not None:
-            own: T = await getattr(self._own, verb.__name__)(*args, **kwargs)
-            return own
-        asked = VERBS[verb.__name__]
-        answer = await self._heard(asked.name, wire.encode(asked.bind(args, kwargs)))
+            return await getattr(self._own, verb)(*args, **kwargs)
+        signature = SIGNATURES[verb]
+        answer = await self._heard(verb, wire.encode(signature.bind(args, kwargs)))
         if answer.error:
             raise wire.raised(answer)
-        value: T = asked.answer(answer.value)
-        return value
+        return signature.answer(answer.value)
 
     async def _heard(self, verb: str, arguments: msgspec.Raw) -> wire.Answer:
         """The answer; while it does not come, the holder is asked now and then if it is alive."""
@@ -230,158 +200,11 @@ class RemoteStore(FullStore):
     def _replaced(self) -> StoreError:
         return StoreError(f"{self._path} is another store now: open it again")
 
-    # ---- Store
-
-    async def add(self, tasks: Sequence[Task]) -> list[Added]:
-        """See `protocol.Store`."""
-        return await self._ask(Store.add, tasks)
-
-    async def claim(self, request: ClaimRequest) -> Claimed:
-        """See `protocol.Store`."""
-        if self._own is None:  # else the process that holds the leases holds the file
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        """Name this process in the claim, unless it holds the file: its leases outlive that one."""
+        if self._own is None:
             request = msgspec.structs.replace(request, process=self._process)
-        return await self._ask(Store.claim, request)
-
-    async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
-        """See `protocol.Store`."""
-        return await self._ask(Store.extend, leases, lease_for=lease_for)
-
-    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
-        """See `protocol.Store`."""
-        return await self._ask(Store.finish, verdicts)
-
-    async def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
-        """See `protocol.Store`."""
-        return await self._ask(Store.release, leases)
-
-    async def expire(self, *, limit: int) -> int:
-        """See `protocol.Store`."""
-        return await self._ask(Store.expire, limit=limit)
-
-    # ---- Admin
-
-    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
-        """See `protocol.Admin`."""
-        return await self._ask(Admin.configure, crawl, rules, settings)
-
-    async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
-    ) -> Step:
-        """See `protocol.Admin`."""
-        return await self._ask(Admin.steer, crawl, target, act, after=after, limit=limit)
-
-    async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
-        """See `protocol.Admin`."""
-        await self._ask(Admin.add_roots, crawl, mode, roots)
-
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
-        """See `protocol.Admin`."""
-        return await self._ask(Admin.turn, crawl, status, reason)
-
-    async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
-    ) -> Step:
-        """See `protocol.Admin`."""
-        return await self._ask(Admin.drop, crawl, which, dry_run=dry_run, after=after, limit=limit)
-
-    async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
-    ) -> Step:
-        """See `protocol.Admin`."""
-        ask = self._ask
-        return await ask(Admin.replay, crawl, which, dry_run=dry_run, after=after, limit=limit)
-
-    async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
-    ) -> Step:
-        """See `protocol.Admin`."""
-        return await self._ask(Admin.purge, crawl, which, dry_run=dry_run, after=after, limit=limit)
-
-    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
-        """See `protocol.Admin`."""
-        return await self._ask(Admin.note, crawl, notes)
-
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
-        """See `protocol.Admin`."""
-        return await self._ask(Admin.reprice, crawl, prices)
-
-    async def beat(self, crawl: str, beat: Beat) -> None:
-        """See `protocol.Admin`."""
-        await self._ask(Admin.beat, crawl, beat)
-
-    async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
-        """See `protocol.Admin`."""
-        return await self._ask(Admin.restore, crawl, saved)
-
-    # ---- Inspect
-
-    async def crawls(self) -> list[str]:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.crawls)
-
-    async def crawl(self, crawl: str) -> CrawlView:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.crawl, crawl)
-
-    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.census, crawl, after=after, limit=limit)
-
-    async def queue(self, crawl: str, key: str) -> QueueView:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.queue, crawl, key)
-
-    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.queues, crawl, after=after, limit=limit)
-
-    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.tasks, crawl, which, after=after, limit=limit)
-
-    async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.task, crawl, fingerprint)
-
-    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.waiting, crawl, which, after=after, limit=limit)
-
-    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.upcoming, crawl, key, limit=limit)
-
-    async def place(self, crawl: str, number: int) -> Place:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.place, crawl, number)
-
-    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.roots, crawl, mode, after=after)
-
-    async def heatmap(self, crawl: str) -> Heat:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.heatmap, crawl)
-
-    async def settings(self, crawl: str) -> str:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.settings, crawl)
-
-    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.notes, crawl, after=after, limit=limit)
-
-    async def workers(self, crawl: str) -> list[WorkerView]:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.workers, crawl)
-
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.export, crawl, after=after, limit=limit)
-
-    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
-        """See `protocol.Inspect`."""
-        return await self._ask(Inspect.changes, crawl, after=after, limit=limit)
+        return await super().claim(request)
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:

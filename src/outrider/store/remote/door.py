@@ -19,7 +19,7 @@ from outrider.errors import InvalidInput, OutriderError
 from outrider.store.protocol import FullStore
 from outrider.store.remote import wire
 from outrider.store.remote.address import bound_for, is_same_user
-from outrider.store.remote.verbs import VERBS
+from outrider.store.remote.verbs import SIGNATURES
 
 MOST: Final = 64  # connections at one time
 BACKLOG: Final = 100  # clients that wait to be let in
@@ -174,7 +174,7 @@ class _Connection:
             return wire.frame(wire.complaint(request.id, error))
 
     async def _asked(self, request: wire.Request) -> wire.Answer:
-        verb = VERBS.get(request.verb)
+        verb = SIGNATURES.get(request.verb)
         if verb is None:
             raise InvalidInput(f"a store has no verb {request.verb[:50]!r}")
         call = getattr(self._store, verb.name)

@@ -1,34 +1,21 @@
-"""The verbs of the seam as the protocol declares them: their annotations are the wire's types."""
+"""The signature of each verb of the store protocol: its annotations are the types on the socket."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from inspect import Parameter, iscoroutinefunction, signature
-from typing import Any, Final, TypeAlias, get_type_hints
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from outrider.core.states import QueueState
 from outrider.errors import InvalidInput, StoreError
-from outrider.store.protocol import Admin, Inspect, Page, Pending, QueueView, Store, TaskView
-from outrider.store.saved import Saved
-
-Declared: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
-
-# What a page holds: the one type that the annotations leave open.
-_ITEMS: Final[dict[str, Any]] = {
-    "census": list[QueueState],
-    "export": list[Saved],
-    "queues": list[QueueView],
-    "tasks": list[TaskView],
-    "waiting": list[Pending],
-}
+from outrider.store.forwarding import VERBS
 
 
-class Verb:
-    """One verb: how its arguments and its answer are read."""
+class Signature:
+    """One verb: decodes its arguments and its answer to their declared types."""
 
-    def __init__(self, declared: Declared) -> None:
+    def __init__(self, declared: Callable[..., Any]) -> None:
         self.name = declared.__name__
         hints = get_type_hints(declared)
         _, *parameters = signature(declared).parameters.values()
@@ -37,26 +24,25 @@ class Verb:
         self._arguments = msgspec.msgpack.Decoder(
             msgspec.defstruct(self.name, fields, kw_only=True, forbid_unknown_fields=True)
         )
-        self._answer = msgspec.msgpack.Decoder(_answer_type(self.name, hints["return"]))
+        self._answer = msgspec.msgpack.Decoder(hints["return"])
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a call, by name."""
+        """Return the arguments of a call by name."""
         return dict(zip(self._names, args, strict=False)) | dict(kwargs)
 
     def arguments(self, raw: msgspec.Raw) -> dict[str, Any]:
-        """The arguments of a request, each of its declared type."""
+        """Decode the arguments of a request."""
         try:
             return msgspec.structs.asdict(self._arguments.decode(raw))
         except msgspec.DecodeError as error:
             raise InvalidInput(f"{self.name}: {error}") from error
 
     def answer(self, raw: msgspec.Raw) -> Any:
-        """The answer, of its declared type."""
+        """Decode the answer."""
         try:
-            value = self._answer.decode(raw)
+            return self._answer.decode(raw)
         except msgspec.DecodeError as error:
-            raise StoreError(f"the answer to {self.name} makes no sense: {error}") from error
-        return Page(value.items, value.after) if self.name in _ITEMS else value
+            raise StoreError(f"{self.name}: the answer can't be decoded: {error}") from error
 
 
 def _field(parameter: Parameter, hint: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
@@ -65,15 +51,4 @@ def _field(parameter: Parameter, hint: Any) -> tuple[str, Any] | tuple[str, Any,
     return parameter.name, hint, parameter.default
 
 
-def _answer_type(name: str, declared: Any) -> Any:
-    if name not in _ITEMS:
-        return declared
-    return msgspec.defstruct(name, [("items", _ITEMS[name]), ("after", int | None)])
-
-
-VERBS: Final = {
-    name: Verb(declared)
-    for protocol in (Store, Admin, Inspect)
-    for name, declared in vars(protocol).items()
-    if iscoroutinefunction(declared)
-}
+SIGNATURES: Final = {name: Signature(declared) for name, declared in VERBS.items()}

@@ -16,7 +16,7 @@ import msgspec
 from outrider import errors
 from outrider.errors import InvalidInput, OutriderError, StoreError
 
-PROTOCOL: Final = 3  # raised when a verb or a value of the seam changes its shape
+PROTOCOL: Final = 4  # raised when a verb or a value of the store protocol changes
 MAX_FRAME: Final = 64 * 2**20
 BUFFER: Final = 2**20  # what a side reads ahead before the kernel has to wait
 

@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.pattern import compile_pattern
-from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.politeness import min_delay_between
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
-from outrider.core.states import TURNS, CrawlStatus, TaskState
+from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.noting import checked_notes, checked_prices
 from outrider.store.protocol import (
-    WORKER_KEPT,
-    WORKERS_MOST,
-    Beat,
-    Note,
-    Noted,
-    Price,
+    MAX_WORKERS,
+    WORKER_KEPT_SECONDS,
+    Heartbeat,
+    PriorityUpdate,
+    SharedValue,
+    SharedValueWrite,
     Step,
-    Which,
+    TaskFilter,
 )
 from outrider.testing.model.records import DEAD, DROPPED, PENDING, C, Q, T, W, ms
 from outrider.testing.model.verbs import Verbs
@@ -43,12 +43,12 @@ class Operators(Verbs):
         known = self.crawl_of(crawl).roots.setdefault(mode, [])
         known += [root for root in dict.fromkeys(roots) if root not in known]
 
-    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+    async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """F4, N1: one note for a topic and name, written if the one it knows of still stands."""
-        checked_notes(notes)
-        return [self.note_one(self.crawl_of(crawl), note) for note in notes]
+        checked_notes(values)
+        return [self.note_one(self.crawl_of(crawl), note) for note in values]
 
-    def note_one(self, c: C, note: Note) -> int:
+    def note_one(self, c: C, note: SharedValueWrite) -> int:
         """A number higher than all before, for whatever says something new."""
         old = c.notes.get((note.topic, note.name))
         number = old.number if old else 0
@@ -57,19 +57,19 @@ class Operators(Verbs):
         if (old.text if old else "") == note.text:
             return number
         highest = max((one.number for one in c.notes.values()), default=0)
-        new = Noted(highest + 1, self.clock.now_ms() / 1000, note.topic, note.name, note.text)
+        new = SharedValue(highest + 1, self.clock.now_ms() / 1000, note.topic, note.name, note.text)
         c.notes[note.topic, note.name] = new
         return new.number
 
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """C8: what is pending, at the priority it was seen at, gets another."""
-        checked_prices(prices)
+        checked_prices(updates)
         c = self.crawl_of(crawl)
         return (
-            0 if c.status is CrawlStatus.CANCELLED else sum(self.reprice_one(c, p) for p in prices)
+            0 if c.status is CrawlStatus.CANCELLED else sum(self.reprice_one(c, p) for p in updates)
         )
 
-    def reprice_one(self, c: C, price: Price) -> bool:
+    def reprice_one(self, c: C, price: PriorityUpdate) -> bool:
         """C2: with its precedence, tie and due time as they were."""
         t = c.tasks[price.task - 1] if 0 < price.task <= len(c.tasks) else None
         if t is None or t.state is not PENDING or t.task.priority != price.seen:
@@ -78,29 +78,37 @@ class Operators(Verbs):
         self.hasten(c, t.queue)
         return True
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """M6: a worker keeps its first beat; of too many the one silent longest is forgotten."""
         c, now = self.crawl_of(crawl), self.clock.now_ms()
         self.forget_silent(c)
-        if beat.worker not in c.workers and len(c.workers) >= WORKERS_MOST:
+        if heartbeat.worker not in c.workers and len(c.workers) >= MAX_WORKERS:
             del c.workers[min(c.workers, key=lambda name: (c.workers[name].seen, name))]
-        first = c.workers[beat.worker].started if beat.worker in c.workers else now
-        c.workers[beat.worker] = W(beat, first, now)
+        first = c.workers[heartbeat.worker].started if heartbeat.worker in c.workers else now
+        c.workers[heartbeat.worker] = W(heartbeat, first, now)
 
     def forget_silent(self, c: C) -> None:
         """M6: nobody is remembered after a day of silence."""
-        since = self.clock.now_ms() - ms(WORKER_KEPT)
+        since = self.clock.now_ms() - ms(WORKER_KEPT_SECONDS)
         c.workers = {name: w for name, w in c.workers.items() if w.seen > since}
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
         """I1, I3: an illegal move changes nothing; only work makes a finished crawl run."""
         c = self.crawl_of(crawl)
-        if status in TURNS[c.status]:
+        if status in OPERATOR_MOVES[c.status]:
             self.move(c, status, reason)
         return c.status
 
     async def steer(
-        self, crawl: str, target: str, act: acts.Act, *, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        target: str,
+        act: actions.QueueAction,
+        *,
+        after: int = 0,
+        limit: int = 1000,
     ) -> Step:
         """E7: recorded for queues to come, applied to those that match, in bounded steps."""
         c = self.crawl_of(crawl)
@@ -114,52 +122,52 @@ class Operators(Verbs):
         for q in matching[:limit]:
             self.apply_act(c, q, act, everywhere=not target)
         more = len(matching) > limit
-        c.told = c.told or (not more and not target and isinstance(act, acts.Set))
+        c.told = c.told or (not more and not target and isinstance(act, actions.Set))
         return Step(min(len(matching), limit), matching[limit - 1].number if more else None)
 
-    def standing_order(self, act: acts.Act) -> dict[str, object]:
+    def standing_order(self, act: actions.QueueAction) -> dict[str, object]:
         """What a later queue of the same key or suffix is born with."""
         match act:
-            case acts.Set(changes):
+            case actions.Set(changes):
                 return dict(changes)
-            case acts.Pause() | acts.Resume():
-                return {"paused": isinstance(act, acts.Pause)}
-            case acts.Retire() | acts.Revive():
-                return {"retired": isinstance(act, acts.Retire)}
+            case actions.Pause() | actions.Resume():
+                return {"paused": isinstance(act, actions.Pause)}
+            case actions.Retire() | actions.Revive():
+                return {"retired": isinstance(act, actions.Retire)}
             case _:
                 return {}
 
     def apply_act(  # noqa: C901 - one case an act
-        self, c: C, q: Q, act: acts.Act, *, everywhere: bool
+        self, c: C, q: Q, act: actions.QueueAction, *, everywhere: bool
     ) -> None:
         """E5, E7."""
         now = self.clock.now_ms()
         rules = c.rules.of(q.key)
-        if not isinstance(act, acts.Set):
+        if not isinstance(act, actions.Set):
             q.rules = acted(q.rules, rules)  # what acts say holds at once, settings by `set` alone
         match act:
-            case acts.Set():
+            case actions.Set():
                 if not everywhere or q.rules != rules:
                     self.apply_set(c, q, rules)
-            case acts.Pause():
+            case actions.Pause():
                 q.paused = True
                 self.settle(q)
-            case acts.Resume():
+            case actions.Resume():
                 q.paused = False
                 self.touch(c, q)
-            case acts.Retire():
+            case actions.Retire():
                 self.retire(c, q, "operator")
-            case acts.Revive():
+            case actions.Revive():
                 q.manners = msgspec.structs.replace(
                     q.manners, throttles_in_row=0, unreachable_in_row=0, blocks_in_row=0
                 )
                 q.errors = 0  # D4: revive clears counts
                 if q.retired:
                     self.bring_back(c, q)
-            case acts.Snooze(seconds):
+            case actions.Snooze(seconds):
                 self.postpone(q, now + ms(seconds), "operator")
                 self.settle(q)
-            case acts.Wake():
+            case actions.Wake():
                 q.next_ready, q.why = min(q.next_ready, self.earliest(q)), "delay"
 
     def earliest(self, q: Q) -> int:
@@ -169,7 +177,7 @@ class Operators(Verbs):
         ended = q.last_start if from_start else q.last_end
         floor = 0 if q.last_end is None or ended is None else ended + q.delay_ms()
         if q.last_start is not None and (from_start or manners.max_in_flight > 1):
-            floor = max(floor, q.last_start + ms(least_delay(manners, q.manners.crawl_delay)))
+            floor = max(floor, q.last_start + ms(min_delay_between(manners, q.manners.crawl_delay)))
         if q.last_start is not None and q.pace_ms():  # visits/s: no act breaks it
             floor = max(floor, q.last_start + q.pace_ms())
         return floor
@@ -196,7 +204,7 @@ class Operators(Verbs):
     # ---- tasks by filter
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """C10: pending tasks become dropped (`operator`)."""
 
@@ -207,7 +215,7 @@ class Operators(Verbs):
         return self.each(crawl, which, PENDING, dropped, dry_run, after, limit)
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """G2, B2: dead tasks become pending, attempts at 0, in their old place."""
 
@@ -219,7 +227,7 @@ class Operators(Verbs):
         return self.each(crawl, which, DEAD, replayed, dry_run, after, limit)
 
     async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """G2: dead tasks become dropped (`purged`)."""
 
@@ -231,7 +239,7 @@ class Operators(Verbs):
     def each(
         self,
         crawl: str,
-        which: Which,
+        which: TaskFilter,
         state: TaskState,
         act: Callable[[C, T], None],
         dry_run: bool,
@@ -248,7 +256,7 @@ class Operators(Verbs):
             act(c, t)
         return Step(len(chosen), after + limit if after + limit < len(c.tasks) else None)
 
-    def matches(self, c: C, t: T, which: Which) -> bool:
+    def matches(self, c: C, t: T, which: TaskFilter) -> bool:
         """C10: all that match every field given."""
         now = self.clock.now_ms()
         return (

@@ -8,12 +8,12 @@ from copy import copy
 
 import msgspec
 
-from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
+from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Manners, Task
+from outrider.core.task import PolitenessState, Task
 from outrider.errors import InvalidInput
-from outrider.store.protocol import Page
+from outrider.store.protocol import ResultPage
 from outrider.store.saved import (
     RESTORING,
     Saved,
@@ -46,7 +46,7 @@ SAME_OF_A_CRAWL = (
 class Saving(Operators):
     """What is told of a crawl, and taken in again."""
 
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
         """The crawl, queues not told yet, tasks not told yet, and the end when all are."""
         c = self.seen(crawl)
         queues_told, tasks_told = divmod(after, 2**32)
@@ -56,8 +56,8 @@ class Saving(Operators):
         items += [self.saved_queue(c, q) for q in queues] + [self.saved_task(t) for t in tasks]
         queues_told, tasks_told = queues_told + len(queues), tasks_told + len(tasks)
         if (queues_told, tasks_told) == (len(c.queues), len(c.tasks)):
-            return Page([*items, self.saved_end(c)], None)
-        return Page(items, queues_told * 2**32 + tasks_told)
+            return ResultPage([*items, self.saved_end(c)], None)
+        return ResultPage(items, queues_told * 2**32 + tasks_told)
 
     def saved_crawl(self, c: C) -> SavedCrawl:
         """What holds before anything is in it."""
@@ -185,10 +185,10 @@ class Saving(Operators):
         """Under the rules of now, but for what was said of it; it stands when it has tasks."""
         counter, q = c.counter, self.new_queue(c, saved.key)
         said = msgspec.structs.asdict(saved)
-        manners = {name: said.pop(name) for name in Manners.__struct_fields__}
+        manners = {name: said.pop(name) for name in PolitenessState.__struct_fields__}
         if manners["last_delay"] is None:
             manners["last_delay"] = -1.0
-        q.manners, q.stood = Manners(**manners), said.pop("standing")
+        q.manners, q.stood = PolitenessState(**manners), said.pop("standing")
         paused, retired = said.pop("said")
         q.rules = msgspec.structs.replace(q.rules, paused=paused, retired=retired)
         for name, value in said.items():

@@ -278,7 +278,7 @@ async def test_an_answer_of_another_type_is_the_stores_fault(store, monkeypatch)
     answer = wire.answer(1, {"known": "many"})
     monkeypatch.setattr(RemoteStore, "_heard", lambda *_: asyncio.sleep(0, answer))
 
-    with pytest.raises(StoreError, match="the answer to crawl makes no sense"):
+    with pytest.raises(StoreError, match="crawl: the answer can't be decoded"):
         await store.crawl("x")
 
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from outrider import errors
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.policy.rules import Budget, CrawlRules, QueueRules
 from outrider.errors import InvalidInput, OutriderError, StoreError
-from outrider.store.protocol import Admin, ClaimRequest, Inspect, Store, Which
+from outrider.store.protocol import Admin, ClaimRequest, Inspect, Store, TaskFilter
 from outrider.store.remote import RemoteStore, wire
-from outrider.store.remote.verbs import VERBS
+from outrider.store.remote.verbs import SIGNATURES
 from outrider.testing.builders import done, rules, task
 
 KINDS = [
@@ -21,13 +21,13 @@ KINDS = [
     if issubclass(kind, OutriderError)
 ]
 ACTS = [
-    acts.Set({"delay": 1.0, "balance": None}),
-    acts.Pause(),
-    acts.Resume(),
-    acts.Retire(),
-    acts.Revive(),
-    acts.Snooze(2.5),
-    acts.Wake(),
+    actions.Set({"delay": 1.0, "balance": None}),
+    actions.Pause(),
+    actions.Resume(),
+    actions.Retire(),
+    actions.Revive(),
+    actions.Snooze(2.5),
+    actions.Wake(),
 ]
 
 
@@ -48,8 +48,8 @@ def test_every_verb_of_the_seam_crosses():
         if not name.startswith("_")
     }
 
-    assert set(VERBS) == declared
-    assert declared <= vars(RemoteStore).keys()
+    assert set(SIGNATURES) == declared
+    assert all(callable(getattr(RemoteStore, name)) for name in declared)
 
 
 @pytest.mark.parametrize("act", ACTS, ids=repr)
@@ -69,7 +69,7 @@ async def test_values_keep_their_types(store, owned):
     (lease,) = (await store.claim(ClaimRequest("default", "w", 1))).leases
     kept = await store.extend([lease.id], lease_for=5.0)
     (finished,) = await store.finish([done(lease, links=[task("https://b.example/")])])
-    page = await store.tasks("default", Which(fingerprint=asked.fingerprint))
+    page = await store.tasks("default", TaskFilter(fingerprint=asked.fingerprint))
 
     assert owned.asked[0][1]["tasks"] == [asked]
     assert lease.about == asked
@@ -100,9 +100,9 @@ async def test_rules_arrive_whole(store, owned):
 
 async def test_names_are_checked_where_they_arrive(store):
     """D5: a name is 16 bytes, and whatever else is sent never reaches the store."""
-    request = ClaimRequest("default", "w", 1, names=[b"short"])
+    request = ClaimRequest("default", "w", 1, fingerprints=[b"short"])
 
-    with pytest.raises(InvalidInput, match="names"):
+    with pytest.raises(InvalidInput, match="fingerprints"):
         await store.claim(request)
 
 
@@ -112,7 +112,7 @@ async def test_what_is_no_value_of_the_seam_is_refused_before_it_is_sent(store, 
         with pytest.raises(InvalidInput, match="cannot be sent"):
             await store.add([msgspec.structs.replace(task(), url=url)])
     with pytest.raises(InvalidInput, match="cannot be sent"):
-        await store.place("x", 2**70)
+        await store.position("x", 2**70)
 
     assert owned.asked == []
     assert await store.crawls() == []
