@@ -133,7 +133,7 @@ def test_a_shape_that_cannot_be_is_refused():
     """Rather than served otherwise."""
     with pytest.raises(ValueError, match="at least 1"):
         Shape(hosts=0)
-    with pytest.raises(ValueError, match="bytes a link"):
+    with pytest.raises(ValueError, match="per link"):
         Shape(links=1, page_bytes=1 << 20)
 
 
