@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from outrider.bench.results import write_json
+from outrider.bench.measurement import write_json
 from outrider.core.url import UrlRules
 from outrider.fetch.document import Document
 from outrider.fetch.found import reading_rules
