@@ -16,12 +16,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from outrider.bench.results import write_json
+from outrider.bench.measurement import write_json
 from outrider.core.url import UrlRules
 from outrider.fetch.document import Document
 from outrider.fetch.found import reading_rules
 from outrider.fetch.links import read
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.simulation.link_graphs import Web, planted, power_law, tagged
 from outrider.simulation.scorers import compare, shown
 

@@ -94,7 +94,7 @@ def stand_in(port, put=setattr):
         @classmethod
         def open(cls, store="memory://", *, settings=None, clock=None, **rest):
             """In real time, whatever others do to the clock."""
-            settings = hurried(layers_of(settings).ground().settings, port)
+            settings = hurried(layers_of(settings).base_settings().settings, port)
             return super().open(store, settings=settings, clock=clock or SystemClock(), **rest)
 
     put(wiring, "Frontier", Here)

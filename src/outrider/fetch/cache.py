@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from outrider.core.answer import Last
+from outrider.core.outcome import Last
 from outrider.fetch.cache_file import CacheFile
 from outrider.fetch.freshness import may_be_kept
 from outrider.fetch.response import Response

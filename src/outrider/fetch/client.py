@@ -24,7 +24,7 @@ from outrider.fetch.reasons import Trouble, tell
 from outrider.fetch.reply import Reply
 from outrider.fetch.response import Response
 from outrider.fetch.troubles import RAISED, reason_of
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 FIELDS: Final = 256  # header fields of one answer
 

@@ -25,7 +25,7 @@ from outrider.fetch.block_signs import (
     WIDGETS,
 )
 from outrider.fetch.response import Response
-from outrider.settings.naming import resolve
+from outrider.settings.code_references import resolve
 
 Detector: TypeAlias = Callable[[Response], str | None]
 

@@ -7,11 +7,11 @@ from typing import Literal
 
 import msgspec
 
-from outrider.core.policy.grouping import TAG_PATH
+from outrider.core.policy.url_groups import TAG_PATH
 from outrider.core.task import Link
 from outrider.core.url import Url, UrlRules
 from outrider.fetch.robots_file import product
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 Kind = Literal["html", "feed", "sitemap", "other"]
 

@@ -15,7 +15,7 @@ from outrider.fetch.local_faults import EMFILE, NETWORK, PORTS, RESOLVER, is_loc
 from outrider.fetch.network import Network
 from outrider.fetch.reasons import Trouble, tell
 from outrider.fetch.targets import Targets
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 ACCEPT: Final = (
     "text/html,application/xhtml+xml,application/atom+xml,application/rss+xml,"

@@ -26,7 +26,7 @@ from outrider.fetch.reasons import BAD_URL, PRIVATE_ADDRESS, Hindered, Trouble, 
 from outrider.fetch.response import Response
 from outrider.fetch.transfer import Connections, Patience, Request, Transfer
 from outrider.settings.environment import is_set
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 _NONE: Final[Mapping[str, str]] = {}
 _DISGUISE: Final = "CURL_IMPERSONATE"

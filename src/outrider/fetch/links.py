@@ -21,7 +21,7 @@ from outrider.fetch.html import read_html, words
 from outrider.fetch.markup import Element, Elements, pieces_of
 from outrider.fetch.page import Page
 from outrider.fetch.references import Base
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 Form: TypeAlias = Literal["html", "xml", "gzip", "json", "lines", "other"]
 

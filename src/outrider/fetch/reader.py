@@ -18,7 +18,7 @@ from outrider.fetch.links import form_of, read
 from outrider.fetch.page import Page
 from outrider.fetch.parse_cost import LARGE
 from outrider.fetch.tree_check import tree_fault
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 CHILDREN: Final = 2
 MEMORY: Final = 2**29  # bytes a child may take for one page

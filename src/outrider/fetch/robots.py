@@ -18,7 +18,7 @@ from outrider.fetch.cache_file import CacheFile
 from outrider.fetch.freshness import max_age_of
 from outrider.fetch.response import Response
 from outrider.fetch.robots_file import RobotsFile, product, text_of
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 MOST_DELAY: Final = 86_400.0
 CLOSED_FOR: Final = 9.0  # seconds until a host that could not tell is asked again

@@ -13,7 +13,7 @@ from outrider.fetch import descriptors
 from outrider.fetch.client import Client
 from outrider.fetch.local_faults import FAULTS, local_fault, local_fault_of, local_reason_of
 from outrider.fetch.network import ANYWHERE, Network, has_route
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 HERE = "203.0.113.7"
 

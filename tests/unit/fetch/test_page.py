@@ -1,7 +1,7 @@
 import pytest
 
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.fetch.charset import _CODECS, charset_of, decoded
 from outrider.fetch.document import Headers, sniffed
 from outrider.fetch.found import Found
@@ -15,7 +15,7 @@ URL = "https://example.org/a/page"
 def page(body=b"", content_type="text/html", *fields, status=200, type="page", meta=b""):
     """A page as a visit makes it."""
     about = task(URL, type=type, depth=2, meta=meta)
-    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     headers = (("Content-Type", content_type), *fields)
     return Page(lease, Response(URL, status, headers, body, 0.25, 1e9))
 

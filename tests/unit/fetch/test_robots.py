@@ -9,7 +9,7 @@ from outrider.fetch.cache_file import CacheFile
 from outrider.fetch.response import Response
 from outrider.fetch.robots import CLOSED_FOR, Rules, Shelf, robots_url, rules_of
 from outrider.fetch.robots_file import MOST_BYTES, MOST_SITEMAPS
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing import FakeClock
 
 NOW = 1_700_000_000.0

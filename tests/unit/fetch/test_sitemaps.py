@@ -4,7 +4,7 @@ import tracemalloc
 import pytest
 
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.core.url import UrlRules
 from outrider.fetch import sitemaps
 from outrider.fetch.links import found_in
@@ -12,7 +12,7 @@ from outrider.fetch.markup import DEEPEST, LONGEST_TOKEN
 from outrider.fetch.page import Page
 from outrider.fetch.response import Response
 from outrider.fetch.sitemaps import MOST_INDEXES, Unpacked
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing.builders import task
 
 URL = "https://example.org/sitemap.xml"
@@ -22,7 +22,7 @@ XML = "application/xml"
 def found(body, content_type=XML, *fields, type="sitemap", meta=b"", **settings):
     """What is found in a sitemap."""
     about = task(URL, type=type, depth=1, meta=meta)
-    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     body = body.encode() if isinstance(body, str) else body
     response = Response(URL, 200, (("Content-Type", content_type), *fields), body, 0.1, 0.0)
     return found_in(Page(lease, response), FetchSettings(**settings), UrlRules())

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from outrider import errors
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.policy.rules import Budget, CrawlRules, QueueRules
 from outrider.errors import InvalidInput, OutriderError, StoreError
 from outrider.store.protocol import Admin, ClaimRequest, Inspect, Store, TaskFilter
@@ -21,13 +21,13 @@ KINDS = [
     if issubclass(kind, OutriderError)
 ]
 ACTS = [
-    acts.Set({"delay": 1.0, "balance": None}),
-    acts.Pause(),
-    acts.Resume(),
-    acts.Retire(),
-    acts.Revive(),
-    acts.Snooze(2.5),
-    acts.Wake(),
+    actions.Set({"delay": 1.0, "balance": None}),
+    actions.Pause(),
+    actions.Resume(),
+    actions.Retire(),
+    actions.Revive(),
+    actions.Snooze(2.5),
+    actions.Wake(),
 ]
 
 

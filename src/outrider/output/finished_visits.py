@@ -1,4 +1,4 @@
-"""Which of the visits in doubt were finished: asked of the store, which alone knows (H3)."""
+"""Which of the visits in doubt were finished: the store is asked, which alone knows (H3)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from outrider.store.protocol import FullStore, TaskFilter
 
 
 async def were_finished(store: FullStore, leases: Sequence[LeaseId]) -> list[bool]:
-    """An answer each; whatever is still held goes back, so that no answer can change any more."""
+    """Return one answer per lease; leases still held are released, so no answer changes later."""
     await store.release(leases)
-    # Tokens that are current now belong to finished visits: those are told so again, and nothing
-    # changes. All others are refused.
+    # After the release, a token is current only if its visit was finished: finishing that one
+    # again changes nothing. All other tokens are refused.
     verdicts = [Verdict(*lease, "done", TaskState.DONE) for lease in leases]
     applied = [answer.applied for answer in await store.finish(verdicts)]
-    cancelled = [name for name in {lease.crawl for lease in leases} if await _is_over(store, name)]
+    cancelled = [
+        name for name in {lease.crawl for lease in leases} if await _is_cancelled(store, name)
+    ]
     return [
         await _is_done(store, lease) if lease.crawl in cancelled else was_applied
         for lease, was_applied in zip(leases, applied, strict=True)
     ]
 
 
-async def _is_over(store: FullStore, crawl: str) -> bool:
+async def _is_cancelled(store: FullStore, crawl: str) -> bool:
     return (await store.crawl(crawl)).status is CrawlStatus.CANCELLED
 
 

@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from outrider.bench.measurement import Measure, as_measured
-from outrider.bench.results import Results, measure_parts, write_json
+from outrider.bench.measurement import Measure, Results, as_measured, measure_parts, write_json
 
 FIRST = Measure("first", 1234.5, "/s", 1000)
 SECOND = Measure("second", 0.25, "×", 0.2, is_most=True)

@@ -14,10 +14,10 @@ from outrider.errors import SettingsError
 Path: TypeAlias = tuple[str, ...]
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_<>-]+").fullmatch
-_MOST_SHOWN: Final = 80
+_MAX_SHOWN: Final = 80
 
 
-class Fault(Exception):
+class InvalidSetting(Exception):
     """The path and the value as they were given, and the problem with its fix.
 
     `others` are the settings that contradict it, if each of them is allowed by itself.
@@ -30,35 +30,37 @@ class Fault(Exception):
         self.path, self.value, self.problem, self.others = path, value, problem, others
 
     def __str__(self) -> str:
-        return f"{dotted(self.path)} = {shown(self.value)}: {self.problem}"
+        return f"{dotted_path(self.path)} = {short_repr(self.value)}: {self.problem}"
 
 
 @contextmanager
-def explained(sentence: Callable[[Fault], str]) -> Iterator[None]:
+def translate_errors(sentence: Callable[[InvalidSetting], str]) -> Iterator[None]:
     """Let a fault out as the error that users see."""
     try:
         yield
-    except Fault as fault:
+    except InvalidSetting as fault:
         raise SettingsError(sentence(fault)) from None
 
 
-def stranger(path: Path, value: object, known: Iterable[str], homes: Mapping[str, str]) -> Fault:
+def unknown_setting(
+    path: Path, value: object, known: Iterable[str], homes: Mapping[str, str]
+) -> InvalidSetting:
     """The fault of an unknown name; `homes` tells where a name known elsewhere belongs."""
-    close = [dotted((*path[:-1], near)) for near in get_close_matches(path[-1], known, 1)]
+    close = [dotted_path((*path[:-1], near)) for near in get_close_matches(path[-1], known, 1)]
     meant = " or ".join([*close, *filter(None, [homes.get(path[-1])])])
     hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(known)}"
-    return Fault(path, value, f"no such setting; {hint}")
+    return InvalidSetting(path, value, f"no such setting; {hint}")
 
 
-def dotted(path: Path) -> str:
+def dotted_path(path: Path) -> str:
     """The path as TOML would write it."""
     return ".".join(part if _BARE(part) else json.dumps(part) for part in path) or "settings"
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """The value, short enough for a message."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a stranger's repr may do anything, and a huge int has none
         text = f"<{type(value).__name__}>"
-    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"

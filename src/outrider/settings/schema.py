@@ -14,16 +14,21 @@ from msgspec import Meta
 
 from outrider.core.policy.code_field import CODE
 from outrider.core.policy.focus import OPENS_BELOW, Focus
-from outrider.core.policy.keying import address
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.queue_key import address
 from outrider.core.policy.retry import Retry
 from outrider.core.policy.rules import Budget, CrawlRules, Limits, Override, QueueRules
 from outrider.core.policy.scope import Mode, Scope
 from outrider.core.policy.traps import Traps
 from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, Scoring
 from outrider.core.url import TRACKING, UrlRules
-from outrider.settings.visiting import ExecutorSettings, FetchSettings, OutputSettings, Revisiting
+from outrider.settings.worker_schema import (
+    ExecutorSettings,
+    FetchSettings,
+    OutputSettings,
+    Revisiting,
+)
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 _Guard = Annotated[int, Meta(ge=0, le=10_000)]

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from outrider.core.answer import Answer, Last
-from outrider.core.outcome import Done
+from outrider.core.outcome import Answer, Done, Last
 
 NOT_MODIFIED: Final = 304
 MEMORY: Final = 64  # looks; then half of what they taught is forgotten: pages change their ways

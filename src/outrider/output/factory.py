@@ -1,4 +1,4 @@
-"""Settings → sink."""
+"""Creates the sink that `settings.output` describes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from outrider.settings import Settings
 
 
 def open_sink(settings: Settings, *, user_agent: str = "") -> Sink:
-    """What `settings.output` asks for; then `await recover(sink, store)`, before the first claim.
+    """Open the sink of `settings.output`; call `await recover(sink, store)` before the first claim.
 
-    `user_agent` is what hosts were told, for the archive to say.
+    `user_agent` is the one that hosts were sent, for the description in the archive.
     """
     output, sync = settings.output, settings.store.durability == "sync"
     if not output.path:
@@ -46,4 +46,4 @@ def _warc_sink(settings: Settings, user_agent: str) -> Sink:
         "robots": "obey" if settings.fetch.robots else "ignore",
     }
     output, sync = settings.output, settings.store.durability == "sync"
-    return warc_sink(output.path, info=info, most=output.warc_bytes, sync=sync)
+    return warc_sink(output.path, info=info, max_bytes=output.warc_bytes, sync=sync)

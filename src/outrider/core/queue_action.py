@@ -41,4 +41,4 @@ class Wake(msgspec.Struct, frozen=True, tag=True):
     """End a snooze: back to the last visit's end + delay, never sooner."""
 
 
-Act: TypeAlias = Set | Pause | Resume | Retire | Revive | Snooze | Wake
+QueueAction: TypeAlias = Set | Pause | Resume | Retire | Revive | Snooze | Wake

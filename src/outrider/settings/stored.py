@@ -16,19 +16,19 @@ import msgspec
 
 from outrider.errors import SettingsError
 from outrider.settings.consistency import contradictions
-from outrider.settings.faults import dotted, explained
+from outrider.settings.dump import name_of, plain, to_mapping
+from outrider.settings.errors import dotted_path, translate_errors
 from outrider.settings.foreign_code import NAMELESS, code_in, foreign_code, is_code_path
-from outrider.settings.layers import Ground, as_text
-from outrider.settings.leaves import KEYS, flat_path, leaves_of, path_of, tree_of, value_at
+from outrider.settings.layers import BaseSettings, as_text
+from outrider.settings.paths import KEYS, flat_path, leaves_of, path_of, tree_of, value_at
 from outrider.settings.profiles import POLITE, PROFILE
-from outrider.settings.reading import laid_over, merged, settings_of
-from outrider.settings.showing import name_of, plain, to_mapping
-from outrider.settings.tree import Settings
+from outrider.settings.schema import Settings
+from outrider.settings.validation import merged, overlay_settings, settings_of
 
 Tree: TypeAlias = dict[str, Any]
 Where: TypeAlias = tuple[str, ...]
 
-MOST: Final = 2**20  # characters that a store keeps
+MAX_TEXT: Final = 2**20  # characters that a store keeps
 _ORIGINS: Final = "origins"  # beside the sections: where settings are from
 _CRAWL: Final = "the crawl"  # of what nobody told
 OWN: Final = ("store", "events", "executor", "fetch", "output")  # a worker's own sections win
@@ -42,23 +42,25 @@ _LOCAL: Final[tuple[Where, ...]] = (
 )
 
 
-def to_text(ground: Ground) -> str:
+def to_text(base: BaseSettings) -> str:
     """What a store keeps; without overrides by key if they are very many (their queues know)."""
-    settings, tree = ground.settings, _without(to_mapping(ground.settings), _LOCAL)
+    settings, tree = base.settings, _without(to_mapping(base.settings), _LOCAL)
     for where, value in code_in(settings).items():
         if not isinstance(value, str | tuple):
             _put(tree, where, _name_of(value))
-    origins = {path: origin for path, origin in ground.origins.items() if not is_local(path)}
-    text = _encoded(tree, origins, ground.profile)
-    if len(text) > MOST:
+    origins = {path: origin for path, origin in base.origins.items() if not is_local(path)}
+    text = _encoded(tree, origins, base.profile)
+    if len(text) > MAX_TEXT:
         few = {path: origin for path, origin in origins.items() if path[0] != KEYS}
-        text = _encoded(_without(tree, [(KEYS,)]), few, ground.profile)
-    if len(text) > MOST:
-        raise SettingsError(f"settings of {len(text)} characters are too long: most are {MOST}")
+        text = _encoded(_without(tree, [(KEYS,)]), few, base.profile)
+    if len(text) > MAX_TEXT:
+        raise SettingsError(f"settings of {len(text)} characters are too long: most are {MAX_TEXT}")
     return text
 
 
-def joined(text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {}) -> Ground:
+def join_stored(
+    text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {}
+) -> BaseSettings:
     """The kept settings with one's own over them: whole sections of OWN, and code by its place.
 
     What cannot be had is left at its default, and said. `origins` are of one's own.
@@ -75,14 +77,14 @@ def joined(text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {})
         settings = _with_own(stored, mine)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError) as error:
         what = f"the settings kept with this crawl cannot be read: {error}"
-        return Ground(settings_of(mine), dict(origins), lacks=what, is_whole=False)
+        return BaseSettings(settings_of(mine), dict(origins), lacks=what, is_whole=False)
     lacking = {path: plain(value) for path, value in code.items() if given.get(path) is None}
     from_crawl = {path: told.get(path, _CRAWL) for path, _ in leaves_of(kept) if path not in code}
     from_here = {path: name for path, name in origins.items() if path[0] in OWN or path in code}
     found = {**told, **from_crawl, **from_here}
     doubts = tuple(map(str, contradictions(stored, {**told, **from_crawl}.keys())))
     every = map(str, contradictions(settings, found.keys()))
-    return Ground(
+    return BaseSettings(
         settings,
         found,
         profile,
@@ -95,8 +97,8 @@ def joined(text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {})
 
 def _with_own(stored: Settings, own: Tree) -> Settings:
     """One's own sections over the stored ones, each setting checked by itself."""
-    with explained(str):
-        return laid_over(stored, own)
+    with translate_errors(str):
+        return overlay_settings(stored, own)
 
 
 def is_local(path: Where) -> bool:
@@ -142,7 +144,7 @@ def _own_code(path: Where, given: Mapping[Where, Any]) -> Any:
 
 
 def _missing(where: Where, value: object) -> str:
-    name = dotted(where)
+    name = dotted_path(where)
     if isinstance(value, str) and value.startswith(NAMELESS):
         return f"{name} was {value[1:]}, which cannot be imported: give it by hand"
     return f"{name} = {value!r} is code, and none is imported for a store: give it by hand"

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from outrider.core.policy.retry import Backoff
-from outrider.settings.reading import settings_of
-from outrider.settings.tree import Settings
+from outrider.settings.schema import Settings
+from outrider.settings.validation import settings_of
 
 
 def to_mapping(settings: Settings) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from outrider.errors import SettingsError
-from outrider.settings.faults import Path
+from outrider.settings.errors import Path
 
 KEYS: Final = "keys"
-_DEEPEST: Final = 8  # parts of a path
-_SHOWN: Final = 80
+_MAX_PARTS: Final = 8  # parts of a path
+_MAX_SHOWN: Final = 80
 _PARTS: Final = ("politeness", "budget")  # tables that an override by key may have, and need not
 
 
@@ -62,13 +62,13 @@ def tree_of(leaves: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
     return tree
 
 
-def laid(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """One tree over another, table by table."""
     both = dict(under)
     for name, value in over.items():
         below = both.get(name)
         is_table = isinstance(value, Mapping) and isinstance(below, Mapping)
-        both[name] = laid(below, value) if is_table else value  # type: ignore[arg-type] # just asked
+        both[name] = overlay(below, value) if is_table else value  # type: ignore[arg-type] # just asked
     return both
 
 
@@ -86,17 +86,19 @@ def is_under(path: Path, above: Path) -> bool:
 
 def path_of(text: str) -> Path:
     """A path as TOML writes it, in parts: `keys."a.example".delay` has three."""
-    tree: Any = _loaded(f"{text} = 0") if "\n" not in text else None
+    tree: Any = _parse_toml(f"{text} = 0") if "\n" not in text else None
     path = []
     while isinstance(tree, dict) and len(tree) == 1:
         ((part, tree),) = tree.items()
         path.append(part)
-    if tree != 0 or len(path) > _DEEPEST:
-        raise SettingsError(f"{text[:_SHOWN]!r} is no path of a setting, as in politeness.delay")
+    if tree != 0 or len(path) > _MAX_PARTS:
+        raise SettingsError(
+            f"{text[:_MAX_SHOWN]!r} is no path of a setting, as in politeness.delay"
+        )
     return flat_path(tuple(path))
 
 
-def assigned(pairs: Iterable[str], said: str = "--set") -> dict[str, Any]:
+def parse_assignments(pairs: Iterable[str], said: str = "--set") -> dict[str, Any]:
     """`politeness.delay=2` → the same as a tree."""
     leaves = []
     for pair in pairs:
@@ -110,11 +112,11 @@ def assigned(pairs: Iterable[str], said: str = "--set") -> dict[str, Any]:
 
 def read_value(text: str) -> Any:
     """A value as TOML writes it; what is none of TOML is text, so that no word needs quotes."""
-    tree = _loaded(f"value = {text}")
+    tree = _parse_toml(f"value = {text}")
     return tree["value"] if tree is not None and len(tree) == 1 else text
 
 
-def _loaded(text: str) -> dict[str, Any] | None:
+def _parse_toml(text: str) -> dict[str, Any] | None:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError):

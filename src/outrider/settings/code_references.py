@@ -12,18 +12,18 @@ from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any, Final, TypeGuard
 
-from outrider.core.policy.cost import costing
+from outrider.core.policy.cost import cost_function
 from outrider.core.policy.focus import LISTS, Focus
-from outrider.core.policy.keying import keying
 from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.queue_key import key_function
 from outrider.core.policy.rules import Budget
 from outrider.core.policy.scope import Scope, compile_scope
 from outrider.core.policy.scorers import SCORERS
 from outrider.core.policy.weights import Scoring
 from outrider.errors import SettingsError
-from outrider.settings.faults import shown
-from outrider.settings.tree import QueueSettings, ScopeSettings
-from outrider.settings.visiting import ExecutorSettings, FetchSettings
+from outrider.settings.errors import short_repr
+from outrider.settings.schema import QueueSettings, ScopeSettings
+from outrider.settings.worker_schema import ExecutorSettings, FetchSettings
 
 # `buckets` is the name of a keying, so no module of that name can be meant.
 _REFERENCE: Final = re.compile(
@@ -38,21 +38,21 @@ def resolve(spec: object, what: str) -> Any:
     Importing runs code: only for settings of the person who runs the crawl, never for data from
     the network. `what` is the path of the setting.
     """
-    if not refers(spec):
+    if not is_reference(spec):
         return spec
-    found = _imported(spec, what)
+    found = _import(spec, what)
     fits, wanted = (_scores, _SCORER) if what.endswith("scorer") else (callable, "a function")
     if not fits(found):
-        raise SettingsError(f"{what} = {spec!r}: that is {shown(found)}; name {wanted}")
+        raise SettingsError(f"{what} = {spec!r}: that is {short_repr(found)}; name {wanted}")
     return found
 
 
-def refers(value: object) -> TypeGuard[str]:
+def is_reference(value: object) -> TypeGuard[str]:
     """Whether it names code to import: `module:function`."""
     return isinstance(value, str) and _REFERENCE(value) is not None
 
 
-def _imported(spec: str, what: str) -> object:
+def _import(spec: str, what: str) -> object:
     module, _, name = spec.partition(":")
     try:
         home = importlib.import_module(module)
@@ -73,9 +73,9 @@ def check(owner: type, name: str, value: object) -> None:
         question(value)
 
 
-def _named(find: Callable[[str], object]) -> Callable[[object], None]:
+def _name_or_function(find: Callable[[str], object]) -> Callable[[object], None]:
     def question(value: object) -> None:
-        if callable(value) or refers(value):
+        if callable(value) or is_reference(value):
             return
         if not isinstance(value, str):
             raise ValueError("give a name, module:function or a function")  # noqa: TRY004 - as all
@@ -85,13 +85,13 @@ def _named(find: Callable[[str], object]) -> Callable[[object], None]:
 
 
 def _function(value: object) -> None:
-    if not (value is None or callable(value) or refers(value)):
+    if not (value is None or callable(value) or is_reference(value)):
         raise ValueError("give module:function or a function")
 
 
 def _stages(names: tuple[str, ...]) -> None:
     for name in names:
-        if not refers(name):
+        if not is_reference(name):
             raise ValueError(f"{name!r} is no stage; give module:function")
 
 
@@ -118,7 +118,7 @@ def _lists(names: tuple[str, ...]) -> None:
 
 def _scorer(value: object) -> None:
     known = value in SCORERS if isinstance(value, str) else _scores(value)
-    if not (known or refers(value)):
+    if not (known or is_reference(value)):
         raise ValueError(f"give {', '.join(SCORERS)}, module:name or {_SCORER}")
 
 
@@ -132,18 +132,18 @@ def _seconds_or_none(value: float) -> None:
 
 
 _QUESTIONS: Final[Mapping[tuple[type, str], Callable[[Any], object]]] = {
-    (QueueSettings, "key"): _named(keying),
+    (QueueSettings, "key"): _name_or_function(key_function),
     (QueueSettings, "bypass_depth"): _function,
     (Politeness, "delay"): _seconds_or_none,
     (Politeness, "delay_to"): _seconds_or_none,
-    (Budget, "cost"): _named(costing),
+    (Budget, "cost"): _name_or_function(cost_function),
     (ScopeSettings, "include"): lambda patterns: compile_scope(Scope(include=patterns)),
     (ScopeSettings, "exclude"): lambda patterns: compile_scope(Scope(exclude=patterns)),
     (ScopeSettings, "function"): _function,
     (Scoring, "scorer"): _scorer,
-    (Focus, "classifier"): _named(_classifier),
+    (Focus, "classifier"): _name_or_function(_classifier),
     (Focus, "lists"): _lists,
-    (FetchSettings, "detector"): _named(_detector),
-    (ExecutorSettings, "poll"): _named(_strategy),
+    (FetchSettings, "detector"): _name_or_function(_detector),
+    (ExecutorSettings, "poll"): _name_or_function(_strategy),
     (ExecutorSettings, "pipeline"): _stages,
 }

@@ -16,12 +16,12 @@ from publicsuffixlist import PublicSuffixList
 
 from outrider.core.url import Url, UrlRules, parse_url
 
-Keying: TypeAlias = Callable[[Url], str]
+KeyFunction: TypeAlias = Callable[[Url], str]
 
 MAX_KEY: Final = 255
 MAX_BUCKETS: Final = 65_536
 
-host_key: Final[Keying] = attrgetter("host")
+host_key: Final[KeyFunction] = attrgetter("host")
 
 
 def domain_key(url: Url) -> str:
@@ -39,10 +39,10 @@ def surt_key(url: Url) -> str:
     return _reversed_labels(url.host) + colon + port if colon else _reversed_labels(url.host)
 
 
-_NAMES: Final[dict[str, Keying]] = {"host": host_key, "domain": domain_key, "surt": surt_key}
+_NAMES: Final[dict[str, KeyFunction]] = {"host": host_key, "domain": domain_key, "surt": surt_key}
 
 
-def keying(name: str | Keying) -> Keying:
+def key_function(name: str | KeyFunction) -> KeyFunction:
     """Find a keying by its name in the settings; a function is one already.
 
     `module:function` is not looked up here, for the core imports nothing by name.
@@ -56,7 +56,7 @@ def keying(name: str | Keying) -> Keying:
     raise ValueError(_unknown(name))
 
 
-def checked_key(key: object) -> str | None:
+def valid_key(key: object) -> str | None:
     """Give back what a user's function answered if it can be a key, else None."""
     if isinstance(key, str) and 0 < len(key) <= MAX_KEY and key.isprintable():
         return key
@@ -105,13 +105,14 @@ def address(keyed_by: object, text: str) -> str:
         _check_bucket(keyed_by, text, host)
         return text
     if keyed_by == "surt" and host.endswith(","):
-        fix = f"write {host.rstrip(',')!r}, or {'.' + _turned(host.rstrip(','))!r} for all below it"
+        surt = host.rstrip(",")
+        fix = f"write {surt!r}, or {'.' + _reverse_surt(surt)!r} for all below it"
         raise ValueError(f"no SURT key ends in a comma; {fix}")
     if keyed_by == "surt" and dot and host.endswith(":"):
         return text  # what a host became
     if not (dot or _is_host(host) or (keyed_by == "surt" and "," not in host)):
         return text  # a key that links bring with them, or a SURT authority
-    return _ADDRESSES[keyed_by](dot, _as_parsed(host), port)
+    return _ADDRESSES[keyed_by](dot, _normalize_host(host), port)
 
 
 def _by_host(dot: str, host: str, port: str) -> str:
@@ -150,7 +151,7 @@ def _check_bucket(keyed_by: str, text: str, host: str) -> None:
     if text.startswith("."):
         raise ValueError(f'{there}, and none has a suffix; name them, or set queue.key = "host"')
     if _is_host(host):
-        name = _bucket(crc32(_as_parsed(host).encode()) % count)
+        name = _bucket(crc32(_normalize_host(host).encode()) % count)
         raise ValueError(f"{there}; {host} is in {name}, together with other hosts: write {name!r}")
     number = text.removeprefix("bucket-")
     if number != text and number.isdecimal():
@@ -164,7 +165,7 @@ def _is_host(text: str) -> bool:
     return text == "localhost" or text.endswith("]") or ("." in text and "," not in text)
 
 
-def _as_parsed(host: str) -> str:
+def _normalize_host(host: str) -> str:
     """A host as the URL parser writes it: lower case, IDNA as punycode, no dot at its end."""
     if _PLAIN_HOST(host) and not is_address(host):
         return host
@@ -189,11 +190,11 @@ _PORT: Final = re.compile(r"(.*[^:]|\[[^\]]*\])(:[0-9]{1,5})").fullmatch
 def _host_of_surt(authority: str) -> str | None:
     """The host of a SURT authority without its port; None: it is none."""
     if "," in authority:
-        return None if "." in authority else _turned(authority)
+        return None if "." in authority else _reverse_surt(authority)
     return authority if "." not in authority or is_address(authority) else None
 
 
-def _turned(surt: str) -> str:
+def _reverse_surt(surt: str) -> str:
     return ".".join(reversed(surt.split(",")))
 
 
@@ -225,7 +226,7 @@ def _reversed_labels(host: str) -> str:
     return host if is_address(host) else ",".join(reversed(host.split(".")))
 
 
-def _buckets(name: str) -> Keying:
+def _buckets(name: str) -> KeyFunction:
     count = name.removeprefix("buckets:")
     if not re.fullmatch("[0-9]{1,5}", count) or not 1 <= int(count) <= MAX_BUCKETS:
         raise ValueError(f"{name!r}: the number of buckets must be 1 to {MAX_BUCKETS}")

@@ -15,17 +15,24 @@ import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
 
-from outrider.core.policy.keying import address, checked_key
 from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.queue_key import address, valid_key
 from outrider.core.policy.rules import Budget
+from outrider.settings.code_references import check
 from outrider.settings.consistency import contradictions, given_in, override_faults
-from outrider.settings.faults import Fault, Path, dotted, explained, shown, stranger
-from outrider.settings.kinds import Field, allowed, blank, fields_of, fits, struct_kind
-from outrider.settings.leaves import leaves_of, value_at
-from outrider.settings.naming import check
+from outrider.settings.errors import (
+    InvalidSetting,
+    Path,
+    dotted_path,
+    short_repr,
+    translate_errors,
+    unknown_setting,
+)
+from outrider.settings.field_types import Field, allowed, blank, fields_of, fits, struct_kind
+from outrider.settings.paths import leaves_of, value_at
 from outrider.settings.profiles import PROFILE, profile_of
 from outrider.settings.reference import homes
-from outrider.settings.tree import Settings, Standing
+from outrider.settings.schema import Settings, Standing
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _Overrides: TypeAlias = dict[str, dict[str, Any]]
@@ -44,24 +51,26 @@ def settings_of(value: Settings | Mapping[str, Any] | None, *, is_whole: bool = 
     A mapping may name the `profile` that it begins with. Unless `is_whole`, contradictions between
     settings are let pass: for settings that were accepted before, and are only read back.
     """
-    with explained(str):
+    with translate_errors(str):
         given = {} if value is None else value
         return read_alone(given) if is_whole else _read_back(given)
 
 
 def read_alone(value: Settings | Mapping[str, Any]) -> Settings:
     """The same as `settings_of`, validated whole; raises Fault."""
-    settings = read(*begun(value))
+    settings = read(*split_profile(value))
     check_reach(settings)
     return settings
 
 
 def _read_back(value: Settings | Mapping[str, Any]) -> Settings:
-    given, usual = begun(value)
-    return laid_over(usual, given)
+    given, usual = split_profile(value)
+    return overlay_settings(usual, given)
 
 
-def begun(value: Settings | Mapping[str, Any]) -> tuple[Settings | Mapping[str, Any], Settings]:
+def split_profile(
+    value: Settings | Mapping[str, Any],
+) -> tuple[Settings | Mapping[str, Any], Settings]:
     """What is given less the name of its profile, and what that profile sets; raises Fault."""
     if not isinstance(value, Mapping) or PROFILE not in value:
         return value, Settings()
@@ -74,10 +83,12 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 
     `keys`, weights and types change entry by entry; None takes an entry, or an override, back.
     """
-    with explained(str):
+    with translate_errors(str):
         if isinstance(changes, Mapping) and PROFILE in changes:
-            raise Fault((PROFILE,), changes[PROFILE], "settings begin with it; none is changed to")
-        return changed(settings_of(settings, is_whole=False), changes)
+            raise InvalidSetting(
+                (PROFILE,), changes[PROFILE], "settings begin with it; none is changed to"
+            )
+        return apply_changes(settings_of(settings, is_whole=False), changes)
 
 
 def override_of(
@@ -87,28 +98,28 @@ def override_of(
 
     With `settings`, the ones it refines, it may not contradict them.
     """
-    with explained(_as_argument):
+    with translate_errors(_as_argument):
         override = _override(changes, ())
         for name in override.keys() & _NOT_SET.keys():
-            raise Fault((name,), override[name], _NOT_SET[name])
+            raise InvalidSetting((name,), override[name], _NOT_SET[name])
         for fault in () if settings is None else override_faults(settings, key, override, ()):
             raise fault
         return override
 
 
-def _as_argument(fault: Fault) -> str:
-    return f"queue.set({dotted(fault.path)}={shown(fault.value)}): {fault.problem}"
+def _as_argument(fault: InvalidSetting) -> str:
+    return f"queue.set({dotted_path(fault.path)}={short_repr(fault.value)}): {fault.problem}"
 
 
 def read(value: object, current: Settings) -> Settings:
     """The current tree with what is given over it; raises Fault."""
-    settings = laid_over(current, value)
+    settings = overlay_settings(current, value)
     usual = Settings()
     check_whole(settings, given_in(current, usual) | _given_by(value, usual))
     return settings
 
 
-def changed(
+def apply_changes(
     current: Settings, changes: object, origins: AbstractSet[Path] = frozenset()
 ) -> Settings:
     """The current tree with a change over it; raises Fault for what the change makes wrong.
@@ -116,7 +127,7 @@ def changed(
     A contradiction that was there before stays: a stored crawl may have been given it before it
     was refused, and must not be locked by it. `origins` are the paths that its layers gave.
     """
-    settings, usual = laid_over(current, changes), Settings()
+    settings, usual = overlay_settings(current, changes), Settings()
     given = given_in(current, usual) | origins
     known = {str(fault) for fault in contradictions(current, given)}
     check_whole(settings, given | _given_by(changes, usual), known)
@@ -130,7 +141,7 @@ def _given_by(value: object, usual: Settings) -> set[Path]:
     return {path for path, _ in leaves_of(value)}
 
 
-def laid_over(current: Settings, value: object) -> Settings:
+def overlay_settings(current: Settings, value: object) -> Settings:
     """The same, each setting checked by itself: more may be laid over it before all is checked."""
     return _section(struct_kind(Settings), value, (), current)
 
@@ -151,7 +162,7 @@ def check_reach(settings: Settings, names: Iterable[str] | None = None) -> None:
             address(settings.queue.key, name)
         except ValueError as error:
             problem = f"reaches no queue: {error}"
-            raise Fault(("keys", name), settings.keys.get(name), problem) from None
+            raise InvalidSetting(("keys", name), settings.keys.get(name), problem) from None
 
 
 def keys_of(tree: Mapping[str, Any], current: _Overrides) -> _Overrides:
@@ -164,7 +175,7 @@ def _section(kind: inspect.StructType, value: object, path: Path, current: _S) -
     given = {}
     for name, entry in _table(value, path).items():
         if name not in fields:
-            raise stranger((*path, name), entry, fields, homes())
+            raise unknown_setting((*path, name), entry, fields, homes())
         given[name] = _setting(fields[name], entry, (*path, name), getattr(current, name))
     return replace(current, **given)
 
@@ -173,10 +184,12 @@ def _table(value: object, path: Path) -> dict[str, object]:
     if isinstance(value, msgspec.Struct):
         return {name: getattr(value, name) for name in value.__struct_fields__}
     if not isinstance(value, Mapping):
-        raise Fault(path, value, "give a table of settings")
+        raise InvalidSetting(path, value, "give a table of settings")
     for name, entry in value.items():
         if not isinstance(name, str) or not name:
-            raise Fault((*path, shown(name)), entry, "a name here is text, and not empty")
+            raise InvalidSetting(
+                (*path, short_repr(name)), entry, "a name here is text, and not empty"
+            )
     return dict(value)
 
 
@@ -187,7 +200,7 @@ def _setting(field: Field, value: object, path: Path, current: Any) -> object:
     try:
         check(field.owner, field.name, result)
     except ValueError as error:
-        raise Fault(path, value, str(error)) from None
+        raise InvalidSetting(path, value, str(error)) from None
     return result
 
 
@@ -220,13 +233,13 @@ def _entries(
 
 def _items(kind: inspect.VarTupleType, value: object, path: Path) -> tuple[object, ...]:
     if not isinstance(value, list | tuple):
-        raise Fault(path, value, f"give {allowed(kind)}")
+        raise InvalidSetting(path, value, f"give {allowed(kind)}")
     return tuple(_leaf(kind.item_type, item, (*path, str(n))) for n, item in enumerate(value))
 
 
 def _leaf(kind: inspect.Type, value: Any, path: Path) -> object:
     if not fits(kind, value):
-        raise Fault(path, value, f"give {allowed(kind)}")
+        raise InvalidSetting(path, value, f"give {allowed(kind)}")
     return float(value) if isinstance(kind, inspect.FloatType) else value
 
 
@@ -235,19 +248,23 @@ def _keys(value: object, path: Path, current: _Overrides) -> _Overrides:
     for name, entry in _table(value, path).items():
         key = _key(name, entry, path)
         if key in changes:
-            raise Fault((*path, name), entry, "given twice, for letter case makes no difference")
+            raise InvalidSetting(
+                (*path, name), entry, "given twice, for letter case makes no difference"
+            )
         changes[key] = None if entry is None else _override(entry, (*path, name))
-    return _layered(current, changes)
+    return _layer_overrides(current, changes)
 
 
 def _key(name: str, entry: object, path: Path) -> str:
-    if checked_key(name) is None or name.startswith("*.") or name == ".":
+    if valid_key(name) is None or name.startswith("*.") or name == ".":
         fix = 'give a queue key, or a suffix such as ".example.org" for a domain and all below it'
-        raise Fault((*path, name), entry, fix)
+        raise InvalidSetting((*path, name), entry, fix)
     return name.lower()
 
 
-def _layered(current: _Overrides, changes: Mapping[str, dict[str, Any] | None]) -> _Overrides:
+def _layer_overrides(
+    current: _Overrides, changes: Mapping[str, dict[str, Any] | None]
+) -> _Overrides:
     layered = dict(current)
     for key, change in changes.items():
         before = layered.pop(key, {})
@@ -259,15 +276,15 @@ def _layered(current: _Overrides, changes: Mapping[str, dict[str, Any] | None]) 
 
 def _override(value: object, path: Path) -> dict[str, Any]:
     changes: dict[str, Any] = {}
-    for where, entry in _flattened(value, path):
+    for where, entry in _flatten(value, path):
         name = where[-1]
         if name in changes:
-            raise Fault(where, entry, "given twice; keep one")
+            raise InvalidSetting(where, entry, "given twice; keep one")
         changes[name] = None if entry is None else _setting(adjustable()[name], entry, where, None)
     return changes
 
 
-def _flattened(value: object, path: Path) -> Iterator[tuple[Path, object]]:
+def _flatten(value: object, path: Path) -> Iterator[tuple[Path, object]]:
     for name, entry in _table(value, path).items():
         where = (*path, name)
         if name in _PARTS:
@@ -275,13 +292,13 @@ def _flattened(value: object, path: Path) -> Iterator[tuple[Path, object]]:
         elif name in adjustable():
             yield where, entry
         else:
-            raise stranger(where, entry, (*adjustable(), *_PARTS), {})
+            raise unknown_setting(where, entry, (*adjustable(), *_PARTS), {})
 
 
 def _part(part: type[msgspec.Struct], value: object, path: Path) -> Iterator[tuple[Path, object]]:
     for name, entry in _table(value, path).items():
         if name not in part.__struct_fields__:
-            raise stranger((*path, name), entry, part.__struct_fields__, {})
+            raise unknown_setting((*path, name), entry, part.__struct_fields__, {})
         yield (*path, name), entry
 
 

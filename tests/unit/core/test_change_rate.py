@@ -3,9 +3,8 @@ from random import Random
 
 import pytest
 
-from outrider.core.answer import Answer, Last
-from outrider.core.outcome import Done
-from outrider.core.policy.change import (
+from outrider.core.outcome import Answer, Done, Last
+from outrider.core.policy.change_rate import (
     MEMORY,
     change_rate,
     first_change,

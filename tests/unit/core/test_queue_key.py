@@ -3,14 +3,14 @@ import zlib
 
 import pytest
 
-from outrider.core.policy.keying import (
+from outrider.core.policy.queue_key import (
     MAX_KEY,
     address,
-    checked_key,
     is_address,
-    keying,
+    key_function,
     registrable_domain,
     suffixes,
+    valid_key,
 )
 from outrider.core.policy.rules import covers
 from outrider.core.url import UrlRules, parse_url
@@ -48,12 +48,12 @@ def url(text):
 )
 def test_a_named_keying_gives_its_key(name, text, key):
     """Host, registrable domain and SURT authority, for names and addresses alike."""
-    assert keying(name)(url(text)) == key
+    assert key_function(name)(url(text)) == key
 
 
 def test_buckets_spread_hosts_and_never_move_them():
     """A host's bucket depends on nothing but its name, and all buckets are used."""
-    bucket = keying("buckets:16")
+    bucket = key_function("buckets:16")
     keys = {bucket(url(f"http://host-{number}.org/")) for number in range(400)}
 
     assert keys == {f"bucket-{number:04}" for number in range(16)}
@@ -64,19 +64,19 @@ def test_buckets_spread_hosts_and_never_move_them():
 @pytest.mark.parametrize("count", [1, 65_536])
 def test_buckets_are_one_to_65536(count):
     """Both ends are allowed."""
-    assert keying(f"buckets:{count}")(url("http://a.org/")).startswith("bucket-")
+    assert key_function(f"buckets:{count}")(url("http://a.org/")).startswith("bucket-")
 
 
 @pytest.mark.parametrize("count", ["0", "65537", "-1", "", "x", "1.5", "٣", "0" * 9 + "9" * 99])
 def test_other_numbers_of_buckets_are_refused(count):
     """The message says what was wrong and what is allowed."""
     with pytest.raises(ValueError, match=r"buckets must be 1 to 65536"):
-        keying(f"buckets:{count}")
+        key_function(f"buckets:{count}")
 
 
 def test_a_function_is_a_keying():
     """What the user gives is used as it is."""
-    assert keying(len) is len
+    assert key_function(len) is len
 
 
 @pytest.mark.parametrize(
@@ -89,19 +89,19 @@ def test_a_function_is_a_keying():
 def test_an_unknown_name_is_refused_with_the_known_ones(name, message):
     """`module:function` too: names of modules are resolved outside the core."""
     with pytest.raises(ValueError, match=message):
-        keying(name)
+        key_function(name)
 
 
 @pytest.mark.parametrize("key", ["a", "example.org", "münchen", "a key", "k" * MAX_KEY])
 def test_a_printable_text_can_be_a_key(key):
     """It comes back unchanged."""
-    assert checked_key(key) == key
+    assert valid_key(key) == key
 
 
 @pytest.mark.parametrize("key", ["", "k" * (MAX_KEY + 1), "a\nb", "\ud800", "\0", None, 7, b"a"])
 def test_anything_else_can_not(key):
     """Keys are shown, indexed and typed by people."""
-    assert checked_key(key) is None
+    assert valid_key(key) is None
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_address_that_can_reach_no_key_is_refused_with_the_fix(keyed_by, text, f
 def test_address_of_a_key_or_host_reaches_the_queue_of_its_urls(name, text):
     """A4: the key itself, the host it is from unless its domain is the key, and every suffix."""
     parsed = url(text)
-    key = keying(name)(parsed)
+    key = key_function(name)(parsed)
     domain = registrable_domain(parsed.host)
     meant = {"host": parsed.host, "domain": domain, "surt": parsed.host}[name]
 

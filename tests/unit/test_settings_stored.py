@@ -6,11 +6,11 @@ import pytest
 from msgspec import inspect
 
 from outrider.errors import SettingsError
-from outrider.settings import Ground, Settings, settings_of, to_text
+from outrider.settings import BaseSettings, Settings, settings_of, to_text
+from outrider.settings.field_types import fields_of, struct_kind
 from outrider.settings.foreign_code import code_overrides, code_paths
-from outrider.settings.kept import joined
-from outrider.settings.kinds import fields_of, struct_kind
-from outrider.settings.reading import adjustable
+from outrider.settings.stored import join_stored
+from outrider.settings.validation import adjustable
 
 WHOLE = {
     "scope": {"mode": "host", "exclude": ["/private"]},
@@ -41,7 +41,7 @@ class Scorer:
 
 def ground(settings):
     """What holds before anything is said at run time."""
-    return Ground(settings_of(settings))
+    return BaseSettings(settings_of(settings))
 
 
 def kept_of(settings):
@@ -53,8 +53,8 @@ def test_what_was_kept_comes_back():
     """N1: a joiner has the very settings that the crawl was opened with."""
     settings = settings_of(WHOLE)
 
-    assert joined(to_text(Ground(settings)), {}).settings == settings
-    assert to_text(Ground(Settings())) == "{}"
+    assert join_stored(to_text(BaseSettings(settings)), {}).settings == settings
+    assert to_text(BaseSettings(Settings())) == "{}"
 
 
 def test_places_of_one_machine_are_neither_kept_nor_believed():
@@ -67,7 +67,7 @@ def test_places_of_one_machine_are_neither_kept_nor_believed():
     }
 
     assert kept_of(local) == {"output": {"format": "warc"}, "fetch": {"follow": False}}
-    found = joined(json.dumps(local), {}).settings
+    found = join_stored(json.dumps(local), {}).settings
     assert (found.output.path, found.fetch.cache, found.fetch.robots_cache) == ("", "", "")
     assert (found.events.jsonl, found.store.durability) == ("", "process")
 
@@ -75,7 +75,7 @@ def test_places_of_one_machine_are_neither_kept_nor_believed():
 def test_ones_own_sections_win():
     """Also where they say what is usual anyway; the crawl's own stay the crawl's."""
     own = {"executor": {"slots": 64}, "fetch": {"contact": "you"}, "queue": {"max_depth": 99}}
-    found = joined(to_text(ground(WHOLE)), own).settings
+    found = join_stored(to_text(ground(WHOLE)), own).settings
 
     assert (found.executor.slots, found.fetch.contact, found.queue.max_depth) == (64, "you", 3)
     assert found.fetch.connect_to == {"a.example": "127.0.0.1:80"}
@@ -102,7 +102,7 @@ def test_code_is_given_by_hand(section, field, value, said):
             else {section: {field: value, "max_depth": 2}}
         )
     )
-    found = joined(text, {})
+    found = join_stored(text, {})
 
     assert said in found.lacks
     assert "by hand" in found.lacks
@@ -118,7 +118,7 @@ def test_code_that_is_given_is_used():
     """In place of what was kept, be it named or nameless; nothing is lacking then."""
     text = to_text(ground({"queue": {"key": lambda url: url.host}, "scope": {"function": "a:b"}}))
     own = {"queue": {"key": by_site}, "scope": {"function": "a:c"}}
-    found = joined(text, own)
+    found = join_stored(text, own)
 
     assert (found.settings.queue.key, found.settings.scope.function, found.lacks) == (
         by_site,
@@ -129,7 +129,7 @@ def test_code_that_is_given_is_used():
 
 def test_code_of_ones_own_replaces_no_plain_choice():
     """The crawl's keying is the crawl's: two workers must not put one URL in two queues."""
-    found = joined('{"queue": {"key": "domain"}}', {"queue": {"key": by_site}})
+    found = join_stored('{"queue": {"key": "domain"}}', {"queue": {"key": by_site}})
 
     assert (found.settings.queue.key, found.lacks) == ("domain", "")
 
@@ -141,7 +141,7 @@ def test_code_of_ones_own_replaces_no_plain_choice():
 )
 def test_what_cannot_be_read_is_said(text):
     """It may come from a newer release, or from anybody: a looker goes on with the usual."""
-    found = joined(text, {"executor": {"slots": 3}})
+    found = join_stored(text, {"executor": {"slots": 3}})
 
     assert "cannot be read" in found.lacks
     assert found.settings == settings_of({"executor": {"slots": 3}})
@@ -217,7 +217,7 @@ SPELLINGS = {
 @pytest.mark.parametrize("keys", SPELLINGS.values(), ids=SPELLINGS)
 def test_reference_for_a_key_is_foreign_in_every_spelling(keys):
     """The parsed settings are judged, whatever table the reference was written in."""
-    found = joined(json.dumps({"keys": keys}), {})
+    found = join_stored(json.dumps({"keys": keys}), {})
 
     assert found.settings.keys == {"a.example": {}}
     assert found.code == {("keys", "a.example", "cost"): "os:getcwd"}
@@ -229,7 +229,9 @@ def test_reference_for_a_key_is_foreign_in_every_spelling(keys):
 def test_reference_for_a_key_is_replaced_by_the_own_one_in_every_spelling(own, keys):
     """The joining process may write its own reference in another table than the crawl did."""
     own = json.loads(json.dumps(own).replace("os:getcwd", "os:getpid"))
-    found = joined(json.dumps({"keys": keys}), {"keys": own}, {("keys", "a.example", "cost"): "me"})
+    found = join_stored(
+        json.dumps({"keys": keys}), {"keys": own}, {("keys", "a.example", "cost"): "me"}
+    )
 
     assert found.settings.keys == {"a.example": {"cost": "os:getpid"}}
     assert (found.code, found.lacks) == ({}, "")
@@ -238,7 +240,7 @@ def test_reference_for_a_key_is_replaced_by_the_own_one_in_every_spelling(own, k
 
 def test_nameless_code_of_a_key_is_reported_in_the_nested_spelling():
     """A lambda cannot be imported by its name: the joining process is told what it was."""
-    found = joined('{"keys": {"a.example": {"budget": {"cost": "?m:<lambda>"}}}}', {})
+    found = join_stored('{"keys": {"a.example": {"budget": {"cost": "?m:<lambda>"}}}}', {})
 
     assert found.settings.keys == {"a.example": {}}
     assert "was m:<lambda>, which cannot be imported" in found.lacks
