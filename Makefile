@@ -15,6 +15,9 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no
 unexport PYTHONDONTWRITEBYTECODE
 export OPENBLAS_NUM_THREADS = 1
 
+# Scripts outside of pytest that use the servers and fleets of the tests.
+WITH_SUPPORT := PYTHONPATH=$(CURDIR)/tests/support
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test stress cover check format bench bench-crawl bench-scorers bench-stores faults plans pooler soak clean
 
@@ -79,7 +82,7 @@ bench-crawl: install ## measure whole crawls beside Scrapy and Crawlee: some 20 
 	@$(BIN)/python benchmarks/crawl/bench.py --json benchmarks/$$(date +%F)-crawl.json
 
 bench-stores: install ## measure PostgreSQL and Redis beside the raw engine and peers: some 20 minutes (BENCH=--quick)
-	@$(BIN)/python benchmarks/stores/bench.py --json benchmarks/$$(date +%F)-stores.json $(BENCH)
+	@$(WITH_SUPPORT) $(BIN)/python benchmarks/stores/bench.py --json benchmarks/$$(date +%F)-stores.json $(BENCH)
 
 bench-scorers: install ## what each scorer finds first, on synthetic webs and real documentation: some 5 minutes
 	@$(BIN)/python benchmarks/scorers.py --json benchmarks/$$(date +%F)-scorers.json $(BENCH)
@@ -88,10 +91,10 @@ plans: install ## look at PostgreSQL's plans with a million queues
 	@OUTRIDER_PLAN_ROWS=1000000 $(BIN)/pytest -q -n 0 tests/integration/test_postgres_plans.py
 
 faults: install ## workers, servers and lines fail under a crawl of several processes: some 10 minutes
-	@$(BIN)/python benchmarks/faults/play.py --json benchmarks/$$(date +%F)-faults.json
+	@$(WITH_SUPPORT) $(BIN)/python benchmarks/faults/play.py --json benchmarks/$$(date +%F)-faults.json
 
 pooler: install ## the PostgreSQL suites through PgBouncer (PGBOUNCER=program, else Debian's package)
-	@$(BIN)/python tests/pooler/run.py
+	@$(WITH_SUPPORT) $(BIN)/python tests/pooler/run.py
 
 soak: install ## many fresh seeds: simulated, compared with the model, killed (SEEDS=20000 CRASHES=1000)
 	@from=$$(date +%s)000; echo "seeds from $$from"; \

@@ -16,13 +16,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from outrider.bench.results import write_json
+from outrider.bench.measurement import write_json
 from outrider.core.url import UrlRules
 from outrider.fetch.document import Document
 from outrider.fetch.extract import extract_rules
 from outrider.fetch.reader import extract
-from outrider.settings.visiting import FetchSettings
-from outrider.simulation.linking import Web, planted, power_law, tagged
+from outrider.settings.worker_schema import FetchSettings
+from outrider.simulation.link_graphs import Web, planted, power_law, tagged
 from outrider.simulation.scorers import compare, shown
 
 HOST = "https://docs.example/"

@@ -17,7 +17,7 @@ import psycopg_pool
 import pytest
 
 from outrider.store.postgres import running
-from outrider.testing.servers.places import Places
+from servers.empty_stores import Places
 
 # Fresh examples on every run, and a failure prints the line that repeats it. No deadline: on a
 # busy machine it would fail tests for being slow.

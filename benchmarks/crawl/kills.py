@@ -28,7 +28,7 @@ from crawlers import (
 )
 from webs import cores, pin, served
 
-from outrider.bench.figures import Measure
+from outrider.bench.measurement import Measure
 from outrider.testing.web import Shape
 
 SITE = Shape(seed=11, hosts=1, pages=1500, links=30, page_bytes=4096, doubles=0, addresses=True)

@@ -29,7 +29,7 @@ import msgspec
 from crawlers import counts_of, crawled, killed_at, lost_work, pages_of, polite, started, written
 from webs import cores, parent_of, pin, served, spent_by
 
-from outrider.bench.figures import Measure
+from outrider.bench.measurement import Measure
 from outrider.testing.web import Hit, Shape, Web, WebProcess, violations
 
 DELAY = 1.0  # seconds, the crawler's own

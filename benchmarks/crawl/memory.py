@@ -17,7 +17,7 @@ import msgspec
 from crawlers import LOOK, Record, lost_work, ours, pause, started
 from webs import cores, pin, served
 
-from outrider.bench.figures import Measure
+from outrider.bench.measurement import Measure
 from outrider.testing.web import Shape
 
 WEB = Shape(seed=13, hosts=100, pages=1000, links=5, page_bytes=700, doubles=0, addresses=True)

@@ -19,7 +19,7 @@ import msgspec
 from crawlers import Command, Unmeasured, crawled, lost_work, ours, peer
 from webs import cores, pin, served, spent_by
 
-from outrider.bench.figures import Measure
+from outrider.bench.measurement import Measure
 from outrider.testing.web import Shape
 
 OURS, LEAN, USUAL, CRAWLEE = "ours", "scrapy, lean", "scrapy", "crawlee"

@@ -19,7 +19,7 @@ from outrider.testing.web import Asked, Behaviour, Reply, Shape, Site, Web, WebP
 from outrider.testing.web.__main__ import main
 from outrider.testing.web.behaviours import serving, slow, throttling_hits
 from outrider.testing.web.graph import ROBOTS, Graph, number_of
-from outrider.testing.web.worlds import WORLDS
+from outrider.testing.web.presets import WORLDS
 
 CRAWL_DELAYS = (0.0, 0.5, 1.5, 2.0, 3.0)  # seconds in robots.txt, by turns; 0: none
 SLOW = 0.2  # seconds that every seventh host takes to answer

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from outrider.bench.figures import Measure
+from outrider.bench.measurement import Measure
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -15,10 +15,10 @@ from sides import Sides, empty_claims, even_pages, uneven_pages
 from sizes import Sizes
 from snapshot import held
 
-from outrider.bench.figures import Measure
+from outrider.bench.measurement import Measure
 from outrider.frontier import Frontier
-from outrider.testing.servers import PostgresServer
-from outrider.testing.servers.places import with_parameter
+from servers import PostgresServer
+from servers.empty_stores import with_parameter
 
 DURABILITY = "synced (fsync, synchronous_commit on)"
 OPTIONS = {"shared_buffers": "512MB", "max_wal_size": "4GB"}

@@ -14,9 +14,9 @@ from sides import Sides, empty_claims, even_pages, uneven_pages
 from sizes import Sizes
 
 from outrider.bench import workload
-from outrider.bench.figures import Measure
-from outrider.testing.servers import ValkeyServer
-from outrider.testing.servers.places import with_parameter
+from outrider.bench.measurement import Measure
+from servers import ValkeyServer
+from servers.empty_stores import with_parameter
 
 DURABILITY = "≤ 1 s at power loss (appendfsync everysec)"
 OPTIONS = {"appendonly": "yes", "appendfsync": "everysec"}

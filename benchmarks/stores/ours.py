@@ -10,7 +10,7 @@ from typing import Any, cast
 from calls import Calls
 
 from outrider.bench import workload
-from outrider.bench.files import EAGER
+from outrider.bench.file_store import EAGER
 from outrider.core.outcome import Done
 from outrider.core.task import Link, Task
 from outrider.core.url import Url, parse_url

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from outrider.bench.figures import Measure
+from outrider.bench.measurement import Measure
 
 HERE = Path(__file__).resolve().parent
 LONGEST = 300.0  # seconds

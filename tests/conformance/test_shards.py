@@ -9,13 +9,13 @@ on one of them, which is not home.
 import os
 
 import pytest
-from scale import ROUNDS
 
+from model_shard import ModelShard
 from outrider.store.opening import open_store
 from outrider.store.shards import ShardedStore
 from outrider.testing import conformance
 from outrider.testing.invariants import Witness
-from outrider.testing.shards import ModelShard
+from scale import ROUNDS
 
 # These write numbers, or how many steps there are, as a store of one piece has them.
 NUMBERED = {

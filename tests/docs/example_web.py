@@ -14,7 +14,7 @@ from outrider.clock import SystemClock
 from outrider.settings import Settings, layers_of, merged
 from outrider.testing.web import Site, Web, WebServer
 from outrider.testing.web.behaviours import failing, linked, redirecting, serving
-from outrider.testing.web.exchange import TEXT, XML, html
+from outrider.testing.web.messages import TEXT, XML, html
 
 HERE = Path(__file__).parent
 HOSTS = ("example.org", "example.net")
@@ -94,7 +94,7 @@ def stand_in(port, put=setattr):
         @classmethod
         def open(cls, store="memory://", *, settings=None, clock=None, **rest):
             """In real time, whatever others do to the clock."""
-            settings = hurried(layers_of(settings).ground().settings, port)
+            settings = hurried(layers_of(settings).base_settings().settings, port)
             return super().open(store, settings=settings, clock=clock or SystemClock(), **rest)
 
     put(wiring, "Frontier", Here)

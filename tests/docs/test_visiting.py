@@ -12,7 +12,7 @@ from outrider import blocking, wiring
 from outrider.cli import crawl_report, watch_app
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS
-from outrider.core.task import Lease, Manners, Task
+from outrider.core.task import Lease, PolitenessState, Task
 from outrider.executor.visit import Visit
 from outrider.fetch import block_detector, response
 from outrider.fetch.page import Page
@@ -48,7 +48,7 @@ def public(thing):
 def a_page():
     """One that was fetched."""
     task = Task("default", b"", "https://example.org/", "example.org", "page", 1, 0, 1, 0.0, 1)
-    lease = Lease("", 0, 0, task, 1, "", 0.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("", 0, 0, task, 1, "", 0.0, 0, 0, QueueRules(), PolitenessState())
     return Page(lease, Response("https://example.org/", 200, (), b"", 0.0, 0.0))
 
 

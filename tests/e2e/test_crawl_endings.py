@@ -2,10 +2,10 @@
 
 import pytest
 
-from outrider.testing.web import Site, Web, moods, small_world, violations
+from outrider.testing.web import Site, Web, small_world, unreliable_hosts, violations
 from outrider.testing.web.behaviours import linked, serving, slow
-from outrider.testing.web.exchange import TEXT
-from outrider.testing.web.guarded import site as guarded_site
+from outrider.testing.web.blocking_hosts import site as guarded_site
+from outrider.testing.web.messages import TEXT
 
 ROOT = "http://h0001.web.test/"
 
@@ -106,9 +106,11 @@ def test_a_crawl_without_a_page_says_nothing_fetched(outrider, serve):
 @pytest.mark.slow
 def test_a_host_that_is_not_there_is_waited_for_until_somebody_cancels(outrider, serve, until):
     """D4, I3: another process sees why it waits, and ends it: exit 7."""
-    served = serve(Web([Site(moods.PACKED)], refusing=(moods.REFUSING,)))
-    process = outrider.start(*outrider.on(served, f"http://{moods.REFUSING}/", "--quiet"))
-    file = f"{moods.REFUSING}.outrider"
+    served = serve(Web([Site(unreliable_hosts.PACKED)], refusing=(unreliable_hosts.REFUSING,)))
+    process = outrider.start(
+        *outrider.on(served, f"http://{unreliable_hosts.REFUSING}/", "--quiet")
+    )
+    file = f"{unreliable_hosts.REFUSING}.outrider"
     until(lambda: '"unreachable"' in outrider("queues", file, "--json").out)
     assert outrider("cancel", file, "--yes").code == 0
     done = outrider.end(process)

@@ -11,11 +11,11 @@ from outrider.testing.web import (
     HOSTILE,
     Site,
     Web,
-    guarded,
+    blocking_hosts,
     hostile,
     listings,
-    moods,
     traps,
+    unreliable_hosts,
     violations,
 )
 from outrider.testing.web import robots as robots_files
@@ -28,7 +28,7 @@ LISTS = (".xml", ".xml.gz", ".txt")
 
 def sites(*names):
     """Those of the tempers' hosts."""
-    return [site for site in moods.sites(1) if site.name in names]
+    return [site for site in unreliable_hosts.sites(1) if site.name in names]
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def impatient(monkeypatch):
 @pytest.fixture
 async def moved(crawled):
     """A crawl of the host whose pages have moved, and of the one some moved to."""
-    web = Web(sites(moods.MOVED, moods.PACKED))
-    root = web.url(moods.MOVED, "/")
+    web = Web(sites(unreliable_hosts.MOVED, unreliable_hosts.PACKED))
+    root = web.url(unreliable_hosts.MOVED, "/")
     return await crawled(web, root, settings={"politeness": {"delay": HASTE}})
 
 
@@ -56,37 +56,42 @@ async def moved(crawled):
 async def test_redirects_lead_on_each_through_the_frontier(moved):
     """K1, D7: every hop is a visit after the delay, its goal is fetched once, abroad too."""
     for status in (301, 302, 303, 307, 308):
-        assert moved.last(moods.MOVED, f"/by/{status}").status == status
-    assert moved.last(moods.MOVED, "/chain/0").status == 302
-    assert moved.last(moods.MOVED, "/relative/hop").status == 302
-    assert moved.last(moods.MOVED, "/without").status == 302  # it names no place
-    assert moved.last(moods.PACKED).status == 200
-    assert moved.pages[moved.web.url(moods.MOVED, "/goal")] == 1
+        assert moved.last(unreliable_hosts.MOVED, f"/by/{status}").status == status
+    assert moved.last(unreliable_hosts.MOVED, "/chain/0").status == 302
+    assert moved.last(unreliable_hosts.MOVED, "/relative/hop").status == 302
+    assert moved.last(unreliable_hosts.MOVED, "/without").status == 302  # it names no place
+    assert moved.last(unreliable_hosts.PACKED).status == 200
+    assert moved.pages[moved.web.url(unreliable_hosts.MOVED, "/goal")] == 1
     assert violations(moved.hits, delay=HASTE, web=moved.web) == []
 
 
 @pytest.mark.slow
 async def test_redirects_that_never_arrive_are_cut(moved):
     """K1: loops, disguises, chains beyond six hops, and places that are not ours."""
-    ends = {path: moved.last(moods.MOVED, path) for path in ("/self", "/disguised", "/nowhere")}
+    ends = {
+        path: moved.last(unreliable_hosts.MOVED, path)
+        for path in ("/self", "/disguised", "/nowhere")
+    }
     assert ends["/self"].reason == ends["/disguised"].reason == "redirects: a loop"
     assert ends["/nowhere"].reason == "redirect: off-scope"
     assert moved.ending.how == "finished"
     per_page = moved.pages
-    assert per_page[moved.web.url(moods.MOVED, "/disguised")] == 7
-    assert per_page[moved.web.url(moods.MOVED, "/loop/a")] == 1  # known, so not visited again
+    assert per_page[moved.web.url(unreliable_hosts.MOVED, "/disguised")] == 7
+    assert (
+        per_page[moved.web.url(unreliable_hosts.MOVED, "/loop/a")] == 1
+    )  # known, so not visited again
     assert max(per_page.values()) == 7
 
 
 @pytest.mark.slow
 async def test_a_chain_longer_than_six_hops_is_dropped_at_its_end(crawled):
     """K1: seen from its beginning, with nothing else leading into it."""
-    (site,) = sites(moods.MOVED)
+    (site,) = sites(unreliable_hosts.MOVED)
     web = Web([site])
-    done = await crawled(web, web.url(moods.MOVED, "/long/0"))
-    assert [done.last(moods.MOVED, f"/long/{n}").status for n in range(6)] == [301] * 6
-    assert done.last(moods.MOVED, "/long/6").reason == "redirects: too many"
-    assert done.web.url(moods.MOVED, "/long/7") not in done.ends
+    done = await crawled(web, web.url(unreliable_hosts.MOVED, "/long/0"))
+    assert [done.last(unreliable_hosts.MOVED, f"/long/{n}").status for n in range(6)] == [301] * 6
+    assert done.last(unreliable_hosts.MOVED, "/long/6").reason == "redirects: too many"
+    assert done.web.url(unreliable_hosts.MOVED, "/long/7") not in done.ends
 
 
 @pytest.mark.slow
@@ -111,15 +116,15 @@ async def test_a_seed_that_moved_to_another_domain_takes_the_crawl_along(crawled
 @pytest.mark.slow
 async def test_statuses_become_what_they_mean(crawled):
     """G0, G1: answers are answers, errors are tried again, and the flaky recover."""
-    web = Web(sites(moods.BROKEN))
+    web = Web(sites(unreliable_hosts.BROKEN))
     done = await crawled(web, settings={"retry": {"max_retries": 2}})
-    for status in moods.ERRORS:
-        visits = done.ends[web.url(moods.BROKEN, f"/status/{status}")]
+    for status in unreliable_hosts.ERRORS:
+        visits = done.ends[web.url(unreliable_hosts.BROKEN, f"/status/{status}")]
         wanted = [Done] if status < 500 else [Failed] * 3
         assert [type(visit) for visit in visits] == wanted, status
-    assert done.last(moods.BROKEN, "/flaky/1").status == 200
-    assert done.last(moods.BROKEN, "/flaky/2").status == 200
-    assert done.last(moods.BROKEN, "/flaky/3").reason == "status 500"
+    assert done.last(unreliable_hosts.BROKEN, "/flaky/1").status == 200
+    assert done.last(unreliable_hosts.BROKEN, "/flaky/2").status == 200
+    assert done.last(unreliable_hosts.BROKEN, "/flaky/3").reason == "status 500"
     assert done.stats.dead == 6
     assert violations(done.hits, delay=DELAY, web=web) == []
 
@@ -127,11 +132,13 @@ async def test_statuses_become_what_they_mean(crawled):
 @pytest.mark.slow
 async def test_slow_and_packed_pages_are_pages(crawled):
     """K1: late heads, bodies in pieces, gzip and chunks, alone and together."""
-    web = Web(sites(moods.SLOW, moods.PACKED))
+    web = Web(sites(unreliable_hosts.SLOW, unreliable_hosts.PACKED))
     done = await crawled(web)
     assert done.pages == dict.fromkeys(web.urls(), 1)
     assert {end.status for ends in done.ends.values() for end in ends} == {200}
-    sizes = {done.last(moods.PACKED, path).bytes for path in ("/gzip", "/chunked", "/both")}
+    sizes = {
+        done.last(unreliable_hosts.PACKED, path).bytes for path in ("/gzip", "/chunked", "/both")
+    }
     assert len(sizes) == 1  # as many as were packed
     assert violations(done.hits, delay=DELAY, web=web) == []
 
@@ -143,12 +150,17 @@ async def test_slow_and_packed_pages_are_pages(crawled):
 @pytest.mark.usefixtures("impatient")
 async def test_hosts_that_ask_for_patience_get_it(crawled):
     """D3: Retry-After as seconds or a date, of 429 and 503, is never cut short, and all is read."""
-    busy = sites(moods.BUSY, moods.BUSY_BY_DATE, moods.OVERLOADED, moods.HASTELESS)
+    busy = sites(
+        unreliable_hosts.BUSY,
+        unreliable_hosts.BUSY_BY_DATE,
+        unreliable_hosts.OVERLOADED,
+        unreliable_hosts.HASTELESS,
+    )
     web = Web(busy)
-    done = await crawled(web, settings={"keys": {moods.HASTELESS: {"delay": 0.3}}})
+    done = await crawled(web, settings={"keys": {unreliable_hosts.HASTELESS: {"delay": 0.3}}})
     assert set(done.pages) == set(web.urls())
     assert violations(done.hits, delay=DELAY, web=web) == []
-    for host in (moods.BUSY, moods.BUSY_BY_DATE, moods.OVERLOADED):
+    for host in (unreliable_hosts.BUSY, unreliable_hosts.BUSY_BY_DATE, unreliable_hosts.OVERLOADED):
         ends = [end for url, each in done.ends.items() if f"//{host}/" in url for end in each]
         assert sum(isinstance(end, Throttled) for end in ends) == 2, host
     assert {type(done.ends[url][-1]) for url in web.urls()} == {Done}
@@ -159,17 +171,26 @@ async def test_hosts_that_ask_for_patience_get_it(crawled):
 async def test_hosts_that_are_not_there_are_given_up(crawled):
     """D4: no address, no listener, no certificate: five in a row retire a queue, others go on."""
     web = Web(
-        [moods.secret(), *sites(moods.PACKED)], refusing=(moods.REFUSING,), tls=(moods.SECRET,)
+        [unreliable_hosts.secret(), *sites(unreliable_hosts.PACKED)],
+        refusing=(unreliable_hosts.REFUSING,),
+        tls=(unreliable_hosts.SECRET,),
     )
-    lost = [f"http://{moods.REFUSING}/", f"https://{moods.SECRET}/", f"http://{moods.NOWHERE}/"]
+    lost = [
+        f"http://{unreliable_hosts.REFUSING}/",
+        f"https://{unreliable_hosts.SECRET}/",
+        f"http://{unreliable_hosts.NOWHERE}/",
+    ]
     done = await crawled(
-        web, *lost, web.url(moods.PACKED, "/"), settings={"scope": {"mode": "all"}}
+        web, *lost, web.url(unreliable_hosts.PACKED, "/"), settings={"scope": {"mode": "all"}}
     )
     for url in lost:
         assert [type(end) for end in done.ends[url]] == [Unreachable] * 5, url
     reasons = {key: view.reason for key, view in done.queues.items() if view.state == "retired"}
-    assert reasons == dict.fromkeys((moods.REFUSING, moods.SECRET, moods.NOWHERE), "unreachable")
-    assert done.last(moods.PACKED, "/both").status == 200
+    assert reasons == dict.fromkeys(
+        (unreliable_hosts.REFUSING, unreliable_hosts.SECRET, unreliable_hosts.NOWHERE),
+        "unreachable",
+    )
+    assert done.last(unreliable_hosts.PACKED, "/both").status == 200
     assert done.ending.how == "finished"
 
 
@@ -213,11 +234,11 @@ async def test_a_robots_txt_that_recovers_lets_its_pages_be_read(crawled):
 @pytest.mark.slow
 async def test_challenges_and_denials_are_told_from_pages(crawled):
     """G0: whatever their status; a page that only speaks of them is a page."""
-    web = Web([guarded.site()])
+    web = Web([blocking_hosts.site()])
     patience = {"retry": {"blocked": {"max_retries": 0, "base": 0.1, "spread": 0.0}}}
     done = await crawled(web, settings=patience)
-    ends = {path: type(done.last(guarded.GUARDED, path)) for path in guarded.EXPECTED}
-    assert ends == guarded.EXPECTED
+    ends = {path: type(done.last(blocking_hosts.GUARDED, path)) for path in blocking_hosts.EXPECTED}
+    assert ends == blocking_hosts.EXPECTED
     assert Blocked in ends.values()
     assert done.stats.dead == Counter(ends.values())[Blocked]
     assert done.pages == dict.fromkeys(web.urls(), 1)
@@ -265,8 +286,11 @@ SLOW = ["/slow-headers", "/slow-body", "/silence"]
 )
 async def test_a_host_that_means_harm_harms_only_its_own_visits(crawled, paths, limits):
     """Every page of it ends as it should, and hosts beside it are read to the end."""
-    web = Web([hostile.site(), *sites(moods.PACKED)])
-    seeds = [*(web.url(hostile.HOST, path) for path in paths), web.url(moods.PACKED, "/")]
+    web = Web([hostile.site(), *sites(unreliable_hosts.PACKED)])
+    seeds = [
+        *(web.url(hostile.HOST, path) for path in paths),
+        web.url(unreliable_hosts.PACKED, "/"),
+    ]
     settings = {
         "politeness": {"delay": 0.0, "max_in_flight": 8},
         "fetch": limits,
@@ -277,5 +301,5 @@ async def test_a_host_that_means_harm_harms_only_its_own_visits(crawled, paths, 
     ends = {path: done.last(hostile.HOST, path) for path in paths}
     assert [path for path in paths if not isinstance(ends[path], HOSTILE[path])] == []
     assert done.ending.how == "finished"
-    assert done.last(moods.PACKED, "/both").status == 200
-    assert {hit.host for hit in done.hits} == {hostile.HOST, moods.PACKED}
+    assert done.last(unreliable_hosts.PACKED, "/both").status == 200
+    assert {hit.host for hit in done.hits} == {hostile.HOST, unreliable_hosts.PACKED}

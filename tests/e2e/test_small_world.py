@@ -7,8 +7,8 @@ import pytest
 from outrider.settings import merged, settings_of
 from outrider.testing.web import Reply, Shape, Site, Web, WebServer, small_world, violations
 from outrider.testing.web.behaviours import linked, serving
-from outrider.testing.web.exchange import TEXT
-from outrider.testing.web.worlds import world_of
+from outrider.testing.web.messages import TEXT
+from outrider.testing.web.presets import world_of
 from outrider.wiring import opened
 
 SHAPE = Shape(seed=7, hosts=6, pages=10, private=2, listed=2, fed=2, page_bytes=2000)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.testing.crash import points
+from crash import kill_points
 
 PARTS = ("", "-wal", "-lock")
 
@@ -14,7 +14,7 @@ PARTS = ("", "-wal", "-lock")
 @pytest.fixture
 def tight(monkeypatch):
     """Snapshots of many small pieces, queues sent away, a log that is folded often."""
-    for module, constant, value in points.tight_places():
+    for module, constant, value in kill_points.tight_places():
         monkeypatch.setattr(module, constant, value)
 
 

@@ -12,9 +12,9 @@ import resource
 import sys
 from pathlib import Path
 
+from crash import kill_points
+from crash.worker import Watch, Worker
 from outrider.errors import StoreFull
-from outrider.testing.crash import points
-from outrider.testing.crash.work import Watch, Worker
 
 NO_LEDGER = Path(os.devnull)  # it would be cut short as well; the worker remembers it all
 
@@ -101,5 +101,5 @@ async def main(path, seed, durability, how):
 
 
 if __name__ == "__main__":
-    points.tighten()
+    kill_points.tighten()
     asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]))

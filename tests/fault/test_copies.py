@@ -4,14 +4,14 @@ import itertools
 import random
 
 import pytest
-from scale import ROUNDS
 
+from crash.full_view import whole_of
 from outrider.core.outcome import Blocked, Done, Failed
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.protocol import ClaimRequest
 from outrider.testing import FakeClock
 from outrider.testing.builders import rules, task, verdict
-from outrider.testing.crash.whole import whole_of
+from scale import ROUNDS
 
 CRAWL = "default"
 RULES = rules(

@@ -12,13 +12,13 @@ from collections import Counter
 
 import pytest
 from msgspec.structs import replace
-from scale import ROUNDS
 from warcio.archiveiterator import ArchiveIterator
 
 from outrider.clock import SystemClock
 from outrider.testing.web import Shape, Site, Web, WebProcess, WebThread, violations
 from outrider.testing.web.behaviours import linked, slow, throttling_hits
 from outrider.testing.web.robots import rules
+from scale import ROUNDS
 
 PATIENCE = 180.0  # seconds
 NAP = 0.02

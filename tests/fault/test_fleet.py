@@ -4,10 +4,10 @@ visited too soon, by the workers' own ledgers and the hosts' record. `make fault
 
 import pytest
 from msgspec.structs import replace
-from scale import ROUNDS
 
-from outrider.testing.fleet.play import play
-from outrider.testing.fleet.world import World
+from fleet.fake_web import World
+from fleet.run import play
+from scale import ROUNDS
 
 PLAYS = {
     "kills": (5, World(hosts=8, pages=50, delay=0.05)),  # lasts longer than the kills

@@ -5,15 +5,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from scale import ROUNDS
 
+from crash.full_view import whole_of
 from outrider.core.outcome import Blocked, Done, Failed
 from outrider.errors import StoreUnusable
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.protocol import ClaimRequest
 from outrider.testing import FakeClock
 from outrider.testing.builders import rules, task, verdict
-from outrider.testing.crash.whole import whole_of
+from scale import ROUNDS
 
 CRAWL = "default"
 LATER = 1_700_000_100.0

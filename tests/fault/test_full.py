@@ -11,17 +11,18 @@ from pathlib import Path
 
 import apsw
 import pytest
-from scale import ROUNDS
 
+from child_environment import child_environment
+from crash.disk import Full
+from crash.full_view import whole_of
+from crash.worker import Watch, Worker
 from outrider.errors import StoreFull
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.embedded.file import CrawlFile
 from outrider.store.protocol import ClaimRequest
 from outrider.testing import FakeClock
 from outrider.testing.builders import done, task
-from outrider.testing.crash.disk import Full
-from outrider.testing.crash.whole import whole_of
-from outrider.testing.crash.work import Watch, Worker
+from scale import ROUNDS
 
 CHILD = Path(__file__).parent / "full_child.py"
 _names = itertools.count()
@@ -137,7 +138,14 @@ async def test_a_snapshot_that_cannot_be_written_fails_no_verb(durability, tmp_p
 def run_child(path, seed, durability, how):
     """A process of its own, which fails if anything was lost."""
     command = [sys.executable, str(CHILD), str(path), str(seed), durability, how]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env=child_environment(),
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -6,14 +6,14 @@ import random
 import pytest
 import redis
 
+from fleet.fake_web import World
+from fleet.run import play
+from fleet.verify import GRAIN
+from fleet.worker_log import Told, Visited
 from outrider import Done, Frontier
 from outrider.errors import StoreFull
 from outrider.testing import audit
-from outrider.testing.fleet.judge import GRAIN
-from outrider.testing.fleet.lines import Told, Visited
-from outrider.testing.fleet.play import play
-from outrider.testing.fleet.world import World
-from outrider.testing.servers import ValkeyServer
+from servers import ValkeyServer
 
 CRAWL = "default"
 PROMISE = 2.0  # seconds: one that is not synced yet, and one under way

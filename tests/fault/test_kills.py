@@ -4,10 +4,10 @@ import os
 import random
 
 import pytest
-from scale import ROUNDS
 
-from outrider.testing.crash import points
-from outrider.testing.crash.rounds import rounds
+from crash import kill_points
+from crash.kill_rounds import rounds
+from scale import ROUNDS
 
 KILLS_OF_A_FILE = 6
 CRASHES = int(os.environ.get("OUTRIDER_CRASHES", 18 * ROUNDS))  # noqa: TID251 - how long to search
@@ -18,9 +18,9 @@ FILES = range(FROM, FROM + -(-CRASHES // KILLS_OF_A_FILE))
 def chosen_points(seed):
     """Each file has its own walk through all the points; every second kill comes from outside."""
     dice = random.Random(seed)
-    named = [*points.POINTS]
+    named = [*kill_points.POINTS]
     dice.shuffle(named)
-    named.insert(0, points.POINTS[seed % len(points.POINTS)])
+    named.insert(0, kill_points.POINTS[seed % len(kill_points.POINTS)])
     return [named[place // 2] if place % 2 == 0 else "none" for place in range(KILLS_OF_A_FILE)]
 
 

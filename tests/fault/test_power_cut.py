@@ -5,15 +5,15 @@ import itertools
 import random
 
 import pytest
-from scale import ROUNDS
 
+from crash.call_log import LedgerFile, read
+from crash.disk import Sync, Traced, after_power_cut, lay_out
+from crash.worker import Watch, Worker
 from outrider.store.embedded import EmbeddedStore
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 from outrider.testing import FakeClock, audit
 from outrider.testing.builders import task
-from outrider.testing.crash.disk import Sync, Traced, after_power_cut, lay_out
-from outrider.testing.crash.lines import LedgerFile, read
-from outrider.testing.crash.work import Watch, Worker
+from scale import ROUNDS
 
 CUTS_OF_A_TRACE = 25
 _names = itertools.count()
@@ -114,7 +114,7 @@ async def test_calls_that_share_a_sync_are_each_there_whole_once_acknowledged(
 
 
 def _tasks_of(store):
-    return lambda after: store.tasks("default", Which(), after=after, limit=1000)
+    return lambda after: store.tasks("default", TaskFilter(), after=after, limit=1000)
 
 
 async def test_the_disk_is_waited_for_before_a_synced_verb_is_answered(disk, started):

@@ -35,7 +35,7 @@ from outrider import (
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.embedded.file import FORMAT
 from outrider.store.embedded.pages import VERSION
-from outrider.store.protocol import ClaimRequest, Which
+from outrider.store.protocol import ClaimRequest, TaskFilter
 from outrider.testing import FakeClock
 
 HERE = Path(__file__).parent
@@ -192,9 +192,9 @@ async def views_of(store, crawl):
     return {
         "crawl": await store.crawl(crawl),
         "queues": (await store.queues(crawl)).items,
-        "tasks": (await store.tasks(crawl, Which())).items,
+        "tasks": (await store.tasks(crawl, TaskFilter())).items,
         "heatmap": await store.heatmap(crawl),
-        "changes": await store.changes(crawl),
+        "changes": await store.events_since(crawl),
         "roots": {mode: await store.roots(crawl, mode) for mode in ("host", "domain", "surt")},
     }
 

@@ -9,7 +9,7 @@ import pytest
 from outrider import Frontier, checkpoint
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.opening import examine
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 from outrider.testing import FakeClock
 from outrider.testing.audit import check, everything
 
@@ -75,7 +75,7 @@ async def compare(copy, added, finished):
     store = EmbeddedStore.open(copy, FakeClock(LATER))
     try:
         await check(store, "default")
-        tasks = await everything(lambda after: store.tasks("default", Which(), after=after))
+        tasks = await everything(lambda after: store.tasks("default", TaskFilter(), after=after))
         states = {task.url: task.state for task in tasks}
         assert added <= states.keys()
         assert {states[url] for url in finished} <= {"done", "dead"}

@@ -8,21 +8,21 @@ import pytest
 import redis
 from redis.crc import key_slot
 
+from fleet.fake_web import World
+from fleet.run import play
 from outrider.clock import SystemClock
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreDamaged, StoreUnavailable, StoreUnusable
 from outrider.store.opening import open_store
-from outrider.store.protocol import Note, Price, Which
+from outrider.store.protocol import PriorityUpdate, SharedValueWrite, TaskFilter
 from outrider.store.redis.cluster import bases_of
 from outrider.store.redis.keys import META
 from outrider.testing.builders import done, rules
 from outrider.testing.conformance.steps import CRAWL, ask, claim, crawl, names, pages
-from outrider.testing.fleet.play import play
-from outrider.testing.fleet.world import World
-from outrider.testing.servers import ValkeyCluster, ValkeyServer
-from outrider.testing.servers.places import with_parameter
-from outrider.testing.servers.running import free_port
-from outrider.testing.servers.valkey import ask as told
+from servers import ValkeyCluster, ValkeyServer
+from servers.empty_stores import with_parameter
+from servers.server_process import free_port
+from servers.valkey import ask as told
 
 HOSTS = [f"h{number}" for number in range(12)]
 
@@ -98,15 +98,17 @@ async def test_notes_and_prices_find_their_shards(opened):
     """C8, N1: a number tells its shard; what is noted is kept at home."""
     store = await opened(shards=3)
     await store.add(pages(*(f"{host}/1" for host in HOSTS)))
-    seen = (await store.tasks(CRAWL, Which())).items
-    prices = [Price(task.number, 0.0, 1.0 + place) for place, task in enumerate(seen)]
+    seen = (await store.tasks(CRAWL, TaskFilter())).items
+    prices = [PriorityUpdate(task.number, 0.0, 1.0 + place) for place, task in enumerate(seen)]
 
-    assert await store.reprice(CRAWL, prices) == len(HOSTS)
-    again = (await store.tasks(CRAWL, Which())).items
+    assert await store.update_priorities(CRAWL, prices) == len(HOSTS)
+    again = (await store.tasks(CRAWL, TaskFilter())).items
     assert [task.priority for task in again] == [price.priority for price in prices]
-    assert await store.note(CRAWL, [Note("t", "a", "x"), Note("t", "b", "y", 9)]) == [1, 0]
+    assert await store.put_values(
+        CRAWL, [SharedValueWrite("t", "a", "x"), SharedValueWrite("t", "b", "y", 9)]
+    ) == [1, 0]
     other = await opened(shards=3)
-    assert [note.text for note in await other.notes(CRAWL)] == ["x"]
+    assert [note.text for note in await other.values_since(CRAWL)] == ["x"]
     await other.close()
     await store.close()
 
@@ -115,7 +117,7 @@ async def test_notes_and_prices_find_their_shards(opened):
 async def test_whoever_waits_is_rung_from_any_shard(opened, host):
     """C6: one listener hears of all."""
     store, other, rung = await opened(shards=3), await opened(shards=3), asyncio.Event()
-    end = store.watch(CRAWL, rung.set)
+    end = store.subscribe(CRAWL, rung.set)
     for number in range(100):  # until the listener listens
         await claim(store, 100)
         await other.add(pages(f"{host}/{number}"))

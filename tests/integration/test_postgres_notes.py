@@ -4,7 +4,7 @@ import asyncio
 from hashlib import md5
 
 from outrider.store.postgres import running
-from outrider.store.protocol import NAME_MOST, ClaimRequest, Note, Price
+from outrider.store.protocol import MAX_NAME_CHARS, ClaimRequest, PriorityUpdate, SharedValueWrite
 from outrider.testing.builders import done, task
 
 CRAWL = "test"
@@ -20,9 +20,11 @@ async def count_up(store, times):
     """Add 1 to what a note says, so often that it was written."""
     for _ in range(times):
         while True:
-            (note,) = await store.notes(CRAWL) or [None]
+            (note,) = await store.values_since(CRAWL) or [None]
             number, said = (note.number, int(note.text)) if note else (0, 0)
-            (written,) = await store.note(CRAWL, [Note("count", "", str(said + 1), number)])
+            (written,) = await store.put_values(
+                CRAWL, [SharedValueWrite("count", "", str(said + 1), number)]
+            )
             if written:
                 break
 
@@ -32,7 +34,7 @@ async def test_two_who_count_in_one_note_lose_nothing(stores, monkeypatch):
     monkeypatch.setattr(running, "TRIES", 1)
     await asyncio.gather(*(count_up(store, EACH) for store in stores))
 
-    (note,) = await stores[0].notes(CRAWL)
+    (note,) = await stores[0].values_since(CRAWL)
     assert note.text == str(2 * EACH)
     assert note.number == 2 * EACH  # each was written over the one before
 
@@ -40,7 +42,9 @@ async def test_two_who_count_in_one_note_lose_nothing(stores, monkeypatch):
 async def chatter(store, name, times):
     """Say something else again and again."""
     for number in range(times):
-        await store.note(CRAWL, [Note(name, str(at), f"{number}") for at in range(3)])
+        await store.put_values(
+            CRAWL, [SharedValueWrite(name, str(at), f"{number}") for at in range(3)]
+        )
 
 
 async def follow(store, is_over):
@@ -48,10 +52,10 @@ async def follow(store, is_over):
     heard, last = {}, 0
     while True:
         ends = is_over.is_set()
-        for note in await store.notes(CRAWL, after=last, limit=5):
+        for note in await store.values_since(CRAWL, after=last, limit=5):
             assert note.number > last
             heard[note.topic, note.name], last = note.text, note.number
-        if ends and not await store.notes(CRAWL, after=last):
+        if ends and not await store.values_since(CRAWL, after=last):
             return heard
 
 
@@ -68,11 +72,13 @@ async def test_a_reader_who_follows_the_numbers_misses_nothing(stores):
 
 async def test_a_name_may_be_longer_than_an_index_can_hold(stores):
     """N1: and two long names that begin alike are two."""
-    first, second = ("\U0001f600" * (NAME_MOST - 1) + end for end in "ab")
+    first, second = ("\U0001f600" * (MAX_NAME_CHARS - 1) + end for end in "ab")
 
-    assert await stores[0].note(CRAWL, [Note("t", first, "a"), Note("t", second, "b")]) == [1, 2]
-    assert await stores[1].note(CRAWL, [Note("t", second, "c", 2)]) == [3]
-    notes = await stores[0].notes(CRAWL)
+    assert await stores[0].put_values(
+        CRAWL, [SharedValueWrite("t", first, "a"), SharedValueWrite("t", second, "b")]
+    ) == [1, 2]
+    assert await stores[1].put_values(CRAWL, [SharedValueWrite("t", second, "c", 2)]) == [3]
+    notes = await stores[0].values_since(CRAWL)
     assert [(note.name, note.text) for note in notes] == [(first, "a"), (second, "c")]
 
 
@@ -82,19 +88,21 @@ async def test_names_with_one_checksum_are_two(stores):
     names = [f"TEXTCOLLBYfGiJUETHQ4h{letter}{rest}" for letter in "AE"]
     assert len({md5(name.encode(), usedforsecurity=False).digest() for name in names}) == 1
 
-    await stores[0].note(CRAWL, [Note("t", name, "x") for name in (*names, "last")])
-    again = [Note("t", name, "y", seen) for seen, name in enumerate(names, 1)]
-    assert await stores[1].note(CRAWL, again) == [4, 5]
+    await stores[0].put_values(
+        CRAWL, [SharedValueWrite("t", name, "x") for name in (*names, "last")]
+    )
+    again = [SharedValueWrite("t", name, "y", seen) for seen, name in enumerate(names, 1)]
+    assert await stores[1].put_values(CRAWL, again) == [4, 5]
 
 
 async def test_notes_are_in_nobodys_way(line, stores):
     """M4: adds, claims, repricing and finishes go on while somebody has all notes locked."""
-    await stores[0].note(CRAWL, [Note("t", "a", "x")])
+    await stores[0].put_values(CRAWL, [SharedValueWrite("t", "a", "x")])
     with line.transaction():
         line.execute("lock table note in access exclusive mode")
         async with asyncio.timeout(60):
             await stores[0].add([page(1), page(2)])
-            assert await stores[0].reprice(CRAWL, [Price(2, 0.0, -1.0)]) == 1
+            assert await stores[0].update_priorities(CRAWL, [PriorityUpdate(2, 0.0, -1.0)]) == 1
             claimed = await stores[1].claim(ClaimRequest(CRAWL, "w", 1))
             ends = [done(lease, links=[page(3)]) for lease in claimed.leases]
             assert [end.applied for end in await stores[0].finish(ends)] == [True]

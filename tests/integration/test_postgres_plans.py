@@ -14,9 +14,9 @@ import pytest
 from outrider.clock import SystemClock
 from outrider.store.postgres import PostgresStore, routine_statements, running, statements
 from outrider.store.postgres.wire import Wire
-from outrider.store.protocol import ClaimRequest, Note, Price, Which
+from outrider.store.protocol import ClaimRequest, PriorityUpdate, SharedValueWrite, TaskFilter
 from outrider.testing.builders import done, rules, task
-from outrider.testing.postgres.filling import fill
+from postgres_fill import fill
 
 ROWS = int(os.environ.get("OUTRIDER_PLAN_ROWS", "20000"))  # noqa: TID251 - the runner's choice
 CRAWL = "test"
@@ -172,11 +172,11 @@ async def test_an_add_touches_what_it_adds_to(make, plans):
 async def test_a_reprice_touches_what_it_moves(make, plans):
     """C8: neither the other tasks of its queues nor other queues."""
     store = await make(each=2)
-    tasks = (await store.tasks(CRAWL, Which(), limit=BATCH)).items
+    tasks = (await store.tasks(CRAWL, TaskFilter(), limit=BATCH)).items
     found = plans()
 
-    prices = [Price(one.number, one.priority, -one.priority) for one in tasks]
-    assert await store.reprice(CRAWL, prices) == BATCH
+    prices = [PriorityUpdate(one.number, one.priority, -one.priority) for one in tasks]
+    assert await store.update_priorities(CRAWL, prices) == BATCH
     assert_cheap(found, rows=12 * BATCH, blocks=120 * BATCH)
     await store.close()
 
@@ -187,7 +187,7 @@ async def test_what_gathers_is_looked_up_together(make, plans):
     shared = {"crawl": CRAWL, "priority": -1.0, "known": "gather"}
     links = [
         task(one.url, key=one.key, fingerprint=one.fingerprint, **shared)
-        for one in (await store.tasks(CRAWL, Which(), limit=BATCH)).items
+        for one in (await store.tasks(CRAWL, TaskFilter(), limit=BATCH)).items
     ]
     found = plans()
 
@@ -200,13 +200,15 @@ async def test_what_gathers_is_looked_up_together(make, plans):
 async def test_a_note_touches_the_one_it_replaces(make, plans):
     """N1: whoever writes some, or reads what is new, looks at no other."""
     store = await make()
-    await store.note(CRAWL, [Note("t", str(n), "x") for n in range(2000)])
+    await store.put_values(CRAWL, [SharedValueWrite("t", str(n), "x") for n in range(2000)])
     found = plans()
 
-    numbers = await store.note(CRAWL, [Note("t", str(n), "y") for n in range(0, 2000, 100)])
+    numbers = await store.put_values(
+        CRAWL, [SharedValueWrite("t", str(n), "y") for n in range(0, 2000, 100)]
+    )
     assert_cheap(found, rows=6 * len(numbers), blocks=60 * len(numbers))
     begin = plans()
-    assert [note.number for note in await store.notes(CRAWL, after=2000)] == numbers
+    assert [note.number for note in await store.values_since(CRAWL, after=2000)] == numbers
     assert_cheap(begin, rows=2 * len(numbers), blocks=10 * len(numbers))
     await store.close()
 

@@ -4,10 +4,10 @@ import asyncio
 
 from outrider.core.states import QueueState
 from outrider.store.postgres import PostgresStore
-from outrider.store.protocol import ClaimRequest, Price
+from outrider.store.protocol import ClaimRequest, PriorityUpdate
 from outrider.testing.builders import done, rules, task
 from outrider.testing.clock import FakeClock
-from outrider.testing.postgres.audit import faults
+from postgres_audit import faults
 
 CRAWL = "test"
 KEY = "a.example"
@@ -23,7 +23,7 @@ async def lower(store, times):
     lowered = 0
     while lowered < times:
         seen = (await store.task(CRAWL, page(1).fingerprint)).priority
-        lowered += await store.reprice(CRAWL, [Price(1, seen, seen - 1.0)])
+        lowered += await store.update_priorities(CRAWL, [PriorityUpdate(1, seen, seen - 1.0)])
 
 
 async def test_two_who_reprice_one_task_lose_nothing(stores, line):
@@ -61,7 +61,7 @@ async def test_a_task_that_came_due_and_was_repriced_is_lent_once(url, line):
     await store.add([page(1), page(2, delay=40.0)])
     clock.advance(60)
 
-    assert await store.reprice(CRAWL, [Price(2, 0.0, -1.0)]) == 1
+    assert await store.update_priorities(CRAWL, [PriorityUpdate(2, 0.0, -1.0)]) == 1
     for number in (2, 1):
         (lease,) = (await store.claim(ClaimRequest(CRAWL, "w", 5))).leases
         assert lease.url == page(number).url

@@ -11,8 +11,8 @@ from outrider.errors import Closed, InvalidInput, StoreUnavailable, StoreUnusabl
 from outrider.store.opening import open_store
 from outrider.store.postgres import running
 from outrider.testing.builders import task
-from outrider.testing.servers import Proxy
-from outrider.testing.servers.running import free_port
+from servers import Proxy
+from servers.server_process import free_port
 
 
 @pytest.fixture

@@ -6,16 +6,16 @@ from random import Random
 
 import pytest
 
+from differential import Hands
 from outrider.clock import SystemClock
 from outrider.core.states import CrawlStatus
 from outrider.store.postgres import PostgresStore
-from outrider.store.protocol import ClaimRequest, Which
+from outrider.store.protocol import ClaimRequest, TaskFilter
 from outrider.testing.audit import check
 from outrider.testing.builders import done, failed, rules, task
 from outrider.testing.clock import FakeClock
-from outrider.testing.duel import Hands
-from outrider.testing.postgres.audit import faults
-from outrider.testing.random_ops import random_ops
+from postgres_audit import faults
+from random_operations import random_ops
 
 CRAWL = "test"
 HOSTS = 30
@@ -146,8 +146,8 @@ async def test_gaps_in_numbers_are_no_gaps_in_pages(url, line):
         line.execute("select nextval(%s::regclass) from generate_series(1, 5)", (f"{sequence}_1",))
     await store.add([page(2, 1)])
 
-    first = await store.tasks(CRAWL, Which(), limit=3)
-    rest = await store.tasks(CRAWL, Which(), after=first.after, limit=1000)
+    first = await store.tasks(CRAWL, TaskFilter(), limit=3)
+    rest = await store.tasks(CRAWL, TaskFilter(), after=first.after, limit=1000)
     assert [view.url for view in (*first.items, *rest.items)] == [page(1, 1).url, page(2, 1).url]
     assert (await store.crawl(CRAWL)).known == 2
     assert len((await store.queues(CRAWL)).items) == 2
@@ -167,7 +167,7 @@ async def test_what_is_written_is_read_as_it_was(url, count):
     store = await PostgresStore.open(url, SystemClock())
     await store.add(tasks)
 
-    views = (await store.tasks(CRAWL, Which(), limit=1000)).items
+    views = (await store.tasks(CRAWL, TaskFilter(), limit=1000)).items
     told = {view.url: (view.tag, view.type, view.meta["a"]) for view in views}
     assert told == {one.url: (one.tag, one.type, "\0\\nü") for one in tasks}
     await store.close()

@@ -9,12 +9,18 @@ import pytest
 import redis.asyncio
 
 from outrider.clock import SystemClock
-from outrider.core.act import Pause
+from outrider.core.queue_action import Pause
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import StoreFull, StoreUnavailable, StoreUnusable
 from outrider.store.memory import MemoryStore
 from outrider.store.opening import open_store
-from outrider.store.protocol import NOTE_MOST, ClaimRequest, Note, Price, Which
+from outrider.store.protocol import (
+    MAX_VALUE_CHARS,
+    ClaimRequest,
+    PriorityUpdate,
+    SharedValueWrite,
+    TaskFilter,
+)
 from outrider.store.redis import connecting
 from outrider.store.redis.keys import OF_A_CRAWL, base_of
 from outrider.store.redis.rows import CrawlRow, RulesRow
@@ -27,16 +33,16 @@ from outrider.testing.conformance.steps import (
     add,
     claim,
     crawl,
+    lease_facts,
     names,
     page,
     pages,
     state,
 )
-from outrider.testing.duel import facts_of
 from outrider.testing.model import Model
-from outrider.testing.servers import Proxy, ValkeyServer
-from outrider.testing.servers.places import with_parameter
-from outrider.testing.servers.proxy import CERTIFICATES
+from servers import Proxy, ValkeyServer
+from servers.empty_stores import with_parameter
+from servers.proxy import CERTIFICATES
 
 DONE = OUTCOMES["done"]
 
@@ -248,8 +254,8 @@ async def test_a_full_server_changes_nothing(alone):
         lambda: store.finish([verdict(lease, DONE, links=pages("c/1"))]),
         lambda: store.release([lease.id]),
         lambda: store.steer("default", "a.example", Pause()),
-        lambda: store.note("default", [Note("t", "a", "x")]),
-        lambda: store.reprice("default", [Price(2, 0.0, 1.0)]),
+        lambda: store.put_values("default", [SharedValueWrite("t", "a", "x")]),
+        lambda: store.update_priorities("default", [PriorityUpdate(2, 0.0, 1.0)]),
     ):
         with pytest.raises(StoreFull, match="nothing was changed"):
             await work()
@@ -386,7 +392,7 @@ async def test_whoever_waits_is_rung(opened):
     """C6: an add after an empty claim rings, in another process too; after its end nobody is."""
     store, other = await opened(), await opened()
     rung, numbers = asyncio.Event(), count()
-    end = store.watch("default", rung.set)
+    end = store.subscribe("default", rung.set)
 
     async def ring():
         async with asyncio.timeout(60):
@@ -457,7 +463,7 @@ async def test_a_large_claim_is_one_claim(opened, asked):
     request = ClaimRequest("default", "w", 230, **asked)
     first, second = [await store.claim(request) for store in stores]
 
-    assert [*map(facts_of, first.leases)] == [*map(facts_of, second.leases)]
+    assert [*map(lease_facts, first.leases)] == [*map(lease_facts, second.leases)]
     assert (first.wake_in, first.streak) == (second.wake_in, second.streak)
 
 
@@ -536,8 +542,8 @@ async def test_long_works_come_in_steps_of_any_size(opened):
     """C10: more tasks than one call drops."""
     store = await opened(FakeClock())
     await store.add([task(f"https://a.example/{n}") for n in range(1300)])
-    step = await store.drop("default", Which(), dry_run=False, limit=1200)
-    rest = await store.drop("default", Which(), dry_run=False, after=step.after)
+    step = await store.drop("default", TaskFilter(), dry_run=False, limit=1200)
+    rest = await store.drop("default", TaskFilter(), dry_run=False, after=step.after)
 
     assert (step.count, rest.count, rest.after) == (1200, 100, None)
     await claim(store)
@@ -549,9 +555,9 @@ async def test_more_prices_than_a_call_takes(opened):
     store = await opened(FakeClock())
     await store.configure("default", rules(**NO_MANNERS))
     await store.add([task(f"https://a.example/{n}") for n in range(1, 1201)])
-    prices = [Price(number, 0.0, -float(number)) for number in range(1, 1201)]
+    prices = [PriorityUpdate(number, 0.0, -float(number)) for number in range(1, 1201)]
 
-    assert await store.reprice("default", prices) == 1200
+    assert await store.update_priorities("default", prices) == 1200
     assert [one.url for one in await store.upcoming("default", "a.example", limit=1200)] == [
         f"https://a.example/{n}" for n in range(1200, 0, -1)
     ]
@@ -560,13 +566,15 @@ async def test_more_prices_than_a_call_takes(opened):
 async def test_long_notes_come_in_several_calls(opened):
     """N1: in order, however much room they take."""
     store = await opened(FakeClock())
-    texts = [chr(0x1F600 + n % 50) * NOTE_MOST for n in range(9)] + ["x"] * 150
-    numbers = await store.note("default", [Note("t", str(n), text) for n, text in enumerate(texts)])
-    found = await store.notes("default", limit=157)
+    texts = [chr(0x1F600 + n % 50) * MAX_VALUE_CHARS for n in range(9)] + ["x"] * 150
+    numbers = await store.put_values(
+        "default", [SharedValueWrite("t", str(n), text) for n, text in enumerate(texts)]
+    )
+    found = await store.values_since("default", limit=157)
 
     assert numbers == list(range(1, 160))
     assert [note.text for note in found] == texts[:157]
-    assert [note.name for note in await store.notes("default", after=157)] == ["157", "158"]
+    assert [note.name for note in await store.values_since("default", after=157)] == ["157", "158"]
 
 
 @pytest.mark.parametrize("brought", [-0.1, -1e-300, -3.3e300, -0.7])
@@ -606,7 +614,7 @@ async def test_a_crawl_of_an_older_release_goes_on(opened, places):
     await told(places.server("redis"), "SET", key, older)
 
     await add(store, "b/1")
-    assert await store.note("default", [Note("t", "a", "x")]) == [1]
+    assert await store.put_values("default", [SharedValueWrite("t", "a", "x")]) == [1]
     assert [names(await claim(store)), names(await claim(store))] == [["a/1"], ["b/1"]]
 
 

@@ -12,7 +12,7 @@ from outrider.errors import StoreUnusable
 from outrider.store.postgres import PostgresStore, migrating
 from outrider.store.postgres.address import parsed
 from outrider.store.postgres.migrating import Migration, prepared, shipped
-from outrider.store.protocol import ClaimRequest, Note
+from outrider.store.protocol import ClaimRequest, SharedValueWrite
 from outrider.testing.builders import done, task
 
 ADDED = "alter table task add column colour text; create index task_colour on task (colour)"
@@ -111,10 +111,10 @@ async def test_a_worker_without_notes_goes_on_beside_one_that_has_them(empty, mo
     await old.add([task("https://a.example/1", crawl="test")])
     new = await PostgresStore.open(url, SystemClock())
 
-    assert await new.note("test", [Note("weather", "north", "rain")]) == [1]
+    assert await new.put_values("test", [SharedValueWrite("weather", "north", "rain")]) == [1]
     claimed = await old.claim(ClaimRequest("test", "w", 5))
     assert all(end.applied for end in await old.finish([done(one) for one in claimed.leases]))
-    assert [note.text for note in await new.notes("test")] == ["rain"]
+    assert [note.text for note in await new.values_since("test")] == ["rain"]
     assert (await new.crawl("test")).done == 1
     for store in (old, new):
         await store.close()

@@ -13,14 +13,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from fleet.fake_web import World
+from fleet.fleet import Fleet
+from fleet.verify import judge, ledgers
 from outrider.clock import SystemClock
 from outrider.store.opening import open_store
-from outrider.testing.fleet.fleet import Fleet
-from outrider.testing.fleet.judge import judge, ledgers
-from outrider.testing.fleet.world import World
-from outrider.testing.servers import PostgresServer
-from outrider.testing.servers.pooler import Pooler
-from outrider.testing.servers.postgres import FAST
+from servers import PostgresServer
+from servers.pooler import Pooler
+from servers.postgres import FAST
 
 SUITES = ["tests/conformance", "tests/property/test_model.py", "tests/property/test_saving.py"]
 PACKAGES = ["pgbouncer", "libevent-2.1-7", "libc-ares2"]

@@ -23,11 +23,11 @@ from outrider.fetch.block_detector import detector_of
 from outrider.frontier.jsonl import Writer
 from outrider.frontier.learning import UPDATES
 from outrider.settings import Settings
-from outrider.settings.kinds import fields_of, struct_kind
-from outrider.settings.reading import adjustable
+from outrider.settings.field_types import fields_of, struct_kind
+from outrider.settings.validation import adjustable
 from outrider.store.memory import MemoryStore
 from outrider.store.opening import open_store
-from outrider.store.protocol import Note
+from outrider.store.protocol import SharedValueWrite
 from outrider.store.saved import SavedCrawl, SavedEnd, SavedNote
 from outrider.testing import FakeClock
 from outrider.wiring import joined
@@ -170,7 +170,9 @@ def test_worker_of_a_hostile_store_imports_nothing(imported, text, rules, notes)
         store = MemoryStore(FakeClock())
         await store.configure("default", rules, text)
         with suppress(OutriderError):  # a name that no store takes
-            await store.note("default", [Note(UPDATES, name, said) for name, said in notes])
+            await store.put_values(
+                "default", [SharedValueWrite(UPDATES, name, said) for name, said in notes]
+            )
         await _visit(store)
 
     asyncio.run(played())
@@ -211,7 +213,7 @@ async def test_worker_of_a_foreign_store_imports_nothing(kind, imported, places,
     url = file if kind in {"embedded", "remote"} else places.take(kind)
     writer = await open_store(url, FakeClock())
     await writer.configure("default", CrawlRules(), NESTED)
-    await writer.note("default", [Note(UPDATES, *NESTED_NOTE)])
+    await writer.put_values("default", [SharedValueWrite(UPDATES, *NESTED_NOTE)])
     if kind != "remote":
         await writer.close()
     async with Frontier.attach(url, clock=FakeClock()) as frontier:

@@ -8,14 +8,14 @@ import os
 from collections import Counter
 
 import pytest
-from scale import ROUNDS
 
+from differential import Disagreement, Duel, shrink
 from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS, CrawlStatus, QueueState
 from outrider.testing.clock import FakeClock
-from outrider.testing.duel import Disagreement, Duel, shrink
 from outrider.testing.invariants import Witness
 from outrider.testing.model import Model
-from outrider.testing.random_ops import random_ops
+from random_operations import random_ops
+from scale import ROUNDS
 
 EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", 64 * ROUNDS))  # noqa: TID251 - the runner's choice
 SEED = os.environ.get("OUTRIDER_SEED")  # noqa: TID251 - the runner's choice
@@ -82,7 +82,7 @@ async def test_the_random_crawls_reach_deep_states():
                     seen.update([("lent", queue.state)] if queue.lent else [])
         for crawl in await model.crawls():
             seen.update({("runs", (await model.crawl(crawl)).runs): 1})
-            seen.update((change.name, change.detail) for change in await model.changes(crawl))
+            seen.update((change.name, change.detail) for change in await model.events_since(crawl))
 
     wanted = {*QueueState, *CrawlStatus, ("runs", 2)}
     wanted |= {(QueueState.RETIRED, reason) for reason in RETIRED_REASONS}

@@ -10,18 +10,18 @@ from random import Random
 
 import msgspec
 import pytest
-from scale import ROUNDS
 
-from outrider.core.act import Set
+from differential import Duel, glance, shrink, steps
+from operations import Say
+from outrider.core.queue_action import Set
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.saved import SavedEnd
 from outrider.testing.audit import everything
 from outrider.testing.clock import FakeClock
-from outrider.testing.duel import Duel, glance, shrink, steps
 from outrider.testing.invariants import Witness, check
 from outrider.testing.model import Model
-from outrider.testing.ops import Say
-from outrider.testing.random_ops import random_ops
+from random_operations import random_ops
+from scale import ROUNDS
 
 EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", 8 * ROUNDS))  # noqa: TID251 - the runner's choice
 SEED = os.environ.get("OUTRIDER_SEED")  # noqa: TID251 - the runner's choice
@@ -56,8 +56,10 @@ async def look(store, crawl):
     """What must be the same of both; the log of changes begins anew."""
     views = await glance(store, crawl)
     waiting = [task.number for task in views["tasks"] if task.state is TaskState.PENDING]
-    views["places"] = [await store.place(crawl, number) for number in waiting]
-    views["census"] = await everything(lambda after: store.census(crawl, after=after, limit=2))
+    views["places"] = [await store.position(crawl, number) for number in waiting]
+    views["census"] = await everything(
+        lambda after: store.queue_states(crawl, after=after, limit=2)
+    )
     return views
 
 

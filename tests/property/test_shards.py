@@ -3,13 +3,13 @@
 import os
 
 import pytest
-from scale import ROUNDS
 
+from differential import Duel
+from model_shard import sharded_model
 from outrider.testing.clock import FakeClock
-from outrider.testing.duel import Duel
 from outrider.testing.model import Model
-from outrider.testing.random_ops import random_ops
-from outrider.testing.shards import sharded_model
+from random_operations import random_ops
+from scale import ROUNDS
 
 EXAMPLES = int(os.environ.get("OUTRIDER_EXAMPLES", 240 * ROUNDS)) // 12  # noqa: TID251 - as beside it
 BATCHES = 2  # so that several cores share the work

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outrider.simulation.linking import Web, page_rank, planted, power_law, tagged
+from outrider.simulation.link_graphs import Web, page_rank, planted, power_law, tagged
 from outrider.simulation.scorers import collected, crawl, main
 
 SEEDS = (1, 2, 3)

@@ -9,11 +9,11 @@ from itertools import count
 
 import pytest
 from msgspec.structs import replace
-from scale import ROUNDS
 
 from outrider.simulation.run import BOUND, simulate
 from outrider.store.embedded import EmbeddedStore
 from outrider.testing.model import Model
+from scale import ROUNDS
 
 SEEDS = int(os.environ.get("OUTRIDER_SEEDS", 200 * ROUNDS))  # noqa: TID251 - scales the suite only
 CHUNK = 50

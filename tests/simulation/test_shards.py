@@ -3,10 +3,10 @@
 import os
 
 import pytest
-from scale import ROUNDS
 
+from model_shard import sharded_model
 from outrider.simulation.run import BOUND, simulate
-from outrider.testing.shards import sharded_model
+from scale import ROUNDS
 
 SEEDS = int(os.environ.get("OUTRIDER_SEEDS", 500 * ROUNDS)) // 20  # noqa: TID251 - scales the suite only
 CHUNK = 25

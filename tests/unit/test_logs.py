@@ -14,7 +14,7 @@ from outrider.frontier.learning import UPDATES
 from outrider.frontier.rescoring import _log_trouble
 from outrider.logs import logger_of
 from outrider.store.memory import MemoryStore
-from outrider.store.protocol import Note
+from outrider.store.protocol import SharedValueWrite
 from outrider.testing import FakeClock
 
 EVIL = "\x1b]0;owned\x07\x9b2J\x7f\u202e\u2066\u2028\r\nWARNING forged"
@@ -53,7 +53,7 @@ def assert_safe(text, lines=1):
 async def test_hostile_runtime_setting_is_logged_without_control_characters(name, text, written):
     """N1: a note is anybody's who can write to the store."""
     store = MemoryStore(FakeClock())
-    await store.note("default", [Note(UPDATES, name, text)])
+    await store.put_values("default", [SharedValueWrite(UPDATES, name, text)])
     async with Frontier.open(store, clock=FakeClock()):
         pass
 

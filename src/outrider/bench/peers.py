@@ -1,4 +1,4 @@
-"""Scrapy and Crawlee on the same workload in the same run, in environments of their own."""
+"""Benchmarks of Scrapy and Crawlee on the same workload, each in its own environment."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from outrider.bench import files, workload
-from outrider.bench.figures import Measure, best, run
+from outrider.bench import file_store, workload
+from outrider.bench.measurement import Measure, best, run
 from outrider.errors import InvalidInput
 
 HOSTS = 2_000
@@ -19,18 +19,18 @@ SCRIPT = Path("benchmarks/peers/run.py")
 
 
 def ratios(size: int, rounds: int) -> Iterator[Measure]:
-    """Ours beside theirs; a peer that could not be measured says why in its name."""
+    """Yield Outrider's rates divided by the peers'; the name of a missing one says why."""
     if not SCRIPT.exists():
         raise InvalidInput(f"{SCRIPT} is not here; run the bench in Outrider's own directory")
     raw = list(workload.stream(workload.pages(size)))
     spread = workload.pages(size // 2, hosts=HOSTS)
     title = "file: adds, raw text, beside peers"
-    yield from (added := best(title, lambda: run(files.raw_adds(raw)), rounds))
-    tasks = run(files.tasks_of(workload.parsed(spread)))
+    yield from (added := best(title, lambda: run(file_store.raw_adds(raw)), rounds))
+    tasks = run(file_store.tasks_of(workload.parsed(spread)))
     title = "file: claim + finish, 2,000 hosts"
-    yield from (visited := best(title, lambda: run(files.visits(tasks)), rounds))
+    yield from (visited := best(title, lambda: run(file_store.visits(tasks)), rounds))
     title = "file: claims alone, 2,000 hosts"
-    yield from (claimed := best(title, lambda: run(files.claims(tasks)), rounds))
+    yield from (claimed := best(title, lambda: run(file_store.claims(tasks)), rounds))
     adds, visits, claims = added[0].value, visited[0].value, claimed[0].value
     theirs = _measured(raw, spread)
     slow = _rate(theirs, "scrapy.canonicaliser")

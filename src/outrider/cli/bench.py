@@ -13,7 +13,7 @@ from outrider import __version__
 from outrider.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from outrider.bench.figures import Measure
+    from outrider.bench.measurement import Measure
 
 PARTS: Final = ("memory", "scoring", "file", "peers", "scale")
 
@@ -40,7 +40,7 @@ def bench(
     the bound at the top, which is plain Python without any rules. Every figure is printed, and
     written to the file, when it is measured: a run that is cut off leaves what it has.
     """
-    from outrider.bench.results import Results, measure_parts
+    from outrider.bench.measurement import Results, measure_parts
 
     parts = _parts(quick=quick, only=only or list(PARTS), tasks=tasks)
     measure_parts(Results(json_path, _about()), parts)
@@ -49,7 +49,7 @@ def bench(
 def _parts(
     *, quick: bool, only: list[str], tasks: int
 ) -> list[tuple[str, Callable[[], Iterable[Measure]]]]:
-    from outrider.bench import files, measures, peers, scale, scoring
+    from outrider.bench import file_store, memory_store, peers, scale, scoring
 
     unknown = [name for name in only if name not in PARTS]
     if unknown:
@@ -57,16 +57,16 @@ def _parts(
     size, rounds = (10, 3) if quick else (1, 5)
     found: dict[str, list[tuple[str, Callable[[], Iterable[Measure]]]]] = {
         "memory": [
-            ("rates in memory", lambda: measures.rates(200_000 // size, rounds)),
-            ("flatness", lambda: measures.flatness(1000, 1_000_000 // size, rounds * 2)),
-            ("idle claims", lambda: measures.idle(1_000_000 // size)),
-            ("the longest call", lambda: measures.longest_calls(5_000_000 // size)),
+            ("rates in memory", lambda: memory_store.rates(200_000 // size, rounds)),
+            ("flatness", lambda: memory_store.flatness(1000, 1_000_000 // size, rounds * 2)),
+            ("idle claims", lambda: memory_store.idle(1_000_000 // size)),
+            ("the longest call", lambda: memory_store.longest_calls(5_000_000 // size)),
         ],
         "scoring": [
             ("scoring", lambda: scoring.scores(rounds)),
             ("rescoring", lambda: scoring.rescoring(1_000_000 // size)),
         ],
-        "file": [("rates of a file", lambda: files.rates(500_000 // size, 3))],
+        "file": [("rates of a file", lambda: file_store.rates(500_000 // size, 3))],
         "peers": [("peers", lambda: peers.ratios(100_000 // size, rounds))],
         "scale": [("scale", lambda: scale.measures(tasks // size))],
     }

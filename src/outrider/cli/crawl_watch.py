@@ -79,7 +79,7 @@ async def _hosts(frontier: Frontier, most: int) -> Counter[str]:
     states: Counter[str] = Counter()
     after: int | None = 0
     while after is not None and states.total() < most:
-        page = await frontier.store.census(frontier.crawl, after=after)
+        page = await frontier.store.queue_states(frontier.crawl, after=after)
         states.update(state.value for state in page.items)
         after = page.after
         await asyncio.sleep(0)

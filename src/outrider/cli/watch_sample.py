@@ -16,17 +16,17 @@ from outrider.cli.watch_hosts import Hosts
 from outrider.cli.watch_letters import Letters
 from outrider.cli.watch_rates import History, Rates, counts_of
 from outrider.core.states import QueueState, TaskState
-from outrider.store.protocol import CrawlView, FullStore, Heat, Page, QueueView, Which
+from outrider.store.protocol import CrawlView, FullStore, Heat, QueueView, ResultPage, TaskFilter
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
 
-Read: TypeAlias = Callable[..., Awaitable[Page]]
+Read: TypeAlias = Callable[..., Awaitable[ResultPage[Any]]]
 
 # Queues that are looked at, at most: a round over more would take longer than anyone watches.
 QUEUES: Final = 100_000
 ALONE: Final = 100  # stretches at once of a store that is in this process: nobody else waits
-_DEAD: Final = Which(state=TaskState.DEAD)
+_DEAD: Final = TaskFilter(state=TaskState.DEAD)
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class Sampler:
         return Sample(heat.updated_at, view, heat, states, is_whole, self.history.rates)
 
     async def _count(self, store: FullStore, name: str, times: int) -> None:
-        async for after, page in self._census.stretch(times, store.census, name):
+        async for after, page in self._census.stretch(times, store.queue_states, name):
             states = Counter(page.items)
             self._states.update(states)
             self._states.subtract(self._pages.get(after, {}))
@@ -119,7 +119,9 @@ class Rolling:
         self._step, self._most, self._upto = step, most, upto
         self._after = 0
 
-    async def stretch(self, times: int, read: Read, *args: Any) -> AsyncIterator[tuple[int, Page]]:
+    async def stretch(
+        self, times: int, read: Read, *args: Any
+    ) -> AsyncIterator[tuple[int, ResultPage[Any]]]:
         """Pages of so many stretches, each with its cursor, to the end of the list at most."""
         first = self._after
         for _ in range(times * self._most // self._step):

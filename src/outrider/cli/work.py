@@ -74,7 +74,7 @@ def work(  # noqa: PLR0913 - a command's options are its parameters
     from outrider.cli import work_plan as plans
     from outrider.cli.opening import source_of
     from outrider.cli.work_run import run
-    from outrider.cli.work_seat import seated
+    from outrider.output.worker_files import worker_files
 
     # So that module:function may lie here; last, so that it stands in for nothing installed.
     sys.path.append(str(Path.cwd()))
@@ -85,7 +85,7 @@ def work(  # noqa: PLR0913 - a command's options are its parameters
     own = plans.own_of(asked)
     if strange := plans.ignored(own):
         note(f"left to the crawl, which says so for all workers: {', '.join(strange)}")
-    with seated(plans.stem(asked, own)) as name:
+    with worker_files(plans.stem(asked, own)) as name:
         worked = asyncio.run(run(asked, plans.seated_at(name, own), name, quiet=quiet))
     _show(worked, as_json=as_json)
     if worked.closing.code:

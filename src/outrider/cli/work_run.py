@@ -17,7 +17,6 @@ from outrider.cli.opening import check_crawl, say_promise, source_of
 from outrider.cli.showing import note
 from outrider.cli.stop_signals import StopSignals, stoppable
 from outrider.cli.work_plan import Asked, files_of
-from outrider.cli.work_seat import patiently, settling, stem_of
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.outage import Outage
@@ -26,7 +25,7 @@ from outrider.executor.watchdog import Watchdog
 from outrider.frontier import Frontier
 from outrider.settings import Layers
 from outrider.store.address import show_address
-from outrider.wiring import Crawling, Working, joined
+from outrider.wiring import Crawling, Working, joined, retry_at_end
 
 LOOKS = Looks(every=2.0, hosts=0)  # there may be many of us: the store is not ours alone
 
@@ -55,17 +54,17 @@ async def _worked(
     async with _closing(await _attached(asked, own, outage)) as frontier:
         if asked.settings is not None:
             await frontier.follow(asked.settings, tell=note)
-        async with (
-            settling(stem_of(name), frontier, outage=outage),
-            joined(frontier, handler=asked.handler, isolate=asked.isolate, how=how) as crawling,
-        ):
+        async with joined(
+            frontier, handler=asked.handler, isolate=asked.isolate, how=how
+        ) as crawling:
             ending = await _run(crawling, asked, log, signals, quiet=quiet)
         seconds = loop.time() - began
         words = ["outrider", "resume", show_address(asked.store)]
         named = [] if asked.crawl == "default" else ["--crawl", asked.crawl]
         resume = shlex.join([*words, *named])
-        closed = await patiently(
-            lambda: closing(frontier, ending, tally, seconds, pause, whole=False, resume=resume)
+        closed = await retry_at_end(
+            lambda: closing(frontier, ending, tally, seconds, pause, whole=False, resume=resume),
+            note,
         )
         return Worked(closed, frontier.worker, files_of(name, frontier.settings, log))
 

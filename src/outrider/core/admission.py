@@ -12,10 +12,16 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from outrider.core.link_faults import fault_of, is_ordinary, meta_of, number_of, shown
-from outrider.core.policy.cost import Cost, checked_cost, unit_cost
+from outrider.core.link_validation import (
+    encode_meta,
+    is_ordinary,
+    link_error,
+    priority_number,
+    short_repr,
+)
+from outrider.core.policy.cost import Cost, unit_cost, valid_cost
 from outrider.core.policy.focus import OFF_FOCUS, Class, Classifier, focused
-from outrider.core.policy.keying import Keying, checked_key, host_key
+from outrider.core.policy.queue_key import KeyFunction, host_key, valid_key
 from outrider.core.policy.scope import Admits
 from outrider.core.policy.score import Candidate, Score, Scorer, breakdown_of, explicit
 from outrider.core.policy.traps import Traps, trap
@@ -36,7 +42,7 @@ class Admission(msgspec.Struct):
     """Everything that is asked of a link before a store hears of it."""
 
     crawl: str
-    key: Keying
+    key: KeyFunction
     cost: Cost
     scorer: Scorer
     url_rules: UrlRules
@@ -90,7 +96,7 @@ class Admission(msgspec.Struct):
         for (link, url, *_), score in zip(batch, scores, strict=True):
             fine = score if isinstance(score, Score) and isfinite(score.priority) else None
             if score is None and self.classify is not None:
-                fine = explicit(number_of(link.priority))
+                fine = explicit(priority_number(link.priority))
             kind = None if fine is None else self._class_of(link, url)
             priced.append(fine if fine is None or kind is None else focused(fine, kind))
         return priced
@@ -110,7 +116,7 @@ class Admission(msgspec.Struct):
     def _screen(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added:
         link, given = (asked, asked.url) if type(asked) is Link else (_PLAIN, asked)
         if link is not _PLAIN and not is_ordinary(link):
-            fault = fault_of(link)
+            fault = link_error(link)
             if fault is not None:
                 return _refused(given, BAD_LINK, fault)
         url = given if type(given) is Url else parse_url(given, self.url_rules)
@@ -150,10 +156,10 @@ class Admission(msgspec.Struct):
         return True
 
     def _price(self, link: Link, url: Url) -> _Passed | Added:
-        key = checked_key(self.key(url) if link.key is None else link.key)
+        key = valid_key(self.key(url) if link.key is None else link.key)
         if key is None:
             return _refused(url, BAD_LINK, "queue.key gave no usable key: text, 1 to 255 long")
-        cost = checked_cost((self.cost_of(key) if self.cost_of else self.cost)(url, link.via))
+        cost = valid_cost((self.cost_of(key) if self.cost_of else self.cost)(url, link.via))
         if cost is None:
             return _refused(url, BAD_LINK, "budget.cost gave no whole number from 0 to 65535")
         return link, url, key, fingerprint(link.identity or url.identity), cost
@@ -206,7 +212,7 @@ class Admission(msgspec.Struct):
         kind = self._class_of(link, url) or "other"
         if kind == "other" and not self.parks:
             return Added(url.text, False, OFF_FOCUS)
-        return focused(score or explicit(number_of(link.priority)), kind)
+        return focused(score or explicit(priority_number(link.priority)), kind)
 
     def _task(
         self, one: _Passed, answer: Score | str | None, found_on: Lease | None
@@ -215,14 +221,14 @@ class Admission(msgspec.Struct):
         score = self._judged(one, answer)
         if isinstance(score, Added):
             return score
-        meta = meta_of(link.meta) if link.meta else b""
+        meta = encode_meta(link.meta) if link.meta else b""
         if isinstance(meta, str):
             return _refused(url, BAD_LINK, meta)
         via, tag, known = link.via, link.tag, link.known
         if found_on is not None:  # B1: a found link inherits its page as via, and its tag
             via, tag = via or found_on.url, tag or found_on.tag
             known = "gather" if self.gathers and known == "keep" and score is not None else known
-        priority = number_of(link.priority) if score is None else score.priority
+        priority = priority_number(link.priority) if score is None else score.priority
         return Task(
             self.crawl,
             mark,
@@ -275,4 +281,4 @@ def _leads_from_seed(lease: Lease) -> bool:
 
 def _refused(given: object, reason: str, detail: str) -> Added:
     text = given.text if isinstance(given, Url) else given
-    return Added(text if isinstance(text, str) else shown(text), False, reason, None, detail)
+    return Added(text if isinstance(text, str) else short_repr(text), False, reason, None, detail)

@@ -12,13 +12,22 @@ from typing import Final, assert_never
 
 import msgspec
 
-from outrider.core.answer import Answer, Last
-from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
-from outrider.core.policy.change import learned
+from outrider.core.outcome import (
+    Answer,
+    Blocked,
+    Done,
+    Dropped,
+    Failed,
+    Last,
+    Outcome,
+    Throttled,
+    Unreachable,
+)
+from outrider.core.policy.change_rate import learned
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import (
     BLOCKS_TO_SNOOZE,
-    CALM,
+    DONE_TO_CALM,
     THROTTLES_TO_RETIRE,
     UNREACHABLE_TO_RETIRE,
     delay_after,
@@ -122,7 +131,9 @@ def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
     if outcome.from_cache:
         return _from_cache(lease, outcome, policy, roll)
     # D3: the tenth Done in a row lowers the level, and its own delay is already the lower one.
-    level = lease.manners.level - (lease.manners.level > 0 and lease.manners.calm + 1 >= CALM)
+    level = lease.manners.level - (
+        lease.manners.level > 0 and lease.manners.calm + 1 >= DONE_TO_CALM
+    )
     answer, revisit = _remembered(lease, outcome, policy)
     crawl_delay = lease.manners.crawl_delay if outcome.crawl_delay is None else outcome.crawl_delay
     manners = lease.rules.politeness
@@ -137,7 +148,7 @@ def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
         0,
         0,
         0,
-        CALM,
+        DONE_TO_CALM,
         outcome.crawl_delay,
         revisit,
     )

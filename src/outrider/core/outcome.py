@@ -1,4 +1,7 @@
-"""What happened on a visit: a closed union; every reader ends its match in `assert_never` (G0)."""
+"""Outcomes of a visit, and what a done task keeps of the last answer (B1, G0, G3).
+
+`Outcome` is a closed union: every reader ends its match in `assert_never`.
+"""
 
 from __future__ import annotations
 
@@ -94,3 +97,24 @@ def outcome_of(
     if 200 <= status < 500 and status not in TRY_AGAIN:
         return Done(status, seconds, bytes, digest, etag, last_modified)
     return Failed(f"status {status}", seconds, retry_after)
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What a done task remembers: the last answer, and what its visits taught."""
+
+    status: int
+    bytes: int
+    digest: str | None
+    etag: str | None
+    last_modified: str | None
+    looks: int = 0  # visits that could tell whether the page had changed, the older ones fading
+    changes: int = 0  # of those, how many found it changed
+    watched: float = 0.0  # seconds, each wait counted up to the change it ended with
+    planned: float = 0.0  # seconds the policy chose until the next visit; 0: it did not
+
+
+class Last(msgspec.Struct, frozen=True, gc=False):
+    """The last answer to a task that is visited again, and how old it is."""
+
+    answer: Answer
+    age: float  # seconds since that visit ended

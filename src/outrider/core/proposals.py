@@ -12,29 +12,29 @@ MISSING_HUB: Final = "missing-hub"
 UNKNOWN_PATTERN: Final = "unknown-pattern"
 COVERAGE_GAP: Final = "coverage-gap"
 FACTORS: Final = {MISSING_HUB: 0.8, UNKNOWN_PATTERN: 0.6, COVERAGE_GAP: 0.7}
-MOST: Final = 50  # guesses a cluster may have
-_SURE: Final = 0.95
-_LEAST: Final = 0.3
+MAX_PROPOSALS: Final = 50  # guesses a cluster may have
+_MAX_CONFIDENCE: Final = 0.95
+_MIN_CONFIDENCE: Final = 0.3
 
 
-def proposed(cluster: Cluster, threshold: int) -> list[Prediction]:
+def propose(cluster: Cluster, threshold: int) -> list[Prediction]:
     """From the threshold on, what the cluster thinks is missing."""
     if cluster.count < threshold or cluster.kind not in FACTORS:
         return []
     confidence = confidence_of(cluster)
-    if confidence <= _LEAST:
+    if confidence <= _MIN_CONFIDENCE:
         return []
     guesses = dict(_guesses(cluster))
     return [
         Prediction(url, confidence, lift, by=cluster.name)
-        for url, lift in list(guesses.items())[:MOST]
+        for url, lift in list(guesses.items())[:MAX_PROPOSALS]
     ]
 
 
 def confidence_of(cluster: Cluster) -> float:
     """It grows with the first ten problems."""
     grown = 0.5 + 0.3 * min(cluster.count / 10, 1.0)
-    return min(grown * FACTORS[cluster.kind], _SURE)
+    return min(grown * FACTORS[cluster.kind], _MAX_CONFIDENCE)
 
 
 def _guesses(cluster: Cluster) -> Iterator[tuple[str, float]]:

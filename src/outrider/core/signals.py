@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-TEXT_MOST: Final = 512  # letters of a kind, scope or target
+MAX_TEXT: Final = 512  # letters of a kind, scope or target
 SEPARATOR: Final = r"[-/._?&=:%+,;@~!$'()*]"  # whatever parts words in a URL
 _NONE: Final[Mapping[str, float]] = {}
 
@@ -23,7 +23,7 @@ State: TypeAlias = Literal["open", "validated", "failed"]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Finder: TypeAlias = Callable[..., "re.Match[str] | None"]  # of a text, and where to begin
 Sample: TypeAlias = tuple[int, int]  # when, in milliseconds, and how many
-_Text = Annotated[str, Meta(min_length=1, max_length=TEXT_MOST)]
+_Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
 
 
 class Prediction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -45,7 +45,7 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
     """Problems of one kind, scope and target within a sliding window."""
 
     kind: _Text
-    scope: Annotated[str, Meta(max_length=TEXT_MOST)]
+    scope: Annotated[str, Meta(max_length=MAX_TEXT)]
     target: _Text
     samples: tuple[Sample, ...] = ()  # oldest first
 
@@ -101,14 +101,14 @@ class Signals:
         self._texts: list[tuple[Finder, float, str | None]] = []  # the highest boost first
         self._until: float = inf
 
-    def hear_prediction(self, fingerprint: bytes, prediction: Prediction | None) -> None:
+    def set_prediction(self, fingerprint: bytes, prediction: Prediction | None) -> None:
         """What is known of a URL from now on; only open predictions matter to anybody."""
         if prediction is None or prediction.state != "open":
             self.gaps.pop(fingerprint, None)
         else:
             self.gaps[fingerprint] = prediction
 
-    def hear_cluster(self, name: str, cluster: Cluster | None, now: int) -> None:
+    def set_cluster(self, name: str, cluster: Cluster | None, now: int) -> None:
         """What is known of a problem from now on."""
         if cluster is None:
             self.clusters.pop(name, None)
@@ -122,7 +122,7 @@ class Signals:
             self._how = how
             self._index(now)
 
-    def slide(self, now: int) -> list[Cluster]:
+    def expire(self, now: int) -> list[Cluster]:
         """Let time pass; the clusters whose boost is not what it was."""
         if now < self._until:
             return []

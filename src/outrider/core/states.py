@@ -60,7 +60,7 @@ STATUS_MOVES: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
 }
 
 # What an operator may ask for: only work starts a new run, and only a claim finishes one (I2).
-TURNS: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
+OPERATOR_MOVES: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
     CrawlStatus.RUNNING: frozenset({CrawlStatus.PAUSED, CrawlStatus.CANCELLED}),
     CrawlStatus.PAUSED: frozenset({CrawlStatus.RUNNING, CrawlStatus.CANCELLED}),
     CrawlStatus.FINISHED: frozenset({CrawlStatus.CANCELLED}),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Sel
 
 import msgspec
 
-from outrider.core.answer import Last
 from outrider.core.breakdown import Breakdown
+from outrider.core.outcome import Last
 from outrider.core.policy.rules import QueueRules
 from outrider.core.url import Url
 from outrider.errors import InvalidInput
@@ -127,7 +127,7 @@ class Holder(Protocol):
         ...
 
 
-class Manners(msgspec.Struct, frozen=True, gc=False):
+class PolitenessState(msgspec.Struct, frozen=True, gc=False):
     """How a queue and its host got on so far: what `decide` needs to know of it (D1, D3, D4)."""
 
     level: int = 0  # throttle level
@@ -152,7 +152,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     failures: int  # of the task
     throttles: int  # of the task
     rules: QueueRules
-    manners: Manners
+    manners: PolitenessState
     holder: Holder | None = None
     last: Last | None = None  # what an earlier visit was answered, if this is a revisit
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
+from outrider.core.outcome import Answer
 from outrider.core.states import TaskState
 from outrider.core.task import Added, Task
 

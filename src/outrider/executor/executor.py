@@ -34,7 +34,7 @@ from outrider.executor.visit import Visit
 from outrider.frontier import Frontier
 from outrider.frontier.reports import Claim
 from outrider.settings import Settings
-from outrider.settings.visiting import ExecutorSettings
+from outrider.settings.worker_schema import ExecutorSettings
 from outrider.store.protocol import CrawlView
 
 POLL: Final = 1.0  # seconds after which it looks again: others may share the store
@@ -159,7 +159,7 @@ class Executor:
         keeping = Keeping(self, self._frontier, self._holding)
         keeper = asyncio.create_task(keeping.run())
         keeper.add_done_callback(lambda _: self._bell.ring())
-        end_watch = self._frontier.store.watch(self._frontier.crawl, self._bell.ring)
+        end_watch = self._frontier.store.subscribe(self._frontier.crawl, self._bell.ring)
         end_following = self._frontier.watch_settings(self._follow)
         try:
             return await self._loop(keeper)

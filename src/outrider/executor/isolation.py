@@ -18,7 +18,7 @@ from outrider.core.outcome import (
     Unreachable,
 )
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Link, Manners, Task
+from outrider.core.task import Lease, Link, PolitenessState, Task
 from outrider.errors import LocalFault
 from outrider.executor.handlers import HandlerFault
 from outrider.executor.paging import Paged, is_page
@@ -108,7 +108,7 @@ def made_apart(told: Any) -> _Made:
 
 
 async def _made(told: _Told) -> _Made:
-    lease = Lease("", 0, 0, told.task, told.attempt, "", 0.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("", 0, 0, told.task, told.attempt, "", 0.0, 0, 0, QueueRules(), PolitenessState())
     visit = Visit(lease)
     page = visit.page = Page(lease, told.response)
     page.found, page.links, page.tree_fault = told.found, told.links, told.tree_fault

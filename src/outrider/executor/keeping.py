@@ -18,7 +18,7 @@ from outrider.errors import OutriderError
 from outrider.executor.holding import Holding
 from outrider.executor.scaling import EVERY, Reading
 from outrider.frontier import Frontier
-from outrider.store.protocol import Beat, WorkerState
+from outrider.store.protocol import Heartbeat, WorkerState
 
 if TYPE_CHECKING:
     from outrider.executor.executor import Executor
@@ -83,7 +83,7 @@ class Keeping:
                 await call(frontier.expire)
             if loop.time() - told >= BEAT:
                 told = loop.time()
-                await call(lambda: frontier.store.beat(frontier.crawl, self._beat()))
+                await call(lambda: frontier.store.heartbeat(frontier.crawl, self._beat()))
                 await call(frontier.learn)
                 heard = loop.time()
             elif loop.time() - heard >= HEAR:
@@ -92,10 +92,10 @@ class Keeping:
                 await frontier.keep()
             await asyncio.sleep(TICK)
 
-    def _beat(self, state: WorkerState | None = None) -> Beat:
+    def _beat(self, state: WorkerState | None = None) -> Heartbeat:
         executor = self._executor
         working: WorkerState = "busy" if executor.in_flight else "idle"
-        return Beat(
+        return Heartbeat(
             self._frontier.worker,
             state or ("draining" if executor.is_stopping else working),
             socket.gethostname(),
@@ -110,7 +110,7 @@ class Keeping:
         """So that nobody waits for us; a store that is away learns it by our silence."""
         with suppress(OutriderError, TimeoutError):
             async with asyncio.timeout(FAREWELL):
-                await self._frontier.store.beat(self._frontier.crawl, self._beat("gone"))
+                await self._frontier.store.heartbeat(self._frontier.crawl, self._beat("gone"))
 
     def _scale(self, now: float) -> None:
         executor, slots = self._executor, self._executor.slots

@@ -23,7 +23,7 @@ from outrider.executor.workbench_loan import Loan, laid_out
 from outrider.frontier import Frontier
 from outrider.frontier.footing import rules_of
 from outrider.settings import Settings
-from outrider.store.protocol import Claimed, ClaimRequest
+from outrider.store.protocol import ClaimRequest, ClaimResult
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -75,9 +75,9 @@ class Workbench:
 
     # ---- the three verbs that are its own
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """What was borrowed, at its pace; by name, and whole queues, from the store itself."""
-        if request.names or request.lend or request.crawl != self._crawl:
+        if request.fingerprints or request.lend or request.crawl != self._crawl:
             return await self._store.claim(request)
         if self._keeper is not None and self._keeper.done():
             self._keeper.result()

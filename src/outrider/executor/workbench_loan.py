@@ -20,7 +20,7 @@ from outrider.core.states import TaskState
 from outrider.core.task import Lease, LeaseId, Task
 from outrider.core.verdict import Verdict
 from outrider.store.opening import open_store
-from outrider.store.protocol import Claimed, ClaimRequest, FullStore, Which
+from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, TaskFilter
 from outrider.store.saved import Saved, SavedCrawl, SavedEnd, SavedQueue
 
 FOREVER: Final = 1e9  # seconds: leases of this store end with those they stand for
@@ -60,7 +60,7 @@ class Loan:
         wanted = None if keys is None else set(keys)
         return [v for v in self._waiting.values() if wanted is None or v.key in wanted]
 
-    async def claim(self, request: ClaimRequest, now: float) -> Claimed:
+    async def claim(self, request: ClaimRequest, now: float) -> ClaimResult:
         """The next tasks at their queues' pace, as the leases that were borrowed."""
         claimed = await self._store.claim(replace(request, lease_for=FOREVER))
         claimed.leases = [self._handed_out(lease, now) for lease in claimed.leases]
@@ -122,7 +122,7 @@ class Loan:
         return gone
 
     async def _drop(self, lease: Lease) -> None:
-        which = Which(fingerprint=lease.fingerprint)
+        which = TaskFilter(fingerprint=lease.fingerprint)
         await self._store.drop(lease.crawl, which, dry_run=False)
 
 

@@ -30,7 +30,7 @@ from outrider.errors import (
 from outrider.fetch.response import (
     Response,
 )
-from outrider.settings.naming import (
+from outrider.settings.code_references import (
     resolve,
 )
 

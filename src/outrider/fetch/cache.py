@@ -30,7 +30,7 @@ from typing import (
 import apsw
 import msgspec
 
-from outrider.core.answer import (
+from outrider.core.outcome import (
     Last,
 )
 from outrider.errors import (

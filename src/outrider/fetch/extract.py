@@ -45,7 +45,7 @@ from selectolax.lexbor import (
     SelectolaxError,
 )
 
-from outrider.core.policy.grouping import (
+from outrider.core.policy.url_groups import (
     TAG_PATH,
 )
 from outrider.core.task import (
@@ -60,7 +60,7 @@ from outrider.core.url import (
 from outrider.fetch.document import (
     Document,
 )
-from outrider.settings.visiting import (
+from outrider.settings.worker_schema import (
     FetchSettings,
 )
 

@@ -93,7 +93,7 @@ from outrider.fetch.response import (
     Response,
     outcome_of_reason,
 )
-from outrider.settings.visiting import (
+from outrider.settings.worker_schema import (
     FetchSettings,
 )
 

@@ -96,7 +96,7 @@ from outrider.fetch.response import (
 from outrider.settings.environment import (
     is_set,
 )
-from outrider.settings.visiting import (
+from outrider.settings.worker_schema import (
     FetchSettings,
 )
 

@@ -62,7 +62,7 @@ from outrider.fetch.response import (
     RequestFailure,
     outcome_of_reason,
 )
-from outrider.settings.visiting import (
+from outrider.settings.worker_schema import (
     FetchSettings,
 )
 

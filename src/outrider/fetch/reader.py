@@ -89,7 +89,7 @@ from outrider.fetch.page import (
 from outrider.fetch.parse_cost import (
     LARGE_PAGE,
 )
-from outrider.settings.visiting import (
+from outrider.settings.worker_schema import (
     FetchSettings,
 )
 

@@ -80,7 +80,7 @@ from outrider.fetch.response import (
 from outrider.settings import (
     Settings,
 )
-from outrider.settings.visiting import (
+from outrider.settings.worker_schema import (
     FetchSettings,
 )
 

@@ -16,7 +16,7 @@ import msgspec
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput
 from outrider.frontier.saving import notes_of, write_notes
-from outrider.store.protocol import CrawlView, FullStore, TaskView, Which
+from outrider.store.protocol import CrawlView, FullStore, TaskFilter, TaskView
 from outrider.store.saved import (
     RESTORING,
     Saved,
@@ -76,7 +76,7 @@ async def copy_crawl(
     into = into or crawl
     await _refuse(source, target, crawl, into)
     if pause:
-        await source.turn(crawl, CrawlStatus.PAUSED, PAUSED_FOR)
+        await source.set_status(crawl, CrawlStatus.PAUSED, PAUSED_FOR)
     view = await source.crawl(crawl)
     copying = _Copying(source, target, view, into, await _Lent.of(source, view), progress)
     return await copying.run()
@@ -204,7 +204,7 @@ class _Lent:
         """All leases of a crawl; without any nothing is searched."""
         if not view.leased or view.status is CrawlStatus.CANCELLED:
             return cls(())
-        which, found = Which(state=TaskState.LEASED), list[TaskView]()
+        which, found = TaskFilter(state=TaskState.LEASED), list[TaskView]()
         more: int | None = 0
         while more is not None:
             page = await store.tasks(view.crawl, which, after=more)

@@ -14,7 +14,7 @@ from outrider.core.task import Added, Link
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.frontier.reading import Reader
 from outrider.frontier.reports import Explanation, Term
-from outrider.store.protocol import CrawlView, Place, QueueView, TaskView, Which
+from outrider.store.protocol import CrawlView, QueuePosition, QueueView, TaskFilter, TaskView
 
 PAGES: Final = 10  # looked at, evenly spread, to estimate a place in the whole crawl
 PAGE: Final = 200  # tasks of each
@@ -61,7 +61,7 @@ class Explaining(Reader):
         )
 
     async def _explain_known(self, url: Url, task: TaskView) -> Explanation:
-        place = await self.store.place(self.crawl, task.number)
+        place = await self.store.position(self.crawl, task.number)
         told = Explanation(
             url.text,
             url.identity,
@@ -95,7 +95,7 @@ class Explaining(Reader):
 
     # ---- place and time
 
-    async def _placed(self, told: Explanation, task: TaskView, place: Place) -> Explanation:
+    async def _placed(self, told: Explanation, task: TaskView, place: QueuePosition) -> Explanation:
         view = await self.store.crawl(self.crawl)
         across = max(place.ahead, await self._across(task, view))
         return msgspec.structs.replace(
@@ -110,7 +110,7 @@ class Explaining(Reader):
         seen = before = 0
         mine = (task.precedence, task.priority, task.number)
         for part in range(PAGES):
-            which = Which(state=TaskState.PENDING)
+            which = TaskFilter(state=TaskState.PENDING)
             page = await self.store.tasks(
                 self.crawl, which, after=view.known * part // PAGES, limit=PAGE
             )
@@ -121,7 +121,7 @@ class Explaining(Reader):
         return round(before / seen * view.pending) if seen else 0
 
     def _expected_in(
-        self, task: TaskView, place: Place, across: int, view: CrawlView
+        self, task: TaskView, place: QueuePosition, across: int, view: CrawlView
     ) -> float | None:
         """At its queue's own pace, or at the crawl's so far if that is slower."""
         queue = place.queue

@@ -25,11 +25,11 @@ from outrider.frontier.policies import TimedScorer, admission_for, policy_for, s
 from outrider.frontier.reports import Claim
 from outrider.frontier.revisits import Revisits, revisits_for
 from outrider.frontier.telling import Teller
-from outrider.settings import Ground, Layers, Settings, crawl_rules, joined
+from outrider.settings import BaseSettings, Layers, Settings, crawl_rules, join_stored
 from outrider.settings.runtime import Update
-from outrider.settings.tree import KeyLayers
+from outrider.settings.schema import KeyLayers
 from outrider.store.opening import open_store
-from outrider.store.protocol import Claimed, ClaimRequest, FullStore, Noted
+from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, SharedValue
 
 OFTEN_MS: Final = 2000  # whoever has no executor listens no more often
 
@@ -54,7 +54,7 @@ class LeaseSource(Protocol):
         """Whether no call ever suspends."""
         ...
 
-    def claim(self, request: ClaimRequest) -> Coroutine[Any, Any, Claimed]:
+    def claim(self, request: ClaimRequest) -> Coroutine[Any, Any, ClaimResult]:
         """As `Store.claim`."""
         ...
 
@@ -164,15 +164,17 @@ class Footing(ABC):
         await self._finishes.drain()
         self._use_leases_of(store if source is None else source)
 
-    def _grounded(self, layers: Layers) -> Ground:
+    def _grounded(self, layers: Layers) -> BaseSettings:
         """What holds but for what was said at run time, if this process said so of itself."""
-        ground = layers.ground()
-        return joined(self._kept, layers.tree(), ground.origins) if self._is_attached else ground
+        ground = layers.base_settings()
+        return (
+            join_stored(self._kept, layers.tree(), ground.origins) if self._is_attached else ground
+        )
 
     def _wait_for_work(self) -> None:
         """Whoever waits wants to be rung; most never wait."""
         if self._end_watch is None:
-            self._end_watch = self.store.watch(self.crawl, self._stirred.set)
+            self._end_watch = self.store.subscribe(self.crawl, self._stirred.set)
 
     def _require_settings(self) -> None:
         if self._ground.lacks:
@@ -283,7 +285,7 @@ class Footing(ABC):
         return self._ground.lacks
 
     @abstractmethod
-    def _hear(self, note: Noted) -> None:
+    def _hear(self, note: SharedValue) -> None:
         """What others noted of the crawl, but for its settings."""
 
     @abstractmethod

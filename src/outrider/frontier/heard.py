@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from outrider.core.signals import Cluster, Prediction, Signals
 from outrider.settings import Settings
-from outrider.store.protocol import Noted, Which
+from outrider.store.protocol import SharedValue, TaskFilter
 
 PREDICTION: Final = "prediction"
 CLUSTER: Final = "cluster"
@@ -68,10 +68,10 @@ class Heard:
         self.unshared = 0  # rewards since they were last shared
         self.untold: dict[str, tuple[float, float]] = {}  # what could not be shared yet
         self.is_sharing = False
-        self.later: dict[Which, None] = {}  # what is to be rescored in the background
+        self.later: dict[TaskFilter, None] = {}  # what is to be rescored in the background
         self.is_rescoring = False
 
-    def hear(self, note: Noted, now: int) -> bool:
+    def hear(self, note: SharedValue, now: int) -> bool:
         """Take a note in, if it is news; other topics are others' business.
 
         Answers overtake each other: what was written here may be newer than what is read.
@@ -94,22 +94,22 @@ class Heard:
                 raise AssertionError(note.topic)
         return True
 
-    def _hear_prediction(self, note: Noted) -> None:
+    def _hear_prediction(self, note: SharedValue) -> None:
         try:
             mark = bytes.fromhex(note.name)
         except ValueError:
             return
-        self.signals.hear_prediction(mark, prediction_of(note))
+        self.signals.set_prediction(mark, prediction_of(note))
 
-    def _hear_cluster(self, note: Noted, now: int) -> None:
+    def _hear_cluster(self, note: SharedValue, now: int) -> None:
         cluster = _read(note.text, _cluster)
         self.clusters.pop(note.name, None)
         if cluster is not None:
             self.clusters[note.name] = cluster
-        self.signals.hear_cluster(note.name, cluster, now)
+        self.signals.set_cluster(note.name, cluster, now)
 
 
-def prediction_of(note: Noted) -> Prediction | None:
+def prediction_of(note: SharedValue) -> Prediction | None:
     """What a note predicts, if that can be read."""
     return _read(note.text, _prediction)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from outrider.frontier.pages import noted
 from outrider.settings.runtime import Change, change_of
-from outrider.store.protocol import FullStore, Note, Noted
+from outrider.store.protocol import FullStore, SharedValue, SharedValueWrite
 
 HISTORY: Final = "config-history"  # the topic
 KEPT: Final = 1000
@@ -23,18 +23,18 @@ class History:
     def __init__(self) -> None:
         self._slots: dict[str, int] = {}  # name → number of its note, the oldest first
 
-    def saw(self, note: Noted) -> None:
+    def saw(self, note: SharedValue) -> None:
         """Somebody wrote there."""
         self._slots.pop(note.name, None)
         self._slots[note.name] = note.number
 
-    def notes(self, texts: Iterable[str]) -> list[Note]:
+    def notes(self, texts: Iterable[str]) -> list[SharedValueWrite]:
         """Where these are to be written: into new slots, then over the oldest."""
         latest = list(texts)[-KEPT:]
         free = [name for name in map(_name, range(KEPT)) if name not in self._slots]
         taken = [(name, 0) for name in free] + list(self._slots.items())
         return [
-            Note(HISTORY, name, text, seen)
+            SharedValueWrite(HISTORY, name, text, seen)
             for text, (name, seen) in zip(latest, taken, strict=False)
         ]
 

@@ -13,7 +13,7 @@ from outrider.core.task import Lease, LeaseId
 from outrider.errors import ForeignLease, InvalidInput
 from outrider.frontier.footing import Footing
 from outrider.frontier.reports import Claim
-from outrider.store.protocol import NAME_BYTES, NAMES_MOST, Claimed, ClaimRequest
+from outrider.store.protocol import FINGERPRINT_BYTES, MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 
 POLL: Final = 1.0  # seconds after which a waiting claim looks again: others may share the store
 _MAX_LIMIT: Final = 100_000
@@ -60,8 +60,10 @@ class Lending(Footing):
         of the host. Finish with `Done(from_cache=True)`, or release.
         """
         names = list(fingerprints)
-        if len(names) > NAMES_MOST or not all(_is_name(name) for name in names):
-            raise InvalidInput(f"claim_named: at most {NAMES_MOST} fingerprints of 16 bytes each")
+        if len(names) > MAX_FINGERPRINTS or not all(_is_name(name) for name in names):
+            raise InvalidInput(
+                f"claim_named: at most {MAX_FINGERPRINTS} fingerprints of 16 bytes each"
+            )
         return await self._claim_once(len(names), 0, names)
 
     def _check_claim(self, limit: int, per_queue: int | None) -> None:
@@ -95,7 +97,7 @@ class Lending(Footing):
             self._release_later(leases)
             raise
 
-    async def _shielded(self, request: ClaimRequest) -> Claimed:
+    async def _shielded(self, request: ClaimRequest) -> ClaimResult:
         call = self._spawn(self._lease_source.claim(request))
         try:
             return await asyncio.shield(call)
@@ -103,7 +105,7 @@ class Lending(Footing):
             call.add_done_callback(self._give_back)
             raise
 
-    def _give_back(self, call: asyncio.Future[Claimed]) -> None:
+    def _give_back(self, call: asyncio.Future[ClaimResult]) -> None:
         """A cancelled claim: whoever asked is gone, so its leases are released unseen."""
         if not call.cancelled() and call.exception() is None:
             self._release_later(call.result().leases)
@@ -235,4 +237,4 @@ class Lending(Footing):
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, bytes) and len(name) == NAME_BYTES
+    return isinstance(name, bytes) and len(name) == FINGERPRINT_BYTES

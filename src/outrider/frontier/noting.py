@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from outrider.frontier.admitting import Admitting
-from outrider.store.protocol import Note, Noted
+from outrider.store.protocol import SharedValue, SharedValueWrite
 
 SKEW_KEPT: Final = 600_000  # milliseconds for which the store's clock is not asked again
 
@@ -20,12 +20,12 @@ class Noting(Admitting):
     _skew: int = 0  # the store's clock less ours
     _skew_at: int = -SKEW_KEPT
 
-    async def _tell(self, notes: Sequence[Note]) -> list[int]:
+    async def _tell(self, notes: Sequence[SharedValueWrite]) -> list[int]:
         """Write notes, and hear those that stood; their numbers, 0 where another was quicker."""
-        numbers = await self.store.note(self.crawl, notes)
+        numbers = await self.store.put_values(self.crawl, notes)
         at = self._store_ms() / 1000
         for note, number in zip(notes, numbers, strict=True):
-            self._hear(Noted(number, at, note.topic, note.name, note.text))
+            self._hear(SharedValue(number, at, note.topic, note.name, note.text))
         return numbers
 
     async def _store_now(self) -> int:

@@ -7,21 +7,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from outrider.core.act import Act
 from outrider.core.pattern import compile_pattern
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
 from outrider.frontier.addressing import filter_key_of, target_of
 from outrider.frontier.footing import Footing
 from outrider.frontier.pages import stepped
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 
 
 class Operator(Footing):
     """The steering half of a frontier; every act is durable before it is answered."""
 
-    async def steer(self, target: str, act: Act) -> int:
+    async def steer(self, target: str, act: QueueAction) -> int:
         """Apply an operator's act in bounded steps; answers how many queues it reached.
 
         `target` is a key, a host or a suffix, or empty for every queue; one that can reach none
@@ -51,7 +51,7 @@ class Operator(Footing):
         return await self._turn(CrawlStatus.CANCELLED)
 
     async def _turn(self, status: CrawlStatus) -> CrawlStatus:
-        now = await self.store.turn(self.crawl, status)
+        now = await self.store.set_status(self.crawl, status)
         self._stirred.set()
         await self._teller.changed()
         return now
@@ -67,14 +67,14 @@ class Operator(Footing):
         dry_run: bool = False,
     ) -> int:
         """Drop the pending tasks that match everything given; answers how many (C10)."""
-        which = Which(
+        which = TaskFilter(
             key=await filter_key_of(self, key),
             pattern=checked_pattern(pattern),
             type=type,
             tag=tag,
             older_than=checked_age(older_than),
         )
-        if which == Which():
+        if which == TaskFilter():
             raise InvalidInput("drop() needs a filter; pattern='' drops everything pending")
         return await self._each(self.store.drop, which, dry_run=dry_run)
 
@@ -115,9 +115,9 @@ class Operator(Footing):
         key: str | None,
         *,
         everything: bool,
-    ) -> Which:
-        which = Which(reason=reason, type=kind, key=key, fingerprint=self._fingerprint(url))
-        if (which == Which()) is not everything:
+    ) -> TaskFilter:
+        which = TaskFilter(reason=reason, type=kind, key=key, fingerprint=self._fingerprint(url))
+        if (which == TaskFilter()) is not everything:
             raise InvalidInput(f"{verb}() needs a URL or a filter, or all=True, and not both")
         return replace(which, key=await filter_key_of(self, key))
 
@@ -127,7 +127,7 @@ class Operator(Footing):
         parsed = parse_url(url, self._settings.url)
         return fingerprint(parsed.identity if isinstance(parsed, Url) else url)
 
-    async def _each(self, call: Callable[..., Any], which: Which, *, dry_run: bool) -> int:
+    async def _each(self, call: Callable[..., Any], which: TaskFilter, *, dry_run: bool) -> int:
         count = 0
         async for step in stepped(
             lambda after: call(self.crawl, which, dry_run=dry_run, after=after)

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from outrider.store.protocol import FullStore, Noted, Page, Step
+from outrider.store.protocol import FullStore, ResultPage, SharedValue, Step
 
 
-async def paged(read: Callable[[int], Awaitable[Page]]) -> AsyncIterator[Any]:
+async def paged(read: Callable[[int], Awaitable[ResultPage[Any]]]) -> AsyncIterator[Any]:
     """The items of all pages, one after the other."""
     after: int | None = 0
     while after is not None:
@@ -20,10 +20,12 @@ async def paged(read: Callable[[int], Awaitable[Page]]) -> AsyncIterator[Any]:
         await asyncio.sleep(0)
 
 
-async def noted(store: FullStore, crawl: str, topic: str | None = None) -> AsyncIterator[Noted]:
+async def noted(
+    store: FullStore, crawl: str, topic: str | None = None
+) -> AsyncIterator[SharedValue]:
     """What is noted of a crawl, or of one topic, in order; nothing of what is gone."""
     after = 0
-    while notes := await store.notes(crawl, after=after):
+    while notes := await store.values_since(crawl, after=after):
         after = notes[-1].number
         for note in notes:
             if note.text and topic in (None, note.topic):

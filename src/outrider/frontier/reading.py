@@ -19,7 +19,7 @@ from outrider.frontier.reports import (
     Stats,
     dead_letter,
 )
-from outrider.store.protocol import QueueView, TaskView, Upcoming, Which, WorkerView
+from outrider.store.protocol import QueueView, TaskFilter, TaskView, Upcoming, WorkerView
 
 _MOST_UPCOMING: Final = 1000
 
@@ -31,7 +31,7 @@ class Reader(Footing):
         """Counters by state, type and tag, queues by state, status and timeline."""
         view = await self.store.crawl(self.crawl)
         states: Counter[str] = Counter({state.value: 0 for state in QueueState})
-        async for state in paged(lambda after: self.store.census(self.crawl, after=after)):
+        async for state in paged(lambda after: self.store.queue_states(self.crawl, after=after)):
             states[state.value] += 1
         fields = {name: _in_order(getattr(view, name)) for name in view.__struct_fields__}
         return Stats(
@@ -93,7 +93,7 @@ class Reader(Footing):
         older_than: float | None = None,
     ) -> AsyncIterator[TaskView]:
         """Tasks that match everything given, in order of their discovery."""
-        which = Which(
+        which = TaskFilter(
             key=await filter_key_of(self, key),
             state=None if state is None else _task_state(state),
             type=type,
@@ -114,7 +114,7 @@ class Reader(Footing):
     ) -> AsyncIterator[DeadLetter]:
         """Dead letters, with every attempt (G2)."""
         by_key = await filter_key_of(self, key)
-        which = Which(state=TaskState.DEAD, reason=reason, type=type, key=by_key)
+        which = TaskFilter(state=TaskState.DEAD, reason=reason, type=type, key=by_key)
         async for view in paged(lambda after: self.store.tasks(self.crawl, which, after=after)):
             yield dead_letter(view)
 

@@ -21,7 +21,7 @@ from outrider.frontier.noting import Noting
 from outrider.frontier.operating import checked_pattern
 from outrider.logs import logger_of
 from outrider.settings import Settings, to_mapping
-from outrider.store.protocol import Note, Pending, Price, Which
+from outrider.store.protocol import Pending, PriorityUpdate, SharedValueWrite, TaskFilter
 
 STEP: Final = 250  # tasks of a step: a claim may wait for some
 TURNS: Final = 3  # of the loop after a step: so many it takes until one who slept has its say
@@ -44,8 +44,8 @@ class Rescorer(Noting):
         """Score pending tasks anew, all or those that match; answers how many changed."""
         self._require_settings()
         by_key = await filter_key_of(self, key)
-        which = Which(key=by_key, pattern=checked_pattern(pattern), type=type, tag=tag)
-        changed = await self._rescore_all() if which == Which() else await self._rescore(which)
+        which = TaskFilter(key=by_key, pattern=checked_pattern(pattern), type=type, tag=tag)
+        changed = await self._rescore_all() if which == TaskFilter() else await self._rescore(which)
         self._teller.tell("rescored", tasks=changed)
         return changed
 
@@ -106,7 +106,7 @@ class Rescorer(Noting):
 
     async def _say(self, job: Rescoring, seen: int) -> int:
         """The number it is said under; 0, if somebody said something after what was seen."""
-        (number,) = await self._tell([Note(RESCORE, "all", written(job), seen)])
+        (number,) = await self._tell([SharedValueWrite(RESCORE, "all", written(job), seen)])
         if not number:
             await self.learn()
         return number
@@ -118,7 +118,7 @@ class Rescorer(Noting):
         job = Rescoring(self._digest(), pending=view.pending, epoch=epoch)
         changed = await self._run(job, number)
         if changed is None:  # somebody else begins: whoever asks is served first
-            changed = await self._rescore(Which())
+            changed = await self._rescore(TaskFilter())
         return changed
 
     async def _run(self, job: Rescoring, number: int) -> int | None:
@@ -138,7 +138,7 @@ class Rescorer(Noting):
         return job.changed
 
     async def _step(self, job: Rescoring) -> Rescoring:
-        page = await self.store.waiting(self.crawl, Which(), after=job.after, limit=STEP)
+        page = await self.store.pending_tasks(self.crawl, TaskFilter(), after=job.after, limit=STEP)
         changed = job.changed + await self._reprice(page.items)
         looked = job.looked + len(page.items)
         if page.after is None:
@@ -148,11 +148,11 @@ class Rescorer(Noting):
             return replace(job, state="done", looked=looked, changed=changed)
         return replace(job, after=page.after, looked=looked, changed=changed)
 
-    async def _rescore(self, which: Which) -> int:
+    async def _rescore(self, which: TaskFilter) -> int:
         """Those that match, in bounded steps."""
         changed = after = 0
         while not self._is_closing:
-            page = await self.store.waiting(self.crawl, which, after=after, limit=STEP)
+            page = await self.store.pending_tasks(self.crawl, which, after=after, limit=STEP)
             changed += await self._reprice(page.items)
             if page.after is None:
                 break
@@ -164,7 +164,7 @@ class Rescorer(Noting):
         """In the background: a store that is away is told of in the log, and looked for again."""
         self._spawn(work).add_done_callback(_log_trouble)
 
-    def _rescore_later(self, which: Which) -> None:
+    def _rescore_later(self, which: TaskFilter) -> None:
         """In the background, one after the other; what waits there is wanted once."""
         later = self._heard.later
         later[which] = None
@@ -172,7 +172,7 @@ class Rescorer(Noting):
             self._heard.is_rescoring = True
             self._behind(self._rescore_waiting(later))
 
-    async def _rescore_waiting(self, later: dict[Which, None]) -> None:
+    async def _rescore_waiting(self, later: dict[TaskFilter, None]) -> None:
         try:
             while later and not self._is_closing:
                 which = next(iter(later))
@@ -193,7 +193,7 @@ class Rescorer(Noting):
 
     async def _rescore_marks(self, marks: Sequence[bytes]) -> int:
         """These tasks, if they wait."""
-        return sum([await self._rescore(Which(fingerprint=mark)) for mark in marks])
+        return sum([await self._rescore(TaskFilter(fingerprint=mark)) for mark in marks])
 
     async def _reprice(self, waiting: Sequence[Pending]) -> int:
         """C8: what would not change is not written."""
@@ -201,12 +201,12 @@ class Rescorer(Noting):
             return 0
         scores = self._admission.price_again([one.task for one in waiting])
         prices = [
-            Price(one.number, one.task.priority, score.priority + 0.0, score.breakdown)
+            PriorityUpdate(one.number, one.task.priority, score.priority + 0.0, score.breakdown)
             for one, score in zip(waiting, scores, strict=True)
             if score is not None
             and (score.priority != one.task.priority or score.breakdown != one.task.breakdown)
         ]
-        count = await self.store.reprice(self.crawl, prices) if prices else 0
+        count = await self.store.update_priorities(self.crawl, prices) if prices else 0
         if count:
             self._stirred.set()
         return count

@@ -13,7 +13,7 @@ from outrider.frontier.footing import Footing
 from outrider.frontier.jsonl import Block, Reader, Writer, counted
 from outrider.frontier.pages import noted
 from outrider.frontier.reports import RestoreReport
-from outrider.store.protocol import FullStore, Note
+from outrider.store.protocol import FullStore, SharedValueWrite
 from outrider.store.saved import (
     RESTORING,
     Saved,
@@ -134,7 +134,9 @@ async def write_notes(store: FullStore, crawl: str, items: Iterable[object]) -> 
     """Note again what was noted; what is said already stays."""
     found = [item for item in items if isinstance(item, SavedNote)]
     if found:
-        await store.note(crawl, [Note(one.topic, one.name, one.text) for one in found])
+        await store.put_values(
+            crawl, [SharedValueWrite(one.topic, one.name, one.text) for one in found]
+        )
 
 
 def _by_line(block: Block, error: InvalidInput) -> InvalidInput:

@@ -10,8 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from outrider.core.policy.weights import Scoring
-from outrider.core.proposals import MISSING_HUB, proposed
-from outrider.core.signals import TEXT_MOST, Cluster, Prediction, State, host_of, pattern_of
+from outrider.core.proposals import MISSING_HUB, propose
+from outrider.core.signals import MAX_TEXT, Cluster, Prediction, State, host_of, pattern_of
 from outrider.core.states import TaskState
 from outrider.core.task import Lease, Link
 from outrider.core.url import Url, fingerprint, parse_url
@@ -20,7 +20,7 @@ from outrider.errors import InvalidInput, StoreError
 from outrider.frontier.heard import CLUSTER, PREDICTION, REWARD, Learnt, prediction_of, written
 from outrider.frontier.pages import noted
 from outrider.frontier.rescoring import Rescorer
-from outrider.store.protocol import Note, Noted, Which
+from outrider.store.protocol import SharedValue, SharedValueWrite, TaskFilter
 
 TRIES: Final = 50  # of a note that others write too
 NOTES: Final = 500  # of one call
@@ -75,7 +75,7 @@ class Signalling(Rescorer):
     async def problems(self) -> list[Cluster]:
         """The clusters of now, the largest first."""
         await self.learn()
-        self._heard.signals.slide(await self._store_now())
+        self._heard.signals.expire(await self._store_now())
         alive = [one for one in self._heard.signals.clusters.values() if one.count]
         return sorted(alive, key=lambda one: -one.count)
 
@@ -89,7 +89,7 @@ class Signalling(Rescorer):
 
     # ---- what is heard
 
-    def _hear(self, note: Noted) -> None:
+    def _hear(self, note: SharedValue) -> None:
         """A note of any worker, this one too."""
         is_news = self._heard.hear(note, self._store_ms())
         if is_news and note.topic == REWARD:
@@ -98,7 +98,7 @@ class Signalling(Rescorer):
 
     def _slide(self) -> None:
         """F5: time passes; where problems were forgotten, what waits is rescored."""
-        for cluster in self._heard.signals.slide(self._store_ms()):
+        for cluster in self._heard.signals.expire(self._store_ms()):
             self._rescore_later(self._touched(cluster))
 
     # ---- predictions
@@ -116,7 +116,9 @@ class Signalling(Rescorer):
     async def _note_predictions(self, found: Sequence[tuple[bytes, Prediction]]) -> None:
         for start in range(0, len(found), NOTES):
             chunk = found[start : start + NOTES]
-            await self._tell([Note(PREDICTION, mark.hex(), written(one)) for mark, one in chunk])
+            await self._tell(
+                [SharedValueWrite(PREDICTION, mark.hex(), written(one)) for mark, one in chunk]
+            )
 
     async def _judge_predictions(
         self, leases: Sequence[Lease], verdicts: Sequence[Verdict], finished: Sequence[Finished]
@@ -140,7 +142,9 @@ class Signalling(Rescorer):
             now = await self._store_now()
             number = self._heard.numbers[CLUSTER].get(name, 0)
             cluster = _counted(self._heard.clusters.get(name, empty), now, how)
-            (number,) = await self._tell([Note(CLUSTER, name, written(cluster), number)])
+            (number,) = await self._tell(
+                [SharedValueWrite(CLUSTER, name, written(cluster), number)]
+            )
             if number:
                 await self._forget_oldest()
                 return cluster
@@ -151,12 +155,14 @@ class Signalling(Rescorer):
         clusters = self._heard.clusters
         if len(clusters) > CLUSTERS_MOST:
             name = min(clusters, key=lambda one: clusters[one].samples[-1:])
-            await self._tell([Note(CLUSTER, name, "", self._heard.numbers[CLUSTER][name])])
+            await self._tell(
+                [SharedValueWrite(CLUSTER, name, "", self._heard.numbers[CLUSTER][name])]
+            )
 
     async def _propose(self, cluster: Cluster) -> None:
         """From the threshold on: what the problems say is missing."""
         found = []
-        for guess in proposed(cluster, self._settings.scoring.problem_threshold):
+        for guess in propose(cluster, self._settings.scoring.problem_threshold):
             url = parse_url(guess.url, self._settings.url)
             mark = fingerprint(url.identity) if isinstance(url, Url) else b""
             old = self._heard.signals.gaps.get(mark)
@@ -179,13 +185,13 @@ class Signalling(Rescorer):
             await self._rescore_marks([one.fingerprint for one in first])
         self._rescore_later(touched)
 
-    def _touched(self, cluster: Cluster) -> Which:
+    def _touched(self, cluster: Cluster) -> TaskFilter:
         """The tasks a cluster may boost; by key only where hosts are the keys."""
         host = host_of(cluster.target)
         if host is None:
-            return Which(pattern=pattern_of(cluster.target))
+            return TaskFilter(pattern=pattern_of(cluster.target))
         is_key = self._settings.queue.key == "host"
-        return Which(key=host) if is_key else Which(pattern=f"://{re.escape(host)}[:/]")
+        return TaskFilter(key=host) if is_key else TaskFilter(pattern=f"://{re.escape(host)}[:/]")
 
     # ---- rewards
 
@@ -228,7 +234,7 @@ class Signalling(Rescorer):
             old = self._heard.rewards.get(group, Learnt(0.0, 0.0))
             total = Learnt(old.visits + visits, old.reward + reward)
             number = self._heard.numbers[REWARD].get(group, 0)
-            notes.append(Note(REWARD, group, written(total), number))
+            notes.append(SharedValueWrite(REWARD, group, written(total), number))
         numbers = await self._tell(notes)
         for note, number in zip(notes, numbers, strict=True):
             if number:
@@ -249,8 +255,8 @@ def _came_of(verdict: Verdict) -> State:
 
 
 def _text(name: str, value: object, *, least: int = 1) -> str:
-    if isinstance(value, str) and least <= len(value) <= TEXT_MOST and value.isprintable():
+    if isinstance(value, str) and least <= len(value) <= MAX_TEXT and value.isprintable():
         return value
     raise InvalidInput(
-        f"report_problem({name}={value!r:.80}): printable text, {least} to {TEXT_MOST} long"
+        f"report_problem({name}={value!r:.80}): printable text, {least} to {MAX_TEXT} long"
     )

@@ -34,7 +34,7 @@ class Teller:
             run_inline(self._skip(self.store))
 
     async def _skip(self, store: FullStore) -> None:
-        while changes := await store.changes(self._crawl, after=self._seen):
+        while changes := await store.events_since(self._crawl, after=self._seen):
             self._seen = changes[-1].sequence
 
     def tell(self, name: str, **data: Any) -> None:
@@ -82,7 +82,7 @@ class Teller:
         """What the store did of itself since we last looked."""
         if not self._bus.is_heard or self.store is None:
             return
-        for change in await self.store.changes(self._crawl, after=self._seen):
+        for change in await self.store.events_since(self._crawl, after=self._seen):
             if change.sequence <= self._seen:
                 continue  # another call of this frontier told it while we waited
             self._seen = change.sequence

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from outrider.settings.layers import Layer
-from outrider.settings.leaves import leaves_of, read_value, tree_of
+from outrider.settings.paths import leaves_of, read_value, tree_of
 
 PREFIX: Final = "OUTRIDER_"
 PART: Final = "__"

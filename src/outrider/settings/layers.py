@@ -12,11 +12,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from outrider.settings.consistency import given_in
-from outrider.settings.faults import Fault, Path, dotted, explained
-from outrider.settings.leaves import is_under, laid, leaves_of, tree_of, value_at
+from outrider.settings.errors import InvalidSetting, Path, dotted_path, translate_errors
+from outrider.settings.paths import is_under, leaves_of, overlay, tree_of, value_at
 from outrider.settings.profiles import POLITE, PROFILE, profile_of
-from outrider.settings.reading import check_reach, check_whole, laid_over
-from outrider.settings.tree import Settings
+from outrider.settings.schema import Settings
+from outrider.settings.validation import check_reach, check_whole, overlay_settings
 
 DEFAULT: Final = "default"
 _QUIET: Final = ("given", "command line")  # whoever said it knows that they did
@@ -29,12 +29,12 @@ class Layer(msgspec.Struct, frozen=True):
     tree: Mapping[str, Any] | Settings
     origins: Mapping[Path, str] = {}
 
-    def said(self) -> Iterator[tuple[Path, str]]:
+    def leaf_origins(self) -> Iterator[tuple[Path, str]]:
         """Every leaf, and where it is from; of a whole tree those that it changes."""
         for path, _ in leaves_of(_given(self.tree)):
             yield path, self.origins.get(path, self.origin)
 
-    def blamed(self, fault: Fault) -> str:
+    def describe_error(self, fault: InvalidSetting) -> str:
         """The fault as its author reads it."""
         near = (
             name
@@ -45,7 +45,7 @@ class Layer(msgspec.Struct, frozen=True):
         return str(fault) if origin in _QUIET else f"{origin}: {fault}"
 
 
-class Ground(msgspec.Struct, frozen=True):
+class BaseSettings(msgspec.Struct, frozen=True):
     """What holds before anything is said at run time, and where it is from.
 
     `lacks` says in words what of a joined crawl cannot be had, and `code` what that was called;
@@ -72,24 +72,24 @@ class Layers(msgspec.Struct, frozen=True):
     command: Layer | None = None
     given: Layer | None = None
 
-    def ground(self) -> Ground:
+    def base_settings(self) -> BaseSettings:
         """All of them laid over each other, validated whole."""
         settings, origins = Settings(), dict[Path, str]()
         stack = self._stack()
         for layer in stack:
-            with explained(layer.blamed):
-                settings = laid_over(settings, _sections(layer.tree))
-            origins.update(layer.said())
-        with explained(lambda fault: _blamed(stack, fault)):
+            with translate_errors(layer.describe_error):
+                settings = overlay_settings(settings, _sections(layer.tree))
+            origins.update(layer.leaf_origins())
+        with translate_errors(lambda fault: _locate_error(stack, fault)):
             check_whole(settings, origins.keys() | given_in(settings, Settings()))
             check_reach(settings)
-        return Ground(settings, origins, self.profile)
+        return BaseSettings(settings, origins, self.profile)
 
     def tree(self) -> dict[str, Any]:
         """All of them as one tree, not yet validated."""
         tree: dict[str, Any] = {}
         for layer in self._stack():
-            tree = laid(tree, _sections(layer.tree))
+            tree = overlay(tree, _sections(layer.tree))
         return tree
 
     @property
@@ -109,7 +109,7 @@ class Layers(msgspec.Struct, frozen=True):
 
     def _stack(self) -> list[Layer]:
         layer, name = self._profile()
-        with explained(str if layer is None else layer.blamed):
+        with translate_errors(str if layer is None else layer.describe_error):
             profile = Layer(f"profile {name}", profile_of(name))
         rest = [one for one in self._given() if one is not self.usual]
         return [*([self.usual] if self.usual else []), profile, *rest]
@@ -125,14 +125,14 @@ def layers_of(value: AnySettings) -> Layers:
     return Layers(given=Layer("given", {} if value is None else value))
 
 
-def _blamed(stack: list[Layer], fault: Fault) -> str:
+def _locate_error(stack: list[Layer], fault: InvalidSetting) -> str:
     """A fault of the whole tree, and where its settings are from, but for what was just given."""
-    origins = {path: name for layer in stack for path, name in layer.said()}
+    origins = {path: name for layer in stack for path, name in layer.leaf_origins()}
     told = []
     for path in (fault.path, *fault.others):
         name = next((name for one, name in origins.items() if is_under(one, path)), "given")
         if name not in _QUIET:
-            told.append(f"{dotted(path)} is from {name}")
+            told.append(f"{dotted_path(path)} is from {name}")
     return f"{fault} ({'; '.join(told)})" if told else str(fault)
 
 
@@ -157,5 +157,5 @@ def as_text(origins: Mapping[Path, str]) -> dict[str, list[str]]:
     """Origins with the settings that each of them said."""
     found: dict[str, list[str]] = {}
     for path, origin in origins.items():
-        found.setdefault(origin, []).append(dotted(path))
+        found.setdefault(origin, []).append(dotted_path(path))
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from outrider.settings.faults import Fault, stranger
+from outrider.settings.errors import InvalidSetting, unknown_setting
 
 PROFILE: Final = "profile"  # its name among the settings
 POLITE: Final = "polite"
@@ -59,8 +59,8 @@ ABOUT: Final[Mapping[str, str]] = {
 def profile_of(name: object) -> Mapping[str, Mapping[str, Any]]:
     """What a profile sets; raises Fault."""
     if not isinstance(name, str):
-        raise Fault((PROFILE,), name, f"give one of: {', '.join(PROFILES)}")
+        raise InvalidSetting((PROFILE,), name, f"give one of: {', '.join(PROFILES)}")
     if name not in PROFILES:
-        fault = stranger((name,), name, PROFILES, {})
-        raise Fault((PROFILE,), name, fault.problem.replace("setting", PROFILE))
+        fault = unknown_setting((name,), name, PROFILES, {})
+        raise InvalidSetting((PROFILE,), name, fault.problem.replace("setting", PROFILE))
     return PROFILES[name]

@@ -9,9 +9,9 @@ from typing import Final, TypeAlias, cast
 
 from msgspec import inspect
 
-from outrider.settings.faults import Path, dotted
-from outrider.settings.kinds import allowed, blank, struct_kind
-from outrider.settings.tree import Settings, Standing
+from outrider.settings.errors import Path, dotted_path
+from outrider.settings.field_types import allowed, blank, struct_kind
+from outrider.settings.schema import Settings, Standing
 
 _Row: TypeAlias = tuple[str, str, str, str]
 
@@ -34,21 +34,21 @@ _ENTRIES: Final = {
 _TABLE: Final = "| setting | allowed | default | meaning |\n|---|---|---|---|"
 
 
-def documented() -> list[tuple[str, str, str, str]]:
+def documented_settings() -> list[tuple[str, str, str, str]]:
     """Every setting as (path, what is allowed, default, description)."""
     return [*_rows(struct_kind(Settings), Settings(), ()), *_override_rows()]
 
 
 def render_reference() -> str:
     """The text of docs/reference/settings.md."""
-    rows = documented()
+    rows = documented_settings()
     return "\n".join([_PREFACE, *(_chapter(field, rows) for field in struct_kind(Settings).fields)])
 
 
 @cache
 def homes() -> Mapping[str, str]:
     """Where each name is at home, for those who put it into another section."""
-    paths = [path for path, *_ in documented() if "<" not in path]
+    paths = [path for path, *_ in documented_settings() if "<" not in path]
     return {path.rpartition(".")[2]: path for path in reversed(paths)}
 
 
@@ -67,10 +67,10 @@ def _field_rows(kind: inspect.Type, default: object, path: Path, about: str) -> 
             yield from _rows(kind, default, path)
         case inspect.DictType():
             entry = kind.value_type
-            name = _ENTRIES.get(dotted(path), "<type>")
+            name = _ENTRIES.get(dotted_path(path), "<type>")
             yield from _field_rows(entry, blank(entry), (*path, name), about)
         case _:
-            yield dotted(path), allowed(kind), json.dumps(default), about
+            yield dotted_path(path), allowed(kind), json.dumps(default), about
 
 
 def _override_rows() -> Iterator[_Row]:

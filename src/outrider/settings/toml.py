@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from outrider.errors import SettingsError
-from outrider.settings.faults import Path as Where
-from outrider.settings.faults import explained
+from outrider.settings.errors import Path as Where
+from outrider.settings.errors import translate_errors
 from outrider.settings.layers import Layer
-from outrider.settings.reading import begun, laid_over, read_alone
-from outrider.settings.tree import Settings
+from outrider.settings.schema import Settings
+from outrider.settings.validation import overlay_settings, read_alone, split_profile
 
 
 def from_toml(text: str, *, source: str = "settings") -> Settings:
@@ -40,8 +40,8 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
 
 
 def _checked(tree: dict[str, Any]) -> Settings:
-    rest, usual = begun(tree)
-    return laid_over(usual, rest)
+    rest, usual = split_profile(tree)
+    return overlay_settings(usual, rest)
 
 
 def _read(
@@ -51,7 +51,7 @@ def _read(
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"{source}: not TOML: {error}") from error
-    with explained(lambda fault: f"{source}, line {_line_of(fault.path, text)}: {fault}"):
+    with translate_errors(lambda fault: f"{source}, line {_line_of(fault.path, text)}: {fault}"):
         return tree, check(tree)
 
 

@@ -22,18 +22,18 @@ from outrider.core.url import Url, parse_url
 from outrider.core.verdict import Verdict
 from outrider.frontier.policies import admission_for, policy_for
 from outrider.settings import crawl_rules
-from outrider.simulation.operator import Operator, Seeder
-from outrider.simulation.record import Record
+from outrider.simulation.checker import Umpire
+from outrider.simulation.operators import Operator, Seeder
 from outrider.simulation.scenario import Habits, Scenario, scenario_of
-from outrider.simulation.stage import Stage
+from outrider.simulation.server_log import Record
 from outrider.simulation.trace import Trace
-from outrider.simulation.umpire import Umpire
+from outrider.simulation.virtual_loop import Stage
 from outrider.simulation.web import Found, Temper, split
 from outrider.simulation.worker import Worker
 from outrider.store.opening import open_store
 from outrider.store.protocol import CrawlView, FullStore
 from outrider.testing.faults import FaultyStore, seeded
-from outrider.testing.ledger import InvariantBroken, require
+from outrider.testing.lease_history import InvariantBroken, require
 
 CRAWL: Final = "simulated"
 BOUND: Final = 86_400.0  # virtual seconds from healing to `finished`

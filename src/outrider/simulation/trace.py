@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.act import Act
+from outrider.core.queue_action import QueueAction
 from outrider.core.task import Added
 from outrider.core.verdict import Finished, Verdict
-from outrider.simulation.stage import Stage
-from outrider.store.protocol import Claimed, ClaimRequest
+from outrider.simulation.virtual_loop import Stage
+from outrider.store.protocol import ClaimRequest, ClaimResult
 
 
 class Trace:
@@ -27,7 +27,7 @@ class Trace:
         """What became of links."""
         self.say("add", *(f"{a.url} [{a.reason or 'added'}]" for a in answers))
 
-    def claimed(self, request: ClaimRequest, claimed: Claimed) -> None:
+    def claimed(self, request: ClaimRequest, claimed: ClaimResult) -> None:
         """Who got what, and when to ask again."""
         got = [f"{lease.url} #{lease.token}" for lease in claimed.leases]
         wake_in = "never" if claimed.wake_in is None else f"{claimed.wake_in:.3f}"
@@ -44,6 +44,6 @@ class Trace:
         if answer.answers:
             self.added(answer.answers)
 
-    def steered(self, target: str, act: Act, count: int) -> None:
+    def steered(self, target: str, act: QueueAction, count: int) -> None:
         """What an operator did."""
         self.say("steer", target or "(all)", act, f"→ {count} queues")

@@ -22,8 +22,8 @@ from outrider.core.verdict import Verdict
 from outrider.errors import StoreUnavailable
 from outrider.simulation.scenario import Habits
 from outrider.simulation.web import Found, Response
-from outrider.store.protocol import Claimed, ClaimRequest
-from outrider.testing.ledger import require
+from outrider.store.protocol import ClaimRequest, ClaimResult
+from outrider.testing.lease_history import require
 
 if TYPE_CHECKING:
     from outrider.simulation.run import Run
@@ -103,7 +103,7 @@ class Worker:
             return request
         return msgspec.structs.replace(request, limit=limit * 4, lend=True)
 
-    async def _rest(self, claimed: Claimed, *, is_late: bool) -> None:
+    async def _rest(self, claimed: ClaimResult, *, is_late: bool) -> None:
         """C6: until something may come, and not all at once; amid trouble never for long."""
         run, wake_in = self._run, claimed.wake_in
         if is_late and claimed.status in _OVER:

@@ -8,13 +8,13 @@ from math import isfinite
 import msgspec
 
 from outrider.errors import InvalidInput
-from outrider.store.protocol import Note, Price
+from outrider.store.protocol import PriorityUpdate, SharedValueWrite
 
 _encode = msgspec.msgpack.Encoder().encode
-_notes_of = msgspec.msgpack.Decoder(list[Note]).decode
+_notes_of = msgspec.msgpack.Decoder(list[SharedValueWrite]).decode
 
 
-def checked_notes(notes: Sequence[Note]) -> None:
+def checked_notes(notes: Sequence[SharedValueWrite]) -> None:
     """Refuse a batch in which one cannot be kept everywhere."""
     try:
         _notes_of(_encode(list(notes)))
@@ -25,7 +25,7 @@ def checked_notes(notes: Sequence[Note]) -> None:
             raise InvalidInput(f"note {note.topic!r} {note.name!r}: a NUL cannot be kept")
 
 
-def checked_prices(prices: Sequence[Price]) -> None:
+def checked_prices(prices: Sequence[PriorityUpdate]) -> None:
     """Refuse a batch in which a priority is no number (C2)."""
     for price in prices:
         if not (isfinite(price.seen) and isfinite(price.priority)):

@@ -1,42 +1,46 @@
-"""The seam: six hot verbs, Admin for operators, Inspect for readers; no driver type crosses it.
+"""The store protocol: `Store` (six hot verbs), `Admin` for operators, `Inspect` for readers.
 
-Every verb may be repeated without harm: a lost connection leaves the answer unknown. Durations
-cross the seam, instants stay with the store, dice arrive as numbers.
+No driver type crosses it. Every verb may be repeated without harm, because a lost connection
+leaves its answer unknown. Durations cross the protocol, instants belong to the store's clock, and
+random numbers are drawn by the caller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from outrider.core.act import Act
-from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
+from outrider.core.outcome import Answer
 from outrider.core.pick import Streak
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.saved import Saved
 
-NAMES_MOST: Final = 64  # names of one claim that are looked at (D5)
-NAME_BYTES: Final = 16
-PROCESS_MOST: Final = 64  # characters of a process's name
-WORKER_KEPT: Final = 86_400.0  # seconds of silence after which a worker is forgotten
-WORKERS_MOST: Final = 10_000  # of one crawl; over it the one silent longest is forgotten
-TOPIC_MOST: Final = 64
-NAME_MOST: Final = 1024
-NOTE_MOST: Final = 65_536
+MAX_FINGERPRINTS: Final = 64  # fingerprints of one claim that are looked up (D5)
+FINGERPRINT_BYTES: Final = 16
+MAX_PROCESS_CHARS: Final = 64  # of a process's name
+WORKER_KEPT_SECONDS: Final = 86_400.0  # a worker silent for longer is forgotten
+MAX_WORKERS: Final = 10_000  # of one crawl; above it the one silent longest is forgotten
+MAX_TOPIC_CHARS: Final = 64
+MAX_NAME_CHARS: Final = 1024
+MAX_VALUE_CHARS: Final = 65_536
 
 WorkerState: TypeAlias = Literal["idle", "busy", "draining", "gone"]
-Name: TypeAlias = Annotated[bytes, Meta(min_length=NAME_BYTES, max_length=NAME_BYTES)]
+Fingerprint: TypeAlias = Annotated[
+    bytes, Meta(min_length=FINGERPRINT_BYTES, max_length=FINGERPRINT_BYTES)
+]
+Item = TypeVar("Item")
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Who asks for how much, and how the lanes stand with them."""
+    """Which worker asks for how many leases, with the state of its lane rotation."""
 
     crawl: str
     worker: str
@@ -44,15 +48,16 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     lease_for: float = 60.0
     per_queue: int = 0  # 0: no cap but the queue's free slots (C5)
     streak: Streak = Streak()
-    names: Sequence[Name] = ()  # given: lend these, for the cache, and nothing else (D5)
+    # Given: lease only these tasks, whose answers are in the worker's cache (D5).
+    fingerprints: Sequence[Fingerprint] = ()
     lend: bool = False  # lend whole queues: one slot each, up to `per_queue` tasks (C7)
     # The process that will hold the leases, if it is not the one that holds the store's file: its
     # leases outlive that one (H4). Stores on servers have no such process, and ignore it.
-    process: Annotated[str, Meta(max_length=PROCESS_MOST)] = ""
+    process: Annotated[str, Meta(max_length=MAX_PROCESS_CHARS)] = ""
 
 
-class Claimed(msgspec.Struct):
-    """What a claim brought, and when to ask again (C6)."""
+class ClaimResult(msgspec.Struct):
+    """The leases of a claim, and when to claim again (C6)."""
 
     leases: list[Lease]
     wake_in: float | None
@@ -61,23 +66,23 @@ class Claimed(msgspec.Struct):
 
 
 class Store(Protocol):
-    """The hot path; a seventh verb needs an ADR."""
+    """The hot path. A seventh verb needs an ADR."""
 
     async def add(self, tasks: Sequence[Task]) -> list[Added]:
-        """Admit what is not known (B3, B4), in order; an answer per task."""
+        """Admit the tasks that are not known (B3, B4), in order; return one answer per task."""
         ...
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
-        """Lend the next tasks; only a claim wakes queues and closes a run.
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        """Lease the next tasks. Only a claim wakes queues and ends a run.
 
-        By name (D5) it does neither. It lends those of the first 64 named that are pending and due,
-        of queues neither paused, retired nor over their budget, whatever next-ready, session and
-        slots say: such a lease takes no slot, and its host is untouched until a verdict says else.
+        A claim by fingerprint (D5) does neither. It leases those of the first 64 that are pending
+        and due, in queues neither paused, retired nor over budget, whatever their next-ready,
+        session and slots: such a lease takes no slot and starts no delay until a verdict says so.
         """
         ...
 
     async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
-        """Renew the leases still held; the others were lost before this call."""
+        """Renew the leases still held and return them; the others were lost before this call."""
         ...
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
@@ -85,16 +90,16 @@ class Store(Protocol):
         ...
 
     async def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
-        """Take back unpunished those still held (H5)."""
+        """Return the leases still held to their queues without penalty (H5)."""
         ...
 
     async def expire(self, *, limit: int) -> int:
-        """Take back overdue leases, each a crash, in (deadline, arrival) order (H4)."""
+        """End overdue leases, each counted as a crash, by deadline, then arrival (H4)."""
         ...
 
 
-class Which(msgspec.Struct, frozen=True):
-    """Which tasks: all that match every field given (C10, G2)."""
+class TaskFilter(msgspec.Struct, frozen=True):
+    """Selects the tasks that match every field given (C10, G2)."""
 
     key: str | None = None
     state: TaskState | None = None
@@ -108,39 +113,39 @@ class Which(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One bounded step of a long work: how many it touched, and where to go on (None: done)."""
+    """One bounded step of a long operation: tasks or queues changed, and the next cursor."""
 
     count: int
-    after: int | None
+    after: int | None  # None: the operation is complete
 
 
-class Beat(msgspec.Struct, frozen=True):
-    """How a worker is: what it says of itself, every few seconds."""
+class Heartbeat(msgspec.Struct, frozen=True):
+    """A worker's status, sent every few seconds."""
 
-    worker: str  # an incarnation: a process that starts again is another one
-    state: WorkerState  # "gone" when it says goodbye
+    worker: str  # one per process: a process that starts again is another worker
+    state: WorkerState  # "gone": its last heartbeat
     host: str
     pid: int
     slots: int
     busy: int  # slots with a visit
     visits: int  # ended since it started
-    lasts: float = 30.0  # seconds of silence after which it reads as gone
+    lasts: float = 30.0  # seconds of silence after which it is reported as gone
 
 
-class Note(msgspec.Struct, frozen=True):
-    """Something durable to say of a crawl to all its workers, under a topic and a name.
+class SharedValueWrite(msgspec.Struct, frozen=True):
+    """A durable text for all workers of a crawl, to be stored under a topic and a name.
 
-    `seen`: write it only over the note of this number (0: only if there is none).
+    `seen`: write it only over the value of this number (0: only if there is none).
     """
 
-    topic: Annotated[str, Meta(min_length=1, max_length=TOPIC_MOST)]
-    name: Annotated[str, Meta(max_length=NAME_MOST)]
-    text: Annotated[str, Meta(max_length=NOTE_MOST)]  # "": it is gone
+    topic: Annotated[str, Meta(min_length=1, max_length=MAX_TOPIC_CHARS)]
+    name: Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
+    text: Annotated[str, Meta(max_length=MAX_VALUE_CHARS)]  # "": deleted
     seen: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
-class Noted(msgspec.Struct, frozen=True):
-    """A note as it stands; its number is higher than those of all notes written before it."""
+class SharedValue(msgspec.Struct, frozen=True):
+    """A shared value as stored; later writes have higher numbers."""
 
     number: int
     at: float
@@ -149,8 +154,8 @@ class Noted(msgspec.Struct, frozen=True):
     text: str
 
 
-class Price(msgspec.Struct, frozen=True, gc=False):
-    """A pending task's new priority, and the one it was thought to have (C8)."""
+class PriorityUpdate(msgspec.Struct, frozen=True, gc=False):
+    """A new priority for a pending task, applied only if it still has the one seen (C8)."""
 
     task: int
     seen: float
@@ -159,83 +164,84 @@ class Price(msgspec.Struct, frozen=True, gc=False):
 
 
 class Admin(Protocol):
-    """Operators: live and durable. Long works come in bounded steps with a cursor."""
+    """Operators' changes: live and durable. Long operations run in bounded steps with a cursor."""
 
     async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
         """Open the crawl under these rules, keeping what was set at run time by key.
 
-        `settings` is text of the caller's, kept for whoever joins the crawl; "" leaves what is
-        kept. True: queues are still to be told of a change, by `steer(crawl, "", Set({}))` to its
-        end.
+        `settings` is text of the caller's, kept for workers that join the crawl; "" leaves what is
+        kept. True: queues still have old rules, until `steer(crawl, "", Set({}))` has run through.
         """
         ...
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """Apply an act to a key, a suffix (".org") or, as "", to every queue."""
         ...
 
     async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
-        """A5: remember what seeds contribute to the scope, for every worker of the crawl."""
+        """A5: store what seeds contribute to the scope, for every worker of the crawl."""
         ...
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
-        """Pause, resume or cancel a crawl; an illegal move changes nothing. Answers the status."""
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
+        """Pause, resume or cancel a crawl; return its status, unchanged if the move is illegal."""
         ...
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
-        """Pending tasks become dropped (`operator`)."""
+        """Set pending tasks to dropped (`operator`)."""
         ...
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
-        """Dead tasks become pending with attempts at 0."""
+        """Set dead tasks to pending, with attempts at 0."""
         ...
 
     async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
-        """Dead tasks become dropped (`purged`)."""
+        """Set dead tasks to dropped (`purged`)."""
         ...
 
-    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
-        """Write notes, in order, each over the one of its topic and name; their new numbers.
+    async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
+        """Write shared values in order, each over the one of its topic and name; their numbers.
 
-        0: `seen` did not hold, and nothing was written of that one. A note that would say what is
-        said already keeps its number. What is gone is kept as a note without text.
+        0: `seen` did not match, and that one was not written. A write that changes nothing keeps
+        the number. A deleted value is kept with an empty text.
         """
         ...
 
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
-        """C8: give tasks another priority; how many were pending at the one seen, so had it.
+    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
+        """C8: change the priority of tasks still pending at the one seen; return how many.
 
-        They keep precedence, tie and due time. Others are left alone.
+        They keep precedence, tie and due time. Other tasks are left alone.
         """
         ...
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
-        """A worker says how it is; this may be forgotten when the store is opened again.
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
+        """Record a worker's status; it may be forgotten when the store is opened again.
 
-        One that was silent for a day is forgotten, and of 10,000 the one silent longest.
+        A worker silent for a day is forgotten, and of more than 10,000 the one silent longest.
         """
         ...
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
-        """I5: take in a part of an export, in its order; how many items were not there yet.
+        """I5: import a part of an export, in its order; return how many items were new.
 
-        The crawl must have no tasks when its `SavedCrawl` comes, and lends nothing until its
-        `SavedEnd` did. Queues and tasks that are known are left alone, so an export may be begun
-        again. A batch with a fault is refused whole.
+        The crawl must have no tasks when its `SavedCrawl` comes, and leases nothing until its
+        `SavedEnd` did. Queues and tasks that are known are left alone, so an import may be
+        repeated. A batch with an invalid item is refused whole.
         """
         ...
 
 
 class CrawlView(msgspec.Struct, frozen=True):
-    """A crawl as its counters tell: known = pending + leased + done + dead + dropped (O5)."""
+    """A crawl's status and counters: known = pending + leased + done + dead + dropped (O5)."""
 
     crawl: str
     status: CrawlStatus
@@ -259,7 +265,7 @@ class CrawlView(msgspec.Struct, frozen=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """One worker as all others see it."""
+    """One worker, from its heartbeats."""
 
     worker: str
     state: WorkerState
@@ -268,7 +274,7 @@ class WorkerView(msgspec.Struct, frozen=True):
     slots: int
     busy: int
     visits: int
-    started_at: float  # its first beat
+    started_at: float  # its first heartbeat
     seen_at: float  # its last one
 
 
@@ -281,7 +287,7 @@ class QueueView(msgspec.Struct, frozen=True):
     pending: int
     delayed: int
     in_flight: int
-    named: int  # of those, lent by name: they take no slot (D5)
+    named: int  # of those, leased by fingerprint: they take no slot (D5)
     precedence: int
     balance: int  # left in the open session
     grant: int  # the setting
@@ -295,12 +301,12 @@ class QueueView(msgspec.Struct, frozen=True):
     bytes: int
     errors_in_row: int
     level: int
-    delay: float  # the last one, or the least if none
+    delay: float  # the last one; the minimum before the first visit
     max_in_flight: int
     last_visit_at: float | None
     wakes_in: float | None
     next_url: str | None
-    lent: int = 0  # tasks of it out on a loan; the loan takes one slot (C7)
+    lent: int = 0  # leased tasks of a loan, which takes one slot (C7)
 
 
 class TaskView(msgspec.Struct, frozen=True):
@@ -332,25 +338,25 @@ class TaskView(msgspec.Struct, frozen=True):
     claimed_at: float | None
     finished_at: float | None
     answer: Answer | None
-    history: Sequence[tuple[float, str, str]]  # at, worker, error: every attempt that went wrong
+    history: Sequence[tuple[float, str, str]]  # at, worker, error: every failed attempt
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
-    """A task that waits, as it was added and priced: what it takes to price it again (C8)."""
+    """A pending task as it was added and scored: what scoring it again needs (C8)."""
 
     number: int
     task: Task
 
 
 class Upcoming(NamedTuple):
-    """A task that is due: the name a claim knows it by, and its URL."""
+    """A due task: the fingerprint to claim it by, and its URL."""
 
     fingerprint: bytes
     url: str
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a pending task stands within its queue and lane: how many are before it."""
+class QueuePosition(msgspec.Struct, frozen=True):
+    """A pending task's position in its queue and lane: how many are ahead of it."""
 
     ahead: int
     queue: QueueView
@@ -365,8 +371,8 @@ class Heat(msgspec.Struct, frozen=True):
     updated_at: float
 
 
-class Change(msgspec.Struct, frozen=True):
-    """Something rare a store did of itself: an expiry, a queue's retirement, a crawl's end."""
+class StoreEvent(msgspec.Struct, frozen=True):
+    """A rare change a store made by itself: an expiry, a queue's retirement, a crawl's end."""
 
     sequence: int
     at: float
@@ -375,98 +381,110 @@ class Change(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Page(msgspec.Struct, frozen=True):
-    """A page of views, and the cursor of the next one (None: the last)."""
+class ResultPage(msgspec.Struct, Generic[Item], frozen=True):
+    """A bounded part of a list, and the cursor of the next one (None: this is the last)."""
 
-    items: Sequence[Any]
+    items: Sequence[Item]
     after: int | None
 
 
 class Inspect(Protocol):
-    """Readers: nothing here changes anything; long lists come in pages."""
+    """Readers: no verb changes anything; long lists are returned in result pages."""
 
     async def crawls(self) -> list[str]:
-        """The names of all crawls, in order of their creation."""
+        """Return the names of all crawls, in order of their creation."""
         ...
 
     async def crawl(self, crawl: str) -> CrawlView:
-        """Status and counters, without scanning tasks or queues."""
+        """Return status and counters, without scanning tasks or queues."""
         ...
 
-    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
-        """The states of a page of queues."""
+    async def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueState]:
+        """Return the states of queues, in order of their numbers."""
         ...
 
     async def queue(self, crawl: str, key: str) -> QueueView:
-        """One queue; a key nobody added to is an empty queue."""
+        """Return one queue; a key without tasks is an empty queue."""
         ...
 
-    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
-        """Queue views in order of their numbers."""
+    async def queues(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueView]:
+        """Return queue views in order of their numbers."""
         ...
 
-    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
-        """Task views in order of their numbers; `limit` bounds the tasks looked at."""
+    async def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
+        """Return task views in order of their numbers; `limit` bounds the tasks examined."""
         ...
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
-        """One task, by its identity."""
+        """Return one task by its fingerprint."""
         ...
 
-    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
-        """The pending tasks among the next `limit` ones that match, in order, each a `Pending`.
+    async def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Pending]:
+        """Return the matching pending tasks among the next `limit` tasks, in order.
 
-        Half the price of `tasks`, for those who go through millions.
+        Half the cost of `tasks`, for callers that go through millions.
         """
         ...
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
-        """The first due tasks of a queue, both lanes in one order; without scanning the others."""
+        """Return the first due tasks of a queue, both lanes in one order; scans no others."""
         ...
 
-    async def place(self, crawl: str, number: int) -> Place:
-        """Where a task stands."""
+    async def position(self, crawl: str, number: int) -> QueuePosition:
+        """Return a task's position in its queue."""
         ...
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
-        """The roots of a scope mode, in order of their coming, but for the first `after`."""
+        """Return the roots of a scope mode in order of arrival, except the first `after`."""
         ...
 
     async def heatmap(self, crawl: str) -> Heat:
-        """What is pending, without scanning tasks."""
+        """Return counts of pending tasks, without scanning tasks."""
         ...
 
     async def settings(self, crawl: str) -> str:
-        """The text that was last kept with the crawl's rules; "" if none was."""
+        """Return the text last stored with the crawl's rules; "" if there is none."""
         ...
 
-    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
-        """The notes with a higher number, in order, each as it stands now; gone ones too."""
+    async def values_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[SharedValue]:
+        """Return the shared values with a higher number, in order, deleted ones included."""
         ...
 
     async def workers(self, crawl: str) -> list[WorkerView]:
-        """Who works on this crawl, by their first beat, then by name; the silent read as gone."""
+        """Return the crawl's workers by first heartbeat, then name; silent ones as gone."""
         ...
 
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
-        """I5: all that `restore` needs, as `Saved` items; at most two more than `limit` a page.
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
+        """I5: return everything `restore` needs; a page has at most two items above `limit`.
 
-        What runs meanwhile is told as it is when its page is read; no task is told before its
-        queue, and no page as done before the links it had.
+        Changes made meanwhile are exported as they are when their page is read; no task comes
+        before its queue, and no page is exported as done before the links it had.
         """
         ...
 
-    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
-        """What the store did of itself since a sequence number; old ones are forgotten."""
+    async def events_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[StoreEvent]:
+        """Return store events after a sequence number; old ones are forgotten."""
         ...
 
 
 class FullStore(Store, Admin, Inspect, Protocol):
-    """What `open_store` gives: all three protocols over one memory."""
+    """What `open_store` returns: all three protocols over one store."""
 
     @property
     def id(self) -> str:
-        """Tells this store from every other, for as long as it exists."""
+        """A name unlike that of any other store, for as long as this one exists."""
         ...
 
     @property
@@ -474,13 +492,13 @@ class FullStore(Store, Admin, Inspect, Protocol):
         """True: no verb ever suspends, so none can be cancelled half-way or needs a task."""
         ...
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
-        """Call `ring`, on the loop, when somebody may have brought work; answers with its end.
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
+        """Call `notify`, on the loop, when work may be available; return the unsubscriber.
 
-        A hint that may fail to come: whoever waits looks again by itself (C6).
+        A notification may be lost: a waiting caller also claims again by itself (C6).
         """
         ...
 
     async def close(self) -> None:
-        """Let go of every resource; nothing acknowledged is lost."""
+        """Release every resource; nothing acknowledged is lost."""
         ...

@@ -8,21 +8,21 @@ from typing import Any, Final
 
 from outrider.core.states import QueueState, TaskState
 from outrider.store.protocol import (
-    Change,
     CrawlView,
     FullStore,
     Heat,
-    Page,
     QueueView,
+    ResultPage,
+    StoreEvent,
+    TaskFilter,
     TaskView,
-    Which,
 )
-from outrider.testing.ledger import require
+from outrider.testing.lease_history import require
 
 PAGE: Final = 500
 
 
-async def everything(read: Callable[[int], Coroutine[Any, Any, Page]]) -> list[Any]:
+async def everything(read: Callable[[int], Coroutine[Any, Any, ResultPage[Any]]]) -> list[Any]:
     """All items of a paged view."""
     items: list[Any] = []
     after: int | None = 0
@@ -40,18 +40,18 @@ async def check(store: FullStore, crawl: str) -> None:
         lambda after: store.queues(crawl, after=after, limit=PAGE)
     )
     tasks: list[TaskView] = await everything(
-        lambda after: store.tasks(crawl, Which(), after=after, limit=PAGE)
+        lambda after: store.tasks(crawl, TaskFilter(), after=after, limit=PAGE)
     )
     _counters_add_up(view)
     _tasks_are_counted(view, tasks)
     _queues_are_counted(view, queues, tasks)
     for queue in queues:
         _queue_is_sound(queue)
-    states = await everything(lambda after: store.census(crawl, after=after, limit=PAGE))
+    states = await everything(lambda after: store.queue_states(crawl, after=after, limit=PAGE))
     same = Counter(states) == Counter(queue.state for queue in queues)
     require(same, "C1", f"the census of {crawl} tells other states than its queues")
     _heat_adds_up(view, await store.heatmap(crawl))
-    _runs_are_numbered(view, await store.changes(crawl, limit=10_000))
+    _runs_are_numbered(view, await store.events_since(crawl, limit=10_000))
 
 
 def _counters_add_up(view: CrawlView) -> None:
@@ -115,7 +115,7 @@ def _heat_adds_up(view: CrawlView, heat: Heat) -> None:
     require(len(sums) == 1, "O2", f"{view.pending} pending, and the heatmap is {heat}")
 
 
-def _runs_are_numbered(view: CrawlView, changes: list[Change]) -> None:
+def _runs_are_numbered(view: CrawlView, changes: list[StoreEvent]) -> None:
     sequences = [change.sequence for change in changes]
     require(sequences == sorted(set(sequences)), "O3", "changes are not in order")
     ends = [int(c.detail.split()[1]) for c in changes if c.name == "crawl-finished"]

@@ -16,30 +16,30 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from outrider.clock import Clock
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import StoreUnavailable
 from outrider.store.protocol import (
-    Beat,
-    Change,
-    Claimed,
     ClaimRequest,
+    ClaimResult,
     CrawlView,
     FullStore,
+    Heartbeat,
     Heat,
-    Note,
-    Noted,
-    Page,
-    Place,
-    Price,
+    PriorityUpdate,
+    QueuePosition,
     QueueView,
+    ResultPage,
+    SharedValue,
+    SharedValueWrite,
     Step,
+    StoreEvent,
+    TaskFilter,
     TaskView,
     Upcoming,
-    Which,
     WorkerView,
 )
 from outrider.store.saved import Saved
@@ -123,9 +123,9 @@ class FaultyStore:
         """From now on nothing goes wrong."""
         self._plan = calm
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Hand on."""
-        return self._store.watch(crawl, ring)
+        return self._store.subscribe(crawl, notify)
 
     async def close(self) -> None:
         """Close the store inside."""
@@ -158,7 +158,7 @@ class FaultyStore:
         """See `protocol.Store`."""
         return await self._call("add", lambda: self._store.add(tasks))
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """See `protocol.Store`."""
         return await self._call("claim", lambda: self._store.claim(request))
 
@@ -185,7 +185,7 @@ class FaultyStore:
         return await self._call("configure", lambda: self._store.configure(crawl, rules, settings))
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         store = self._store
@@ -197,12 +197,14 @@ class FaultyStore:
         """See `protocol.Admin`."""
         await self._call("add_roots", lambda: self._store.add_roots(crawl, mode, roots))
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
         """See `protocol.Admin`."""
-        return await self._call("turn", lambda: self._store.turn(crawl, status, reason))
+        return await self._call("set_status", lambda: self._store.set_status(crawl, status, reason))
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         store = self._store
@@ -211,7 +213,7 @@ class FaultyStore:
         )
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         store = self._store
@@ -220,7 +222,7 @@ class FaultyStore:
         )
 
     async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         store = self._store
@@ -228,17 +230,19 @@ class FaultyStore:
             "purge", lambda: store.purge(crawl, which, dry_run=dry_run, after=after, limit=limit)
         )
 
-    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+    async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """See `protocol.Admin`."""
-        return await self._call("note", lambda: self._store.note(crawl, notes))
+        return await self._call("put_values", lambda: self._store.put_values(crawl, values))
 
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """See `protocol.Admin`."""
-        return await self._call("reprice", lambda: self._store.reprice(crawl, prices))
+        return await self._call(
+            "update_priorities", lambda: self._store.update_priorities(crawl, updates)
+        )
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
-        await self._call("beat", lambda: self._store.beat(crawl, beat))
+        await self._call("heartbeat", lambda: self._store.heartbeat(crawl, heartbeat))
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """See `protocol.Admin`."""
@@ -254,21 +258,29 @@ class FaultyStore:
         """See `protocol.Inspect`."""
         return await self._call("crawl", lambda: self._store.crawl(crawl))
 
-    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Any]:
         """See `protocol.Inspect`."""
         store = self._store
-        return await self._call("census", lambda: store.census(crawl, after=after, limit=limit))
+        return await self._call(
+            "queue_states", lambda: store.queue_states(crawl, after=after, limit=limit)
+        )
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """See `protocol.Inspect`."""
         return await self._call("queue", lambda: self._store.queue(crawl, key))
 
-    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queues(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueView]:
         """See `protocol.Inspect`."""
         store = self._store
         return await self._call("queues", lambda: store.queues(crawl, after=after, limit=limit))
 
-    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
         """See `protocol.Inspect`."""
         store = self._store
         return await self._call(
@@ -279,11 +291,13 @@ class FaultyStore:
         """See `protocol.Inspect`."""
         return await self._call("task", lambda: self._store.task(crawl, fingerprint))
 
-    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Any]:
         """See `protocol.Inspect`."""
         store = self._store
         return await self._call(
-            "waiting", lambda: store.waiting(crawl, which, after=after, limit=limit)
+            "pending_tasks", lambda: store.pending_tasks(crawl, which, after=after, limit=limit)
         )
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
@@ -291,9 +305,9 @@ class FaultyStore:
         store = self._store
         return await self._call("upcoming", lambda: store.upcoming(crawl, key, limit=limit))
 
-    async def place(self, crawl: str, number: int) -> Place:
+    async def position(self, crawl: str, number: int) -> QueuePosition:
         """See `protocol.Inspect`."""
-        return await self._call("place", lambda: self._store.place(crawl, number))
+        return await self._call("position", lambda: self._store.position(crawl, number))
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
         """See `protocol.Inspect`."""
@@ -307,21 +321,29 @@ class FaultyStore:
         """See `protocol.Inspect`."""
         return await self._call("settings", lambda: self._store.settings(crawl))
 
-    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+    async def values_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[SharedValue]:
         """See `protocol.Inspect`."""
         store = self._store
-        return await self._call("notes", lambda: store.notes(crawl, after=after, limit=limit))
+        return await self._call(
+            "values_since", lambda: store.values_since(crawl, after=after, limit=limit)
+        )
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""
         return await self._call("workers", lambda: self._store.workers(crawl))
 
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
         """See `protocol.Inspect`."""
         store = self._store
         return await self._call("export", lambda: store.export(crawl, after=after, limit=limit))
 
-    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+    async def events_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[StoreEvent]:
         """See `protocol.Inspect`."""
         store = self._store
-        return await self._call("changes", lambda: store.changes(crawl, after=after, limit=limit))
+        return await self._call(
+            "events_since", lambda: store.events_since(crawl, after=after, limit=limit)
+        )

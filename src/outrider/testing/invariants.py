@@ -11,34 +11,34 @@ from itertools import groupby
 from typing import Any
 
 from outrider.clock import Clock
-from outrider.core.act import Act, Set, Snooze, Wake
 from outrider.core.policy.rules import CrawlRules, covers
+from outrider.core.queue_action import QueueAction, Set, Snooze, Wake
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.protocol import (
-    Beat,
-    Change,
-    Claimed,
     ClaimRequest,
+    ClaimResult,
     CrawlView,
     FullStore,
+    Heartbeat,
     Heat,
-    Note,
-    Noted,
-    Page,
-    Place,
-    Price,
+    PriorityUpdate,
+    QueuePosition,
     QueueView,
+    ResultPage,
+    SharedValue,
+    SharedValueWrite,
     Step,
+    StoreEvent,
+    TaskFilter,
     TaskView,
     Upcoming,
-    Which,
     WorkerView,
 )
 from outrider.store.saved import Saved
 from outrider.testing.audit import check
-from outrider.testing.ledger import (
+from outrider.testing.lease_history import (
     SURELY_TAKEN_BACK,
     InvariantBroken,
     Ledger,
@@ -72,9 +72,9 @@ class Witness:
         """M1: over several shards, some promises hold within each."""
         return hasattr(self.store, "shares_order")
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Hand on."""
-        return self.store.watch(crawl, ring)
+        return self.store.subscribe(crawl, notify)
 
     async def close(self) -> None:
         """Close the store."""
@@ -125,26 +125,28 @@ class Witness:
         if not alone:
             self.ledger.book(crawl).ties = "unknown"
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """At most one lease a task, spacing, concurrency, budget, order; runs end when done."""
         began = self.clock.now_ms()
         answer, alone = await self._call(self.store.claim(request))
-        claimed: Claimed = answer
+        claimed: ClaimResult = answer
         book, now = self.ledger.book(request.crawl), self.clock.now_ms()
         is_partial = self._is_spread and len(claimed.leases) >= request.limit
         certain = len(book.overdue(began)) <= SURELY_TAKEN_BACK and not is_partial  # M1: by shard
         self.ledger.taken_back(request.crawl, began, certain=certain)
         require(len(claimed.leases) <= request.limit, "C6", f"{len(claimed.leases)} leases")
         self._loans += 1
-        loan = self._loans if request.lend and not request.names else 0
+        loan = self._loans if request.lend and not request.fingerprints else 0
         for lease in claimed.leases:
-            fair = not request.names or lease.fingerprint in request.names
+            fair = not request.fingerprints or lease.fingerprint in request.fingerprints
             require(fair, "D5", f"{lease.url} was lent by name, and was not named")
-            self.ledger.lent(lease, now, alone=alone, named=bool(request.names), loan=loan)
+            self.ledger.lent(lease, now, alone=alone, named=bool(request.fingerprints), loan=loan)
         await self._see_the_end(claimed, request.crawl, now, alone=alone)
         return claimed
 
-    async def _see_the_end(self, claimed: Claimed, crawl: str, now: int, *, alone: bool) -> None:
+    async def _see_the_end(
+        self, claimed: ClaimResult, crawl: str, now: int, *, alone: bool
+    ) -> None:
         """I2: a run is closed when nothing unretired is left."""
         book = self.ledger.book(crawl)
         if claimed.status is not CrawlStatus.FINISHED:
@@ -216,7 +218,7 @@ class Witness:
         return bool(changed)
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """What a person does to queues changes what may be expected of them."""
         now = self.clock.now_ms()
@@ -236,36 +238,38 @@ class Witness:
         """Hand on."""
         await self.store.add_roots(crawl, mode, roots)
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
         """Hand on; a cancelled crawl's leases are void."""
-        answer, _ = await self._call(self.store.turn(crawl, status, reason))
+        answer, _ = await self._call(self.store.set_status(crawl, status, reason))
         if answer is CrawlStatus.CANCELLED:
             self.ledger.cancelled(crawl)
         return CrawlStatus(answer)
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """Hand on; who was dropped is not told."""
         verb = self.store.drop(crawl, which, dry_run=dry_run, after=after, limit=limit)
         return await self._filter(crawl, which, verb, dry_run=dry_run)
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """Hand on; who came back is not told."""
         verb = self.store.replay(crawl, which, dry_run=dry_run, after=after, limit=limit)
         return await self._filter(crawl, which, verb, dry_run=dry_run)
 
     async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """Hand on."""
         verb = self.store.purge(crawl, which, dry_run=dry_run, after=after, limit=limit)
         return await self._filter(crawl, which, verb, dry_run=dry_run)
 
     async def _filter(
-        self, crawl: str, which: Which, verb: Coroutine[Any, Any, Step], *, dry_run: bool
+        self, crawl: str, which: TaskFilter, verb: Coroutine[Any, Any, Step], *, dry_run: bool
     ) -> Step:
         answer, _ = await self._call(verb)
         step: Step = answer
@@ -273,26 +277,26 @@ class Witness:
             self._doubt(crawl, which)
         return step
 
-    def _doubt(self, crawl: str, which: Which) -> None:
+    def _doubt(self, crawl: str, which: TaskFilter) -> None:
         """Those that may have matched are no longer surely pending."""
         for entry in self.ledger.book(crawl).entries.values():
             if which.key is None or covers(which.key, entry.key):
                 entry.is_sure = False
 
-    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+    async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """Hand on."""
-        return await self.store.note(crawl, notes)
+        return await self.store.put_values(crawl, values)
 
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """Hand on; who was pending is not told."""
-        count, _ = await self._call(self.store.reprice(crawl, prices))
+        count, _ = await self._call(self.store.update_priorities(crawl, updates))
         if count:
-            self._doubt(crawl, Which())
+            self._doubt(crawl, TaskFilter())
         return int(count)
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """Hand on."""
-        await self.store.beat(crawl, beat)
+        await self.store.heartbeat(crawl, heartbeat)
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """Hand on; what comes back has a history we did not see."""
@@ -311,19 +315,25 @@ class Witness:
         """Hand on."""
         return await self.store.crawl(crawl)
 
-    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Any]:
         """Hand on."""
-        return await self.store.census(crawl, after=after, limit=limit)
+        return await self.store.queue_states(crawl, after=after, limit=limit)
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """Hand on."""
         return await self.store.queue(crawl, key)
 
-    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queues(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueView]:
         """Hand on."""
         return await self.store.queues(crawl, after=after, limit=limit)
 
-    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
         """Hand on."""
         return await self.store.tasks(crawl, which, after=after, limit=limit)
 
@@ -331,17 +341,19 @@ class Witness:
         """Hand on."""
         return await self.store.task(crawl, fingerprint)
 
-    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Any]:
         """Hand on."""
-        return await self.store.waiting(crawl, which, after=after, limit=limit)
+        return await self.store.pending_tasks(crawl, which, after=after, limit=limit)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """Hand on."""
         return await self.store.upcoming(crawl, key, limit=limit)
 
-    async def place(self, crawl: str, number: int) -> Place:
+    async def position(self, crawl: str, number: int) -> QueuePosition:
         """Hand on."""
-        return await self.store.place(crawl, number)
+        return await self.store.position(crawl, number)
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
         """Hand on."""
@@ -355,18 +367,22 @@ class Witness:
         """Hand on."""
         return await self.store.settings(crawl)
 
-    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+    async def values_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[SharedValue]:
         """Hand on."""
-        return await self.store.notes(crawl, after=after, limit=limit)
+        return await self.store.values_since(crawl, after=after, limit=limit)
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """Hand on."""
         return await self.store.workers(crawl)
 
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
         """Hand on."""
         return await self.store.export(crawl, after=after, limit=limit)
 
-    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+    async def events_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[StoreEvent]:
         """Hand on."""
-        return await self.store.changes(crawl, after=after, limit=limit)
+        return await self.store.events_since(crawl, after=after, limit=limit)

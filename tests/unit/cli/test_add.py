@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from loop_turns import cancelled, started
 from outrider import Done
 from outrider.cli import add_source
 from outrider.errors import InvalidInput, StoreUnavailable
-from outrider.testing.turns import cancelled, started
 
 A = "https://a.example/"
 B = "https://b.example/"

@@ -8,7 +8,7 @@ from outrider.cli.watch_letters import LATEST, NAMED, OTHERS, REASONS, Letters
 from outrider.cli.watch_rates import Counts, History
 from outrider.cli.watch_sample import Asked, Rolling, Sampler
 from outrider.store.opening import open_store
-from outrider.store.protocol import Page
+from outrider.store.protocol import ResultPage
 
 RUDE = {
     "politeness": {"delay": 0.0, "max_in_flight": 1000},
@@ -27,7 +27,7 @@ class Distant:
 
     def __getattr__(self, name):
         found = getattr(self._store, name)
-        if not callable(found) or name == "watch":
+        if not callable(found) or name == "subscribe":
             return found
 
         async def call(*args, **kwargs):
@@ -101,9 +101,9 @@ class TestSampler:
         }
 
         assert sum(asked["queues"]) <= 1000
-        assert sum(asked["census"]) <= 4000
+        assert sum(asked["queue_states"]) <= 4000
         assert max(asked["queues"]) <= 100
-        assert max(asked["census"]) <= 250
+        assert max(asked["queue_states"]) <= 250
         assert "tasks" not in asked
         assert not sample.is_whole
 
@@ -199,7 +199,7 @@ class TestRolling:
 
         async def read(*, after, limit):
             upto = min(after + limit, 5)
-            return Page(list(range(after, upto)), upto if upto < 5 else None)
+            return ResultPage(list(range(after, upto)), upto if upto < 5 else None)
 
         pages = [page.items async for _, page in rolling.stretch(times, read)]
         return pages, rolling.rounds, rolling.is_at_once

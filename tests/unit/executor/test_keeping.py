@@ -18,7 +18,7 @@ class Frontier:
         self.asked = asyncio.Event()
         self.store = self
 
-    async def beat(self, *_):
+    async def heartbeat(self, *_):
         """The heartbeat comes after leases were renewed."""
         self.asked.set()
         await asyncio.Event().wait()

@@ -186,7 +186,7 @@ async def test_whoever_is_cancelled_in_the_moment_it_must_stop_is_cancelled():
 
 
 @pytest.mark.parametrize("fate", [Fate.DROP, Fate.UNKNOWN])
-@pytest.mark.parametrize("verb", ["finish", "claim", "extend", "expire", "beat", "settings"])
+@pytest.mark.parametrize("verb", ["finish", "claim", "extend", "expire", "heartbeat", "settings"])
 async def test_a_crawl_outlives_the_loss_of_any_verb(fate, verb, quick, far, line):
     """Whether the call was lost or its answer: each page counts once, and stays written once."""
     shelf, settings = Shelf(), FAST | {"lease": {"seconds": 0.3, "max_crashes": 9}}

@@ -9,7 +9,7 @@ import pytest
 
 from outrider.fetch.http1 import Http1Client
 from outrider.fetch.http2 import Http2Client
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 PATIENCE = {"connect_timeout": 30.0, "read_timeout": 30.0, "total_timeout": 60.0}
 

@@ -5,7 +5,7 @@ import apsw
 import msgspec
 import pytest
 
-from outrider.core.answer import Answer, Last
+from outrider.core.outcome import Answer, Last
 from outrider.errors import InvalidInput
 from outrider.fetch import cache as cache_module
 from outrider.fetch.cache import (

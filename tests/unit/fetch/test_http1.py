@@ -13,7 +13,7 @@ from outrider.fetch.http1 import Http1Client
 from outrider.fetch.http2 import Http2Client
 from outrider.fetch.http_client import user_agent
 from outrider.fetch.response import Response
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 TEXT = b"The market opened early, and closed late. " * 50
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"

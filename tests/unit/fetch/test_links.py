@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.core.link_faults import is_ordinary
+from outrider.core.link_validation import is_ordinary
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Link, Manners
+from outrider.core.task import Lease, Link, PolitenessState
 from outrider.core.url import Url, UrlRules
 from outrider.fetch import extract as extract_module
 from outrider.fetch.extract import (
@@ -17,7 +17,7 @@ from outrider.fetch.extract import (
 from outrider.fetch.page import Page
 from outrider.fetch.reader import extract_here
 from outrider.fetch.response import Response
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing.builders import task
 
 URL = "https://example.org/a/page?q=1"
@@ -27,7 +27,7 @@ HTML = "text/html; charset=utf-8"
 def found(body, *fields, content_type=HTML, url=URL, type="page", rules=None, **settings):
     """What is found in a page."""
     about = task(url, type=type, depth=2)
-    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     body = body.encode() if isinstance(body, str) else body
     response = Response(url, 200, (("Content-Type", content_type), *fields), body, 0.1, 0.0)
     return extract_here(Page(lease, response), FetchSettings(**settings), rules or UrlRules())

@@ -20,7 +20,7 @@ from outrider.fetch.local_faults import (
     local_fault_of,
     local_reason_of,
 )
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 HERE = "203.0.113.7"
 

@@ -1,7 +1,7 @@
 import pytest
 
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.fetch.document import _CODECS, Headers, charset_of, decode_body, sniff_media_type
 from outrider.fetch.extract import Extracted
 from outrider.fetch.page import Page
@@ -14,7 +14,7 @@ URL = "https://example.org/a/page"
 def page(body=b"", content_type="text/html", *fields, status=200, type="page", meta=b""):
     """A page as a visit makes it."""
     about = task(URL, type=type, depth=2, meta=meta)
-    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     headers = (("Content-Type", content_type), *fields)
     return Page(lease, Response(URL, status, headers, body, 0.25, 1e9))
 

@@ -3,13 +3,13 @@ import gzip
 import pytest
 
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.core.url import UrlRules
 from outrider.fetch.page import Page
 from outrider.fetch.parse_cost import LARGE_PAGE, MAX_START_TAGS, MAX_TAGS, SMALL_PAGE
 from outrider.fetch.reader import Reader, needs_child
 from outrider.fetch.response import Response
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing.builders import task
 
 URL = "https://example.org/a/"
@@ -20,7 +20,7 @@ ATTRIBUTES = b" ".join(b"a%d" % n for n in range(5000))
 def page(body, content_type=HTML, *, type="page", url=URL):
     """A page as a visit makes it."""
     about = task(url, type=type, depth=2)
-    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     return Page(lease, Response(url, 200, (("Content-Type", content_type),), body, 0.1, 0.0))
 
 

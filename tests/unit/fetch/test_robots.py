@@ -16,7 +16,7 @@ from outrider.fetch.robots import (
     robots_url,
     rules_of,
 )
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing import FakeClock
 
 NOW = 1_700_000_000.0

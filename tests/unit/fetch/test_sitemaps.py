@@ -4,14 +4,14 @@ import tracemalloc
 import pytest
 
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.core.url import UrlRules
 from outrider.fetch import feeds, reader
 from outrider.fetch.feeds import MAX_DEPTH, MAX_NESTED_INDEXES, MAX_TOKEN_BYTES, GzipChunks
 from outrider.fetch.page import Page
 from outrider.fetch.reader import extract_here
 from outrider.fetch.response import Response
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing.builders import task
 
 URL = "https://example.org/sitemap.xml"
@@ -21,7 +21,7 @@ XML = "application/xml"
 def found(body, content_type=XML, *fields, type="sitemap", meta=b"", **settings):
     """What is found in a sitemap."""
     about = task(URL, type=type, depth=1, meta=meta)
-    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     body = body.encode() if isinstance(body, str) else body
     response = Response(URL, 200, (("Content-Type", content_type), *fields), body, 0.1, 0.0)
     return extract_here(Page(lease, response), FetchSettings(**settings), UrlRules())

@@ -2,12 +2,12 @@
 
 import pytest
 
-from outrider.core.policy.grouping import TAG_PATH
+from outrider.core.policy.url_groups import TAG_PATH
 from outrider.core.url import UrlRules
 from outrider.fetch.document import Document
 from outrider.fetch.extract import Extracted, extract_rules
 from outrider.fetch.reader import extract
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 URL = "https://a.example/"
 HTML = ("Content-Type", "text/html; charset=utf-8")

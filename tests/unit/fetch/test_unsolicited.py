@@ -9,7 +9,7 @@ from aiohttp import ServerDisconnectedError
 from outrider.fetch.http1 import Http1Client
 from outrider.fetch.http1_connection import ConnectionHandler
 from outrider.fetch.http2 import Http2Client
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 GOOD = HEAD + b"Content-Length: 4\r\n\r\ngood"

@@ -3,7 +3,7 @@
 import pytest
 
 from outrider import Done, Frontier, InvalidInput, Link, SettingsError
-from outrider.store.protocol import Beat
+from outrider.store.protocol import Heartbeat
 
 A = "https://a.example/"
 B = "https://b.example/"
@@ -163,7 +163,7 @@ async def test_functions_given_by_hand_make_it_whole(opened, store, clock):
 
 async def test_workers_are_listed(attached, store):
     """M6: whoever beats is seen through every frontier."""
-    await store.beat("default", Beat("one", "busy", "north", 1, 4, 2, 9))
+    await store.heartbeat("default", Heartbeat("one", "busy", "north", 1, 4, 2, 9))
 
     assert [(one.worker, one.state) for one in await attached.workers()] == [("one", "busy")]
 

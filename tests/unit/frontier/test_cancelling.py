@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from loop_turns import cancelled, started, turns
 from outrider import (
     Blocked,
     Done,
@@ -13,7 +14,6 @@ from outrider import (
     Throttled,
     Unreachable,
 )
-from outrider.testing.turns import cancelled, started, turns
 
 A = "https://a.example/"
 RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
@@ -112,7 +112,7 @@ async def test_a_cancelled_claim_that_fails_later_fails_in_silence(opened, watch
     assert len(await frontier.claim()) == 1
 
 
-@pytest.mark.parametrize("verb", ["changes"])
+@pytest.mark.parametrize("verb", ["events_since"])
 async def test_a_claim_cancelled_while_its_events_are_told_gives_its_leases_back(
     opened, unanswered, verb
 ):

@@ -3,6 +3,7 @@ import math
 
 import pytest
 
+from loop_turns import cancelled, prompt, started, turns
 from outrider import (
     Closed,
     Done,
@@ -15,7 +16,6 @@ from outrider import (
     Link,
     Throttled,
 )
-from outrider.testing.turns import cancelled, prompt, started, turns
 
 A = "https://a.example/"
 RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}

@@ -14,7 +14,7 @@ from outrider.frontier import history
 from outrider.frontier.footing import OFTEN_MS
 from outrider.settings import Layer, Layers, Settings, settings_of
 from outrider.store.opening import open_store
-from outrider.store.protocol import Note
+from outrider.store.protocol import SharedValueWrite
 from outrider.testing import FakeClock
 
 A = "https://a.example/"
@@ -31,7 +31,7 @@ async def attached(store, clock):
 
 async def said(frontier):
     """Name and text of every note on settings that stands."""
-    notes = await frontier.store.notes(frontier.crawl)
+    notes = await frontier.store.values_since(frontier.crawl)
     said = [note for note in notes if note.topic == "config" and note.text]
     return {note.name: json.loads(note.text) for note in said}
 
@@ -95,12 +95,12 @@ async def test_a_claim_listens_too(opened, store, clock):
 async def test_nobody_listens_at_every_call(opened, watched):
     """A store may be far away."""
     frontier = await opened({}, watched)
-    before = watched.calls["notes"]
+    before = watched.calls["values_since"]
     for n in range(10):
         await frontier.add([f"{A}{n}"])
         await frontier.claim()
 
-    assert watched.calls["notes"] == before
+    assert watched.calls["values_since"] == before
 
 
 async def test_rules_are_applied_by_whoever_says_so_and_by_nobody_else(opened, watched, clock):
@@ -139,7 +139,7 @@ async def test_what_its_owner_says_meanwhile_is_not_forgotten(opened, store, una
     """A change and a look at the crawl's settings may overlap."""
     first = await opened({"lease": {"seconds": 5}}, store)
     async with Frontier.attach(unanswered, clock=clock) as other:
-        unanswered.hold("note")
+        unanswered.hold("put_values")
         change = asyncio.ensure_future(other.configure({"lanes": {"burst": 2}}))
         await waits()
         await first.close()
@@ -220,8 +220,8 @@ async def test_an_attached_frontier_loses_no_rule_of_the_owner(opened, store, cl
     """Code that it cannot have keeps its name, and the text of the owner stays."""
     owner = await opened(
         {
-            "budget": {"cost": "outrider.core.policy.cost:costing", "balance": 4},
-            "keys": {"a.example": {"cost": "outrider.core.policy.cost:costing", "delay": 3}},
+            "budget": {"cost": "outrider.core.policy.cost:cost_function", "balance": 4},
+            "keys": {"a.example": {"cost": "outrider.core.policy.cost:cost_function", "delay": 3}},
         },
         store,
     )
@@ -233,7 +233,7 @@ async def test_an_attached_frontier_loses_no_rule_of_the_owner(opened, store, cl
     await owner.learn()
 
     assert await store.settings("default") == before
-    assert rules.queue.budget.cost == "outrider.core.policy.cost:costing"
+    assert rules.queue.budget.cost == "outrider.core.policy.cost:cost_function"
     assert rules.keys["a.example"] == {"cost": rules.queue.budget.cost, "delay": 3.0}
     assert (owner.settings.budget.balance, owner.settings.budget.total_budget) == (4, 8)
 
@@ -306,7 +306,7 @@ async def test_settings_that_cannot_be_read_are_not_written_over(store, clock):
 async def test_garbage_is_ignored_with_a_warning(opened, store, caplog, name, text):
     """Somebody else's notes are never fatal, and what is good beside them holds."""
     owner = await opened({}, store)
-    await store.note("default", [Note("config", name, text)])
+    await store.put_values("default", [SharedValueWrite("config", name, text)])
     with caplog.at_level(logging.WARNING):
         await owner.configure({"lease": {"seconds": 5}})
         await owner.learn()
@@ -340,7 +340,7 @@ async def test_who_changed_what_is_remembered(opened, store, clock):
 async def test_two_writers_share_no_place_in_the_history(opened, watched):
     """Both choose the same slot before either has written: both are remembered."""
     one, other = await opened({}, watched), await opened({}, watched)
-    watched.hold("note")
+    watched.hold("put_values")
     both = [
         asyncio.ensure_future(one.configure({"lease": {"seconds": 5}})),
         asyncio.ensure_future(other.configure({"lanes": {"burst": 2}})),
@@ -371,7 +371,10 @@ async def test_the_history_has_an_end(opened, store, monkeypatch):
 async def test_a_history_of_nonsense_is_passed_over(opened, store):
     """It is anybody's."""
     owner = await opened({}, store)
-    await store.note("default", [Note("config-history", "0000", "{"), Note("other", "x", "y")])
+    await store.put_values(
+        "default",
+        [SharedValueWrite("config-history", "0000", "{"), SharedValueWrite("other", "x", "y")],
+    )
 
     assert await owner.config_history() == []
 
@@ -529,7 +532,7 @@ async def test_a_file_is_gone_by_when_the_store_is_back(opened, watched, clock, 
     file.write("[lanes]\nburst = 2\n")
     owner = await opened({}, watched)
     await owner.follow(file.path)
-    watched.errors["notes"] = StoreUnavailable("away")
+    watched.errors["values_since"] = StoreUnavailable("away")
     file.write("[lanes]\nburst = 3\n")
     await looked(clock, 3)
     watched.errors.clear()
@@ -608,7 +611,7 @@ async def everything(frontier):
     return (
         frontier.settings,
         await frontier.config(),
-        await store.notes(crawl),
+        await store.values_since(crawl),
         str(rules[0]),
         await store.settings(crawl),
         await frontier.config_history(),

@@ -7,7 +7,7 @@ from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput, StoreUnavailable
 from outrider.frontier.copying import PAGE, copy_crawl
 from outrider.store.memory import MemoryStore
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 from outrider.store.saved import SavedTask
 from outrider.testing.audit import everything
 from outrider.testing.builders import done
@@ -50,7 +50,7 @@ def target(clock):
 
 
 async def _states(store):
-    tasks = await everything(lambda at: store.tasks(CRAWL, Which(), after=at))
+    tasks = await everything(lambda at: store.tasks(CRAWL, TaskFilter(), after=at))
     return {task.url: (task.state, task.attempts, task.answer) for task in tasks}
 
 
@@ -205,7 +205,7 @@ async def test_a_crawl_paused_for_its_copy_goes_on_there(source, target):
 async def test_a_crawl_that_was_paused_stays_so(source, target):
     """The copy is what the crawl is."""
     await add(source, "a/1")
-    await source.turn(CRAWL, CrawlStatus.PAUSED)
+    await source.set_status(CRAWL, CrawlStatus.PAUSED)
 
     assert (await copy_crawl(source, target, CRAWL, pause=True)).status is CrawlStatus.PAUSED
 

@@ -3,9 +3,9 @@ import json
 
 import pytest
 
+from loop_turns import turns
 from outrider import Blocked, Done, Dropped, Event, Failed, Link, Throttled, Unreachable
 from outrider.events import BACKLOG
-from outrider.testing.turns import turns
 
 A = "https://a.example/"
 B = "https://b.example/"
@@ -208,7 +208,7 @@ async def test_concurrent_calls_tell_a_change_once(opened, watched):
     events = heard_by(frontier)
     await frontier.add([A])
     await visit(frontier, Done(200))
-    watched.hold("changes")
+    watched.hold("events_since")
     claims = [asyncio.ensure_future(frontier.claim()) for _ in range(3)]
     await turns()
     watched.let_go()

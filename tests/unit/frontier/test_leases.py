@@ -2,13 +2,13 @@ import asyncio
 
 import pytest
 
+from loop_turns import cancelled, prompt, started, turns
 from outrider import (
     Done,
     Frontier,
     InvalidInput,
     Link,
 )
-from outrider.testing.turns import cancelled, prompt, started, turns
 
 A = "https://a.example/"
 RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}

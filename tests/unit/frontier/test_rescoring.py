@@ -7,7 +7,7 @@ from outrider.core.breakdown import Breakdown
 from outrider.frontier import rescoring as module
 from outrider.frontier.heard import Rescoring, written
 from outrider.frontier.rescoring import LOST_AFTER
-from outrider.store.protocol import Note, Price
+from outrider.store.protocol import PriorityUpdate, SharedValueWrite
 from outrider.testing import FakeClock
 
 FAST = {"politeness": {"delay": 0.0}}
@@ -71,7 +71,7 @@ class TestRescoring:
             b = "https://b.example/"
             await frontier.add([A + "1", Link(A + "2", type="nav"), b])
             for task in [task async for task in frontier.tasks()]:
-                await store.reprice("default", [_price(task, 77.0)])
+                await store.update_priorities("default", [_price(task, 77.0)])
 
             assert await frontier.rescore(key="b.example") == 1
             assert await frontier.rescore(type="nav") == 1
@@ -134,9 +134,9 @@ class TestRescoring:
             await frontier.add([A + str(n) for n in range(10)])
             job = (await frontier.rescoring()).digest
             left = Rescoring(job, "running", "gone", after=5, looked=5, pending=10)
-            await store.note("default", [Note("rescore", "all", written(left))])
+            await store.put_values("default", [SharedValueWrite("rescore", "all", written(left))])
             for task in [task async for task in frontier.tasks()]:
-                await store.reprice("default", [_price(task, 77.0)])
+                await store.update_priorities("default", [_price(task, 77.0)])
             await frontier.learn()
 
             await frontier._keep_rescored()
@@ -155,9 +155,9 @@ class TestRescoring:
         monkeypatch.setattr(module, "TOLD_EVERY", 0)
         async with on(unanswered, clock) as frontier:
             await frontier.add([A + str(n) for n in range(5)])
-            unanswered.hold("reprice")
+            unanswered.hold("update_priorities")
             await frontier.configure({"scoring": {"weights": {"default": 1}}})
-            unanswered.hold("reprice", "notes")
+            unanswered.hold("update_priorities", "values_since")
             looking = asyncio.create_task(frontier.rescoring())
             await asyncio.sleep(0)
             unanswered.let_go()
@@ -172,11 +172,11 @@ class TestRescoring:
         async with on(unanswered, clock) as frontier:
             await frontier.add([A])
             digest = (await frontier.rescoring()).digest
-            unanswered.hold("note")
+            unanswered.hold("put_values")
             rescoring = asyncio.create_task(frontier.rescore())
             await asyncio.sleep(0)
             others = Rescoring(digest, "running", "other")
-            await store.note("default", [Note("rescore", "all", written(others))])
+            await store.put_values("default", [SharedValueWrite("rescore", "all", written(others))])
             await frontier.learn()
             unanswered.let_go()
             await rescoring
@@ -189,7 +189,9 @@ class TestRescoring:
         async with on(watched, clock) as one, on(watched, wrong) as other:
             await one.add([A])
             running = Rescoring((await one.rescoring()).digest, "running", "third")
-            await watched.note("default", [Note("rescore", "all", written(running))])
+            await watched.put_values(
+                "default", [SharedValueWrite("rescore", "all", written(running))]
+            )
             await other.learn()
             await other._keep_rescored()
 
@@ -234,4 +236,6 @@ class TestRescoring:
 
 
 def _price(task, priority):
-    return Price(task.number, task.priority, priority, Breakdown("base", (("type", priority),)))
+    return PriorityUpdate(
+        task.number, task.priority, priority, Breakdown("base", (("type", priority),))
+    )

@@ -5,7 +5,7 @@ import pytest
 from outrider import Done, Failed, Frontier, Link
 from outrider.errors import InvalidInput
 from outrider.frontier import signalling
-from outrider.store.protocol import Note
+from outrider.store.protocol import SharedValueWrite
 
 FAST = {"politeness": {"delay": 0.0}}
 A = "https://a.example/"
@@ -231,17 +231,17 @@ class TestProblems:
     async def test_notes_that_make_no_sense_are_ignored(self, store, clock):
         """Untrusted: a store may be written by others."""
         bad = [
-            Note("prediction", "not hex", "{}"),
-            Note("prediction", "ab" * 16, '{"url": 5}'),
-            Note(
+            SharedValueWrite("prediction", "not hex", "{}"),
+            SharedValueWrite("prediction", "ab" * 16, '{"url": 5}'),
+            SharedValueWrite(
                 "cluster", "x", '{"kind": "k", "scope": "", "target": "t", "samples": [["a", 1]]}'
             ),
-            Note("cluster", "y", "nonsense"),
-            Note("reward", "z", "[]"),
-            Note("rescore", "all", "5"),
+            SharedValueWrite("cluster", "y", "nonsense"),
+            SharedValueWrite("reward", "z", "[]"),
+            SharedValueWrite("rescore", "all", "5"),
         ]
         async with on(store, clock) as frontier:
-            await store.note("default", bad)
+            await store.put_values("default", bad)
             await frontier.learn()
             await frontier.add([Link(A, depth=1)])
 
@@ -305,8 +305,8 @@ class TestRewards:
             await self._rewarded(frontier)
             await frontier.add([A + "good/x", A + "bad/x"])
             assert frontier._scorer.inner.is_stale
-            priced = watched.calls["reprice"]
-        assert watched.calls["reprice"] == priced
+            priced = watched.calls["update_priorities"]
+        assert watched.calls["update_priorities"] == priced
         async with Frontier.attach(watched, clock=clock) as other:
             assert (await other.rescoring()).state == "wanted"
 
@@ -314,6 +314,8 @@ class TestRewards:
         """Untrusted: the others are still told."""
         async with on(store, clock) as frontier:
             await frontier.predict(A, 0.5, 0.5)
-            await store.note("default", [Note("prediction", "ab" * 16, '{"url": 5}')])
+            await store.put_values(
+                "default", [SharedValueWrite("prediction", "ab" * 16, '{"url": 5}')]
+            )
 
             assert await states(frontier) == {A: "open"}

@@ -19,11 +19,11 @@ from warcio.archiveiterator import ArchiveIterator
 
 from outrider import Frontier
 from outrider.core.states import TaskState
-from outrider.output import journal, tail, tails
+from outrider.output import append_files, journal
 from outrider.output.jsonl import jsonl_sink
 from outrider.output.sink import recover
 from outrider.output.warc import warc_sink
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 
 HOSTS = 40
 PAGES = 400  # more for each life
@@ -47,7 +47,7 @@ class Suicide(Mortal):
 def sink_of(folder, form):
     """The same output for all."""
     if form == "warc":
-        return warc_sink(folder / "news", info={"software": "x"}, most=20_000)
+        return warc_sink(folder / "news", info={"software": "x"}, max_bytes=20_000)
     return jsonl_sink(folder / "news")
 
 
@@ -84,7 +84,7 @@ def live(folder, form, life, dice):
     """In a process of its own."""
     if life % 2:
         mortal = Suicide(dice.randint(1, 150), torn=dice.random() < 0.5)
-        for module in (journal, tail, tails):
+        for module in (journal, append_files):
             module.os = mortal
     asyncio.run(work(folder, form, life, dice))
     os._exit(0)
@@ -115,7 +115,7 @@ async def check(folder, form):
         sink = sink_of(folder, form)
         await recover(sink, frontier.store)
         sink.close()
-        page = await frontier.store.tasks("default", Which(state=TaskState.DONE), limit=10**6)
+        page = await frontier.store.tasks("default", TaskFilter(state=TaskState.DONE), limit=10**6)
         done = sorted(view.url for view in page.items)
     urls = (
         archived(folder) if form == "warc" else [x["url"] for x in lines_of(folder / "news.jsonl")]

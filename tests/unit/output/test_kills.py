@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from scale import ROUNDS
 
 CHILD = Path(__file__).parent / "kill_child.py"

@@ -7,10 +7,11 @@ from zlib import crc32
 import pytest
 from msgspec.structs import replace
 
-from outrider.core.act import Retire, Revive
+from model_shard import ModelShard, sharded_model
+from outrider.core.queue_action import Retire, Revive
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreUnavailable
-from outrider.store.protocol import ClaimRequest, Note, Price, Which
+from outrider.store.protocol import ClaimRequest, PriorityUpdate, SharedValueWrite, TaskFilter
 from outrider.store.saved import SavedTask
 from outrider.store.shards import ShardedStore
 from outrider.store.shards.shard import joined, parted, shard_of
@@ -32,7 +33,6 @@ from outrider.testing.conformance.steps import (
 )
 from outrider.testing.invariants import check
 from outrider.testing.model import Model
-from outrider.testing.shards import ModelShard, sharded_model
 
 RUNNING, FINISHED = CrawlStatus.RUNNING, CrawlStatus.FINISHED
 COUNT = 3
@@ -87,9 +87,9 @@ class Fickle(ModelShard):
         await self._first("work")
         await super().work(crawl)
 
-    async def turn(self, crawl, status, reason="operator"):  # noqa: D102 - as its parent
-        await self._first("turn")
-        return await super().turn(crawl, status, reason)
+    async def set_status(self, crawl, status, reason="operator"):  # noqa: D102 - as its parent
+        await self._first("set_status")
+        return await super().set_status(crawl, status, reason)
 
     async def restore(self, crawl, saved):  # noqa: D102 - as its parent
         await self._first("restore")
@@ -119,7 +119,7 @@ async def store(shards):
 
 async def ends(store):
     """How often it was told that a run is over."""
-    return [c.detail for c in await store.changes(CRAWL) if c.name == "crawl-finished"]
+    return [c.detail for c in await store.events_since(CRAWL) if c.name == "crawl-finished"]
 
 
 async def drain(store):
@@ -374,7 +374,7 @@ async def test_a_pause_at_finish_holds_all_shards(store):
     assert await status(store) == (CrawlStatus.PAUSED, "finish")
     await add(store, f"{FAR}/1")
     assert await claim(store) == []
-    await store.turn(CRAWL, RUNNING)
+    await store.set_status(CRAWL, RUNNING)
 
     assert names(await claim(store)) == [f"{FAR}/1"]
 
@@ -385,9 +385,9 @@ async def test_a_pause_at_finish_holds_all_shards(store):
 async def test_a_pause_whose_teller_died_holds(store, shards):
     """I1: home's word counts, and the next claim passes it on."""
     await add(store, f"{NEAR}/1", f"{FAR}/1")
-    shards[1].before["turn"] = gone
+    shards[1].before["set_status"] = gone
     with pytest.raises(StoreUnavailable):
-        await store.turn(CRAWL, CrawlStatus.PAUSED)
+        await store.set_status(CRAWL, CrawlStatus.PAUSED)
 
     assert await claim(store, 9) == []
     assert {(await shard.pulse(CRAWL)).status for shard in shards} == {CrawlStatus.PAUSED}
@@ -396,10 +396,10 @@ async def test_a_pause_whose_teller_died_holds(store, shards):
 async def test_an_end_of_a_pause_whose_teller_died_holds(store, shards):
     """I1: a shard that still sleeps is woken by the claim that finds it."""
     await add(store, f"{NEAR}/1", f"{FAR}/1")
-    await store.turn(CRAWL, CrawlStatus.PAUSED)
-    shards[1].before["turn"] = gone
+    await store.set_status(CRAWL, CrawlStatus.PAUSED)
+    shards[1].before["set_status"] = gone
     with pytest.raises(StoreUnavailable):
-        await store.turn(CRAWL, RUNNING)
+        await store.set_status(CRAWL, RUNNING)
 
     assert len(await claim(store, 9)) == 2
 
@@ -532,7 +532,7 @@ def _slowed(name):
     return verb
 
 
-for _verb in ("add", "claim", "extend", "finish", "pulse", "reckon", "work", "turn"):
+for _verb in ("add", "claim", "extend", "finish", "pulse", "reckon", "work", "set_status"):
     setattr(Slow, _verb, _slowed(_verb))
 
 
@@ -578,36 +578,40 @@ async def test_many_workers_end_each_run_once_and_lose_nothing(clock, seed):
 async def test_prices_go_to_the_shards_of_their_tasks(store):
     """C8: one call over all of them; a number of no shard is nobody's."""
     await store.add(pages(f"{HOME}/1", f"{NEAR}/1", f"{FAR}/1", f"{FAR}/2"))
-    seen = [task.number for task in (await store.tasks(CRAWL, Which())).items]
-    prices = [Price(number, 0.0, float(place)) for place, number in enumerate(seen, 1)]
+    seen = [task.number for task in (await store.tasks(CRAWL, TaskFilter())).items]
+    prices = [PriorityUpdate(number, 0.0, float(place)) for place, number in enumerate(seen, 1)]
     strange = [
-        Price(joined(COUNT, 1), 0.0, 9.0),
-        Price(joined(-1, 1), 0.0, 9.0),
-        Price(0, 0.0, 9.0),
+        PriorityUpdate(joined(COUNT, 1), 0.0, 9.0),
+        PriorityUpdate(joined(-1, 1), 0.0, 9.0),
+        PriorityUpdate(0, 0.0, 9.0),
     ]
 
-    assert await store.reprice(CRAWL, [*strange, *prices]) == len(seen)
-    again = (await store.tasks(CRAWL, Which())).items
+    assert await store.update_priorities(CRAWL, [*strange, *prices]) == len(seen)
+    again = (await store.tasks(CRAWL, TaskFilter())).items
     assert [task.priority for task in again] == [1.0, 2.0, 3.0, 4.0]
 
 
 async def test_one_bad_price_spoils_the_prices_of_all_shards(store):
     """C2: refused whole, before any shard hears of it."""
     await store.add(pages(f"{HOME}/1", f"{FAR}/1"))
-    first, last = [task.number for task in (await store.tasks(CRAWL, Which())).items]
+    first, last = [task.number for task in (await store.tasks(CRAWL, TaskFilter())).items]
 
     with pytest.raises(InvalidInput):
-        await store.reprice(CRAWL, [Price(first, 0.0, 1.0), Price(last, 0.0, float("inf"))])
-    assert [task.priority for task in (await store.tasks(CRAWL, Which())).items] == [0.0, 0.0]
+        await store.update_priorities(
+            CRAWL, [PriorityUpdate(first, 0.0, 1.0), PriorityUpdate(last, 0.0, float("inf"))]
+        )
+    assert [task.priority for task in (await store.tasks(CRAWL, TaskFilter())).items] == [0.0, 0.0]
 
 
 async def test_notes_are_kept_at_home(store, shards):
     """N1: one order of numbers for all workers."""
-    assert await store.note(CRAWL, [Note("t", "a", "x"), Note("t", "b", "y")]) == [1, 2]
+    assert await store.put_values(
+        CRAWL, [SharedValueWrite("t", "a", "x"), SharedValueWrite("t", "b", "y")]
+    ) == [1, 2]
 
-    assert [note.name for note in await shards[0].notes(CRAWL)] == ["a", "b"]
-    assert await shards[2].notes(CRAWL) == []
-    assert [note.text for note in await store.notes(CRAWL, after=1)] == ["y"]
+    assert [note.name for note in await shards[0].values_since(CRAWL)] == ["a", "b"]
+    assert await shards[2].values_since(CRAWL) == []
+    assert [note.text for note in await store.values_since(CRAWL, after=1)] == ["y"]
 
 
 async def test_a_link_gathers_on_another_shard(store):
@@ -628,7 +632,7 @@ async def test_filters_reach_every_shard(clock):
     await add(store, *(f"{host}/{n}" for host in (HOME, NEAR, FAR) for n in range(4)))
     counts, after = [], 0
     while after is not None:
-        step = await store.drop(CRAWL, Which(), dry_run=False, after=after, limit=5)
+        step = await store.drop(CRAWL, TaskFilter(), dry_run=False, after=after, limit=5)
         counts.append(step.count)
         after = step.after
 

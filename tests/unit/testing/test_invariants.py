@@ -176,7 +176,7 @@ async def test_a_task_lent_by_name_that_was_not_named_is_seen():
 
     async def story(it):
         await it.add("1", "2")
-        await it.claim(2, names=[task("https://a.example/2").fingerprint])
+        await it.claim(2, fingerprints=[task("https://a.example/2").fingerprint])
 
     assert await broken_by({"lend_named": _lends_others}, story) == "D5"
 
@@ -186,7 +186,7 @@ async def test_a_slot_lost_to_a_name_is_seen():
 
     async def story(it):
         await it.add("1", "2", "3")
-        await it.claim(names=[task("https://a.example/1").fingerprint])
+        await it.claim(fingerprints=[task("https://a.example/1").fingerprint])
         await it.claim(2)
 
     assert await broken_by({"servable": _crowded}, story) == "D2"
@@ -198,7 +198,7 @@ async def test_a_name_that_overspends_is_seen():
     async def story(it):
         await it.configure(total_budget=1)
         await it.add("1", "2")
-        await it.claim(2, names=[task(f"https://a.example/{n}").fingerprint for n in (1, 2)])
+        await it.claim(2, fingerprints=[task(f"https://a.example/{n}").fingerprint for n in (1, 2)])
 
     assert await broken_by({"lend_named": _lends_others}, story) == "E1"
 
@@ -209,7 +209,7 @@ async def test_a_visit_of_a_name_is_held_to_its_delay(way):
 
     async def story(it):
         await it.add("1", "2", "3")
-        (lease,) = await it.claim(names=[task("https://a.example/3").fingerprint])
+        (lease,) = await it.claim(fingerprints=[task("https://a.example/3").fingerprint])
         if way == "finish":
             await it.store.finish([done(lease)])
         else:

@@ -12,9 +12,10 @@ import pytest
 import redis
 from redis.cluster import RedisCluster
 
-from outrider.testing.servers import PostgresServer, ValkeyServer
-from outrider.testing.servers.places import with_parameter
-from outrider.testing.servers.postgres import FAST
+from child_environment import child_environment
+from servers import PostgresServer, ValkeyServer
+from servers.empty_stores import with_parameter
+from servers.postgres import FAST
 
 
 def rows(url, query="SELECT n FROM kept", *values):
@@ -132,8 +133,8 @@ def test_a_parameter_joins_those_that_are_there():
 
 CHILD = """
 import sys
-from outrider.testing.servers import PostgresServer, ValkeyServer, shared_url
-from outrider.testing.servers.postgres import FAST
+from servers import PostgresServer, ValkeyServer, shared_url
+from servers.postgres import FAST
 own = PostgresServer(options=FAST).start()
 print(own.place.parent, own.pid, shared_url("redis", sys.argv[1]), flush=True)
 sys.stdin.read()
@@ -146,7 +147,10 @@ def test_nothing_is_left_of_a_killed_process():
     run = f"test-{os.getpid()}"
     first, second = (
         subprocess.Popen(
-            [sys.executable, "-c", CHILD, run], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", CHILD, run],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=child_environment(),
         )
         for _ in range(2)
     )

@@ -5,8 +5,8 @@ import ssl
 
 import pytest
 
-from outrider.testing.servers import Proxy, ProxyProcess
-from outrider.testing.servers.proxy import CERTIFICATES
+from servers import Proxy, ProxyProcess
+from servers.proxy import CERTIFICATES
 
 ASKS_GSS = (8).to_bytes(4) + (80_877_104).to_bytes(4)
 ASKS_TLS = (8).to_bytes(4) + (80_877_103).to_bytes(4)

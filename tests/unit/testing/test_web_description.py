@@ -12,11 +12,11 @@ from outrider.testing.web import (
     Reply,
     Shape,
     listings,
-    moods,
     robots,
     rough_world,
     small_world,
     traps,
+    unreliable_hosts,
     world_of,
 )
 from outrider.testing.web.behaviours import changing, version_of
@@ -131,9 +131,9 @@ def test_numbers_and_paths_are_one_to_one():
 
 def test_a_shape_that_cannot_be_is_refused():
     """Rather than served otherwise."""
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="at least 1"):
         Shape(hosts=0)
-    with pytest.raises(ValueError, match="bytes a link"):
+    with pytest.raises(ValueError, match="per link"):
         Shape(links=1, page_bytes=1 << 20)
 
 
@@ -151,8 +151,8 @@ def test_a_crawler_is_told_where_the_web_is():
     """One route for all names, one for each that is elsewhere."""
     assert rough_world().settings(80, closed=81, tls=82)["fetch"]["connect_to"] == {
         ".web.test": "127.0.0.1:80",
-        moods.REFUSING: "127.0.0.1:81",
-        moods.SECRET: "127.0.0.1:82",
+        unreliable_hosts.REFUSING: "127.0.0.1:81",
+        unreliable_hosts.SECRET: "127.0.0.1:82",
     }
 
 

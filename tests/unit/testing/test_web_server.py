@@ -9,11 +9,11 @@ from outrider.testing.web import (
     Site,
     Web,
     WebServer,
-    guarded,
-    moods,
+    blocking_hosts,
     read_hits,
     rough_world,
     small_world,
+    unreliable_hosts,
 )
 from outrider.testing.web.behaviours import (
     chain,
@@ -362,18 +362,21 @@ async def test_refusing_hosts_refuse_and_secret_ones_are_self_signed(ask):
     careless.verify_mode = ssl.CERT_NONE
     async with WebServer(rough_world()) as server:
         routes = server.settings()["fetch"]["connect_to"]
-        address, port = routes[moods.REFUSING].split(":")
+        address, port = routes[unreliable_hosts.REFUSING].split(":")
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(address, int(port))
         with pytest.raises(ssl.SSLCertVerificationError):
-            await ask(server, moods.SECRET, "/", tls=ssl.create_default_context())
-        assert (await ask(server, moods.SECRET, "/inside", tls=careless)).status == 200
+            await ask(server, unreliable_hosts.SECRET, "/", tls=ssl.create_default_context())
+        assert (await ask(server, unreliable_hosts.SECRET, "/inside", tls=careless)).status == 200
 
 
 async def test_guards_show_themselves(ask):
     """By their marks, whatever the status; the innocent pages lack them."""
     async with WebServer(rough_world()) as server:
-        pages = {path: await ask(server, guarded.GUARDED, path) for path in guarded.EXPECTED}
+        pages = {
+            path: await ask(server, blocking_hosts.GUARDED, path)
+            for path in blocking_hosts.EXPECTED
+        }
 
     assert pages["/challenge"].headers["cf-mitigated"] == "challenge"
     assert b"_cf_chl_opt" in pages["/challenge/503"].body

@@ -53,7 +53,7 @@ _NAMES: Final[dict[str, Cost]] = {
 }
 
 
-def costing(name: str | Cost) -> Cost:
+def cost_function(name: str | Cost) -> Cost:
     """Find a cost policy by its name in the settings; a function is one already."""
     if callable(name):
         return name
@@ -62,7 +62,7 @@ def costing(name: str | Cost) -> Cost:
     raise ValueError(_unknown(name))
 
 
-def checked_cost(cost: object) -> int | None:
+def valid_cost(cost: object) -> int | None:
     """Give back what a user's function answered if it can be a cost, else None."""
     if isinstance(cost, int) and not isinstance(cost, bool) and 0 <= cost <= MAX_COST:
         return cost

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Final
 
-from outrider.core.policy.grouping import TAG_PATH, groups_of, lead_groups_of
 from outrider.core.policy.score import Candidate, Score, Terms, total
+from outrider.core.policy.url_groups import TAG_PATH, groups_of, lead_groups_of
 from outrider.core.policy.weights import Scoring
 from outrider.core.task import DEFAULT_ORIGIN, Lease, Link
 
-MOST_GROUPS: Final = 10_000
+MAX_GROUPS: Final = 10_000
 
 _TRUST: Final = 2.0  # visits after which a group counts as much as the coarser one above it
 _AHEAD: Final = 0.5  # what a reward one link farther is worth
-_MOST: Final = 1e12  # a reward, either side of 0
+_MAX_REWARD: Final = 1e12  # a reward, either side of 0
 _TOLERATED: Final = 0.1  # of the best reward: an error too small to matter
 _TOO_WRONG: Final = 2.0  # best rewards of error after which all that waits is scored again
 
@@ -62,7 +62,7 @@ class LearningScorer:
 
     features = ("expected", "exploration")
 
-    def __init__(self, scoring: Scoring, most: int = MOST_GROUPS) -> None:
+    def __init__(self, scoring: Scoring, most: int = MAX_GROUPS) -> None:
         self._explored = int(scoring.exploration * 2**32)
         self._known = Tallies(most)
         self._untold = Tallies(most)
@@ -85,7 +85,7 @@ class LearningScorer:
     def reward(self, lease: Lease, value: float) -> None:
         """A visit brought so much."""
         task = lease.about
-        value = min(max(value, -_MOST), _MOST)
+        value = min(max(value, -_MAX_REWARD), _MAX_REWARD)
         groups = groups_of(task.url, task.origin, lease.meta.get(TAG_PATH))
         for group in groups if task.via is None else (*groups, *lead_groups_of(task.via)):
             self._known.add(group, 1.0, value)

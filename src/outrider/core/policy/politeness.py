@@ -11,13 +11,13 @@ _DAY: Final = 86_400.0
 _MAX_WAIT: Final = 1e9  # seconds, 31 years: an instant after it fits into every store
 _Seconds = Annotated[float, Meta(ge=0, le=_DAY)]
 
-THROTTLE_FIRST: Final = 30.0
-THROTTLE_MOST: Final = 900.0
+FIRST_THROTTLE_SNOOZE: Final = 30.0
+MAX_THROTTLE_SNOOZE: Final = 900.0
 THROTTLE_SPREAD: Final = 0.1
-CALM: Final = 10  # Done in a row that lower the throttle level by one
+DONE_TO_CALM: Final = 10  # Done in a row that lower the throttle level by one
 THROTTLES_TO_RETIRE: Final = 10
-UNREACHABLE_FIRST: Final = 30.0
-UNREACHABLE_MOST: Final = 300.0
+FIRST_UNREACHABLE_SNOOZE: Final = 30.0
+MAX_UNREACHABLE_SNOOZE: Final = 300.0
 UNREACHABLE_TO_RETIRE: Final = 5
 BLOCKS_TO_SNOOZE: Final = 3
 
@@ -66,7 +66,7 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0.0
 
 
-def least_delay(manners: Politeness, crawl_delay: float) -> float:
+def min_delay_between(manners: Politeness, crawl_delay: float) -> float:
     """What any two visits keep, whatever the last one took: min or fixed, or Crawl-delay."""
     least = manners.delay if manners.delay >= 0 else manners.min_delay
     return max(least, min(crawl_delay, manners.respect_crawl_delay))
@@ -110,10 +110,10 @@ def _chosen(manners: Politeness, seconds: float, roll: float) -> float:
 
 def throttle_snooze(level: int, retry_after: float, roll: float) -> float:
     """How long a throttled queue snoozes at its new level; Retry-After is never shortened (D3)."""
-    backoff = min(THROTTLE_FIRST * 2.0 ** min(level - 1, 64), THROTTLE_MOST)
+    backoff = min(FIRST_THROTTLE_SNOOZE * 2.0 ** min(level - 1, 64), MAX_THROTTLE_SNOOZE)
     return max(min(retry_after, _DAY), backoff) * (1 + THROTTLE_SPREAD * roll)
 
 
 def unreachable_snooze(in_row: int) -> float:
     """How long an unreachable queue snoozes after so many in a row (D4)."""
-    return min(UNREACHABLE_FIRST * 2.0 ** min(in_row - 1, 64), UNREACHABLE_MOST)
+    return min(FIRST_UNREACHABLE_SNOOZE * 2.0 ** min(in_row - 1, 64), MAX_UNREACHABLE_SNOOZE)

@@ -14,8 +14,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from outrider.core.answer import Answer, Last
-from outrider.core.policy.change import change_rate
+from outrider.core.outcome import Answer, Last
+from outrider.core.policy.change_rate import change_rate
 
 _DAY: Final = 86_400.0
 _Seconds = Annotated[float, Meta(gt=0, le=3650 * _DAY)]

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from outrider.core.policy.code_field import CODE
-from outrider.core.policy.keying import suffixes
 from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.queue_key import suffixes
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 

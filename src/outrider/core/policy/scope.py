@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from outrider.core.pattern import Pattern, compile_any
-from outrider.core.policy.keying import registrable_domain, surt_key
+from outrider.core.policy.queue_key import registrable_domain, surt_key
 from outrider.core.url import Url
 from outrider.errors import InvalidInput
 

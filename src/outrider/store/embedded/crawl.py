@@ -28,7 +28,7 @@ from outrider.store.embedded.roster import Reader
 from outrider.store.heads.ledger import Ledger
 from outrider.store.heads.records import COLUMNS, INACTIVE, READY, SHARDS, Kind, Queue, Record
 from outrider.store.heads.standing import parked_key
-from outrider.store.protocol import Noted
+from outrider.store.protocol import SharedValue
 
 A_FEW: Final = 16  # fingerprints looked up one by one rather than as arrays
 LATELY_MOST: Final = 1000  # fingerprints gathered before the table takes them in
@@ -255,7 +255,7 @@ class FileCrawl(Reading):
         for mode, roots in (extra.roots or {}).items():
             self.add_roots(mode, roots)
         self.settings = self.settings if extra.settings is None else extra.settings
-        self.notes.keep_all(Noted(*said) for said in extra.said)
+        self.notes.keep_all(SharedValue(*said) for said in extra.said)
 
     def resume(self, now: int) -> None:
         """Queues stand where they stood, and nothing waits to be written."""
@@ -335,7 +335,7 @@ def kind_row(kind: Kind) -> pages.KindRow:
     return pages.KindRow(kind.type, kind.tag, kind.origin, kind.depth, list(kind.counts))
 
 
-def said_by(notes: Sequence[Noted]) -> list[tuple[int, float, str, str, str]]:
+def said_by(notes: Sequence[SharedValue]) -> list[tuple[int, float, str, str, str]]:
     """Notes as they are kept."""
     return [(note.number, note.at, note.topic, note.name, note.text) for note in notes]
 

@@ -21,7 +21,7 @@ from outrider.store.heads.records import (
     Record,
 )
 from outrider.store.heads.standing import parked_key
-from outrider.store.protocol import Claimed, ClaimRequest
+from outrider.store.protocol import ClaimRequest, ClaimResult
 
 EXPIRE_STEP: Final = 1000  # overdue leases one claim takes back
 WAKE_STEP: Final = 4096  # queues one claim wakes; the rest are woken by the next
@@ -33,18 +33,18 @@ _P, _L = COLUMNS[TaskState.PENDING], COLUMNS[LEASED]
 class Claiming(Naming):
     """How tasks go out."""
 
-    def claim(self, request: ClaimRequest, now: int) -> Claimed:
+    def claim(self, request: ClaimRequest, now: int) -> ClaimResult:
         """The algorithm of ARCHITECTURE.md; only a claim wakes queues and closes a run."""
         self.take_back(EXPIRE_STEP, now)
         self.check_limits(now)
         if self.status is not CrawlStatus.RUNNING:  # I1: lends nothing
-            return Claimed([], None, self.status, request.streak)
+            return ClaimResult([], None, self.status, request.streak)
         leases, streak = self._lend(request, now)
         is_cut = len(leases) >= request.limit
-        return Claimed(leases, 0.0 if is_cut else self._wake_in(now), self.status, streak)
+        return ClaimResult(leases, 0.0 if is_cut else self._wake_in(now), self.status, streak)
 
     def _lend(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak]:
-        if request.names:
+        if request.fingerprints:
             return self.lend_named(request, now), request.streak
         self._wake(now)
         leases, streak = self._pick(request, now)

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.answer import Answer, Last
+from outrider.core.outcome import Answer, Last
 from outrider.core.states import TaskState
 from outrider.core.task import Lease
 from outrider.store.heads.ending import Ending
 from outrider.store.heads.records import READY, Queue, Record
-from outrider.store.protocol import NAMES_MOST, ClaimRequest
+from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest
 
 PENDING, LEASED = TaskState.PENDING, TaskState.LEASED
 
@@ -26,7 +26,7 @@ class Naming(Ending):
     def lend_named(self, request: ClaimRequest, now: int) -> list[Lease]:
         """Of the first names those that can be; whoever cannot is not in the answer."""
         leases: list[Lease] = []
-        for record in self._known_by(request.names[:NAMES_MOST]):
+        for record in self._known_by(request.fingerprints[:MAX_FINGERPRINTS]):
             if len(leases) < request.limit and _is_lendable(record, now):
                 leases.append(self._lease_named(record, request, now))
         return leases

@@ -24,7 +24,7 @@ from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
 from outrider.store.heads.records import INACTIVE, READY, Record
 from outrider.store.heads.standing import Standing
-from outrider.store.protocol import Price
+from outrider.store.protocol import PriorityUpdate
 
 PENDING: Final = TaskState.PENDING
 _TAIL: Final = (1 << NUMBER_BITS + TIE_BITS) - 1
@@ -34,7 +34,7 @@ _TOP_SHIFT: Final = TASK_RANK_SHIFT + DUE_BITS  # from an entry of a lane to its
 class Pricing(Standing):
     """How tasks move within their queue."""
 
-    def reprice(self, prices: Sequence[Price], now: int) -> int:
+    def reprice(self, prices: Sequence[PriorityUpdate], now: int) -> int:
         """C8: how many were pending at the priority seen; a cancelled crawl has none (I3).
 
         A hot loop: a million tasks are thought of again while claims go on.

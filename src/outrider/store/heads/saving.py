@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from outrider.core.answer import Answer
 from outrider.core.order import NUMBER_BITS, TIE_MASK
+from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import INACTIVE, NEITHER, READY, Queue, Record
-from outrider.store.protocol import Page
+from outrider.store.protocol import ResultPage
 from outrider.store.saved import (
     Saved,
     SavedAnswer,
@@ -43,7 +43,7 @@ class Held(NamedTuple):
     lent: bool
 
 
-def saved_page(crawl: Crawl, after: int, limit: int, now: int) -> Page:
+def saved_page(crawl: Crawl, after: int, limit: int, now: int) -> ResultPage[Any]:
     """What follows the cursor: queues not told yet, then tasks, and at last the end."""
     queues, tasks = after >> HALF, after & TASKS
     queues_to = min(queues + max(1, limit), crawl.queue_count)
@@ -52,8 +52,8 @@ def saved_page(crawl: Crawl, after: int, limit: int, now: int) -> Page:
     items += _queues(crawl, range(queues + 1, queues_to + 1), now)
     items += [saved_task(record, now) for record in crawl.seen(range(tasks + 1, tasks_to + 1))]
     if (queues_to, tasks_to) == (crawl.queue_count, crawl.count):
-        return Page([*items, _end(crawl)], None)
-    return Page(items, queues_to << HALF | tasks_to)
+        return ResultPage([*items, _end(crawl)], None)
+    return ResultPage(items, queues_to << HALF | tasks_to)
 
 
 def _crawl(crawl: Crawl) -> SavedCrawl:

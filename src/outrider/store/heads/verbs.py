@@ -8,14 +8,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from outrider.clock import Clock
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules
-from outrider.core.states import TURNS, CrawlStatus, QueueState, TaskState
+from outrider.core.queue_action import QueueAction
+from outrider.core.states import OPERATOR_MOVES, CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import InvalidInput
@@ -25,29 +25,29 @@ from outrider.store.heads.records import Queue, Record
 from outrider.store.heads.saving import saved_page
 from outrider.store.noting import checked_notes, checked_prices
 from outrider.store.protocol import (
-    Beat,
-    Change,
-    Claimed,
     ClaimRequest,
+    ClaimResult,
     CrawlView,
+    Heartbeat,
     Heat,
-    Note,
-    Noted,
-    Page,
     Pending,
-    Place,
-    Price,
+    PriorityUpdate,
+    QueuePosition,
     QueueView,
+    ResultPage,
+    SharedValue,
+    SharedValueWrite,
     Step,
+    StoreEvent,
+    TaskFilter,
     TaskView,
     Upcoming,
-    Which,
     WorkerView,
 )
 from outrider.store.saved import Saved, checked
 
 T = TypeVar("T")
-_ANY: Final = Which()
+_ANY: Final = TaskFilter()
 
 PENDING = TaskState.PENDING
 
@@ -110,7 +110,7 @@ class Verbs(ABC):
         crawl.check_limits(now)
         return answers
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """See `protocol.Store`."""
         return await self._run(lambda: self._crawl(request.crawl).claim(request, self._now()))
 
@@ -177,7 +177,7 @@ class Verbs(ABC):
         return not crawl.is_told
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._run(
@@ -190,31 +190,33 @@ class Verbs(ABC):
         """See `protocol.Admin`."""
         await self._run(lambda: self._crawl(crawl).add_roots(mode, roots))
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
         """See `protocol.Admin`."""
         return await self._run(lambda: self._turn(self._crawl(crawl), status, reason))
 
     def _turn(self, crawl: Crawl, status: CrawlStatus, reason: str) -> CrawlStatus:
-        if status in TURNS[crawl.status]:
+        if status in OPERATOR_MOVES[crawl.status]:
             crawl.move_to(status, reason, self._now())
         return crawl.status
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         pending, step = TaskState.PENDING, (dry_run, after, limit)
         return await self._run(lambda: self._each(crawl, which, pending, Crawl.drop, step))
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         dead, step = TaskState.DEAD, (dry_run, after, limit)
         return await self._run(lambda: self._each(crawl, which, dead, Crawl.replay, step))
 
     async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         dead, step = TaskState.DEAD, (dry_run, after, limit)
@@ -223,7 +225,7 @@ class Verbs(ABC):
     def _each(
         self,
         name: str,
-        which: Which,
+        which: TaskFilter,
         state: TaskState,
         act: Callable[[Crawl, Record, int], None],
         step: tuple[bool, int, int],
@@ -232,23 +234,23 @@ class Verbs(ABC):
         wanted = None if dry_run else lambda record: act(crawl, record, now)
         return operate.each(crawl, which, state, wanted, now, after=after, limit=limit)
 
-    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+    async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """See `protocol.Admin`."""
-        checked_notes(notes)
-        return await self._run(lambda: self._note(self._crawl(crawl), notes))
+        checked_notes(values)
+        return await self._run(lambda: self._note(self._crawl(crawl), values))
 
-    def _note(self, crawl: Crawl, notes: Sequence[Note]) -> list[int]:
+    def _note(self, crawl: Crawl, notes: Sequence[SharedValueWrite]) -> list[int]:
         now = self._now()
         return [crawl.notes.write(note, now) for note in notes]
 
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """See `protocol.Admin`."""
-        checked_prices(prices)
-        return await self._run(lambda: self._crawl(crawl).reprice(prices, self._now()))
+        checked_prices(updates)
+        return await self._run(lambda: self._crawl(crawl).reprice(updates, self._now()))
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
-        await self._run(lambda: self._crawl(crawl).workers.hear(beat, self._now()))
+        await self._run(lambda: self._crawl(crawl).workers.hear(heartbeat, self._now()))
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """See `protocol.Admin`."""
@@ -273,21 +275,25 @@ class Verbs(ABC):
         """See `protocol.Inspect`."""
         return await self._run(lambda: views.crawl_view(self._seen(crawl)))
 
-    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueState]:
         """See `protocol.Inspect`."""
         return await self._run(lambda: self._page(crawl, after, limit, _state_of))
 
-    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queues(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueView]:
         """See `protocol.Inspect`."""
         return await self._run(lambda: self._page(crawl, after, limit, views.queue_view))
 
     def _page(
         self, name: str, after: int, limit: int, show: Callable[[Crawl, Queue, int], object]
-    ) -> Page:
+    ) -> ResultPage[Any]:
         crawl, now = self._seen(name), self._now()
         upto = min(after + limit, crawl.queue_count)
         page = [show(crawl, queue, now) for queue in crawl.glimpses(range(after + 1, upto + 1))]
-        return Page(page, upto if upto < crawl.queue_count else None)
+        return ResultPage(page, upto if upto < crawl.queue_count else None)
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """See `protocol.Inspect`."""
@@ -299,20 +305,24 @@ class Verbs(ABC):
             return views.unborn_view(crawl, key, now)
         return views.queue_view(crawl, queue, now)
 
-    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
         """See `protocol.Inspect`."""
         return await self._run(lambda: self._task_page(self._seen(crawl), which, after, limit))
 
-    def _task_page(self, crawl: Crawl, which: Which, after: int, limit: int) -> Page:
+    def _task_page(
+        self, crawl: Crawl, which: TaskFilter, after: int, limit: int
+    ) -> ResultPage[Any]:
         upto, fits = min(after + limit, crawl.count), operate.matcher(crawl, which, self._now())
         chosen = [
             views.task_view(crawl, record)
             for record in crawl.seen(self._numbers(crawl, which, range(after + 1, upto + 1)))
             if which.state in (None, views.reads_as(crawl, record)[0]) and fits(record)
         ]
-        return Page(chosen, upto if upto < crawl.count else None)
+        return ResultPage(chosen, upto if upto < crawl.count else None)
 
-    def _numbers(self, crawl: Crawl, which: Which, numbers: range) -> Iterable[int]:
+    def _numbers(self, crawl: Crawl, which: TaskFilter, numbers: range) -> Iterable[int]:
         """Which of them are worth a look; a cancelled crawl's tasks read otherwise (I3)."""
         if which.state is None or crawl.status is CrawlStatus.CANCELLED:
             return numbers
@@ -327,11 +337,13 @@ class Verbs(ABC):
         found = () if number is None else crawl.seen((number,))
         return next((views.task_view(crawl, record) for record in found), None)
 
-    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Pending]:
         """See `protocol.Inspect`."""
         return await self._run(lambda: self._waiting(self._seen(crawl), which, after, limit))
 
-    def _waiting(self, crawl: Crawl, which: Which, after: int, limit: int) -> Page:
+    def _waiting(self, crawl: Crawl, which: TaskFilter, after: int, limit: int) -> ResultPage[Any]:
         upto, every = min(after + limit, crawl.count), which == _ANY
         fits = operate.matcher(crawl, which, self._now())
         is_over = crawl.status is CrawlStatus.CANCELLED or which.state not in (None, PENDING)
@@ -341,7 +353,7 @@ class Verbs(ABC):
             for record in crawl.seen(numbers)
             if record.state is PENDING and (every or fits(record))
         ]
-        return Page(chosen, upto if upto < crawl.count else None)
+        return ResultPage(chosen, upto if upto < crawl.count else None)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
@@ -351,11 +363,11 @@ class Verbs(ABC):
         queue = crawl.queue(key)
         return [] if queue is None else views.upcoming(crawl, queue, limit, self._now())
 
-    async def place(self, crawl: str, number: int) -> Place:
+    async def position(self, crawl: str, number: int) -> QueuePosition:
         """See `protocol.Inspect`."""
         return await self._run(lambda: self._place(self._seen(crawl), number))
 
-    def _place(self, crawl: Crawl, number: int) -> Place:
+    def _place(self, crawl: Crawl, number: int) -> QueuePosition:
         return views.place_of(crawl, crawl.record(number), self._now())
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
@@ -372,7 +384,9 @@ class Verbs(ABC):
         """See `protocol.Inspect`."""
         return await self._run(lambda: self._seen(crawl).settings)
 
-    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+    async def values_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[SharedValue]:
         """See `protocol.Inspect`."""
         return await self._run(lambda: self._seen(crawl).notes.since(after, limit))
 
@@ -380,19 +394,21 @@ class Verbs(ABC):
         """See `protocol.Inspect`."""
         return await self._run(lambda: self._seen(crawl).workers.views(self._now()))
 
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
         """See `protocol.Inspect`."""
         return await self._run(lambda: saved_page(self._seen(crawl), after, limit, self._now()))
 
-    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+    async def events_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[StoreEvent]:
         """See `protocol.Inspect`."""
         return await self._run(lambda: self._changes(self._seen(crawl), after, limit))
 
-    def _changes(self, crawl: Crawl, after: int, limit: int) -> list[Change]:
+    def _changes(self, crawl: Crawl, after: int, limit: int) -> list[StoreEvent]:
         log = [entry for entry in crawl.log if entry[0] > after][:limit]
-        return [Change(sequence, at / 1000, *rest) for sequence, at, *rest in log]
+        return [StoreEvent(sequence, at / 1000, *rest) for sequence, at, *rest in log]
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
         """See `protocol.FullStore`: a look costs so little here that nobody is rung."""
         return lambda: None
 

@@ -13,7 +13,7 @@ from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import COLUMNS, INACTIVE, Kind, Queue, Record, new_queue
-from outrider.store.protocol import CrawlView, Heat, Place, QueueView, TaskView, Upcoming
+from outrider.store.protocol import CrawlView, Heat, QueuePosition, QueueView, TaskView, Upcoming
 
 _HUBS: Final = frozenset({"hub", "hub-seed", "nav"})
 _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
@@ -227,14 +227,14 @@ def task_view(crawl: Turned, record: Record) -> TaskView:
     )
 
 
-def place_of(crawl: Crawl, record: Record, now: int) -> Place:
+def place_of(crawl: Crawl, record: Record, now: int) -> QueuePosition:
     """O4: how many of its queue and lane are before it; scans that queue alone."""
     queue, lane, ahead = record.queue, record.task.lane, 0
     if record.state is TaskState.PENDING:
         keys = [entry >> DUE_BITS for entry in queue.lane(lane)]
         keys += [entry >> 1 & KEY_MASK for entry in queue.delayed if entry & 1 == lane]
         ahead = sum(key < record.key for key in keys)
-    return Place(ahead, queue_view(crawl, queue, now))
+    return QueuePosition(ahead, queue_view(crawl, queue, now))
 
 
 def heat_of(crawl: Crawl, now: int) -> Heat:

@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from outrider.store.protocol import WORKER_KEPT, WORKERS_MOST, Beat, WorkerView
+from outrider.store.protocol import MAX_WORKERS, WORKER_KEPT_SECONDS, Heartbeat, WorkerView
 
-_KEPT_MS: Final = int(WORKER_KEPT * 1000)
+_KEPT_MS: Final = int(WORKER_KEPT_SECONDS * 1000)
 
 
 class Heard(NamedTuple):
     """A worker's last beat, and when its first and its last were heard."""
 
-    beat: Beat
+    beat: Heartbeat
     first: int
     last: int
 
@@ -26,17 +26,17 @@ class Workers:
     def __init__(self) -> None:
         self._heard: dict[str, Heard] = {}
 
-    def hear(self, beat: Beat, now: int) -> None:
+    def hear(self, beat: Heartbeat, now: int) -> None:
         """A worker says how it is."""
         known = self._heard.pop(beat.worker, None)
         first = now if known is None or now - known.last >= _KEPT_MS else known.first
-        if len(self._heard) >= WORKERS_MOST:
+        if len(self._heard) >= MAX_WORKERS:
             self._forget(now)
         self._heard[beat.worker] = Heard(beat, first, now)
 
     def _forget(self, now: int) -> None:
         self._heard = {name: one for name, one in self._heard.items() if now - one.last < _KEPT_MS}
-        if len(self._heard) >= WORKERS_MOST:
+        if len(self._heard) >= MAX_WORKERS:
             del self._heard[min(self._heard, key=lambda name: (self._heard[name].last, name))]
 
     def views(self, now: int) -> list[WorkerView]:

@@ -32,18 +32,18 @@ from outrider.store.postgres.crawl import (
 from outrider.store.postgres.noting import Notebook
 from outrider.store.postgres.wire import Answer, Wire
 from outrider.store.protocol import (
-    WORKER_KEPT,
-    WORKERS_MOST,
-    Beat,
-    Change,
+    MAX_WORKERS,
+    WORKER_KEPT_SECONDS,
     CrawlView,
+    Heartbeat,
     Heat,
-    Note,
-    Noted,
-    Page,
-    Place,
+    QueuePosition,
+    ResultPage,
+    SharedValue,
+    SharedValueWrite,
     Step,
-    Which,
+    StoreEvent,
+    TaskFilter,
     WorkerView,
 )
 
@@ -240,7 +240,7 @@ class Attempt(Verbs):
     def _each(
         self,
         name: str,
-        which: Which,
+        which: TaskFilter,
         state: TaskState,
         act: Callable[[Crawl, Record, int], None],
         step: tuple[bool, int, int],
@@ -252,14 +252,14 @@ class Attempt(Verbs):
         self._seen(name).load_totals()
         return super()._restore(name, saved)
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
         number, now = self._crawl(crawl).id, self._now()
-        told = [kept(v) if isinstance(v, str) else v for v in msgspec.structs.astuple(beat)]
-        self._wire.send(sql.BEAT, (number, *told, now, now, int(WORKER_KEPT * 1000)))
-        self._wire.send(sql.FORGET_WORKERS, (number, number, WORKERS_MOST))
+        told = [kept(v) if isinstance(v, str) else v for v in msgspec.structs.astuple(heartbeat)]
+        self._wire.send(sql.BEAT, (number, *told, now, now, int(WORKER_KEPT_SECONDS * 1000)))
+        self._wire.send(sql.FORGET_WORKERS, (number, number, MAX_WORKERS))
 
-    def _note(self, crawl: Crawl, notes: Sequence[Note]) -> list[int]:
+    def _note(self, crawl: Crawl, notes: Sequence[SharedValueWrite]) -> list[int]:
         assert isinstance(crawl, ServerCrawl)  # noqa: S101 - all of ours are
         book = Notebook(self._wire, crawl.id)
         crawl.notes = book.open_at(notes, self._key("notes", crawl.name))
@@ -288,7 +288,7 @@ class Attempt(Verbs):
         """See `protocol.Inspect`."""
         return views.heat_of(self._counted(crawl), self._now())
 
-    def _place(self, crawl: Crawl, number: int) -> Place:
+    def _place(self, crawl: Crawl, number: int) -> QueuePosition:
         assert isinstance(crawl, ServerCrawl)  # noqa: S101 - all of ours are
         return views.place_of(crawl, crawl.shown_whole(number), self._now())
 
@@ -300,14 +300,18 @@ class Attempt(Verbs):
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""
         now, seen = self._now(), self._seen(crawl).id
-        heard = [Heard(Beat(*row[:8]), *row[8:]) for row in self._wire.rows(sql.WORKERS, (seen,))]
+        heard = [
+            Heard(Heartbeat(*row[:8]), *row[8:]) for row in self._wire.rows(sql.WORKERS, (seen,))
+        ]
         return views_of(heard, now)
 
-    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+    async def values_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[SharedValue]:
         """See `protocol.Inspect`."""
         return Notebook(self._wire, self._seen(crawl).id).since(after, limit)
 
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Any]:
         """See `protocol.Inspect`."""
         seen, told = self._seen(crawl), after >> 32
         seen.writes = False
@@ -317,10 +321,10 @@ class Attempt(Verbs):
             seen.load_roots()
         return saved_page(seen, after, limit, self._now())
 
-    def _changes(self, crawl: Crawl, after: int, limit: int) -> list[Change]:
+    def _changes(self, crawl: Crawl, after: int, limit: int) -> list[StoreEvent]:
         assert isinstance(crawl, ServerCrawl)  # noqa: S101 - all of ours are
         found = self._wire.rows(sql.EVENTS, (crawl.id, after, limit))
-        return [Change(sequence, at / 1000, *words) for sequence, at, *words in found]
+        return [StoreEvent(sequence, at / 1000, *words) for sequence, at, *words in found]
 
 
 def _is_stirred(crawl: Crawl) -> bool:

@@ -24,7 +24,7 @@ from outrider.store.postgres.arrays import plain
 from outrider.store.postgres.lines import END, Shelf
 from outrider.store.postgres.routine import Begun, Looked, Routine
 from outrider.store.postgres.wire import Answer
-from outrider.store.protocol import NAMES_MOST, Claimed, ClaimRequest
+from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 
 LOCKED_FOR: Final = 10  # milliseconds until a queue that somebody has locked is looked at again
 
@@ -47,10 +47,10 @@ class Claiming(Routine):
     _parked_edge = 0
     _parked_from: tuple[int, int] = (-PRECEDENCE_LIMIT - 1, 0)
 
-    def claim(self, request: ClaimRequest, now: int) -> Claimed:
+    def claim(self, request: ClaimRequest, now: int) -> ClaimResult:
         """See `heads.claiming`."""
         self._limit = max(0, request.limit)
-        self._shut_for = 0 if request.names else LOCKED_FOR
+        self._shut_for = 0 if request.fingerprints else LOCKED_FOR
         if self.status is not CrawlStatus.CANCELLED:
             self._prepare(request, now)
         return super().claim(request, now)
@@ -64,10 +64,10 @@ class Claiming(Routine):
 
     def _may_be_routine(self, request: ClaimRequest) -> bool:
         is_whole = self.is_held or self.is_limited or self.status is not CrawlStatus.RUNNING
-        return not (is_whole or request.names or request.lend)
+        return not (is_whole or request.fingerprints or request.lend)
 
     def _lend(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak]:
-        if request.names:
+        if request.fingerprints:
             self._prepare_names(request)
             return super()._lend(request, now)
         begun = Begun([], request.streak, False)
@@ -109,7 +109,7 @@ class Claiming(Routine):
         self._parked_edge = 0 if is_parked else END
 
     def _prepare_names(self, request: ClaimRequest) -> None:
-        names = request.names[:NAMES_MOST]
+        names = request.fingerprints[:MAX_FINGERPRINTS]
         self.look_up(names)
         self.load_free([self._known_now[name] for name in names if name in self._known_now])
 

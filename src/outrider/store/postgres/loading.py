@@ -29,7 +29,7 @@ from outrider.store.postgres.lines import Shelf
 from outrider.store.postgres.numbering import TASKS
 from outrider.store.postgres.stocking import Stocking
 from outrider.store.postgres.wire import Answer
-from outrider.store.protocol import Price
+from outrider.store.protocol import PriorityUpdate
 
 QUEUE_AT: Final = len(columns.TASK_NAMES)  # in the row of a task
 _ABOUT_AT: Final = QUEUE_AT
@@ -187,7 +187,7 @@ class Loading(Stocking):
             queue = self._held[row[_ABOUT_AT] & NUMBER_MASK]
             self._keep(self._record_of(row, queue), row, None)
 
-    def reprice(self, prices: Sequence[Price], now: int) -> int:
+    def reprice(self, prices: Sequence[PriorityUpdate], now: int) -> int:
         """See `Pricing`: of those there are, with all their queues locked in one order."""
         self.load_for([price.task for price in prices if 0 < price.task < TASKS], set())
         return super().reprice([one for one in prices if one.task in self.records], now)

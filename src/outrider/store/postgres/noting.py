@@ -13,7 +13,7 @@ from outrider.store.postgres import statements as sql
 from outrider.store.postgres.arrays import plain, texts
 from outrider.store.postgres.rows import Row
 from outrider.store.postgres.wire import Wire
-from outrider.store.protocol import Note, Noted
+from outrider.store.protocol import SharedValue, SharedValueWrite
 
 
 class Notebook:
@@ -21,13 +21,13 @@ class Notebook:
 
     def __init__(self, wire: Wire, crawl: int) -> None:
         self._wire, self._crawl = wire, crawl
-        self._found: list[Noted] = []
+        self._found: list[SharedValue] = []
 
-    def since(self, after: int, limit: int) -> list[Noted]:
+    def since(self, after: int, limit: int) -> list[SharedValue]:
         """See `protocol.Inspect`."""
         return [*map(_noted, self._wire.rows(sql.NOTES, (self._crawl, after, limit)))]
 
-    def open_at(self, notes: Sequence[Note], lock: int) -> Notes:
+    def open_at(self, notes: Sequence[SharedValueWrite], lock: int) -> Notes:
         """What stands where these are to be written, and the last of all; nobody else writes."""
         self._wire.send(sql.HOLD, (lock,))
         topics, names = texts(note.topic for note in notes), texts(note.name for note in notes)
@@ -47,12 +47,12 @@ class Notebook:
             self._wire.send(sql.ADD_NOTES, (self._crawl, *_columns(new)))
 
 
-def _noted(row: Row) -> Noted:
+def _noted(row: Row) -> SharedValue:
     number, at, *words = row
-    return Noted(number, at / 1000, *words)
+    return SharedValue(number, at / 1000, *words)
 
 
-def _columns(notes: Sequence[Noted]) -> list[str]:
+def _columns(notes: Sequence[SharedValue]) -> list[str]:
     return [
         plain(note.number for note in notes),
         plain(round(note.at * 1000) for note in notes),

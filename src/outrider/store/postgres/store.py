@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from outrider.clock import Clock, is_virtual
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
@@ -16,23 +17,23 @@ from outrider.store.postgres.migrating import Prepared, prepared
 from outrider.store.postgres.running import Runner
 from outrider.store.postgres.watching import Watch
 from outrider.store.protocol import (
-    Beat,
-    Change,
-    Claimed,
     ClaimRequest,
+    ClaimResult,
     CrawlView,
     FullStore,
+    Heartbeat,
     Heat,
-    Note,
-    Noted,
-    Page,
-    Place,
-    Price,
+    PriorityUpdate,
+    QueuePosition,
     QueueView,
+    ResultPage,
+    SharedValue,
+    SharedValueWrite,
     Step,
+    StoreEvent,
+    TaskFilter,
     TaskView,
     Upcoming,
-    Which,
     WorkerView,
 )
 from outrider.store.saved import Saved
@@ -72,11 +73,11 @@ class PostgresStore(FullStore):
         """Never: a server takes time."""
         return False
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """See `protocol.FullStore`; made-up time has no use for a bell."""
         if is_virtual(self._clock):
             return lambda: None
-        return self._watch.add(crawl, ring)
+        return self._watch.add(crawl, notify)
 
     async def close(self) -> None:
         """Let go of every connection, once the verbs under way have ended."""
@@ -89,7 +90,7 @@ class PostgresStore(FullStore):
         """See `protocol.Store`."""
         return await self._run(lambda attempt: attempt.add(tasks), "shares")
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """See `protocol.Store`."""
         return await self._run(lambda attempt: attempt.claim(request), "shares")
 
@@ -116,7 +117,7 @@ class PostgresStore(FullStore):
         return await self._run(lambda a: a.configure(crawl, rules, settings), "holds")
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._run(
@@ -127,12 +128,14 @@ class PostgresStore(FullStore):
         """See `protocol.Admin`."""
         await self._run(lambda attempt: attempt.add_roots(crawl, mode, roots), "holds")
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
         """See `protocol.Admin`."""
-        return await self._run(lambda attempt: attempt.turn(crawl, status, reason), "holds")
+        return await self._run(lambda attempt: attempt.set_status(crawl, status, reason), "holds")
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._run(
@@ -140,7 +143,7 @@ class PostgresStore(FullStore):
         )
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._run(
@@ -148,24 +151,24 @@ class PostgresStore(FullStore):
         )
 
     async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._run(
             lambda a: a.purge(crawl, which, dry_run=dry_run, after=after, limit=limit), "shares"
         )
 
-    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+    async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """See `protocol.Admin`."""
-        return await self._run(lambda attempt: attempt.note(crawl, notes), "shares")
+        return await self._run(lambda attempt: attempt.put_values(crawl, values), "shares")
 
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """See `protocol.Admin`."""
-        return await self._run(lambda attempt: attempt.reprice(crawl, prices), "shares")
+        return await self._run(lambda attempt: attempt.update_priorities(crawl, updates), "shares")
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
-        await self._run(lambda attempt: attempt.beat(crawl, beat), "shares")
+        await self._run(lambda attempt: attempt.heartbeat(crawl, heartbeat), "shares")
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """See `protocol.Admin`."""
@@ -181,19 +184,25 @@ class PostgresStore(FullStore):
         """See `protocol.Inspect`."""
         return await self._run(lambda attempt: attempt.crawl(crawl), "reads")
 
-    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Any]:
         """See `protocol.Inspect`."""
-        return await self._run(lambda a: a.census(crawl, after=after, limit=limit), "reads")
+        return await self._run(lambda a: a.queue_states(crawl, after=after, limit=limit), "reads")
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """See `protocol.Inspect`."""
         return await self._run(lambda attempt: attempt.queue(crawl, key), "reads")
 
-    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queues(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueView]:
         """See `protocol.Inspect`."""
         return await self._run(lambda a: a.queues(crawl, after=after, limit=limit), "reads")
 
-    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
         """See `protocol.Inspect`."""
         return await self._run(lambda a: a.tasks(crawl, which, after=after, limit=limit), "reads")
 
@@ -201,17 +210,21 @@ class PostgresStore(FullStore):
         """See `protocol.Inspect`."""
         return await self._run(lambda attempt: attempt.task(crawl, fingerprint), "reads")
 
-    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Any]:
         """See `protocol.Inspect`."""
-        return await self._run(lambda a: a.waiting(crawl, which, after=after, limit=limit), "reads")
+        return await self._run(
+            lambda a: a.pending_tasks(crawl, which, after=after, limit=limit), "reads"
+        )
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
         return await self._run(lambda a: a.upcoming(crawl, key, limit=limit), "reads")
 
-    async def place(self, crawl: str, number: int) -> Place:
+    async def position(self, crawl: str, number: int) -> QueuePosition:
         """See `protocol.Inspect`."""
-        return await self._run(lambda attempt: attempt.place(crawl, number), "reads")
+        return await self._run(lambda attempt: attempt.position(crawl, number), "reads")
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
         """See `protocol.Inspect`."""
@@ -225,18 +238,22 @@ class PostgresStore(FullStore):
         """See `protocol.Inspect`."""
         return await self._run(lambda attempt: attempt.settings(crawl), "reads")
 
-    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+    async def values_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[SharedValue]:
         """See `protocol.Inspect`."""
-        return await self._run(lambda a: a.notes(crawl, after=after, limit=limit), "reads")
+        return await self._run(lambda a: a.values_since(crawl, after=after, limit=limit), "reads")
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""
         return await self._run(lambda attempt: attempt.workers(crawl), "reads")
 
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
         """See `protocol.Inspect`: while a page is read nobody is about to add to it unseen."""
         return await self._run(lambda a: a.export(crawl, after=after, limit=limit), "holds")
 
-    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+    async def events_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[StoreEvent]:
         """See `protocol.Inspect`."""
-        return await self._run(lambda a: a.changes(crawl, after=after, limit=limit), "reads")
+        return await self._run(lambda a: a.events_since(crawl, after=after, limit=limit), "reads")

@@ -52,9 +52,9 @@ class ClusterStore(ShardedStore):
             await nodes.aclose()
             raise
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """See `protocol.FullStore`: one listener hears of all shards."""
-        return self._bell.watch(crawl, ring)
+        return self._bell.subscribe(crawl, notify)
 
     async def close(self) -> None:
         """See `protocol.FullStore`."""

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from outrider.store.noting import checked_notes
-from outrider.store.protocol import Note, Noted
+from outrider.store.protocol import SharedValue, SharedValueWrite
 from outrider.store.redis.calling import encode
 from outrider.store.redis.operating import Operating
 
@@ -22,17 +22,19 @@ _kept_of: Final = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
 class Noting(Operating):
     """What workers of a crawl tell each other."""
 
-    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+    async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """See `protocol.Admin`."""
-        checked_notes(notes)
+        checked_notes(values)
         numbers: list[int] = []
-        for part in _calls(notes):
+        for part in _calls(values):
             numbers += await self.line.run("note", crawl, encode([*map(_row_of, part)]))
         return numbers
 
-    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+    async def values_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[SharedValue]:
         """See `protocol.Inspect`."""
-        found: list[Noted] = []
+        found: list[SharedValue] = []
         while len(found) < limit:
             asked = min(NOTES_A_CALL, limit - len(found))
             told = await self.line.run("see_notes", crawl, after, asked)
@@ -43,9 +45,9 @@ class Noting(Operating):
         return found
 
 
-def _calls(notes: Sequence[Note]) -> Iterator[list[Note]]:
+def _calls(notes: Sequence[SharedValueWrite]) -> Iterator[list[SharedValueWrite]]:
     """As many as a call takes, in order; they may be long."""
-    part: list[Note] = []
+    part: list[SharedValueWrite] = []
     size = 0
     for note in notes:
         if part and (len(part) == NOTES_A_CALL or size + len(note.text) > LETTERS_A_CALL):
@@ -57,12 +59,12 @@ def _calls(notes: Sequence[Note]) -> Iterator[list[Note]]:
         yield part
 
 
-def _row_of(note: Note) -> tuple[str, str, int]:
+def _row_of(note: SharedValueWrite) -> tuple[str, str, int]:
     label = f"{note.topic}{_BETWEEN}{note.name}"
     return label, note.text, -1 if note.seen is None else note.seen
 
 
-def _noted(label: bytes, kept: bytes) -> Noted:
+def _noted(label: bytes, kept: bytes) -> SharedValue:
     topic, _, name = label.decode().partition(_BETWEEN)
     number, at, text = _kept_of(kept)
-    return Noted(number, at / 1000, topic, name, text)
+    return SharedValue(number, at / 1000, topic, name, text)

@@ -12,13 +12,20 @@ from typing import Any, Final, Literal, TypeAlias, assert_never
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core import act as acts
-from outrider.core.act import Act
+from outrider.core import queue_action as actions
 from outrider.core.order import NUMBER_MASK
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
-from outrider.core.states import TURNS, CrawlStatus, TaskState
+from outrider.core.queue_action import QueueAction
+from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.noting import checked_prices
-from outrider.store.protocol import WORKER_KEPT, WORKERS_MOST, Beat, Price, Step, Which
+from outrider.store.protocol import (
+    MAX_WORKERS,
+    WORKER_KEPT_SECONDS,
+    Heartbeat,
+    PriorityUpdate,
+    Step,
+    TaskFilter,
+)
 from outrider.store.redis.calling import encode
 from outrider.store.redis.reading import Reading
 from outrider.store.redis.rows import QueueRow, raw
@@ -35,7 +42,7 @@ class _Order(msgspec.Struct, frozen=True):
     """An act, under the rules that hold once it is said."""
 
     target: str
-    act: Act
+    act: QueueAction
     rules: CrawlRules
     epoch: int  # of the rules before
     says: bool  # it changes the crawl's rules, for queues to come
@@ -44,7 +51,7 @@ class _Order(msgspec.Struct, frozen=True):
     def for_queue(self, key: str, old: QueueRules) -> QueueRules | None:
         """The rules a queue shall go by; None: it is left alone."""
         new = self.rules.of(key)
-        if not isinstance(self.act, acts.Set):
+        if not isinstance(self.act, actions.Set):
             return acted(old, new)
         return None if not self.target and old == new else new
 
@@ -53,7 +60,7 @@ class _Order(msgspec.Struct, frozen=True):
         act = self.act
         numbers: Any = False
         text = ""
-        wait = to_ms(act.seconds) if isinstance(act, acts.Snooze) else 0
+        wait = to_ms(act.seconds) if isinstance(act, actions.Snooze) else 0
         if self.says:
             numbers, text = crawl_numbers(self.rules), rules_text(self.rules).decode()
         return encode([type(act).__name__.lower(), wait, numbers, text, self.is_told])
@@ -86,7 +93,7 @@ class Operating(Reading):
             after += QUEUES_A_CALL
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         changes = _standing_order(act)
@@ -95,7 +102,7 @@ class Operating(Reading):
             says = bool(target and changes and after == 0)
             rules = book.rules.ordered(target, changes) if says else book.rules
             step, queues = await self._steered(crawl, target, after, limit)
-            is_told = step.after is None and not target and isinstance(act, acts.Set)
+            is_told = step.after is None and not target and isinstance(act, actions.Set)
             order = _Order(target, act, rules, book.epoch, says=says, is_told=is_told)
             if await self._apply(crawl, order, queues):
                 return step
@@ -138,29 +145,31 @@ class Operating(Reading):
         """See `protocol.Admin`."""
         await self.line.run("roots", crawl, mode, *roots)
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
         """See `protocol.Admin`."""
-        allowed = [before.value for before, after in TURNS.items() if status in after]
+        allowed = [before.value for before, after in OPERATOR_MOVES.items() if status in after]
         found = await self.line.run("turn", crawl, status.value, reason, encode(allowed))
         return CrawlStatus(found.decode())
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
         await self.line.run(
             "beat",
             crawl,
-            beat.worker,
-            msgspec.json.encode(beat),
-            to_ms(WORKER_KEPT),
-            WORKERS_MOST,
+            heartbeat.worker,
+            msgspec.json.encode(heartbeat),
+            to_ms(WORKER_KEPT_SECONDS),
+            MAX_WORKERS,
         )
 
     # ---- tasks
 
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """See `protocol.Admin`."""
-        checked_prices(prices)
-        rows = [_priced(price) for price in prices if 0 < price.task <= NUMBER_MASK]
+        checked_prices(updates)
+        rows = [_priced(price) for price in updates if 0 < price.task <= NUMBER_MASK]
         count = 0
         for start in range(0, max(1, len(rows)), TASKS_A_CALL):
             part = encode(rows[start : start + TASKS_A_CALL])
@@ -168,25 +177,25 @@ class Operating(Reading):
         return count
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._each("drop", crawl, which, dry_run=dry_run, after=after, limit=limit)
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._each("replay", crawl, which, dry_run=dry_run, after=after, limit=limit)
 
     async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._each("purge", crawl, which, dry_run=dry_run, after=after, limit=limit)
 
     async def _each(
-        self, verb: _Verb, crawl: str, which: Which, *, dry_run: bool, after: int, limit: int
+        self, verb: _Verb, crawl: str, which: TaskFilter, *, dry_run: bool, after: int, limit: int
     ) -> Step:
         state = TaskState.PENDING if verb == "drop" else TaskState.DEAD
         numbers, more = await self.matching(crawl, which, state, after=after, limit=limit)
@@ -199,22 +208,22 @@ class Operating(Reading):
         return Step(count, more)
 
 
-def _priced(price: Price) -> tuple[int, msgspec.Raw, msgspec.Raw, msgspec.Raw]:
+def _priced(price: PriorityUpdate) -> tuple[int, msgspec.Raw, msgspec.Raw, msgspec.Raw]:
     """As the script reads it."""
     seen, new = sorted_bytes(price.seen), sorted_bytes(price.priority)
     return price.task, raw(seen), raw(new), raw(breakdown_text(price.breakdown))
 
 
-def _standing_order(act: Act) -> dict[str, Any]:
+def _standing_order(act: QueueAction) -> dict[str, Any]:
     """What a later queue of the same key or suffix is born with."""
     match act:
-        case acts.Set(changes):
+        case actions.Set(changes):
             return dict(changes)
-        case acts.Pause() | acts.Resume():
-            return {"paused": isinstance(act, acts.Pause)}
-        case acts.Retire() | acts.Revive():
-            return {"retired": isinstance(act, acts.Retire)}
-        case acts.Snooze() | acts.Wake():
+        case actions.Pause() | actions.Resume():
+            return {"paused": isinstance(act, actions.Pause)}
+        case actions.Retire() | actions.Revive():
+            return {"retired": isinstance(act, actions.Retire)}
+        case actions.Snooze() | actions.Wake():
             return {}
         case _:
             assert_never(act)

@@ -16,17 +16,17 @@ from outrider.store.heads.records import Record, new_queue
 from outrider.store.heads.views import Waiting, group_of, instant, reads_as, shown, task_view
 from outrider.store.heads.workers import Heard, views_of
 from outrider.store.protocol import (
-    Beat,
-    Change,
     CrawlView,
+    Heartbeat,
     Heat,
-    Page,
     Pending,
-    Place,
+    QueuePosition,
     QueueView,
+    ResultPage,
+    StoreEvent,
+    TaskFilter,
     TaskView,
     Upcoming,
-    Which,
     WorkerView,
 )
 from outrider.store.redis.keys import OF_A_CRAWL
@@ -45,7 +45,7 @@ _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
 moment_of: Final = msgspec.msgpack.Decoder(tuple[float, str, str]).decode
 _change_of: Final = msgspec.msgpack.Decoder(tuple[int, int, str, str, str]).decode
 _heard_of: Final = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
-_beat_of: Final = msgspec.json.Decoder(Beat).decode
+_beat_of: Final = msgspec.json.Decoder(Heartbeat).decode
 
 
 class Reading(Working):
@@ -126,20 +126,26 @@ class Reading(Working):
         heard = [_heard_of(one) for one in (found[0] if found else ())]
         return views_of((Heard(_beat_of(beat), first, last) for first, last, beat in heard), now)
 
-    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+    async def events_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[StoreEvent]:
         """See `protocol.Inspect`."""
         found = await self.line.run("see_changes", crawl, after, limit)
         log = [_change_of(one) for one in found]
-        return [Change(sequence, at / 1000, *rest) for sequence, at, *rest in log]
+        return [StoreEvent(sequence, at / 1000, *rest) for sequence, at, *rest in log]
 
     # ---- queues
 
-    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Any]:
         """See `protocol.Inspect`."""
         page = await self.queues(crawl, after=after, limit=limit)
-        return Page([view.state for view in page.items], page.after)
+        return ResultPage([view.state for view in page.items], page.after)
 
-    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queues(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueView]:
         """See `protocol.Inspect`."""
         views: list[QueueView] = []
         while True:
@@ -148,9 +154,9 @@ class Reading(Working):
             views += await self._views(crawl, row, now, shown)
             after = upto
             if upto >= row.queues:
-                return Page(views, None)
+                return ResultPage(views, None)
             if len(views) >= limit:
-                return Page(views, upto)
+                return ResultPage(views, upto)
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """See `protocol.Inspect`."""
@@ -203,7 +209,9 @@ class Reading(Working):
 
     # ---- tasks
 
-    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
         """See `protocol.Inspect`."""
         row, now, seen = await self._seen(crawl, after + 1, after + limit)
         fits = matcher(row, which, now)
@@ -212,7 +220,7 @@ class Reading(Working):
             for one in seen
             if which.state in (None, reads_as(row, one)[0]) and fits(one)
         ]
-        return Page(chosen, after + limit if after + limit < row.count else None)
+        return ResultPage(chosen, after + limit if after + limit < row.count else None)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """See `protocol.Inspect`."""
@@ -220,7 +228,7 @@ class Reading(Working):
         return next((task_view(row, one) for one in seen), None)
 
     async def matching(
-        self, crawl: str, which: Which, state: TaskState, *, after: int, limit: int
+        self, crawl: str, which: TaskFilter, state: TaskState, *, after: int, limit: int
     ) -> tuple[list[int], int | None]:
         """The numbers of one step over tasks; one named task is found without a search."""
         if which.fingerprint is not None:
@@ -265,7 +273,9 @@ class Reading(Working):
             (row, task_of(crawl, row, self.kind(crawl, row.kind), keys[row.queue])) for row in read
         ]
 
-    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Pending]:
         """See `protocol.Inspect`."""
         row, now, seen = await self._seen(crawl, after + 1, after + limit)
         fits = matcher(row, which, now)
@@ -276,7 +286,7 @@ class Reading(Working):
             and which.state in (None, TaskState.PENDING)
             and fits(one)
         ]
-        return Page(chosen, after + limit if after + limit < row.count else None)
+        return ResultPage(chosen, after + limit if after + limit < row.count else None)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
@@ -287,11 +297,11 @@ class Reading(Working):
                 return [Upcoming(task.fingerprint, task.url) for _, task in found]
         return []
 
-    async def place(self, crawl: str, number: int) -> Place:
+    async def position(self, crawl: str, number: int) -> QueuePosition:
         """See `protocol.Inspect`."""
         found, now, *rest = await self.line.run("see_place", crawl, number)
         if found is None:
             raise InvalidInput(f"crawl {crawl!r} has no task {number}")
         ahead, *shown = rest
         views = await self._views(crawl, crawl_row_of(found), now, shown)
-        return Place(ahead, views[0])
+        return QueuePosition(ahead, views[0])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from outrider.store.heads.saving import HALF, TASKS, Held, given, saved_queue, saved_task
-from outrider.store.protocol import Page
+from outrider.store.protocol import ResultPage
 from outrider.store.redis.keys import OF_A_CRAWL
 from outrider.store.redis.knowing import crawl_row_of, queue_row_of
 from outrider.store.redis.noting import Noting
@@ -25,17 +25,17 @@ from outrider.store.saved import Saved, SavedCrawl, SavedEnd, plain_rules
 class Saving(Noting):
     """What is told of a crawl."""
 
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
         """See `protocol.Inspect`."""
         items, upto, around = await self.saved_items(crawl, after, limit)
         if around is None:
             now = await self._moment(crawl)
-            return Page([SavedCrawl(crawl, now), SavedEnd()], None)
+            return ResultPage([SavedCrawl(crawl, now), SavedEnd()], None)
         row, first, last = around
         begun: list[Saved] = [_crawl(row, first)] if first else []
         if last:
-            return Page([*begun, *items, _end(row, *last)], None)
-        return Page([*begun, *items], upto)
+            return ResultPage([*begun, *items, _end(row, *last)], None)
+        return ResultPage([*begun, *items], upto)
 
     async def saved_items(
         self, crawl: str, after: int, limit: int

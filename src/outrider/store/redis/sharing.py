@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from outrider.core.states import CrawlStatus
-from outrider.store.protocol import Page
+from outrider.store.protocol import ResultPage
 from outrider.store.redis.calling import encode
 from outrider.store.redis.keys import OF_A_CRAWL
 from outrider.store.redis.knowing import crawl_row_of
@@ -44,7 +46,7 @@ class Sharing(Restoring):
         """I2: a task came somewhere."""
         await self.line.run("work", crawl)
 
-    async def saved(self, crawl: str, *, after: int, limit: int) -> Page:
+    async def saved(self, crawl: str, *, after: int, limit: int) -> ResultPage[Any]:
         """Queues and tasks of an export; its cursor never ends."""
         items, upto, _ = await self.saved_items(crawl, after, limit)
-        return Page(items, upto)
+        return ResultPage(items, upto)

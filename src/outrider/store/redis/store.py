@@ -46,9 +46,9 @@ class RedisStore(Sharing):
         store_id = await settled(line, address.place)
         return cls(client, line.base, clock, store_id, promise)
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """See `protocol.FullStore`."""
-        return self._bell.watch(crawl, ring)
+        return self._bell.subscribe(crawl, notify)
 
     async def close(self) -> None:
         """See `protocol.FullStore`."""

@@ -27,19 +27,19 @@ class Bell:
         self._rings: dict[str, list[Callable[[], None]]] = {}
         self._listeners: list[asyncio.Task[None]] = []  # the last one, and those that are to end
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Ring when somebody brought work to a crawl; answers with its end."""
         channels = [channel_of(base, crawl) for base in self._bases]
         lists = [self._rings.setdefault(channel, []) for channel in channels]
         for rings in lists:
-            rings.append(ring)
+            rings.append(notify)
         if len(lists[0]) == 1:
             self._listen_anew()
 
         def end() -> None:
             for rings in lists:
                 with suppress(ValueError):
-                    rings.remove(ring)
+                    rings.remove(notify)
 
         return end
 

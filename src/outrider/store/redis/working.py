@@ -11,13 +11,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.answer import Last
+from outrider.core.outcome import Last
 from outrider.core.pick import Streak
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus
-from outrider.core.task import Added, Lease, LeaseId, Manners, Task
+from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.store.protocol import NAMES_MOST, Claimed, ClaimRequest
+from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 from outrider.store.redis.calling import encode
 from outrider.store.redis.knowing import Knowing, queue_row_of
 from outrider.store.redis.rows import QueueRow, TaskRow, VerdictRow, raw
@@ -91,7 +91,7 @@ class Working(Knowing):
 
     # ---- claim
 
-    async def claim(self, request: ClaimRequest, *, closes: bool = True) -> Claimed:
+    async def claim(self, request: ClaimRequest, *, closes: bool = True) -> ClaimResult:
         """See `protocol.Store`; without `closes` it leaves the run open, whatever it finds."""
         leases: list[Lease] = []
         head = _Head(CrawlStatus.RUNNING, 0, *request.streak, True, EXPIRE_MOST, WAKE_MOST, [])
@@ -102,7 +102,7 @@ class Working(Knowing):
             if not head.has_more and len(found) < part * 3:
                 break
         wake_in = None if head.wake_in < 0 else head.wake_in / 1000
-        return Claimed(leases, wake_in, head.status, Streak(head.lane, head.streak))
+        return ClaimResult(leases, wake_in, head.status, Streak(head.lane, head.streak))
 
     async def _claim_some(
         self, request: ClaimRequest, head: _Head, part: int, *, closes: bool
@@ -116,7 +116,7 @@ class Working(Knowing):
             head.streak,
             request.lend,
             closes,
-            [raw(name) for name in request.names[:NAMES_MOST]],
+            [raw(name) for name in request.fingerprints[:MAX_FINGERPRINTS]],
             head.taken,
             head.may_expire,
             head.may_wake,
@@ -156,7 +156,7 @@ class Working(Knowing):
             row.failures,
             row.throttles,
             rules,
-            Manners(
+            PolitenessState(
                 queue.level,
                 queue.calm,
                 queue.throttles_in_row,

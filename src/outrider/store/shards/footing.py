@@ -34,9 +34,9 @@ class Footing:
         self.id = self._home.id
         self.is_inline = all(shard.is_inline for shard in shards)
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """See `protocol.FullStore`."""
-        ends = [shard.watch(crawl, ring) for shard in self._shards]
+        ends = [shard.subscribe(crawl, notify) for shard in self._shards]
 
         def end() -> None:
             for each in ends:

@@ -14,7 +14,7 @@ import msgspec
 from outrider.core.pick import Streak
 from outrider.core.task import Lease, LeaseId
 from outrider.errors import StoreUnavailable
-from outrider.store.protocol import Claimed, ClaimRequest
+from outrider.store.protocol import ClaimRequest, ClaimResult
 from outrider.store.shards.adding import Adding
 from outrider.store.shards.runs import FINISHED, RUNNING
 from outrider.store.shards.shard import HOME, Shard, joined, parted
@@ -43,14 +43,14 @@ class Round:
         limit = self.request.limit - len(self.leases)
         return replace(self.request, limit=limit, streak=self.streak)
 
-    def answer(self) -> Claimed:
+    def answer(self) -> ClaimResult:
         """C6: early rather than late, as long as somebody did not answer."""
         wake_in: float | None = 0.0
         if self.status is not RUNNING:
             wake_in = None
         elif len(self.leases) < self.request.limit and self.failure is None:
             wake_in = min((wake for wake in self.wakes if wake is not None), default=None)
-        return Claimed(self.leases, wake_in, self.status, self.streak)
+        return ClaimResult(self.leases, wake_in, self.status, self.streak)
 
 
 class Lending(Adding):
@@ -60,7 +60,7 @@ class Lending(Adding):
         super().__init__(shards)
         self._turns = count()
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """See `protocol.Store`: shards take turns to be asked first."""
         tour = Round(request)
         tour.status = await self._standing(request.crawl)
@@ -72,7 +72,7 @@ class Lending(Adding):
             await self._visit(tour, number)
         if tour.failure is not None and not tour.leases:
             raise tour.failure
-        if tour.status is RUNNING and not (tour.leases or request.names or any(tour.wakes)):
+        if tour.status is RUNNING and not (tour.leases or request.fingerprints or any(tour.wakes)):
             await self._end(tour)
         return tour.answer()
 
@@ -96,14 +96,14 @@ class Lending(Adding):
         tour.streak = claimed.streak
         tour.wakes.append(claimed.wake_in)
 
-    async def _claim_at(self, number: int, tour: Round) -> Claimed:
+    async def _claim_at(self, number: int, tour: Round) -> ClaimResult:
         shard, request = self._shards[number], tour.left()
         claimed = await shard.claim(request, closes=False)
         if claimed.status is tour.status or tour.status is not RUNNING:
             return claimed
         tour.status = await self._standing(request.crawl)  # it was told something we did not hear
         if tour.status is RUNNING and number != HOME:
-            await shard.turn(request.crawl, RUNNING)
+            await shard.set_status(request.crawl, RUNNING)
             return await shard.claim(request, closes=False)
         return claimed
 

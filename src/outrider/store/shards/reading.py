@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from outrider.store.protocol import (
-    Change,
     CrawlView,
     Heat,
-    Noted,
-    Page,
     Pending,
-    Place,
+    QueuePosition,
     QueueView,
+    ResultPage,
+    SharedValue,
+    StoreEvent,
+    TaskFilter,
     TaskView,
     Upcoming,
-    Which,
     WorkerView,
 )
 from outrider.store.shards.footing import Footing
@@ -57,30 +57,36 @@ class Reading(Footing):
             tags=_table(view.tags for view in views),
         )
 
-    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Any]:
         """See `protocol.Inspect`."""
         pages, more = await self._walk(
-            crawl, lambda s, at, most: s.census(crawl, after=at, limit=most), after, limit
+            crawl, lambda s, at, most: s.queue_states(crawl, after=at, limit=most), after, limit
         )
-        return Page([state for _, page in pages for state in page.items], more)
+        return ResultPage([state for _, page in pages for state in page.items], more)
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """See `protocol.Inspect`."""
         return await self._at(key).queue(crawl, key)
 
-    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queues(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueView]:
         """See `protocol.Inspect`."""
         pages, more = await self._walk(
             crawl, lambda s, at, most: s.queues(crawl, after=at, limit=most), after, limit
         )
-        return Page([view for _, page in pages for view in page.items], more)
+        return ResultPage([view for _, page in pages for view in page.items], more)
 
-    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
         """See `protocol.Inspect`."""
         pages, more = await self._walk(
             crawl, lambda s, at, most: s.tasks(crawl, which, after=at, limit=most), after, limit
         )
-        return Page([_as_known(shard, v) for shard, page in pages for v in page.items], more)
+        return ResultPage([_as_known(shard, v) for shard, page in pages for v in page.items], more)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """See `protocol.Inspect`: any shard may know it."""
@@ -88,21 +94,26 @@ class Reading(Footing):
         views = (_as_known(number, view) for number, view in enumerate(found) if view is not None)
         return next(views, None)
 
-    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Pending]:
         """See `protocol.Inspect`."""
         pages, more = await self._walk(
-            crawl, lambda s, at, most: s.waiting(crawl, which, after=at, limit=most), after, limit
+            crawl,
+            lambda s, at, most: s.pending_tasks(crawl, which, after=at, limit=most),
+            after,
+            limit,
         )
-        return Page([_as_known(shard, v) for shard, page in pages for v in page.items], more)
+        return ResultPage([_as_known(shard, v) for shard, page in pages for v in page.items], more)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
         return await self._at(key).upcoming(crawl, key, limit=limit)
 
-    async def place(self, crawl: str, number: int) -> Place:
+    async def position(self, crawl: str, number: int) -> QueuePosition:
         """See `protocol.Inspect`."""
         shard, local = parted(number)
-        return await self._shards[shard].place(crawl, local)
+        return await self._shards[shard].position(crawl, local)
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
         """See `protocol.Inspect`."""
@@ -122,23 +133,27 @@ class Reading(Footing):
         """See `protocol.Inspect`."""
         return await self._home.settings(crawl)
 
-    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+    async def values_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[SharedValue]:
         """See `protocol.Inspect`."""
-        return await self._home.notes(crawl, after=after, limit=limit)
+        return await self._home.values_since(crawl, after=after, limit=limit)
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""
         return await self._home.workers(crawl)
 
-    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+    async def events_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[StoreEvent]:
         """See `protocol.Inspect`: in the order of their instants, as far as shards told them."""
         seen = unpacked(after, len(self._shards))
         logs = await self._all(
-            shard.changes(crawl, after=at, limit=limit)
+            shard.events_since(crawl, after=at, limit=limit)
             for shard, at in zip(self._shards, seen, strict=True)
         )
         found = [(c.at, n, c) for n, log in enumerate(logs) for c in log]
-        told: list[Change] = []
+        told: list[StoreEvent] = []
         for _, number, change in sorted(found, key=lambda entry: entry[:2]):
             seen[number] = change.sequence
             if number == HOME or not change.name.startswith("crawl-"):

@@ -24,9 +24,11 @@ class Runs(Footing):
         super().__init__(shards)
         self._last: dict[str, Pulse] = {}
 
-    async def turn(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+    async def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+    ) -> CrawlStatus:
         """See `protocol.Admin`: home first, so a crawl is what home says from then on."""
-        now = await self._home.turn(crawl, status, reason)
+        now = await self._home.set_status(crawl, status, reason)
         await self._tell(crawl, now, await self._pulses(crawl))
         return now
 
@@ -58,7 +60,7 @@ class Runs(Footing):
         """The others are told of a pause or the end of one, and never that a run is over."""
         wanted = RUNNING if status is FINISHED else status
         await self._all(
-            shard.turn(crawl, wanted)
+            shard.set_status(crawl, wanted)
             for shard, pulse in zip(self._others, pulses[HOME + 1 :], strict=True)
             if pulse.status is not wanted
         )

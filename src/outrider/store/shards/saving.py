@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from outrider.errors import InvalidInput
-from outrider.store.protocol import Page
+from outrider.store.protocol import ResultPage
 from outrider.store.saved import (
     RESTORING,
     Saved,
@@ -35,7 +35,7 @@ _TURN: Final = 16  # bits for whose turn it is, and for how many had nothing new
 class Saving(Runs):
     """Export and restore."""
 
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
         """See `protocol.Inspect`."""
         cursor = _Cursor.of(after, len(self._shards))
         head = [] if after else [await self._saved_crawl(crawl)]
@@ -44,12 +44,12 @@ class Saving(Runs):
             page = await shard.saved(crawl, after=cursor.told[cursor.turn], limit=limit)
             if page.items:
                 cursor.told[cursor.turn], cursor.quiet = page.after or 0, 0
-                return Page([*head, *page.items], cursor.number)
+                return ResultPage([*head, *page.items], cursor.number)
             cursor.go_on()
         ends = await self._all(
             _end_of(shard, crawl, at) for shard, at in zip(self._shards, cursor.told, strict=True)
         )
-        return Page([*head, _one_end(ends)], None)
+        return ResultPage([*head, _one_end(ends)], None)
 
     async def _saved_crawl(self, crawl: str) -> SavedCrawl:
         page = await self._home.export(crawl, limit=1)

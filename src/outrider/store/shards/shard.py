@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from outrider.core.states import CrawlStatus
-from outrider.store.protocol import Claimed, ClaimRequest, FullStore, Page
+from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, ResultPage
 
 HOME: Final = 0
 SHARDS_MOST: Final = 1024
@@ -67,7 +67,7 @@ def together(pulses: Sequence[Pulse]) -> Whole:
 class Shard(FullStore, Protocol):
     """What a store can do besides, to be a shard."""
 
-    async def claim(self, request: ClaimRequest, *, closes: bool = True) -> Claimed:
+    async def claim(self, request: ClaimRequest, *, closes: bool = True) -> ClaimResult:
         """See `protocol.Store`; without `closes` it leaves the run open whatever it finds."""
         ...
 
@@ -86,7 +86,7 @@ class Shard(FullStore, Protocol):
         """I2: a task came somewhere, so a finished crawl runs again."""
         ...
 
-    async def saved(self, crawl: str, *, after: int, limit: int) -> Page:
+    async def saved(self, crawl: str, *, after: int, limit: int) -> ResultPage[Any]:
         """Queues and tasks of an export, without its beginning and end.
 
         The cursor is never None, and stays where it is once nothing new is there.

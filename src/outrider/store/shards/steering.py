@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules, Limits
+from outrider.core.queue_action import QueueAction
 from outrider.store.noting import checked_prices
-from outrider.store.protocol import Beat, Note, Price, Step, Which
+from outrider.store.protocol import Heartbeat, PriorityUpdate, SharedValueWrite, Step, TaskFilter
 from outrider.store.shards.runs import Runs
 from outrider.store.shards.shard import HOME, Shard, joined, parted
 
@@ -36,7 +36,7 @@ class Steering(Runs):
         return any(told)
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         if target and not target.startswith("."):
@@ -46,7 +46,9 @@ class Steering(Runs):
         await self._heed(crawl)
         return step
 
-    async def _steer_all(self, crawl: str, target: str, act: Act, after: int, limit: int) -> Step:
+    async def _steer_all(
+        self, crawl: str, target: str, act: QueueAction, after: int, limit: int
+    ) -> Step:
         """Shards without a queue hear of it too, for the queues to come."""
         (number, local), count = parted(after), 0
         while number < len(self._shards):
@@ -60,7 +62,7 @@ class Steering(Runs):
             number, local = number + 1, 0
         return Step(count, None)
 
-    async def _steer_one(self, crawl: str, target: str, act: Act) -> Step:
+    async def _steer_one(self, crawl: str, target: str, act: QueueAction) -> Step:
         number = self._shard_of(target)
         if number != HOME:
             await self._home.steer(crawl, target, act)
@@ -75,29 +77,31 @@ class Steering(Runs):
         """See `protocol.Admin`."""
         await self._home.add_roots(crawl, mode, roots)
 
-    async def note(self, crawl: str, notes: Sequence[Note]) -> list[int]:
+    async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """See `protocol.Admin`."""
-        return await self._home.note(crawl, notes)
+        return await self._home.put_values(crawl, values)
 
-    async def reprice(self, crawl: str, prices: Sequence[Price]) -> int:
+    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """See `protocol.Admin`: each on its shard; home hears of all, so it knows the crawl."""
-        checked_prices(prices)
-        parts: dict[int, list[Price]] = {HOME: []}
-        for price in prices:
+        checked_prices(updates)
+        parts: dict[int, list[PriorityUpdate]] = {HOME: []}
+        for price in updates:
             number, local = parted(price.task)
             if 0 <= number < len(self._shards):
                 own = msgspec.structs.replace(price, task=local)
                 parts.setdefault(number, []).append(own)
         return sum(
-            await self._all(self._shards[n].reprice(crawl, part) for n, part in parts.items())
+            await self._all(
+                self._shards[n].update_priorities(crawl, part) for n, part in parts.items()
+            )
         )
 
-    async def beat(self, crawl: str, beat: Beat) -> None:
+    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
-        await self._home.beat(crawl, beat)
+        await self._home.heartbeat(crawl, heartbeat)
 
     async def drop(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._step(
@@ -108,7 +112,7 @@ class Steering(Runs):
         )
 
     async def replay(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         step = await self._step(
@@ -122,7 +126,7 @@ class Steering(Runs):
         return step
 
     async def purge(
-        self, crawl: str, which: Which, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._step(

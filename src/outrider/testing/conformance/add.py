@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Retire
 from outrider.core.policy.score import explicit
+from outrider.core.queue_action import Retire
 from outrider.core.states import TaskState
-from outrider.store.protocol import FullStore, Which
+from outrider.store.protocol import FullStore, TaskFilter
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -203,7 +203,7 @@ class AddConformance:
         """Inspect: refused ones take no number."""
         await add(store, "b/1", "a/1", "b/1", "c/1")
 
-        page_ = await store.tasks(CRAWL, Which())
+        page_ = await store.tasks(CRAWL, TaskFilter())
 
         assert [(view.number, view.url) for view in page_.items] == [
             (1, url("b/1")),

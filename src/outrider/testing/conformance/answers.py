@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.answer import Answer, Last
-from outrider.core.outcome import Dropped, Failed, Throttled
+from outrider.core.outcome import Answer, Dropped, Failed, Last, Throttled
 from outrider.core.task import Lease
 from outrider.core.verdict import Verdict
-from outrider.store.protocol import FullStore, Which
+from outrider.store.protocol import FullStore, TaskFilter
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.saving import COPY, export, restore
@@ -125,7 +124,7 @@ class AnswersConformance:
         await one(store, lease_for=5.0)
         clock.advance(5)
         await store.expire(limit=1)
-        await store.replay(CRAWL, Which(), dry_run=False)
+        await store.replay(CRAWL, TaskFilter(), dry_run=False)
 
         assert (await one(store)).last == Last(LEARNED, 5.0)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Retire, Revive
 from outrider.core.outcome import Blocked, Done, Failed
+from outrider.core.queue_action import Retire, Revive
 from outrider.core.states import QueueState
 from outrider.core.task import Lease
 from outrider.store.protocol import FullStore
@@ -202,7 +202,7 @@ class BudgetConformance:
         await store.release([small.id])
 
         assert await state(store) == OVER_BUDGET
-        assert [change.name for change in await store.changes(CRAWL)] == ["queue-retired"]
+        assert [change.name for change in await store.events_since(CRAWL)] == ["queue-retired"]
 
     async def test_a_refund_brings_back_no_other_retirement(self, store: FullStore) -> None:
         """E5: other reasons return only by `revive`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Pause, Retire, Snooze
 from outrider.core.outcome import Done
 from outrider.core.pick import Streak
+from outrider.core.queue_action import Pause, Retire, Snooze
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done, verdict
@@ -100,7 +100,7 @@ class CacheConformance:
     async def test_a_crawl_that_does_not_run_lends_nothing_by_name(self, store: FullStore) -> None:
         """I1."""
         await add(store, "a/1")
-        await store.turn(CRAWL, CrawlStatus.PAUSED)
+        await store.set_status(CRAWL, CrawlStatus.PAUSED)
 
         assert await named(store, "a/1") == []
 
@@ -244,7 +244,7 @@ class CacheConformance:
     async def test_lanes_wait(self, store: FullStore) -> None:
         """C4: the count of lanes is for those who wait in them."""
         await add(store, "a/1")
-        claimed = await ask(store, 5, names=[mark("a/1")], streak=Streak(1, 3))
+        claimed = await ask(store, 5, fingerprints=[mark("a/1")], streak=Streak(1, 3))
 
         assert (names(claimed.leases), claimed.streak) == (["a/1"], Streak(1, 3))
 
@@ -327,7 +327,7 @@ class CacheConformance:
         """I3: its leases are void, and its tasks read as dropped."""
         await add(store, "a/1", "a/2")
         (lease,) = await named(store, "a/1")
-        await store.turn(CRAWL, CrawlStatus.CANCELLED)
+        await store.set_status(CRAWL, CrawlStatus.CANCELLED)
 
         view = await queue(store)
         assert (view.in_flight, view.named, view.dropped) == (0, 0, 2)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Pause, Resume, Retire, Revive, Set
 from outrider.core.outcome import Done, Failed
+from outrider.core.queue_action import Pause, Resume, Retire, Revive, Set
 from outrider.core.states import CrawlStatus, QueueState
-from outrider.store.protocol import FullStore, Which
+from outrider.store.protocol import FullStore, TaskFilter
 from outrider.testing.builders import done, policy, rules
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -56,7 +56,7 @@ class CrawlConformance:
     async def test_reading_opens_no_crawl(self, store: FullStore) -> None:
         """I1: one nobody opened reads as empty, and stays unopened."""
         view = await crawl(store, "nobody")
-        page_ = await store.tasks("nobody", Which())
+        page_ = await store.tasks("nobody", TaskFilter())
 
         assert (view.known, view.status, list(page_.items)) == (0, RUNNING, [])
         assert await store.crawls() == []
@@ -65,15 +65,15 @@ class CrawlConformance:
         """I2: only a claim closes a run."""
         await add(store, "a/1")
 
-        assert await store.turn(CRAWL, FINISHED) is RUNNING
+        assert await store.set_status(CRAWL, FINISHED) is RUNNING
         assert (await crawl(store)).runs == 0
 
     async def test_a_cancelled_crawls_tasks_are_found_as_they_read(self, store: FullStore) -> None:
         """I3: by the state and the reason that a reader sees."""
         await add(store, "a/1", "a/2")
-        await store.turn(CRAWL, CANCELLED)
+        await store.set_status(CRAWL, CANCELLED)
 
-        by_reason = await store.tasks(CRAWL, Which(reason="cancelled"))
+        by_reason = await store.tasks(CRAWL, TaskFilter(reason="cancelled"))
 
         assert len(by_reason.items) == 2
 
@@ -104,7 +104,7 @@ class CrawlConformance:
             assert (await ask(store)).status is FINISHED
 
         events = [
-            change for change in await store.changes(CRAWL) if change.name == "crawl-finished"
+            change for change in await store.events_since(CRAWL) if change.name == "crawl-finished"
         ]
         assert [(event.subject, event.detail) for event in events] == [(CRAWL, "run 1")]
         assert (await crawl(store)).runs == 1
@@ -155,7 +155,7 @@ class CrawlConformance:
     async def test_a_crawl_finishes_when_all_is_dropped(self, store: FullStore) -> None:
         """I2: nothing pending is left, however it went."""
         await add(store, "a/1", "a/2")
-        await store.drop(CRAWL, Which(), dry_run=False)
+        await store.drop(CRAWL, TaskFilter(), dry_run=False)
 
         assert (await ask(store)).status is FINISHED
 
@@ -204,10 +204,10 @@ class CrawlConformance:
         await add(store, "a/1")
         await visit(store, Failed("HTTP 500"), policy=policy(max_retries=0))
         await ask(store)
-        await store.replay(CRAWL, Which(), dry_run=True)
+        await store.replay(CRAWL, TaskFilter(), dry_run=True)
         assert (await crawl(store)).status is FINISHED
 
-        await store.replay(CRAWL, Which(), dry_run=False)
+        await store.replay(CRAWL, TaskFilter(), dry_run=False)
 
         assert await status(store) == (RUNNING, "work")
 
@@ -216,7 +216,7 @@ class CrawlConformance:
         await configure(store, total_budget=1, delay=0.0)
         await add(store, "a/1", "a/2", "b/1")
         await steer(store, key("b"), Retire())
-        await store.drop(CRAWL, Which(key=key("b")), dry_run=False)
+        await store.drop(CRAWL, TaskFilter(key=key("b")), dry_run=False)
         await drained(store)
         await ask(store)
 
@@ -251,7 +251,7 @@ class CrawlConformance:
         await add(store, "a/1")
         await visit(store)
         await ask(store)
-        await store.turn(CRAWL, RUNNING)
+        await store.set_status(CRAWL, RUNNING)
 
         assert (await ask(store)).status is FINISHED
         assert (await crawl(store)).runs == 1
@@ -264,7 +264,7 @@ class CrawlConformance:
         await ask(store)
         await add(store, "a/2")
         assert (await crawl(store)).status is PAUSED
-        await store.turn(CRAWL, RUNNING)
+        await store.set_status(CRAWL, RUNNING)
         assert await drained(store) == ["a/2"]
 
         assert await status(store) == (PAUSED, "finish")
@@ -277,7 +277,7 @@ class CrawlConformance:
             await add(store, name)
             await visit(store)
             seen.append((await ask(store)).status)
-            await store.turn(CRAWL, RUNNING)
+            await store.set_status(CRAWL, RUNNING)
             seen.append((await ask(store)).status)
 
         assert seen == [PAUSED, FINISHED, PAUSED, FINISHED]
@@ -287,21 +287,21 @@ class CrawlConformance:
         """I1: until it is resumed; adds are taken."""
         await add(store, "a/1")
 
-        assert await store.turn(CRAWL, PAUSED, "lunch") is PAUSED
+        assert await store.set_status(CRAWL, PAUSED, "lunch") is PAUSED
         claimed = await ask(store)
         (answer,) = await add(store, "b/1")
 
         assert (claimed.leases, claimed.wake_in, claimed.status) == ([], None, PAUSED)
         assert await status(store) == (PAUSED, "lunch")
         assert answer.added
-        assert await store.turn(CRAWL, RUNNING) is RUNNING
+        assert await store.set_status(CRAWL, RUNNING) is RUNNING
         assert names(await claim(store, 2)) == ["a/1", "b/1"]
 
     async def test_a_paused_crawl_does_not_finish(self, store: FullStore) -> None:
         """I2: a run is closed by a claim of a running crawl."""
         await add(store, "a/1")
         await visit(store)
-        await store.turn(CRAWL, PAUSED)
+        await store.set_status(CRAWL, PAUSED)
 
         assert (await ask(store)).status is PAUSED
         assert (await crawl(store)).runs == 0
@@ -309,22 +309,22 @@ class CrawlConformance:
     async def test_an_illegal_move_changes_nothing(self, store: FullStore) -> None:
         """B2, I1: and the answer is the status as it is."""
         await add(store, "a/1")
-        assert await store.turn(CRAWL, RUNNING) is RUNNING
+        assert await store.set_status(CRAWL, RUNNING) is RUNNING
         await visit(store)
         await ask(store)
         before = await crawl(store)
 
-        assert await store.turn(CRAWL, RUNNING) is FINISHED
-        assert await store.turn(CRAWL, PAUSED) is FINISHED
+        assert await store.set_status(CRAWL, RUNNING) is FINISHED
+        assert await store.set_status(CRAWL, PAUSED) is FINISHED
         assert await crawl(store) == before
 
     async def test_pausing_twice_is_pausing_once(self, store: FullStore) -> None:
         """I1: repeated without harm."""
         await add(store, "a/1")
-        await store.turn(CRAWL, PAUSED, "first")
+        await store.set_status(CRAWL, PAUSED, "first")
         before = await crawl(store)
 
-        assert await store.turn(CRAWL, PAUSED, "second") is PAUSED
+        assert await store.set_status(CRAWL, PAUSED, "second") is PAUSED
         assert await crawl(store) == before
 
     async def test_crawls_do_not_touch_each_other(self, store: FullStore, clock: FakeClock) -> None:
@@ -335,7 +335,7 @@ class CrawlConformance:
         lease = await one(store, crawl="x")
         assert names(await claim(store, crawl="y")) == ["a/1"]
         await finish(store, done(lease))
-        await store.turn("x", CANCELLED)
+        await store.set_status("x", CANCELLED)
         clock.advance(1)
 
         views = [await store.queue(name, key("a")) for name in ("x", "y")]
@@ -363,7 +363,7 @@ class CrawlConformance:
         for way in ("b/1", PAUSED, RUNNING, CANCELLED):
             clock.advance(1)
             if isinstance(way, CrawlStatus):
-                await store.turn(CRAWL, way, "me")
+                await store.set_status(CRAWL, way, "me")
             else:
                 await add(store, way)
 

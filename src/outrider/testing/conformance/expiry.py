@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.core.outcome import Failed
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.store.protocol import FullStore, TaskView, Which
+from outrider.store.protocol import FullStore, TaskFilter, TaskView
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -27,7 +27,7 @@ from outrider.testing.conformance.steps import (
 
 async def leased(store: FullStore) -> list[TaskView]:
     """The tasks that are lent now."""
-    found = await store.tasks(CRAWL, Which(state=TaskState.LEASED))
+    found = await store.tasks(CRAWL, TaskFilter(state=TaskState.LEASED))
     return list(found.items)
 
 
@@ -177,7 +177,7 @@ class ExpiryConformance:
         """H4, I1: lending stops, taking back does not."""
         await add(store, "a/1")
         await one(store)
-        await store.turn(CRAWL, CrawlStatus.PAUSED)
+        await store.set_status(CRAWL, CrawlStatus.PAUSED)
         clock.advance(60)
 
         await ask(store)
@@ -232,7 +232,7 @@ class ExpiryConformance:
             clock.advance(60)
             await store.expire(limit=10)
 
-        changes = await store.changes(CRAWL)
+        changes = await store.events_since(CRAWL)
 
         assert [(c.name, c.subject, c.detail) for c in changes] == [
             ("expired", page("a/1").url, "w1"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Pause
 from outrider.core.outcome import Failed
+from outrider.core.queue_action import Pause
 from outrider.core.states import QueueState, TaskState
 from outrider.errors import InvalidInput
-from outrider.store.protocol import FullStore, Step, Which
+from outrider.store.protocol import FullStore, Step, TaskFilter
 from outrider.testing.builders import done, policy, task
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -33,23 +33,23 @@ from outrider.testing.conformance.steps import (
     visit,
 )
 
-FILTERS: dict[str, tuple[Which, set[str]]] = {
-    "all": (Which(), {"a/1", "a/2", "b/1", "b/x"}),
-    "key": (Which(key=key("a")), {"a/1", "a/2"}),
-    "suffix": (Which(key=".example"), {"a/1", "a/2", "b/1", "b/x"}),
-    "longer suffix": (Which(key=".b.example"), {"b/1", "b/x"}),
-    "no key": (Which(key="nobody"), set()),
-    "url": (Which(url=url("a/1")), {"a/1"}),
-    "pattern": (Which(pattern=r"/\d$"), {"a/1", "a/2", "b/1"}),
-    "host pattern": (Which(pattern=r"^https://b\."), {"b/1", "b/x"}),
-    "type": (Which(type="nav"), {"b/x"}),
-    "tag": (Which(tag="t"), {"a/2", "b/1"}),
-    "identity": (Which(fingerprint=mark("b/1")), {"b/1"}),
-    "no identity": (Which(fingerprint=mark("nobody/1")), set()),
-    "key and tag": (Which(key=key("b"), tag="t"), {"b/1"}),
-    "type and tag": (Which(type="nav", tag="t"), set()),
-    "age": (Which(older_than=5.0), {"a/1"}),
-    "reason": (Which(reason="HTTP 500"), set()),
+FILTERS: dict[str, tuple[TaskFilter, set[str]]] = {
+    "all": (TaskFilter(), {"a/1", "a/2", "b/1", "b/x"}),
+    "key": (TaskFilter(key=key("a")), {"a/1", "a/2"}),
+    "suffix": (TaskFilter(key=".example"), {"a/1", "a/2", "b/1", "b/x"}),
+    "longer suffix": (TaskFilter(key=".b.example"), {"b/1", "b/x"}),
+    "no key": (TaskFilter(key="nobody"), set()),
+    "url": (TaskFilter(url=url("a/1")), {"a/1"}),
+    "pattern": (TaskFilter(pattern=r"/\d$"), {"a/1", "a/2", "b/1"}),
+    "host pattern": (TaskFilter(pattern=r"^https://b\."), {"b/1", "b/x"}),
+    "type": (TaskFilter(type="nav"), {"b/x"}),
+    "tag": (TaskFilter(tag="t"), {"a/2", "b/1"}),
+    "identity": (TaskFilter(fingerprint=mark("b/1")), {"b/1"}),
+    "no identity": (TaskFilter(fingerprint=mark("nobody/1")), set()),
+    "key and tag": (TaskFilter(key=key("b"), tag="t"), {"b/1"}),
+    "type and tag": (TaskFilter(type="nav", tag="t"), set()),
+    "age": (TaskFilter(older_than=5.0), {"a/1"}),
+    "reason": (TaskFilter(reason="HTTP 500"), set()),
 }
 
 
@@ -60,7 +60,7 @@ async def killed(store: FullStore, *names: str, reason: str = "HTTP 500") -> Non
         await visit(store, Failed(reason), policy=policy(max_retries=0))
 
 
-async def drop(store: FullStore, which: Which) -> int:
+async def drop(store: FullStore, which: TaskFilter) -> int:
     """Drop what matches; how many they were."""
     step = await store.drop(CRAWL, which, dry_run=False)
     assert step.after is None
@@ -92,14 +92,14 @@ class FiltersConformance:
         """C10: any pattern takes linear time, in URLs that hosts choose."""
         await add(store, f"a/{'x' * 1000}", "a/xxy")
 
-        assert await drop(store, Which(pattern="(x+x+)+y")) == 1
+        assert await drop(store, TaskFilter(pattern="(x+x+)+y")) == 1
 
     async def test_pattern_that_looks_ahead_is_refused(self, store: FullStore) -> None:
         """C10: nothing is dropped, and the error names the construct."""
         await add(store, "a/1")
 
         with pytest.raises(InvalidInput, match=r"\(\?!"):
-            await drop(store, Which(pattern="^(?!.*2)"))
+            await drop(store, TaskFilter(pattern="^(?!.*2)"))
         assert (await crawl(store)).pending == 1
 
     async def test_age_is_counted_since_discovery(self, store: FullStore, clock: FakeClock) -> None:
@@ -107,9 +107,9 @@ class FiltersConformance:
         await add(store, "a/1")
         clock.advance(5)
 
-        assert await drop(store, Which(older_than=5.0)) == 0
+        assert await drop(store, TaskFilter(older_than=5.0)) == 0
         clock.advance(0.001)
-        assert await drop(store, Which(older_than=5.0)) == 1
+        assert await drop(store, TaskFilter(older_than=5.0)) == 1
 
     async def test_dropped_tasks_say_who_dropped_them(
         self, store: FullStore, clock: FakeClock
@@ -117,7 +117,7 @@ class FiltersConformance:
         """C10: `operator`, and when."""
         await add(store, "a/1")
         clock.advance(3)
-        await drop(store, Which())
+        await drop(store, TaskFilter())
 
         view = await record(store, "a/1")
         assert (view.state, view.reason) == (TaskState.DROPPED, "operator")
@@ -134,7 +134,7 @@ class FiltersConformance:
         await add(store, "a/1")
         await add(store, "a/late", delay=60.0)
 
-        assert await drop(store, Which()) == 2
+        assert await drop(store, TaskFilter()) == 2
 
         view = await crawl(store)
         assert (view.leased, view.done, view.dead, view.dropped) == (1, 1, 1, 2)
@@ -144,7 +144,7 @@ class FiltersConformance:
         """C10: and those behind it move up."""
         await configure(store, **NO_MANNERS)
         await add(store, "a/1", "a/2", "a/3")
-        await drop(store, Which(url=url("a/1")))
+        await drop(store, TaskFilter(url=url("a/1")))
 
         assert names(await claim(store, 9)) == ["a/2", "a/3"]
 
@@ -152,7 +152,7 @@ class FiltersConformance:
         """C3: its queue is compared by what is left."""
         await configure(store, **NO_MANNERS)
         await store.add([page("a/1", priority=-9.0), page("a/2", priority=9.0), page("b/1")])
-        await drop(store, Which(url=url("a/1")))
+        await drop(store, TaskFilter(url=url("a/1")))
 
         assert names(await claim(store, 9)) == ["b/1", "a/2"]
 
@@ -161,7 +161,7 @@ class FiltersConformance:
         await configure(store, balance=5, delay=0.0)
         await add(store, "a/1", "a/2")
         await visit(store)
-        await drop(store, Which())
+        await drop(store, TaskFilter())
         assert await state(store) == (QueueState.EMPTY, None)
 
         await add(store, "a/3")
@@ -172,7 +172,7 @@ class FiltersConformance:
         """E1: it could not be served; refilled it stands at the back."""
         await configure(store, hold_queues=True, delay=0.0)
         await add(store, "a/1", "b/1")
-        await drop(store, Which(key=key("a")))
+        await drop(store, TaskFilter(key=key("a")))
         await add(store, "a/2")
 
         assert await drained(store) == ["b/1", "a/2"]
@@ -180,10 +180,10 @@ class FiltersConformance:
     async def test_dropping_twice_drops_once(self, store: FullStore) -> None:
         """C10: repeated it finds nothing and changes nothing."""
         await add(store, "a/1")
-        await drop(store, Which())
+        await drop(store, TaskFilter())
         before = await record(store, "a/1"), await crawl(store)
 
-        assert await drop(store, Which()) == 0
+        assert await drop(store, TaskFilter()) == 0
         assert before == (await record(store, "a/1"), await crawl(store))
 
     @pytest.mark.parametrize("verb", ["drop", "replay", "purge"])
@@ -197,9 +197,11 @@ class FiltersConformance:
         else:
             await killed(store, "a/1", "a/2", "a/3", "a/4")
         act = getattr(store, verb)
-        steps: list[Step] = [await act(CRAWL, Which(), dry_run=False, limit=2)]
+        steps: list[Step] = [await act(CRAWL, TaskFilter(), dry_run=False, limit=2)]
         while steps[-1].after is not None:
-            steps.append(await act(CRAWL, Which(), dry_run=False, limit=2, after=steps[-1].after))
+            steps.append(
+                await act(CRAWL, TaskFilter(), dry_run=False, limit=2, after=steps[-1].after)
+            )
 
         assert [step.count for step in steps] == [1, 2, 1]
 
@@ -207,7 +209,7 @@ class FiltersConformance:
         """C10: no empty step at the end."""
         await add(store, "a/1", "a/2")
 
-        assert await store.drop(CRAWL, Which(), dry_run=True, limit=2) == Step(2, None)
+        assert await store.drop(CRAWL, TaskFilter(), dry_run=True, limit=2) == Step(2, None)
 
     async def test_replay_brings_dead_tasks_back(self, store: FullStore, clock: FakeClock) -> None:
         """G2, B2: pending and due, attempts at 0, not finished."""
@@ -215,7 +217,7 @@ class FiltersConformance:
         await killed(store, "a/1")
         clock.advance(5)
 
-        assert await store.replay(CRAWL, Which(), dry_run=False) == Step(1, None)
+        assert await store.replay(CRAWL, TaskFilter(), dry_run=False) == Step(1, None)
 
         view = await record(store, "a/1")
         assert (view.state, view.attempts, view.failures) == (TaskState.PENDING, 0, 0)
@@ -229,7 +231,7 @@ class FiltersConformance:
         await one(store)
         clock.advance(60)
         await store.expire(limit=9)
-        await store.replay(CRAWL, Which(), dry_run=False)
+        await store.replay(CRAWL, TaskFilter(), dry_run=False)
 
         assert (await record(store, "a/1")).crashes == 0
 
@@ -238,7 +240,7 @@ class FiltersConformance:
         await configure(store, **NO_MANNERS)
         await add(store, "a/1", "a/2")
         await visit(store, Failed("HTTP 500"), policy=policy(max_retries=0))
-        await store.replay(CRAWL, Which(), dry_run=False)
+        await store.replay(CRAWL, TaskFilter(), dry_run=False)
 
         assert names(await claim(store, 2)) == ["a/1", "a/2"]
 
@@ -248,9 +250,9 @@ class FiltersConformance:
         await killed(store, "a/1", "a/2", reason="HTTP 500")
         await killed(store, "a/3", reason="timeout")
 
-        preview = await store.replay(CRAWL, Which(reason="HTTP 500"), dry_run=True)
+        preview = await store.replay(CRAWL, TaskFilter(reason="HTTP 500"), dry_run=True)
         assert ((await crawl(store)).dead, preview.count) == (3, 2)
-        await store.replay(CRAWL, Which(reason="HTTP 500"), dry_run=False)
+        await store.replay(CRAWL, TaskFilter(reason="HTTP 500"), dry_run=False)
 
         assert ((await crawl(store)).dead, (await crawl(store)).pending) == (1, 2)
 
@@ -258,7 +260,7 @@ class FiltersConformance:
         """C10: drop is of pending tasks; asked for others, it drops none."""
         await add(store, "a/1")
 
-        step = await store.drop(CRAWL, Which(state=TaskState.DONE), dry_run=False)
+        step = await store.drop(CRAWL, TaskFilter(state=TaskState.DONE), dry_run=False)
 
         assert (step.count, await drained(store)) == (0, ["a/1"])
 
@@ -269,7 +271,7 @@ class FiltersConformance:
         await configure(store, tie="shuffle", **NO_MANNERS)
         await add(store, "a/1", priority=5.0, roll=7)
         await add(store, "a/2", priority=1.0, roll=8)
-        await store.drop(CRAWL, Which(url=url("a/1")), dry_run=False)
+        await store.drop(CRAWL, TaskFilter(url=url("a/1")), dry_run=False)
 
         await add(store, "a/1", priority=5.0, roll=7, known="revisit", delay=50.0)
 
@@ -282,10 +284,10 @@ class FiltersConformance:
         await configure(store, **NO_MANNERS)
         await add(store, "a/1", "a/2")
         await visit(store)
-        await drop(store, Which())
+        await drop(store, TaskFilter())
         await killed(store, "a/3")
 
-        counts = [(await store.replay(CRAWL, Which(), dry_run=False)).count for _ in range(2)]
+        counts = [(await store.replay(CRAWL, TaskFilter(), dry_run=False)).count for _ in range(2)]
 
         assert counts == [1, 0]
 
@@ -296,7 +298,7 @@ class FiltersConformance:
         await configure(store, hold_queues=True, delay=0.0)
         await killed(store, "a/1")
         await add(store, "b/1")
-        await store.replay(CRAWL, Which(), dry_run=False)
+        await store.replay(CRAWL, TaskFilter(), dry_run=False)
         await add(store, "c/1")
 
         assert await drained(store) == ["b/1", "c/1", "a/1"]
@@ -307,7 +309,7 @@ class FiltersConformance:
         lease = await one(store)
         deadly = done(lease)
         await finish(store, deadly)
-        await store.replay(CRAWL, Which(), dry_run=False)
+        await store.replay(CRAWL, TaskFilter(), dry_run=False)
 
         answer = await finish(store, deadly)
 
@@ -319,9 +321,9 @@ class FiltersConformance:
         await killed(store, "a/1", "a/2")
         await add(store, "a/3")
 
-        preview = await store.purge(CRAWL, Which(url=url("a/1")), dry_run=True)
+        preview = await store.purge(CRAWL, TaskFilter(url=url("a/1")), dry_run=True)
         assert ((await crawl(store)).dead, preview.count) == (2, 1)
-        await store.purge(CRAWL, Which(url=url("a/1")), dry_run=False)
+        await store.purge(CRAWL, TaskFilter(url=url("a/1")), dry_run=False)
 
         view = await record(store, "a/1")
         assert (view.state, view.reason) == (TaskState.DROPPED, "purged")
@@ -333,22 +335,22 @@ class FiltersConformance:
     async def test_a_purged_task_is_not_replayed(self, store: FullStore) -> None:
         """B2: dead → dropped; only a revisit brings it back. Twice is once."""
         await killed(store, "a/1")
-        counts = [(await store.purge(CRAWL, Which(), dry_run=False)).count for _ in range(2)]
+        counts = [(await store.purge(CRAWL, TaskFilter(), dry_run=False)).count for _ in range(2)]
 
         assert counts == [1, 0]
-        assert (await store.replay(CRAWL, Which(), dry_run=False)).count == 0
+        assert (await store.replay(CRAWL, TaskFilter(), dry_run=False)).count == 0
 
     async def test_filters_see_paused_queues(self, store: FullStore) -> None:
         """C10: what a person holds back can be dropped, too."""
         await add(store, "a/1")
         await steer(store, key("a"), Pause())
 
-        assert await drop(store, Which(key=key("a"))) == 1
+        assert await drop(store, TaskFilter(key=key("a"))) == 1
 
     async def test_filters_see_one_crawl(self, store: FullStore) -> None:
         """I1: the same URL in another is another task."""
         await store.add([task(url("a/1"), crawl=name) for name in ("x", "y")])
 
-        await store.drop("x", Which(), dry_run=False)
+        await store.drop("x", TaskFilter(), dry_run=False)
 
         assert ((await crawl(store, "x")).pending, (await crawl(store, "y")).pending) == (0, 1)

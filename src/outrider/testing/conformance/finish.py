@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Retire
-from outrider.core.answer import Answer
-from outrider.core.outcome import Done, Failed
+from outrider.core.outcome import Answer, Done, Failed
+from outrider.core.queue_action import Retire
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import OUTCOMES, done, failed, policy, verdict
@@ -210,7 +209,7 @@ class FinishConformance:
         """I1: it lends nothing, and loses nothing."""
         await add(store, "a/1")
         lease = await one(store)
-        await store.turn(CRAWL, CrawlStatus.PAUSED)
+        await store.set_status(CRAWL, CrawlStatus.PAUSED)
 
         assert (await finish(store, done(lease, links=[page("a/2")]))).applied
         assert ((await crawl(store)).done, (await crawl(store)).pending) == (1, 1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Pause
-from outrider.store.protocol import FullStore, Price
+from outrider.core.queue_action import Pause
+from outrider.store.protocol import FullStore, PriorityUpdate
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
@@ -92,7 +92,7 @@ class FocusConformance:
         await add(store, "b/1", priority=-6.0, known="raise")
         await add(store, "c/1", priority=-7.0, known="gather")
         number = (await record(store, "d/1")).number
-        await store.reprice(CRAWL, [Price(number, 0.0, -8.0)])
+        await store.update_priorities(CRAWL, [PriorityUpdate(number, 0.0, -8.0)])
 
         assert [await state(store, host) for host in "abcd"] == [INACTIVE, READY, READY, READY]
         assert names(await claim(store, 3)) == ["d/1", "c/1", "b/1"]
@@ -123,7 +123,7 @@ class FocusConformance:
 
         await add(store, "a/1", priority=-1.0, known="raise")
         number = (await record(store, "b/1")).number
-        await store.reprice(CRAWL, [Price(number, 0.0, 9.0)])
+        await store.update_priorities(CRAWL, [PriorityUpdate(number, 0.0, 9.0)])
 
         assert [await state(store, host) for host in "ab"] == [READY, READY]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Pause, Retire, Snooze
 from outrider.core.outcome import Done, Failed
+from outrider.core.queue_action import Pause, Retire, Snooze
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import ACQUISITION
-from outrider.store.protocol import FullStore, Which
+from outrider.store.protocol import FullStore, TaskFilter
 from outrider.testing.builders import done, dropped, failed, policy, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -151,9 +151,9 @@ class InspectConformance:
         first = await store.queues(CRAWL, limit=2)
         assert first.after is not None
         second = await store.queues(CRAWL, after=first.after, limit=2)
-        census = await store.census(CRAWL, limit=2)
+        census = await store.queue_states(CRAWL, limit=2)
         assert census.after is not None
-        rest = await store.census(CRAWL, after=census.after, limit=2)
+        rest = await store.queue_states(CRAWL, after=census.after, limit=2)
 
         assert [view.key for view in first.items] == [key("c"), key("a")]
         assert ([view.key for view in second.items], second.after) == ([key("b")], None)
@@ -165,15 +165,15 @@ class InspectConformance:
         await add(store, "a/1", "b/1")
 
         assert (await store.queues(CRAWL, limit=2)).after is None
-        assert (await store.census(CRAWL, limit=2)).after is None
-        assert (await store.tasks(CRAWL, Which(), limit=2)).after is None
+        assert (await store.queue_states(CRAWL, limit=2)).after is None
+        assert (await store.tasks(CRAWL, TaskFilter(), limit=2)).after is None
 
     async def test_tasks_come_in_pages(self, store: FullStore) -> None:
         """Inspect: `limit` bounds the tasks looked at, so a page may hold fewer."""
         await store.add([page(f"a/{n}", tag="even" if n % 2 == 0 else "odd") for n in range(5)])
         found, after, sizes = [], 0, []
         while True:
-            part = await store.tasks(CRAWL, Which(tag="odd"), after=after, limit=2)
+            part = await store.tasks(CRAWL, TaskFilter(tag="odd"), after=after, limit=2)
             found += [view.url for view in part.items]
             sizes.append(len(part.items))
             if part.after is None:
@@ -191,11 +191,13 @@ class InspectConformance:
         await one(store)
 
         chosen = {
-            state: [view.url[-1] for view in (await store.tasks(CRAWL, Which(state=state))).items]
+            state: [
+                view.url[-1] for view in (await store.tasks(CRAWL, TaskFilter(state=state))).items
+            ]
             for state in TaskState
         }
-        await store.turn(CRAWL, CrawlStatus.CANCELLED)
-        gone = await store.tasks(CRAWL, Which(state=TaskState.DROPPED))
+        await store.set_status(CRAWL, CrawlStatus.CANCELLED)
+        gone = await store.tasks(CRAWL, TaskFilter(state=TaskState.DROPPED))
 
         assert chosen == {
             TaskState.PENDING: ["3"],
@@ -225,10 +227,10 @@ class InspectConformance:
             ]
         )
 
-        ahead = [(await store.place(CRAWL, number)).ahead for number in range(1, 7)]
+        ahead = [(await store.position(CRAWL, number)).ahead for number in range(1, 7)]
 
         assert ahead == [2, 1, 3, 0, 0, 0]
-        assert (await store.place(CRAWL, 6)).queue == await queue(store, "b")
+        assert (await store.position(CRAWL, 6)).queue == await queue(store, "b")
 
     async def test_a_task_not_pending_stands_nowhere(self, store: FullStore) -> None:
         """O4: nobody is ahead of a task that is being visited or was."""
@@ -237,7 +239,7 @@ class InspectConformance:
         await visit(store)
         await one(store)
 
-        ahead = [(await store.place(CRAWL, number)).ahead for number in (1, 2, 3)]
+        ahead = [(await store.position(CRAWL, number)).ahead for number in (1, 2, 3)]
 
         assert ahead == [0, 0, 0]
 
@@ -290,7 +292,7 @@ class InspectConformance:
         await store.finish([done(first), failed(second)])
         await store.release([third.id])
         totals.append((await store.heatmap(CRAWL)).total)
-        await store.drop(CRAWL, Which(url=url("a/3")), dry_run=False)
+        await store.drop(CRAWL, TaskFilter(url=url("a/3")), dry_run=False)
         totals.append((await store.heatmap(CRAWL)).total)
 
         assert totals == [4, 1, 3, 2]
@@ -312,8 +314,8 @@ class InspectConformance:
         await steer(store, key("b"), Retire())
         await claim(store)
 
-        everything = await store.changes(CRAWL)
-        part = await store.changes(CRAWL, after=1, limit=1)
+        everything = await store.events_since(CRAWL)
+        part = await store.events_since(CRAWL, after=1, limit=1)
 
         assert [(change.sequence, change.name, change.detail) for change in everything] == [
             (1, "queue-retired", "operator"),
@@ -322,15 +324,15 @@ class InspectConformance:
         ]
         assert [change.at for change in everything] == [clock.now() - 1, clock.now(), clock.now()]
         assert part == everything[1:2]
-        assert await store.changes(CRAWL, after=3) == []
+        assert await store.events_since(CRAWL, after=3) == []
 
     async def test_crawl_moves_are_told_as_changes(self, store: FullStore) -> None:
         """O3: pauses, resumptions, ends."""
         await add(store, "a/1")
         for status in (CrawlStatus.PAUSED, CrawlStatus.RUNNING, CrawlStatus.CANCELLED):
-            await store.turn(CRAWL, status, "me")
+            await store.set_status(CRAWL, status, "me")
 
-        assert [(c.name, c.subject, c.detail) for c in await store.changes(CRAWL)] == [
+        assert [(c.name, c.subject, c.detail) for c in await store.events_since(CRAWL)] == [
             ("crawl-paused", CRAWL, "me"),
             ("crawl-running", CRAWL, "me"),
             ("crawl-cancelled", CRAWL, "me"),
@@ -359,10 +361,10 @@ class InspectConformance:
             await store.release([leases[3].id])
             clock.advance(3 * rounds)
             await check(store, CRAWL)
-        await store.drop(CRAWL, Which(key=key("b")), dry_run=False)
+        await store.drop(CRAWL, TaskFilter(key=key("b")), dry_run=False)
         await steer(store, key("c"), Retire())
         if status:
-            await store.turn(CRAWL, status)
+            await store.set_status(CRAWL, status)
 
         await check(store, CRAWL)
 
@@ -377,11 +379,11 @@ class InspectConformance:
             return [
                 await crawl(store),
                 (await store.queues(CRAWL)).items,
-                (await store.tasks(CRAWL, Which())).items,
-                await store.place(CRAWL, number),
+                (await store.tasks(CRAWL, TaskFilter())).items,
+                await store.position(CRAWL, number),
                 await store.heatmap(CRAWL),
-                await store.changes(CRAWL),
-                (await store.census(CRAWL)).items,
+                await store.events_since(CRAWL),
+                (await store.queue_states(CRAWL)).items,
             ]
 
         assert await everything() == await everything()

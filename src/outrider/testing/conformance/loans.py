@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Pause, Retire, Set, Wake
 from outrider.core.outcome import Done, Dropped, Outcome
+from outrider.core.queue_action import Pause, Retire, Set, Wake
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Lease
 from outrider.store.protocol import FullStore, Store
@@ -170,7 +170,7 @@ class LoansConformance:
         """D5: names given, nothing else is looked at."""
         await add(store, "a/1", "a/2")
         fingerprint = (await record(store, "a/1")).fingerprint
-        await claim(store, 9, lend=True, names=[fingerprint])
+        await claim(store, 9, lend=True, fingerprints=[fingerprint])
 
         view = await queue(store)
         assert (view.named, view.lent, view.state) == (1, 0, QueueState.READY)
@@ -441,7 +441,7 @@ class LoansConformance:
         """I3."""
         await add(store, "a/1", "a/2")
         await borrow(store)
-        await store.turn(CRAWL, CrawlStatus.CANCELLED)
+        await store.set_status(CRAWL, CrawlStatus.CANCELLED)
 
         view = await queue(store)
         assert (view.in_flight, view.lent, view.dropped) == (0, 0, 2)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from outrider.errors import InvalidInput
-from outrider.store.protocol import NAME_MOST, NOTE_MOST, FullStore, Note
+from outrider.store.protocol import MAX_NAME_CHARS, MAX_VALUE_CHARS, FullStore, SharedValueWrite
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import CRAWL, add
 
 
 async def say(store: FullStore, name: str, text: str, seen: int | None = None) -> int:
     """Write one note on weather."""
-    (number,) = await store.note(CRAWL, [Note("weather", name, text, seen)])
+    (number,) = await store.put_values(CRAWL, [SharedValueWrite("weather", name, text, seen)])
     return number
 
 
 async def told(store: FullStore, after: int = 0) -> list[tuple[str, str]]:
     """What is noted since."""
-    return [(note.name, note.text) for note in await store.notes(CRAWL, after=after)]
+    return [(note.name, note.text) for note in await store.values_since(CRAWL, after=after)]
 
 
 class NotesConformance:
@@ -26,10 +26,14 @@ class NotesConformance:
 
     async def test_a_note_is_read_by_all(self, store: FullStore, clock: FakeClock) -> None:
         """N1: with its number and when it was written."""
-        await store.note(
-            CRAWL, [Note("weather", "north", "rain"), Note("traffic", "north", "slow")]
+        await store.put_values(
+            CRAWL,
+            [
+                SharedValueWrite("weather", "north", "rain"),
+                SharedValueWrite("traffic", "north", "slow"),
+            ],
         )
-        first, second = await store.notes(CRAWL)
+        first, second = await store.values_since(CRAWL)
 
         assert (first.topic, first.name, first.text) == ("weather", "north", "rain")
         assert (second.topic, second.name, second.text) == ("traffic", "north", "slow")
@@ -65,8 +69,12 @@ class NotesConformance:
 
     async def test_one_that_was_too_late_spoils_no_other(self, store: FullStore) -> None:
         """B4's manner: an answer for each, in order."""
-        notes = [Note("t", "a", "x", 9), Note("t", "b", "x"), Note("t", "b", "y", 0)]
-        late, written, late_too = await store.note(CRAWL, notes)
+        notes = [
+            SharedValueWrite("t", "a", "x", 9),
+            SharedValueWrite("t", "b", "x"),
+            SharedValueWrite("t", "b", "y", 0),
+        ]
+        late, written, late_too = await store.put_values(CRAWL, notes)
 
         assert (late, late_too) == (0, 0)
         assert written
@@ -88,42 +96,46 @@ class NotesConformance:
 
     async def test_notes_come_in_bounded_pages(self, store: FullStore) -> None:
         """O: in order of their numbers."""
-        await store.note(CRAWL, [Note("t", str(n), "x") for n in range(7)])
+        await store.put_values(CRAWL, [SharedValueWrite("t", str(n), "x") for n in range(7)])
 
-        first = await store.notes(CRAWL, limit=4)
-        rest = await store.notes(CRAWL, after=first[-1].number, limit=4)
+        first = await store.values_since(CRAWL, limit=4)
+        rest = await store.values_since(CRAWL, after=first[-1].number, limit=4)
         assert [note.name for note in [*first, *rest]] == [str(n) for n in range(7)]
 
     async def test_each_crawl_has_its_own(self, store: FullStore) -> None:
         """I1: and to read opens none."""
-        await store.note("other", [Note("t", "a", "x")])
+        await store.put_values("other", [SharedValueWrite("t", "a", "x")])
         await add(store, "a/1")
 
-        assert await store.notes(CRAWL) == []
-        assert await store.notes("unheard-of") == []
+        assert await store.values_since(CRAWL) == []
+        assert await store.values_since("unheard-of") == []
         assert await store.crawls() == ["other", CRAWL]
 
     async def test_any_text_is_kept_as_it_is(self, store: FullStore) -> None:
         """M: whatever letters it has, and as long as it may be."""
-        texts = ["ünïcödé ☃ \U0001f600", "a\nb\tc'\"\\", "x" * NOTE_MOST]
-        await store.note(CRAWL, [Note("t", f"{n} é'", text) for n, text in enumerate(texts)])
+        texts = ["ünïcödé ☃ \U0001f600", "a\nb\tc'\"\\", "x" * MAX_VALUE_CHARS]
+        await store.put_values(
+            CRAWL, [SharedValueWrite("t", f"{n} é'", text) for n, text in enumerate(texts)]
+        )
 
-        assert [note.text for note in await store.notes(CRAWL)] == texts
-        assert (await store.notes(CRAWL))[0].name == "0 é'"
+        assert [note.text for note in await store.values_since(CRAWL)] == texts
+        assert (await store.values_since(CRAWL))[0].name == "0 é'"
 
     @pytest.mark.parametrize(
         "bad",
         [
-            Note("", "a", "x"),
-            Note("t", "a" * (NAME_MOST + 1), "x"),
-            Note("t", "a", "x" * (NOTE_MOST + 1)),
-            Note("t", "a\0", "x"),
-            Note("t", "a", "x\ud800"),
+            SharedValueWrite("", "a", "x"),
+            SharedValueWrite("t", "a" * (MAX_NAME_CHARS + 1), "x"),
+            SharedValueWrite("t", "a", "x" * (MAX_VALUE_CHARS + 1)),
+            SharedValueWrite("t", "a\0", "x"),
+            SharedValueWrite("t", "a", "x\ud800"),
         ],
     )
-    async def test_a_bad_note_is_refused_with_its_batch(self, store: FullStore, bad: Note) -> None:
+    async def test_a_bad_note_is_refused_with_its_batch(
+        self, store: FullStore, bad: SharedValueWrite
+    ) -> None:
         """N2: nothing half-done."""
         with pytest.raises(InvalidInput):
-            await store.note(CRAWL, [Note("t", "good", "x"), bad])
+            await store.put_values(CRAWL, [SharedValueWrite("t", "good", "x"), bad])
 
-        assert await store.notes(CRAWL) == []
+        assert await store.values_since(CRAWL) == []

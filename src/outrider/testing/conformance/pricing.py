@@ -12,7 +12,7 @@ from outrider.core.policy.score import explicit
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import ACQUISITION
 from outrider.errors import InvalidInput
-from outrider.store.protocol import FullStore, Pending, Price, Which
+from outrider.store.protocol import FullStore, Pending, PriorityUpdate, TaskFilter
 from outrider.testing.builders import done, failed
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -36,7 +36,7 @@ WHY = Breakdown("base", (("type", 4.0), ("depth", 1.0)))
 async def reprice(store: FullStore, name: str, priority: float, seen: float = 0.0) -> int:
     """Give one page another priority."""
     number = (await record(store, name)).number
-    return await store.reprice(CRAWL, [Price(number, seen, priority, WHY)])
+    return await store.update_priorities(CRAWL, [PriorityUpdate(number, seen, priority, WHY)])
 
 
 def names_of(found: Sequence[Pending]) -> list[str]:
@@ -88,7 +88,12 @@ class PricingConformance:
 
         assert await reprice(store, "a/1", 5.0) == 0
         assert await reprice(store, "a/2", 5.0) == 0
-        assert await store.reprice(CRAWL, [Price(99, 0.0, 1.0), Price(0, 0.0, 1.0)]) == 0
+        assert (
+            await store.update_priorities(
+                CRAWL, [PriorityUpdate(99, 0.0, 1.0), PriorityUpdate(0, 0.0, 1.0)]
+            )
+            == 0
+        )
         assert (await record(store, "a/2")).priority == 0.0
         assert (await finish(store, done(lease))).applied
 
@@ -144,14 +149,14 @@ class PricingConformance:
         await add(store, *pages)
         numbers = [(await record(store, name)).number for name in pages]
 
-        prices = [Price(number, 0.0, float(-number), WHY) for number in numbers]
-        assert await store.reprice(CRAWL, [*prices, Price(1, 3.0, 3.0)]) == 6
+        prices = [PriorityUpdate(number, 0.0, float(-number), WHY) for number in numbers]
+        assert await store.update_priorities(CRAWL, [*prices, PriorityUpdate(1, 3.0, 3.0)]) == 6
         assert await drained(store) == pages[::-1]
 
     async def test_a_cancelled_crawl_has_nothing_to_reprice(self, store: FullStore) -> None:
         """I3: its tasks read as dropped."""
         await add(store, "a/1")
-        await store.turn(CRAWL, CrawlStatus.CANCELLED)
+        await store.set_status(CRAWL, CrawlStatus.CANCELLED)
 
         assert await reprice(store, "a/1", 5.0) == 0
 
@@ -160,7 +165,9 @@ class PricingConformance:
         """C2: and nothing is half-done."""
         await add(store, "a/1")
         with pytest.raises(InvalidInput):
-            await store.reprice(CRAWL, [Price(1, 0.0, 4.0), Price(1, 0.0, bad)])
+            await store.update_priorities(
+                CRAWL, [PriorityUpdate(1, 0.0, 4.0), PriorityUpdate(1, 0.0, bad)]
+            )
 
         assert (await record(store, "a/1")).priority == 0.0
 
@@ -174,8 +181,8 @@ class PricingConformance:
         gone = [await one(store), await one(store)]
         await finish(store, done(gone[0]))
 
-        first = await store.waiting(CRAWL, Which(), limit=3)
-        rest = await store.waiting(CRAWL, Which(), after=first.after or 0, limit=3)
+        first = await store.pending_tasks(CRAWL, TaskFilter(), limit=3)
+        rest = await store.pending_tasks(CRAWL, TaskFilter(), after=first.after or 0, limit=3)
         found = [*first.items, *rest.items]
         assert rest.after is None
         assert sorted(names_of(found)) == sorted({*pages} - {*names(gone)})
@@ -188,14 +195,14 @@ class PricingConformance:
         """C8, C10: by key, by pattern; only what is pending, so none of a cancelled crawl."""
         await add(store, "a/1", "a/2", "b/1")
 
-        async def waiting(which: Which) -> list[str]:
-            return names_of((await store.waiting(CRAWL, which)).items)
+        async def waiting(which: TaskFilter) -> list[str]:
+            return names_of((await store.pending_tasks(CRAWL, which)).items)
 
-        assert await waiting(Which(key="b.example")) == ["b/1"]
-        assert await waiting(Which(pattern="/1$", state=TaskState.PENDING)) == ["a/1", "b/1"]
-        assert await waiting(Which(state=TaskState.DONE)) == []
-        await store.turn(CRAWL, CrawlStatus.CANCELLED)
-        assert await waiting(Which()) == []
+        assert await waiting(TaskFilter(key="b.example")) == ["b/1"]
+        assert await waiting(TaskFilter(pattern="/1$", state=TaskState.PENDING)) == ["a/1", "b/1"]
+        assert await waiting(TaskFilter(state=TaskState.DONE)) == []
+        await store.set_status(CRAWL, CrawlStatus.CANCELLED)
+        assert await waiting(TaskFilter()) == []
 
     async def test_gathered_priorities_add_up(self, store: FullStore) -> None:
         """F10: each link brings a little; the newcomer is a duplicate all the same."""

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from outrider.core.act import Retire
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import Retire
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput
 from outrider.store.protocol import FullStore
@@ -112,7 +112,7 @@ class RestoringConformance:
         await add(store, "a/1", "a/2")
         items = await export(store)
         await restore(store, items[:3])
-        await store.turn(COPY, CrawlStatus.RUNNING)
+        await store.set_status(COPY, CrawlStatus.RUNNING)
 
         with pytest.raises(InvalidInput, match="not being restored"):
             await restore(store, items[3:])

@@ -9,12 +9,12 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from outrider.core.act import Pause, Retire, Set, Snooze
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
 from outrider.core.pick import Streak
+from outrider.core.queue_action import Pause, Retire, Set, Snooze
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Lease
-from outrider.store.protocol import ClaimRequest, FullStore, Which
+from outrider.store.protocol import ClaimRequest, FullStore, TaskFilter
 from outrider.store.saved import (
     Saved,
     SavedQueue,
@@ -34,6 +34,7 @@ from outrider.testing.conformance.steps import (
     crawl,
     drained,
     key,
+    lease_facts,
     mark,
     names,
     one,
@@ -43,7 +44,6 @@ from outrider.testing.conformance.steps import (
     url,
     visit,
 )
-from outrider.testing.duel import facts_of
 
 COPY: Final = "copy"
 SAME: Final[tuple[Outcome, ...]] = (
@@ -78,14 +78,14 @@ async def copied(store: FullStore) -> list[Saved]:
 
 async def portrait(store: FullStore, name: str) -> dict[str, Any]:
     """What two crawls alike show, but for their names."""
-    tasks = await everything(lambda at: store.tasks(name, Which(), after=at, limit=500))
+    tasks = await everything(lambda at: store.tasks(name, TaskFilter(), after=at, limit=500))
     return {
         "crawl": msgspec.structs.replace(await store.crawl(name), crawl=""),
         "queues": await everything(lambda at: store.queues(name, after=at, limit=500)),
         "tasks": tasks,
         "heat": await store.heatmap(name),
-        "census": await everything(lambda at: store.census(name, after=at, limit=500)),
-        "places": [await store.place(name, task.number) for task in tasks],
+        "census": await everything(lambda at: store.queue_states(name, after=at, limit=500)),
+        "places": [await store.position(name, task.number) for task in tasks],
     }
 
 
@@ -130,7 +130,7 @@ class Pair:
 
 
 def _facts(leases: list[Lease]) -> list[dict[str, Any]]:
-    facts = [facts_of(lease) for lease in leases]
+    facts = [lease_facts(lease) for lease in leases]
     return [fact | {"about": msgspec.structs.replace(fact["about"], crawl="")} for fact in facts]
 
 
@@ -149,7 +149,7 @@ async def rich_crawl(store: FullStore, clock: FakeClock) -> None:
     await steer(store, key("f"), Snooze(20.0))
     await steer(store, key("g"), Set({"precedence": 2, "delay": 3.0, "max_in_flight": 2}))
     await steer(store, ".h.example", Set({"total_budget": 1}))
-    await store.drop(CRAWL, Which(url=url("a/3")), dry_run=False)
+    await store.drop(CRAWL, TaskFilter(url=url("a/3")), dry_run=False)
     outcomes = cycle(SAME)
     for _ in range(20):
         for lease in await claim(store, 2):
@@ -211,7 +211,7 @@ class SavingConformance:
         assert before == after
         assert after is not None
         assert (after.state, len(after.history)) == (TaskState.DEAD, 4)
-        assert (await store.replay(COPY, Which(), dry_run=False)).count == 1
+        assert (await store.replay(COPY, TaskFilter(), dry_run=False)).count == 1
         assert names(await claim(store, crawl=COPY)) == ["a/1"]
 
     async def test_a_lease_is_saved_as_if_it_were_released(
@@ -295,7 +295,7 @@ class SavingConformance:
     async def test_a_turned_crawl_stays_turned(self, store: FullStore, end: CrawlStatus) -> None:
         """I1, I3: status, reason and timeline."""
         await add(store, "a/1")
-        await store.turn(CRAWL, end)
+        await store.set_status(CRAWL, end)
         await copied(store)
 
         assert await portrait(store, CRAWL) == await portrait(store, COPY)
@@ -323,7 +323,7 @@ class SavingConformance:
         await add(store, "a/1")
         await drained(store)
         await copied(store)
-        await store.turn(COPY, CrawlStatus.RUNNING)
+        await store.set_status(COPY, CrawlStatus.RUNNING)
 
         assert (await ask(store, crawl=COPY)).status is CrawlStatus.FINISHED
 

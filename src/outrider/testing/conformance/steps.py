@@ -6,18 +6,18 @@ Steps only call the seam and read its answers; whatever is asserted stands in th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
-from outrider.core.act import Act
 from outrider.core.outcome import Outcome, Throttled
 from outrider.core.pick import Streak
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus, QueueState
 from outrider.core.task import Added, Lease, Task
 from outrider.core.url import fingerprint
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.protocol import (
-    Claimed,
     ClaimRequest,
+    ClaimResult,
     CrawlView,
     FullStore,
     QueueView,
@@ -51,6 +51,15 @@ class Manners(TypedDict):
 
 
 NO_MANNERS: Final[Manners] = {"delay": 0.0, "max_in_flight": 1000}  # for tests of order alone
+
+
+_STORE_FIELDS: Final = ("store", "token", "holder")  # of a lease: they differ between stores
+
+
+def lease_facts(lease: Lease) -> dict[str, Any]:
+    """Return the fields of a lease that are the same on every store."""
+    names = (name for name in Lease.__struct_fields__ if name not in _STORE_FIELDS)
+    return {name: getattr(lease, name) for name in names}
 
 
 def url(name: str) -> str:
@@ -92,7 +101,7 @@ class Asking(TypedDict, total=False):
     lease_for: float
     per_queue: int
     streak: Streak
-    names: Sequence[bytes]
+    fingerprints: Sequence[bytes]
     lend: bool
     process: str
 
@@ -107,7 +116,7 @@ async def add(store: Store, *names: str, **fields: Unpack[TaskFields]) -> list[A
     return await store.add(pages(*names, **fields))
 
 
-async def ask(store: Store, limit: int = 1, **fields: Unpack[Asking]) -> Claimed:
+async def ask(store: Store, limit: int = 1, **fields: Unpack[Asking]) -> ClaimResult:
     """Claim, and keep the whole answer."""
     given: Asking = {"crawl": CRAWL, "worker": "w", **fields}
     return await store.claim(ClaimRequest(limit=limit, **given))
@@ -127,7 +136,7 @@ async def one(store: Store, **fields: Unpack[Asking]) -> Lease:
 async def named(store: Store, *pages: str, limit: int = 64, lease_for: float = 60.0) -> list[Lease]:
     """Claim these pages by name."""
     wanted = [mark(page) for page in pages]
-    return await claim(store, limit, lease_for=lease_for, names=wanted)
+    return await claim(store, limit, lease_for=lease_for, fingerprints=wanted)
 
 
 async def finish(store: Store, decided: Verdict) -> Finished:
@@ -195,7 +204,7 @@ async def record(store: FullStore, name: str) -> TaskView:
     return view
 
 
-async def steer(store: FullStore, target: str, act: Act) -> int:
+async def steer(store: FullStore, target: str, act: QueueAction) -> int:
     """Apply an act to all queues it is meant for; how many they were."""
     step = await store.steer(CRAWL, target, act)
     assert step.after is None

@@ -6,7 +6,7 @@ import pytest
 
 from outrider.core.outcome import Failed
 from outrider.core.states import CrawlStatus, QueueState, TaskState
-from outrider.store.protocol import FullStore, Which
+from outrider.store.protocol import FullStore, TaskFilter
 from outrider.testing.builders import done, policy
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -42,7 +42,7 @@ class StopsConformance:
         await visit(store)
         await one(store)
 
-        assert await store.turn(CRAWL, CANCELLED) is CANCELLED
+        assert await store.set_status(CRAWL, CANCELLED) is CANCELLED
 
         view = await crawl(store)
         assert (view.known, view.done, view.dropped) == (3, 1, 2)
@@ -57,7 +57,7 @@ class StopsConformance:
         """I3: nothing waits, nothing is in flight."""
         await add(store, "a/1", "a/2", "a/3")
         await one(store)
-        await store.turn(CRAWL, CANCELLED)
+        await store.set_status(CRAWL, CANCELLED)
 
         view = await queue(store)
         assert (view.state, view.pending, view.in_flight) == (QueueState.EMPTY, 0, 0)
@@ -73,7 +73,7 @@ class StopsConformance:
         await add(store, "a/1", "a/2")
         ended = await visit(store)
         lease = await one(store)
-        await store.turn(CRAWL, CANCELLED)
+        await store.set_status(CRAWL, CANCELLED)
         before = await crawl(store)
 
         assert not (await finish(store, done(lease, links=[page("a/3")]))).applied
@@ -88,7 +88,7 @@ class StopsConformance:
         """I1: refused as `cancelled`, known or not."""
         await add(store, "a/1", "a/2")
         await visit(store)
-        await store.turn(CRAWL, CANCELLED)
+        await store.set_status(CRAWL, CANCELLED)
 
         answers = await add(store, "a/1", "a/3") + await add(store, "a/1", known="revisit")
 
@@ -101,12 +101,12 @@ class StopsConformance:
         """I1: there is no way back, nor anything to do with its tasks."""
         await add(store, "a/1", "b/1")
         await visit(store, Failed("HTTP 500"), policy=policy(max_retries=0))
-        await store.turn(CRAWL, CANCELLED)
+        await store.set_status(CRAWL, CANCELLED)
         for way in (RUNNING, PAUSED, CANCELLED):
-            assert await store.turn(CRAWL, way) is CANCELLED
+            assert await store.set_status(CRAWL, way) is CANCELLED
 
         counts = [
-            (await verb(CRAWL, Which(), dry_run=dry_run)).count
+            (await verb(CRAWL, TaskFilter(), dry_run=dry_run)).count
             for verb in (store.drop, store.replay, store.purge)
             for dry_run in (True, False)
         ]
@@ -118,11 +118,11 @@ class StopsConformance:
         """I1: paused or finished."""
         for name in ("x", "y"):
             await add(store, "a/1", crawl=name)
-        await store.turn("x", PAUSED)
+        await store.set_status("x", PAUSED)
         await finish(store, done(await one(store, crawl="y")))
         await claim(store, crawl="y")
 
-        assert [await store.turn(name, CANCELLED) for name in ("x", "y")] == [CANCELLED] * 2
+        assert [await store.set_status(name, CANCELLED) for name in ("x", "y")] == [CANCELLED] * 2
 
     @pytest.mark.parametrize(
         ("limits", "reason"),
@@ -186,18 +186,18 @@ class StopsConformance:
         """I4: resuming alone does not lift it; a higher limit does."""
         await configure(store, limits={"tasks": 1})
         await add(store, "a/1")
-        await store.turn(CRAWL, RUNNING)
+        await store.set_status(CRAWL, RUNNING)
         assert (await ask(store)).status is PAUSED
 
         await configure(store, limits={"tasks": 9})
-        await store.turn(CRAWL, RUNNING)
+        await store.set_status(CRAWL, RUNNING)
 
         assert names(await claim(store)) == ["a/1"]
 
     async def test_a_limit_does_not_pause_a_paused_crawl(self, store: FullStore) -> None:
         """I4: the reason it was paused for stays."""
         await configure(store, limits={"tasks": 1})
-        await store.turn(CRAWL, PAUSED, "lunch")
+        await store.set_status(CRAWL, PAUSED, "lunch")
         await add(store, "a/1")
 
         assert await status(store) == (PAUSED, "lunch")

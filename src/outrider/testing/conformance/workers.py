@@ -6,17 +6,17 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.store.protocol import Beat, FullStore
+from outrider.store.protocol import FullStore, Heartbeat
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import CRAWL, add, claim
 
-ONE: Final = Beat("one", "busy", "north", 17, slots=8, busy=3, visits=40, lasts=30.0)
+ONE: Final = Heartbeat("one", "busy", "north", 17, slots=8, busy=3, visits=40, lasts=30.0)
 DAY: Final = 86_400.0
 
 
 async def beat(store: FullStore, worker: str = "one", **said: Any) -> None:
     """A worker says how it is."""
-    await store.beat(CRAWL, msgspec.structs.replace(ONE, worker=worker, **said))
+    await store.heartbeat(CRAWL, msgspec.structs.replace(ONE, worker=worker, **said))
 
 
 async def states(store: FullStore) -> list[tuple[str, str]]:
@@ -45,7 +45,7 @@ class WorkersConformance:
         """M6: a claim alone is no beat, and another crawl's workers are its own."""
         await add(store, "a/1")
         await claim(store)
-        await store.beat("another", ONE)
+        await store.heartbeat("another", ONE)
 
         assert await store.workers(CRAWL) == []
         assert await store.workers("unheard-of") == []
@@ -106,7 +106,7 @@ class WorkersConformance:
 
     async def test_a_watch_may_end_at_any_time(self, store: FullStore) -> None:
         """C6: a ring is a hint, so its end is no promise either, and may be said twice."""
-        end = store.watch(CRAWL, lambda: None)
+        end = store.subscribe(CRAWL, lambda: None)
         await add(store, "a/1")
         end()
         end()

@@ -4,7 +4,7 @@ Every branch names its rule. When a store and the model differ, one of them is w
 unclear, it is decided here first (docs/adr). Slow on purpose: never use it for a crawl.
 """
 
-from outrider.testing.model.saving import Saving
+from outrider.testing.model.export import Saving
 
 
 class Model(Saving):

@@ -8,14 +8,14 @@ from math import isfinite
 
 import msgspec
 
-from outrider.core.answer import Last
+from outrider.core.outcome import Last
 from outrider.core.pick import Streak
-from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.politeness import min_delay_between
 from outrider.core.states import CrawlStatus
-from outrider.core.task import Added, Lease, LeaseId, Manners, Task
+from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.store.protocol import NAMES_MOST, Claimed, ClaimRequest
-from outrider.testing.model.parts import (
+from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
+from outrider.testing.model.records import (
     DEAD,
     DONE,
     DROPPED,
@@ -28,7 +28,7 @@ from outrider.testing.model.parts import (
     T,
     ms,
 )
-from outrider.testing.model.standing import Standing
+from outrider.testing.model.schedule import Standing
 
 
 class Verbs(Standing):
@@ -122,7 +122,7 @@ class Verbs(Standing):
 
     # ---- claim
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """ARCHITECTURE's algorithm, step by step."""
         c = self.crawl_of(request.crawl)
         self.take_back(c, EXPIRE_STEP)  # step 0: H4
@@ -131,13 +131,13 @@ class Verbs(Standing):
         streak = request.streak
         if c.status is not CrawlStatus.RUNNING:  # I1: one not running lends nothing
             pass
-        elif request.names:
+        elif request.fingerprints:
             leases = self.lend_named(c, request)
         else:
             self.wake(c)  # step 1
             leases, streak = self.pick_all(c, request)
             self.close_run(c)
-        return Claimed(leases, self.wake_in(c, request, leases), c.status, streak)
+        return ClaimResult(leases, self.wake_in(c, request, leases), c.status, streak)
 
     def wake(self, c: C) -> None:
         """E1: all others are judged by a claim, in (max(next-ready, first due), number) order."""
@@ -213,7 +213,7 @@ class Verbs(Standing):
         q.turn, q.last_start, q.standing = c.count(), now, None
         manners = q.rules.politeness
         if manners.count_from == "start" or manners.max_in_flight > 1:
-            self.postpone(q, now + ms(least_delay(manners, q.manners.crawl_delay)), "delay")
+            self.postpone(q, now + ms(min_delay_between(manners, q.manners.crawl_delay)), "delay")
         self.keep_pace(q)
         lease = self.lent(q, t, request)
         if request.lend:
@@ -231,7 +231,9 @@ class Verbs(Standing):
     def lend_named(self, c: C, request: ClaimRequest) -> list[Lease]:
         """D5: of the first 64 names, whatever next-ready, session and slots say."""
         leases: list[Lease] = []
-        for t in [c.known[name] for name in request.names[:NAMES_MOST] if name in c.known]:
+        for t in [
+            c.known[name] for name in request.fingerprints[:MAX_FINGERPRINTS] if name in c.known
+        ]:
             free = not (t.queue.paused or t.queue.retired or t.queue.over_budget())
             due = t.state is PENDING and t.due <= self.clock.now_ms()
             if free and due and len(leases) < request.limit:
@@ -482,7 +484,7 @@ class Verbs(Standing):
             new["calm"] = known["calm"] + 1 if v.calm else 0
             if v.calm and new["calm"] >= v.calm:  # D3: so many Done in a row lower it by one
                 new |= {"level": max(0, new["level"] - 1), "calm": 0}
-        q.manners = Manners(**new | {"last_delay": v.delay})
+        q.manners = PolitenessState(**new | {"last_delay": v.delay})
         if v.outcome == "done":
             q.errors = 0
         elif v.outcome != "dropped":

@@ -15,21 +15,21 @@ from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES
 from outrider.store.protocol import (
-    WORKER_KEPT,
-    Change,
+    WORKER_KEPT_SECONDS,
     CrawlView,
     Heat,
-    Noted,
-    Page,
     Pending,
-    Place,
+    QueuePosition,
     QueueView,
+    ResultPage,
+    SharedValue,
+    StoreEvent,
+    TaskFilter,
     TaskView,
     Upcoming,
-    Which,
     WorkerView,
 )
-from outrider.testing.model.parts import C, Q, T, W, ms
+from outrider.testing.model.records import C, Q, T, W, ms
 
 HUBS = ("hub", "hub-seed", "nav")
 
@@ -45,7 +45,7 @@ class Views(ABC):
         return self.all.get(name) or C(name, CrawlRules(), self.clock.now_ms())
 
     @abstractmethod
-    def matches(self, c: C, t: T, which: Which) -> bool:
+    def matches(self, c: C, t: T, which: TaskFilter) -> bool:
         """Whether a task matches every field given."""
 
     async def crawls(self) -> list[str]:
@@ -106,12 +106,14 @@ class Views(ABC):
             return QueueState.SNOOZED, q.why
         return QueueState.INACTIVE if q.standing == "inactive" else QueueState.READY, None
 
-    async def census(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueState]:
         """The states of a page of queues."""
         c = self.seen(crawl)
         queues = list(c.queues.values())[after : after + limit]
         states = [self.state_of(c, q)[0] for q in queues]
-        return Page(states, after + limit if after + limit < len(c.queues) else None)
+        return ResultPage(states, after + limit if after + limit < len(c.queues) else None)
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """E8."""
@@ -124,12 +126,14 @@ class Views(ABC):
             c, Q(key, 0, rules, 0, rules.paused, "operator" if rules.retired else None)
         )
 
-    async def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> Page:
+    async def queues(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueView]:
         """E8, in order of their numbers."""
         c = self.seen(crawl)
         queues = list(c.queues.values())[after : after + limit]
         more = after + limit if after + limit < len(c.queues) else None
-        return Page([self.view(c, q) for q in queues], more)
+        return ResultPage([self.view(c, q) for q in queues], more)
 
     def view(self, c: C, q: Q) -> QueueView:
         """E8."""
@@ -172,7 +176,9 @@ class Views(ABC):
             lent=0 if cancelled else len(q.lent()),
         )
 
-    async def tasks(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
         """B1, in order of their numbers."""
         c = self.seen(crawl)
         chosen = [
@@ -180,7 +186,7 @@ class Views(ABC):
             for t in c.tasks[after : after + limit]
             if which.state in (None, self.reads_as(c, t)[0]) and self.matches(c, t, which)
         ]
-        return Page(chosen, after + limit if after + limit < len(c.tasks) else None)
+        return ResultPage(chosen, after + limit if after + limit < len(c.tasks) else None)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """B3: every URL ever seen has an answer."""
@@ -228,7 +234,9 @@ class Views(ABC):
             **shared,
         )
 
-    async def waiting(self, crawl: str, which: Which, *, after: int = 0, limit: int = 1000) -> Page:
+    async def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Pending]:
         """C8: as they were added and priced; I3: a cancelled crawl has none."""
         c = self.seen(crawl)
         chosen = [
@@ -238,7 +246,7 @@ class Views(ABC):
             and which.state in (None, TaskState.PENDING)
             and self.matches(c, t, which)
         ]
-        return Page(chosen, after + limit if after + limit < len(c.tasks) else None)
+        return ResultPage(chosen, after + limit if after + limit < len(c.tasks) else None)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """D5, C2: what is due, in order; a cancelled crawl's tasks read as dropped (I3)."""
@@ -249,13 +257,13 @@ class Views(ABC):
         due = q.due(self.clock.now_ms())[:limit]
         return [Upcoming(t.task.fingerprint, t.task.url) for t in due]
 
-    async def place(self, crawl: str, number: int) -> Place:
+    async def position(self, crawl: str, number: int) -> QueuePosition:
         """O4: exact within its queue and lane."""
         c = self.seen(crawl)
         t = c.tasks[number - 1]
         line = [o for o in t.queue.of(TaskState.PENDING) if o.task.lane == t.task.lane]
         ahead = sum(o.key() < t.key() for o in line) if t.state is TaskState.PENDING else 0
-        return Place(ahead, self.view(c, t.queue))
+        return QueuePosition(ahead, self.view(c, t.queue))
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
         """A5."""
@@ -279,7 +287,9 @@ class Views(ABC):
         """The text last kept with the rules."""
         return self.seen(crawl).settings
 
-    async def notes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Noted]:
+    async def values_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[SharedValue]:
         """Each as it stands now, by number."""
         newer = [note for note in self.seen(crawl).notes.values() if note.number > after]
         return sorted(newer, key=lambda note: note.number)[:limit]
@@ -287,7 +297,7 @@ class Views(ABC):
     async def workers(self, crawl: str) -> list[WorkerView]:
         """M6: in order of their first beat, then by name."""
         now, known = self.clock.now_ms(), self.seen(crawl).workers.values()
-        heard = [w for w in known if now - w.seen < ms(WORKER_KEPT)]
+        heard = [w for w in known if now - w.seen < ms(WORKER_KEPT_SECONDS)]
         return [
             self.worker_view(w, now)
             for w in sorted(heard, key=lambda w: (w.started, w.beat.worker))
@@ -300,13 +310,15 @@ class Views(ABC):
             said["state"] = "gone"
         return WorkerView(**said, started_at=w.started / 1000, seen_at=w.seen / 1000)
 
-    def watch(self, crawl: str, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
         """C6: nobody is rung, as the promise allows."""
         return lambda: None
 
-    async def changes(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[Change]:
+    async def events_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[StoreEvent]:
         """O3: what the store did of itself."""
         c = self.seen(crawl)
         log = [(c.forgotten + i, *entry) for i, entry in enumerate(c.log, 1)]
         new = [entry for entry in log if entry[0] > after][:limit]
-        return [Change(sequence, at / 1000, *rest) for sequence, at, *rest in new]
+        return [StoreEvent(sequence, at / 1000, *rest) for sequence, at, *rest in new]

@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
+from loop_turns import turns
 from outrider import Frontier, InvalidInput, checkpoint
 from outrider.errors import StoreDamaged, StoreUnusable
 from outrider.store.embedded import copying
 from outrider.store.embedded.file import CrawlFile
 from outrider.store.embedded.lock import Lock
 from outrider.store.opening import examine
-from outrider.testing.turns import turns
 
 
 @pytest.mark.parametrize("name", ["closed", "killed"])

@@ -178,7 +178,7 @@ async def test_loan_of_a_living_borrower_is_kept_whole(store, clock, survivor):
 async def test_lease_by_name_of_a_living_process_is_kept_until_its_deadline(store, clock, survivor):
     """D5: it takes no slot and touches no host."""
     name = (await record(store, "a/1")).fingerprint
-    (lease,) = await claim(store, 1, names=[name], process="q/1", lease_for=20.0)
+    (lease,) = await claim(store, 1, fingerprints=[name], process="q/1", lease_for=20.0)
     clock.advance(5)
     again = survivor("r", store)
 

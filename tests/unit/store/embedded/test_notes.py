@@ -8,7 +8,7 @@ from outrider import checkpoint
 from outrider.store.embedded import EmbeddedStore, snapshot
 from outrider.store.embedded import store as room
 from outrider.store.opening import examine, rescue
-from outrider.store.protocol import Note
+from outrider.store.protocol import SharedValueWrite
 from outrider.testing.builders import task
 
 CRAWL = "default"
@@ -17,14 +17,14 @@ MANY = 3 * snapshot.NOTES_STEP
 
 def said(n, text="first"):
     """A note of that name."""
-    return Note("weather", f"town {n}", f"{text} é {n}")
+    return SharedValueWrite("weather", f"town {n}", f"{text} é {n}")
 
 
 async def noted(path, clock):
     """All notes of a file."""
     store = EmbeddedStore.open(path, clock)
     try:
-        return await store.notes(CRAWL, limit=10_000)
+        return await store.values_since(CRAWL, limit=10_000)
     finally:
         await store.close()
 
@@ -42,14 +42,14 @@ async def store(tmp_path, clock):
     """A file with a task and many notes."""
     store = EmbeddedStore.open(tmp_path / "crawl.outrider", clock)
     await store.add([task()])
-    await store.note(CRAWL, [said(n) for n in range(MANY)])
+    await store.put_values(CRAWL, [said(n) for n in range(MANY)])
     yield store
     await store.close()
 
 
 async def test_they_survive_a_process_that_is_killed(store, clock, tmp_path):
     """Acknowledged is written: the log alone tells them all."""
-    before = await store.notes(CRAWL, limit=10_000)
+    before = await store.values_since(CRAWL, limit=10_000)
     for end in ("", "-wal"):
         shutil.copy(f"{store.path}{end}", tmp_path / f"copy{end}")
 
@@ -61,12 +61,12 @@ async def test_they_survive_by_a_snapshot_alone(store, clock):
     """Whose pages are not read again."""
     async for _ in take_snapshot(store):
         pass
-    before = await store.notes(CRAWL, limit=10_000)
+    before = await store.values_since(CRAWL, limit=10_000)
     await store.close()
     again = EmbeddedStore.open(store.path, clock)
 
     assert again._told == 0  # the tail told of nothing
-    assert await again.notes(CRAWL, limit=10_000) == before
+    assert await again.values_since(CRAWL, limit=10_000) == before
     await again.close()
 
 
@@ -77,8 +77,8 @@ async def test_a_snapshot_may_be_taken_while_they_are_written(store, clock, monk
     async for _ in take_snapshot(store):
         step += 1
         notes = [said(n, f"step {step}") for n in (0, 70, MANY - 1, MANY + step)]
-        await store.note(CRAWL, notes)
-    before = await store.notes(CRAWL, limit=10_000)
+        await store.put_values(CRAWL, notes)
+    before = await store.values_since(CRAWL, limit=10_000)
     await store.close()
 
     assert step > 3
@@ -87,17 +87,17 @@ async def test_a_snapshot_may_be_taken_while_they_are_written(store, clock, monk
 
 async def test_numbers_go_on_after_reopening(store, clock):
     """N1: whoever read them all learns of the next."""
-    last = (await store.notes(CRAWL, limit=10_000))[-1].number
+    last = (await store.values_since(CRAWL, limit=10_000))[-1].number
     await store.close()
     again = EmbeddedStore.open(store.path, clock)
 
-    assert await again.note(CRAWL, [said(0), said(1, "new")]) == [1, last + 1]
+    assert await again.put_values(CRAWL, [said(0), said(1, "new")]) == [1, last + 1]
     await again.close()
 
 
 async def test_a_checkpoint_and_a_rescue_bring_them(store, clock, tmp_path):
     """A copy of one moment, and whatever is intact."""
-    before = await store.notes(CRAWL, limit=10_000)
+    before = await store.values_since(CRAWL, limit=10_000)
     await checkpoint(store.path, tmp_path / "copy")
     await store.close()
     rescue(store.path, tmp_path / "new", clock)
@@ -113,8 +113,8 @@ async def test_a_rescue_finds_in_the_snapshot_what_stood_on_a_lost_page(
     """And a later word on a page that is intact stays the last one."""
     async for _ in take_snapshot(store):
         pass
-    await store.note(CRAWL, [said(5, "later")])
-    before = await store.notes(CRAWL, limit=10_000)
+    await store.put_values(CRAWL, [said(5, "later")])
+    before = await store.values_since(CRAWL, limit=10_000)
     await store.close()
     hurt(store.path, 2)
     rescue(store.path, tmp_path / "new", clock)

@@ -6,13 +6,13 @@ from outrider.core.breakdown import Breakdown
 from outrider.core.states import TaskState
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.embedded.file import CrawlFile
-from outrider.store.protocol import ClaimRequest, Price, Which
+from outrider.store.protocol import ClaimRequest, PriorityUpdate, TaskFilter
 from outrider.testing.builders import done, rules, task
 
 CRAWL = "default"
 COUNT = 100
 WHY = Breakdown("base", (("type", 4.0), ("depth", 1.0)))
-PENDING = Which(state=TaskState.PENDING)
+PENDING = TaskFilter(state=TaskState.PENDING)
 
 
 @pytest.fixture
@@ -32,7 +32,9 @@ async def prices(store, which=PENDING):
 
 async def reprice(store, numbers, seen, priority):
     """Give them another price."""
-    return await store.reprice(CRAWL, [Price(n, seen, priority, WHY) for n in numbers])
+    return await store.update_priorities(
+        CRAWL, [PriorityUpdate(n, seen, priority, WHY) for n in numbers]
+    )
 
 
 async def test_what_was_read_and_changed_is_read_anew(store):
@@ -59,11 +61,11 @@ async def test_what_was_read_and_lent_is_not_repriced(store):
 
 async def test_only_tasks_of_the_wanted_state_are_read(store, monkeypatch):
     """O4: a crawl with many done tasks and few pending ones is not read through."""
-    await store.drop(CRAWL, Which(pattern=r"/\d$"), dry_run=False)
+    await store.drop(CRAWL, TaskFilter(pattern=r"/\d$"), dry_run=False)
     (crawl,) = store._crawls.values()
     read, kept = [], crawl._read
     monkeypatch.setattr(crawl, "_read", lambda number: read.append(number) or kept(number))
-    found = await prices(store, Which(state=TaskState.DROPPED))
+    found = await prices(store, TaskFilter(state=TaskState.DROPPED))
 
     assert list(found) == read == list(range(1, 11))
 

@@ -10,7 +10,7 @@ from outrider import Done, Frontier, InvalidInput
 from outrider.errors import StoreUnusable
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.opening import examine, rescue
-from outrider.store.protocol import Which
+from outrider.store.protocol import TaskFilter
 from outrider.testing import FakeClock
 from outrider.testing.audit import check, everything
 
@@ -24,7 +24,9 @@ async def contents(path):
         found = {}
         for crawl in await store.crawls():
             await check(store, crawl)
-            tasks = await everything(lambda after, c=crawl: store.tasks(c, Which(), after=after))
+            tasks = await everything(
+                lambda after, c=crawl: store.tasks(c, TaskFilter(), after=after)
+            )
             found[crawl] = {task.url: plain(task) for task in tasks}
         return found
     finally:

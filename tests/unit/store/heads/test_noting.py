@@ -5,9 +5,13 @@ from itertools import permutations
 import pytest
 
 from outrider.store.heads.noting import Notes
-from outrider.store.protocol import Note, Noted
+from outrider.store.protocol import SharedValue, SharedValueWrite
 
-TOLD = (Noted(1, 0.0, "t", "a", "x"), Noted(2, 0.0, "t", "b", "y"), Noted(3, 0.0, "t", "a", "z"))
+TOLD = (
+    SharedValue(1, 0.0, "t", "a", "x"),
+    SharedValue(2, 0.0, "t", "b", "y"),
+    SharedValue(3, 0.0, "t", "a", "z"),
+)
 
 
 @pytest.mark.parametrize("order", list(permutations(TOLD)))
@@ -35,5 +39,5 @@ def test_numbers_go_on_behind_the_highest_that_was_kept():
     notes = Notes()
     notes.keep_all(TOLD)
 
-    assert notes.write(Note("t", "c", "new"), 5000) == 4
-    assert notes.since(3) == [Noted(4, 5.0, "t", "c", "new")]
+    assert notes.write(SharedValueWrite("t", "c", "new"), 5000) == 4
+    assert notes.since(3) == [SharedValue(4, 5.0, "t", "c", "new")]

@@ -5,9 +5,9 @@ import pytest
 
 from outrider.store.heads import workers as room
 from outrider.store.heads.workers import Workers
-from outrider.store.protocol import Beat
+from outrider.store.protocol import Heartbeat
 
-ONE = Beat("one", "idle", "north", 1, 4, 0, 0)
+ONE = Heartbeat("one", "idle", "north", 1, 4, 0, 0)
 
 
 def heard(workers, name, at):
@@ -23,7 +23,7 @@ def names(workers, now):
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """Three are many."""
-    monkeypatch.setattr(room, "WORKERS_MOST", 3)
+    monkeypatch.setattr(room, "MAX_WORKERS", 3)
 
 
 def test_of_too_many_the_one_silent_longest_is_forgotten():

@@ -1,0 +1,112 @@
+"""How often a page changes, learned from visits that could tell (G3).
+
+Changes are taken to come at random, at a rate of the page's own. A visit only learns *whether*
+something changed since the last one, so a look that found nothing counts as time watched, and one
+that found a change counts as a change and as time watched until then, as far as can be expected.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from outrider.core.outcome import Answer, Done, Last
+
+NOT_MODIFIED: Final = 304
+MEMORY: Final = 64  # looks; then half of what they taught is forgotten: pages change their ways
+_LONGEST: Final = 10 * 365 * 86_400.0
+
+
+def learned(last: Last | None, outcome: Done) -> Answer:
+    """What is remembered after a visit: its answer, and what all visits taught."""
+    if last is None:
+        return Answer(
+            outcome.status, outcome.bytes, outcome.digest, outcome.etag, outcome.last_modified
+        )
+    return Answer(
+        outcome.status,
+        outcome.bytes,
+        *_validators(last.answer, outcome),
+        *_looked(last, has_changed(last.answer, outcome)),
+    )
+
+
+def has_changed(old: Answer, new: Done) -> bool | None:
+    """Whether the page is another than the last time; None if this visit cannot tell."""
+    if new.from_cache:
+        return None
+    if new.status == NOT_MODIFIED:
+        return False
+    if not _has_content(new):
+        return None
+    for before, after in (
+        (old.digest, new.digest),
+        (old.etag, new.etag),
+        (old.last_modified, new.last_modified),
+    ):
+        if before is not None and after is not None:
+            return before != after
+    return None
+
+
+def change_rate(answer: Answer) -> float | None:
+    """Changes a second, as far as anyone can tell; None before the first look."""
+    if not answer.looks or answer.watched <= 0:
+        return None
+    return (answer.changes + 1) / answer.watched
+
+
+def _has_content(outcome: Done) -> bool:
+    return 200 <= outcome.status < 300
+
+
+def _validators(old: Answer, new: Done) -> tuple[str | None, str | None, str | None]:
+    """Digest, ETag and Last-Modified of the content we hold: only new content replaces them."""
+    if _has_content(new):
+        return new.digest, new.etag, new.last_modified
+    if new.status == NOT_MODIFIED:
+        return (
+            new.digest or old.digest,
+            new.etag or old.etag,
+            new.last_modified or old.last_modified,
+        )
+    return old.digest, old.etag, old.last_modified
+
+
+def _looked(last: Last, changed: bool | None) -> tuple[int, int, float]:
+    """Looks, changes and seconds watched, this look included."""
+    old, age = last.answer, last.age
+    if changed is None or age <= 0:
+        return old.looks, old.changes, old.watched
+    watched = old.watched if old.looks else age  # to begin with: one change in as long as this
+    if changed:
+        watched = _until_change(old, watched, age)
+    else:
+        watched += age
+    return _half_forgotten(old.looks + 1, old.changes + changed, min(watched, _LONGEST))
+
+
+def _until_change(old: Answer, watched: float, age: float) -> float:
+    """The time watched, and what may have passed of this wait before the page changed.
+
+    While every look found a change, nothing bounds the rate but the shortest wait: then each change
+    is taken to have needed all of that.
+    """
+    expected = watched + first_change(age, (old.changes + 1) / watched)
+    if old.changes < old.looks:
+        return expected
+    return min(expected, (old.changes + 2) * age)
+
+
+def first_change(age: float, rate: float) -> float:
+    """When the first change is expected, given that there was one within `age`."""
+    passed = rate * age
+    if passed < 1e-6:  # the difference below would be of two huge numbers
+        return age / 2
+    return 1 / rate - age / math.expm1(min(passed, 700.0))
+
+
+def _half_forgotten(looks: int, changes: int, watched: float) -> tuple[int, int, float]:
+    if looks < MEMORY:
+        return looks, changes, watched
+    return looks // 2, changes // 2, watched / 2

@@ -1,0 +1,66 @@
+"""What is wrong with a setting, and where: inside this room a `Fault`, outside a SettingsError."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Final, TypeAlias
+
+from outrider.errors import SettingsError
+
+Path: TypeAlias = tuple[str, ...]
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_<>-]+").fullmatch
+_MAX_SHOWN: Final = 80
+
+
+class InvalidSetting(Exception):
+    """The path and the value as they were given, and the problem with its fix.
+
+    `others` are the settings that contradict it, if each of them is allowed by itself.
+    """
+
+    def __init__(
+        self, path: Path, value: object, problem: str, others: tuple[Path, ...] = ()
+    ) -> None:
+        super().__init__(path, value, problem, others)
+        self.path, self.value, self.problem, self.others = path, value, problem, others
+
+    def __str__(self) -> str:
+        return f"{dotted_path(self.path)} = {short_repr(self.value)}: {self.problem}"
+
+
+@contextmanager
+def translate_errors(sentence: Callable[[InvalidSetting], str]) -> Iterator[None]:
+    """Let a fault out as the error that users see."""
+    try:
+        yield
+    except InvalidSetting as fault:
+        raise SettingsError(sentence(fault)) from None
+
+
+def unknown_setting(
+    path: Path, value: object, known: Iterable[str], homes: Mapping[str, str]
+) -> InvalidSetting:
+    """The fault of an unknown name; `homes` tells where a name known elsewhere belongs."""
+    close = [dotted_path((*path[:-1], near)) for near in get_close_matches(path[-1], known, 1)]
+    meant = " or ".join([*close, *filter(None, [homes.get(path[-1])])])
+    hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(known)}"
+    return InvalidSetting(path, value, f"no such setting; {hint}")
+
+
+def dotted_path(path: Path) -> str:
+    """The path as TOML would write it."""
+    return ".".join(part if _BARE(part) else json.dumps(part) for part in path) or "settings"
+
+
+def short_repr(value: object) -> str:
+    """The value, short enough for a message."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a stranger's repr may do anything, and a huge int has none
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"

@@ -1,0 +1,271 @@
+"""The tree itself: every setting with its type, bounds, default and meaning.
+
+Sections that the core already knows are its own structs, or widen them, so that a section in hand
+is what a policy takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from outrider.core.policy.code_field import CODE
+from outrider.core.policy.focus import OPENS_BELOW, Focus
+from outrider.core.policy.lanes import Lanes
+from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.queue_key import address
+from outrider.core.policy.retry import Retry
+from outrider.core.policy.rules import Budget, CrawlRules, Limits, Override, QueueRules
+from outrider.core.policy.scope import Mode, Scope
+from outrider.core.policy.traps import Traps
+from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, Scoring
+from outrider.core.url import TRACKING, UrlRules
+from outrider.settings.worker_schema import (
+    ExecutorSettings,
+    FetchSettings,
+    OutputSettings,
+    Revisiting,
+)
+
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+_Guard = Annotated[int, Meta(ge=0, le=10_000)]
+
+
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the store keeps what it is told."""
+
+    durability: Annotated[
+        Literal["process", "sync"],
+        Meta(description="what is survived: the death of the process, or (sync) power loss too"),
+    ] = "process"
+
+
+class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How URLs are put in line, and how long a line may be."""
+
+    key: Annotated[
+        str | Any,
+        Meta(
+            extra=CODE,
+            description="host | domain | surt | buckets:N | module:function | a function",
+        ),
+    ] = "host"
+    order: Annotated[
+        Literal["priority", "round-robin"], Meta(description="which queue is served first")
+    ] = "priority"
+    tie: Annotated[
+        Literal["fifo", "lifo", "shuffle"],
+        Meta(description="which of two equal tasks of one queue is sooner"),
+    ] = "fifo"
+    breadth_discount: Annotated[
+        float,
+        Meta(ge=0, le=1e12, description="added to the priority per task already taken of a queue"),
+    ] = 0.0
+    max_depth: Annotated[int, Meta(ge=0, le=1_000_000, description="deeper links are refused")] = 10
+    max_pending: Annotated[_Count, Meta(description="pending tasks a crawl; 0: no limit")] = 0
+    max_pending_per_queue: Annotated[
+        _Count, Meta(description="pending tasks a queue; 0: no limit")
+    ] = 0
+    bypass_depth: Annotated[
+        str | Any,
+        Meta(
+            extra=CODE,
+            description="module:function | a function: link → whether to admit it, if too deep",
+        ),
+    ] = None
+
+
+class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long a task is lent."""
+
+    seconds: Annotated[
+        float, Meta(gt=0, le=604_800, description="until an unextended lease is taken back")
+    ] = 60.0
+    max_crashes: Annotated[
+        int, Meta(ge=1, le=1000, description="leases a task may outlive; the last makes it dead")
+    ] = 3
+
+
+class CrawlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a crawl ends."""
+
+    pause_at_finish: Annotated[
+        bool, Meta(description="true: pause when nothing is left, in place of finishing")
+    ] = False
+
+
+class ScopeSettings(Scope, frozen=True, forbid_unknown_fields=True):
+    """Which URLs belong to the crawl."""
+
+    mode: Annotated[Mode, Meta(description="what a URL must share with a seed")] = "all"
+    include: Annotated[
+        tuple[str, ...],
+        Meta(description="regular expressions; if any, one must be found in the URL"),
+    ] = ()
+    exclude: Annotated[
+        tuple[str, ...],
+        Meta(description="regular expressions; none may be found in the URL; wins over include"),
+    ] = ()
+    function: Annotated[
+        str | Any,
+        Meta(
+            extra=CODE,
+            description="module:function | a function: URL → whether it is in scope",
+        ),
+    ] = None
+
+
+class TrapSettings(Traps, frozen=True, forbid_unknown_fields=True):
+    """When a URL smells of an endless site."""
+
+    path_depth: Annotated[_Guard, Meta(description="segments a path may have; 0: any")] = 20
+    repeated_segment: Annotated[
+        _Guard, Meta(description="times one segment may occur in a path; 0: any")
+    ] = 3
+    many_parameters: Annotated[_Guard, Meta(description="parameters a query may have; 0: any")] = 30
+    calendar: Annotated[
+        bool, Meta(description="true: refuse days and calendar words (and many news articles)")
+    ] = False
+
+
+class UrlSettings(UrlRules, frozen=True, forbid_unknown_fields=True):
+    """How URLs are read."""
+
+    tracking: Annotated[
+        tuple[str, ...],
+        Meta(description="query parameters that make no difference; `*` may end a name"),
+    ] = TRACKING
+    allow_private: Annotated[
+        bool, Meta(description="true: admit literal loopback, private and link-local addresses")
+    ] = False
+    max_bytes: Annotated[
+        int, Meta(ge=1, le=65_536, description="bytes a URL may have; longer ones are refused")
+    ] = 8192
+
+
+class EventSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where events are written."""
+
+    jsonl: Annotated[
+        str, Meta(description="path of a file that gets one JSON line per event; empty: none")
+    ] = ""
+
+
+class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an override may say of a queue beside its politeness and its budget."""
+
+    precedence: Annotated[
+        int, Meta(ge=-(2**31), le=2**31 - 1, description="of the queue; lower is sooner")
+    ] = 0
+    paused: Annotated[bool, Meta(description="true: the queue waits for a person")] = False
+    retired: Annotated[bool, Meta(description="true: the queue is given up")] = False
+
+
+_WEIGHTS: Final = ", ".join(f"{kind} {weight:g}" for kind, weight in TYPE_WEIGHTS.items())
+_BONUSES: Final = ", ".join(f"{name} {bonus:g}" for name, bonus in BONUSES.items())
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All that a crawl can be told; `settings_of` checks one made by hand."""
+
+    store: Annotated[StoreSettings, Meta(description="how the store keeps what it is told")] = (
+        StoreSettings()
+    )
+    politeness: Annotated[Politeness, Meta(description="the manners kept towards each queue")] = (
+        Politeness()
+    )
+    budget: Annotated[Budget, Meta(description="how much attention each queue gets")] = Budget()
+    queue: Annotated[QueueSettings, Meta(description="how URLs are put in line")] = QueueSettings()
+    lanes: Annotated[Lanes, Meta(description="content and discovery take turns")] = Lanes()
+    retry: Annotated[
+        Retry,
+        Meta(
+            description="when a failed task comes back; `blocked` is for blocked visits; a task "
+            "type named in `types` has a whole policy of its own, with the defaults given there"
+        ),
+    ] = msgspec.field(default_factory=Retry)
+    lease: Annotated[LeaseSettings, Meta(description="how long a task is lent")] = LeaseSettings()
+    crawl: Annotated[CrawlSettings, Meta(description="how a crawl ends")] = CrawlSettings()
+    scope: Annotated[ScopeSettings, Meta(description="which URLs belong to the crawl")] = (
+        ScopeSettings()
+    )
+    traps: Annotated[TrapSettings, Meta(description="guards against endless sites")] = (
+        TrapSettings()
+    )
+    url: Annotated[UrlSettings, Meta(description="how URLs are read")] = UrlSettings()
+    scoring: Annotated[
+        Scoring,
+        Meta(
+            description=f"how soon a task is wanted; weights not given are {_WEIGHTS}; "
+            f"bonuses not given are {_BONUSES}"
+        ),
+    ] = msgspec.field(default_factory=Scoring)
+    focus: Annotated[Focus, Meta(description="total prioritisation: what the crawl is about")] = (
+        Focus()
+    )
+    limits: Annotated[Limits, Meta(description="when a whole crawl pauses by itself")] = Limits()
+    events: Annotated[EventSettings, Meta(description="where events are written")] = EventSettings()
+    revisit: Annotated[Revisiting, Meta(description="when pages are read again")] = Revisiting()
+    fetch: Annotated[FetchSettings, Meta(description="how pages are fetched")] = msgspec.field(
+        default_factory=FetchSettings
+    )
+    executor: Annotated[
+        ExecutorSettings, Meta(description="how many visits run at a time, and how they end")
+    ] = ExecutorSettings()
+    output: Annotated[OutputSettings, Meta(description="what is written down of pages")] = (
+        OutputSettings()
+    )
+    keys: Annotated[
+        dict[str, dict[str, Any]],
+        Meta(
+            description="overrides for one queue key or host, or a domain suffix that begins with a"
+            " dot; what can reach no queue under `queue.key` is refused"
+        ),
+    ] = {}
+
+
+class KeyLayers(NamedTuple):
+    """Overrides by key: those below, and those that were set at run time, which win (A4)."""
+
+    base: Mapping[str, Override]
+    said: Mapping[str, Override]
+
+
+def crawl_rules(settings: Settings, layers: KeyLayers | None = None) -> CrawlRules:
+    """What a store applies to a crawl of these, validated, settings.
+
+    Without layers, no override by key was set at run time.
+    """
+    queue = settings.queue
+    base, said = layers or KeyLayers(settings.keys, {})
+    return CrawlRules(
+        queue=QueueRules(politeness=settings.politeness, budget=settings.budget),
+        keys=_addressed(queue.key, base),
+        said=_addressed(queue.key, said),
+        order=queue.order,
+        tie=queue.tie,
+        breadth_discount=queue.breadth_discount,
+        max_pending=queue.max_pending,
+        max_pending_per_queue=queue.max_pending_per_queue,
+        burst=settings.lanes.burst,
+        max_retries=settings.retry.max_retries,
+        max_crashes=settings.lease.max_crashes,
+        pause_at_finish=settings.crawl.pause_at_finish,
+        limits=settings.limits,
+        opens_below=OPENS_BELOW if settings.focus.on else None,
+    )
+
+
+def _addressed(keyed_by: object, overrides: Mapping[str, Override]) -> Mapping[str, Override]:
+    """Overrides under the keys and suffixes that a store matches; of two for one, the later."""
+    found: dict[str, Override] = {}
+    for name, override in overrides.items():
+        try:
+            target = address(keyed_by, name)
+        except ValueError:  # kept from before such a name was refused: it reaches nothing
+            target = name
+        found[target] = {**found.get(target, {}), **override}
+    return found

@@ -1,0 +1,44 @@
+"""The process that is killed: opens a file, compares it with the ledger, works, and dies.
+
+`python -m crash.child FILE LEDGER SEED POINT [DURABILITY]`, where POINT is a name
+and an arrival ("after-write:17"), or "none": then somebody else kills it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Final
+
+from crash import kill_points
+from crash.worker import Worker
+
+STEPS: Final = 4000
+READY: Final = "working"
+NOT_REACHED: Final = 4
+
+
+async def _work(path: Path, ledger: Path, seed: int, durability: str) -> None:
+    worker = await Worker.open(path, ledger, seed, durability)
+    sys.stdout.write(f"{READY}\n")
+    sys.stdout.flush()
+    await worker.claim_some(64)  # the first leases after a kill are where haste would show
+    for _ in range(STEPS):
+        await worker.step()
+    await worker.close()
+
+
+def main(arguments: list[str]) -> int:
+    """Work until killed; an end of its own is a failure."""
+    path, ledger, seed, point, *rest = arguments
+    kill_points.tighten()
+    name, _, arrivals = point.partition(":")
+    installed = kill_points.install(name, int(arrivals)) if name != "none" else None
+    asyncio.run(_work(Path(path), Path(ledger), int(seed), *(rest or ("process",))))
+    sys.stderr.write(f"{point} was never reached ({installed})\n")
+    return NOT_REACHED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,381 @@
+"""Two stores side by side: the same ops, the same clock, and every answer compared.
+
+`Hands` carries ops out on one store, for any test that needs a busy one. A `Duel` does so on
+several and stops at the first answer that differs; `shrink` finds the least case that still does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from operations import (
+    Add,
+    Claim,
+    ClaimNamed,
+    Configure,
+    Expire,
+    Extend,
+    Filter,
+    Finish,
+    Op,
+    Pass,
+    Release,
+    Reprice,
+    Say,
+    Stale,
+    Steer,
+    Turn,
+    Wait,
+)
+from outrider.core.breakdown import Breakdown
+from outrider.core.pick import Streak
+from outrider.core.queue_action import QueueAction, Set
+from outrider.core.task import Lease, LeaseId
+from outrider.core.verdict import Finished
+from outrider.store.protocol import (
+    ClaimRequest,
+    FullStore,
+    PriorityUpdate,
+    ResultPage,
+    SharedValueWrite,
+    Step,
+    TaskFilter,
+)
+from outrider.testing.builders import OUTCOMES, rules, verdict
+from outrider.testing.clock import FakeClock
+from outrider.testing.conformance.steps import lease_facts
+
+Answer: TypeAlias = Any  # plain and comparable: what a store said, less its tokens
+
+PAST: Final = 12  # leases remembered after their end
+_LONGEST: Final = 86_400.0
+_PRICED: Final = Breakdown("base", (("again", 1.0),))
+
+
+class Disagreement(AssertionError):
+    """Two stores answered differently: after which op, and what."""
+
+
+class Hands:
+    """The workers and operators of one store, who remember their leases."""
+
+    def __init__(self, store: FullStore) -> None:
+        self.store = store
+        self.held: list[Lease] = []
+        self.past: list[Lease] = []
+        self.wake_in: float | None = None
+        self._streaks: dict[tuple[str, int], Streak] = {}
+
+    async def do(self, op: Op) -> Answer:
+        """Carry an op out; what the store answered."""
+        match op:
+            case Add(crawl, pages):
+                return await self.store.add([page.task(crawl) for page in pages])
+            case Claim() | ClaimNamed():
+                return await self._claim(op)
+            case Finish() | Extend() | Release() | Stale() | Expire():
+                return await self._end(op)
+            case Steer() | Configure() | Turn() | Filter():
+                return await self._operate(op)
+            case Say():
+                return await self._say(op)
+            case Reprice():
+                return await self._reprice(op)
+            case Pass() | Wait():
+                return None
+            case _:
+                assert_never(op)
+
+    def patience(self, op: Op) -> float:
+        """How long the op lets time pass."""
+        match op:
+            case Pass(seconds):
+                return seconds
+            case Wait():
+                return min(self.wake_in or 0.0, _LONGEST)
+            case _:
+                return 0.0
+
+    async def _claim(self, op: Claim | ClaimNamed) -> Answer:
+        streak = self._streaks.get((op.crawl, op.worker), Streak())
+        request = ClaimRequest(op.crawl, f"w{op.worker}", op.limit, op.lease_for, streak=streak)
+        if isinstance(op, Claim):
+            request = replace(request, per_queue=op.per_queue, lend=op.lend)
+        else:
+            request = replace(request, fingerprints=_names(op))
+        claimed = await self.store.claim(request)
+        self._streaks[op.crawl, op.worker] = claimed.streak
+        self.wake_in = claimed.wake_in
+        self.held += claimed.leases
+        facts = [lease_facts(lease) for lease in claimed.leases]
+        return facts, claimed.wake_in, claimed.status, tuple(claimed.streak)
+
+    async def _end(self, op: Finish | Extend | Release | Stale | Expire) -> Answer:
+        match op:
+            case Finish():
+                return await self._finish(op)
+            case Extend(index, lease_for):
+                ids = [lease.id for lease in self._some(index, 1)]
+                return len(await self.store.extend(ids, lease_for=lease_for))
+            case Release(index, count):
+                return await self._release(self._some(index, count))
+            case Stale(index, verb):
+                return await self._stale(index, verb)
+            case Expire(limit):
+                return await self.store.expire(limit=limit)
+
+    def _some(self, index: int, count: int) -> list[Lease]:
+        """Leases by their place; a place beyond the end counts from the start again."""
+        if not self.held:
+            return []
+        start = index % len(self.held)
+        return self.held[start : start + count]
+
+    def _let_go(self, lease: Lease) -> None:
+        self.held.remove(lease)
+        self.past = [*self.past, lease][-PAST:]
+
+    async def _finish(self, op: Finish) -> Answer:
+        found = self._some(op.index, 1)
+        if not found:
+            return None
+        (lease,) = found
+        links = [page.task(lease.crawl) for page in op.links]
+        decided = verdict(lease, op.outcome, roll=op.roll, links=links)
+        self._let_go(lease)
+        return lease.url, _told(await self.store.finish([decided] * op.times))
+
+    async def _release(self, leases: list[Lease]) -> Answer:
+        freed = await self.store.release([lease.id for lease in leases])
+        for lease in leases:
+            self._let_go(lease)
+        return [lease.url for lease in leases if lease.id in freed]
+
+    async def _stale(self, index: int, verb: str) -> Answer:
+        if not self.past:
+            return None
+        lease = self.past[index % len(self.past)]
+        if verb == "finish":
+            return _told(await self.store.finish([verdict(lease, OUTCOMES["done"])]))
+        ids: Sequence[LeaseId] = [lease.id]
+        if verb == "extend":
+            return len(await self.store.extend(ids, lease_for=30.0))
+        return len(await self.store.release(ids))
+
+    async def _operate(self, op: Steer | Configure | Turn | Filter) -> Answer:
+        match op:
+            case Steer(crawl, target, act, limit):
+                return await self._steer(crawl, target, act, limit)
+            case Configure(crawl, fields, is_swept):
+                changed = await self.store.configure(crawl, rules(**fields))
+                return changed, await self._steer(crawl, "", Set({}), 2) if is_swept else None
+            case Turn(crawl, status):
+                return await self.store.set_status(crawl, status)
+            case Filter():
+                return await self._filter(op)
+
+    async def _say(self, op: Say) -> Answer:
+        stand = [note.number for note in await self.store.values_since(op.crawl)]
+        seen = None if op.seen is None else max([*stand, op.seen]) - op.seen
+        return await self.store.put_values(
+            op.crawl, [SharedValueWrite("topic", op.name, op.text, seen)]
+        )
+
+    async def _reprice(self, op: Reprice) -> Answer:
+        page = await self.store.tasks(op.crawl, TaskFilter(), limit=10_000)
+        prices = [
+            PriorityUpdate(task.number, task.priority + op.is_stale, op.priority, _PRICED)
+            for task in page.items
+            if task.number in op.tasks
+        ]
+        return await self.store.update_priorities(op.crawl, prices)
+
+    async def _steer(self, crawl: str, target: str, act: QueueAction, limit: int) -> int:
+        return await steps(
+            lambda after: self.store.steer(crawl, target, act, after=after, limit=limit)
+        )
+
+    async def _filter(self, op: Filter) -> int:
+        verb = getattr(self.store, op.verb)
+        return await steps(
+            lambda after: verb(op.crawl, op.which, dry_run=op.dry_run, after=after, limit=op.limit)
+        )
+
+
+def _names(op: ClaimNamed) -> tuple[bytes, ...]:
+    return tuple(page.task(op.crawl).fingerprint for page in op.pages)
+
+
+def _told(answers: Iterable[Finished]) -> Answer:
+    return [(answer.applied, answer.state, [*answer.answers]) for answer in answers]
+
+
+async def steps(act: Callable[[int], Awaitable[Step]]) -> int:
+    """All steps of a long work, and how many it touched; how it is cut is the store's own."""
+    step = await act(0)
+    count = step.count
+    while step.after is not None:
+        step = await act(step.after)
+        count += step.count
+    return count
+
+
+async def glance(store: FullStore, crawl: str) -> dict[str, Answer]:
+    """What tells most of a crawl at a small price."""
+    queues = await _all(lambda after: store.queues(crawl, after=after, limit=3))
+    return {
+        "crawl": _plain(await store.crawl(crawl)),
+        "queues": queues,
+        "upcoming": [await store.upcoming(crawl, queue.key, limit=3) for queue in queues],
+        "tasks": await _all(lambda after: store.tasks(crawl, TaskFilter(), after=after, limit=7)),
+        "heat": _plain(await store.heatmap(crawl)),
+    }
+
+
+async def portrait(store: FullStore, crawl: str) -> dict[str, Answer]:
+    """Everything a reader can see of a crawl, by short pages."""
+    views = await glance(store, crawl)
+    views["census"] = await _all(lambda after: store.queue_states(crawl, after=after, limit=2))
+    views["places"] = [await store.position(crawl, task.number) for task in views["tasks"]]
+    views["notes"] = await store.values_since(crawl, limit=10_000)
+    views["changes"] = await store.events_since(crawl, limit=10_000)
+    views["unborn"] = await store.queue(crawl, "z.example")
+    for queue in views["queues"]:
+        views[f"queue {queue.key}"] = await store.queue(crawl, queue.key)
+    for task in views["tasks"]:
+        views[f"task {task.url}"] = await store.task(crawl, task.fingerprint)
+    return views
+
+
+async def _all(read: Callable[[int], Awaitable[ResultPage[Any]]]) -> list[Any]:
+    page = await read(0)
+    found = [*page.items]
+    while page.after is not None:
+        page = await read(page.after)
+        found += page.items
+    return found
+
+
+def _plain(view: msgspec.Struct) -> dict[str, Any]:
+    """A view with its counters freed of zeros, which say nothing."""
+    return {name: _without_zeros(value) for name, value in msgspec.structs.asdict(view).items()}
+
+
+def _without_zeros(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    inner = {name: _without_zeros(count) for name, count in value.items()}
+    return {name: count for name, count in inner.items() if count not in (0, {})}
+
+
+Look: TypeAlias = Callable[[FullStore, str], Awaitable[dict[str, Answer]]]
+
+
+class Duel:
+    """Several stores under one clock: what the first answers, all must."""
+
+    def __init__(self, stores: Sequence[FullStore], clock: FakeClock) -> None:
+        self.clock = clock
+        self.hands = [Hands(store) for store in stores]
+
+    async def run(self, ops: Iterable[Op], *, look_every: int = 7) -> None:
+        """Do all, looking around now and then, and closely at the end."""
+        crawls: dict[str, None] = {}
+        for number, op in enumerate(ops, 1):
+            await self.do(op)
+            crawls |= dict.fromkeys([op.crawl] if isinstance(op, Add | Configure) else [])
+            if number % look_every == 0:
+                await self.look(crawls, glance)
+        await self.look(crawls, portrait)
+
+    async def do(self, op: Op) -> None:
+        """One op on each, then the time it takes."""
+        answers = [await hands.do(op) for hands in self.hands]
+        for answer in answers[1:]:
+            if answer != answers[0]:
+                raise Disagreement(f"{op}:\n{_difference(answers[0], answer)}")
+        self.clock.advance(self.hands[0].patience(op))
+
+    async def look(self, crawls: Iterable[str], how: Look) -> None:
+        """The views of every crawl."""
+        for crawl in crawls:
+            first, *others = [await how(hands.store, crawl) for hands in self.hands]
+            for other in others:
+                if other != first:
+                    raise Disagreement(f"views of {crawl}:\n{_difference(first, other)}")
+
+
+def _difference(first: Answer, other: Answer) -> str:
+    """Where two answers part, down to the smallest piece."""
+    if isinstance(first, msgspec.Struct) and type(first) is type(other):
+        return _difference(msgspec.structs.asdict(first), msgspec.structs.asdict(other))
+    if isinstance(first, dict) and isinstance(other, dict) and first.keys() == other.keys():
+        parts = {name: (first[name], other[name]) for name in first if first[name] != other[name]}
+    elif isinstance(first, list | tuple) and isinstance(other, list | tuple):
+        pairs = enumerate(zip(first, other, strict=False))
+        parts = {number: pair for number, pair in pairs if pair[0] != pair[1]}
+    else:
+        parts = {}
+    if not parts:
+        return f"  {first!r}\n  {other!r}"
+    return "\n".join(f"  [{name}]{_difference(*pair)}" for name, pair in parts.items())
+
+
+Fails: TypeAlias = Callable[[list[Op]], Awaitable[bool]]
+
+
+async def shrink(ops: list[Op], fails: Fails) -> list[Op]:
+    """A shorter case that fails as well: pieces are left out, large ones first."""
+    size = max(1, len(ops) // 2)
+    while True:
+        shorter = await _leave_out(ops, size, fails)
+        if len(shorter) == len(ops) and size == 1:
+            return await _slim(ops, fails)
+        size = size if len(shorter) < len(ops) else max(1, size // 2)
+        ops = shorter
+
+
+async def _leave_out(ops: list[Op], size: int, fails: Fails) -> list[Op]:
+    start = 0
+    while start < len(ops):
+        shorter = ops[:start] + ops[start + size :]
+        if await fails(shorter):
+            ops = shorter
+        else:
+            start += size
+    return ops
+
+
+async def _slim(ops: list[Op], fails: Fails) -> list[Op]:
+    """Fewer pages to a batch, fewer rules."""
+    for place, op in enumerate(ops):
+        for slimmer in _slimmer(op):
+            shorter = [*ops[:place], slimmer, *ops[place + 1 :]]
+            if await fails(shorter):
+                return await _slim(shorter, fails)
+    return ops
+
+
+def _slimmer(op: Op) -> list[Op]:
+    match op:
+        case Add(_, pages):
+            return [replace(op, pages=left) for left in _less(pages) if left]
+        case Claim(lend=True):
+            return [replace(op, lend=False)]
+        case ClaimNamed(pages=named):
+            return [replace(op, pages=left) for left in _less(named) if left]
+        case Finish(links=links) if links:
+            return [replace(op, links=left) for left in _less(links)]
+        case Configure(_, fields):
+            kept = [{k: fields[k] for k in fields if k != name} for name in fields]
+            return [replace(op, fields=left) for left in kept]
+        case _:
+            return []
+
+
+def _less(items: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    return [items[:n] + items[n + 1 :] for n in range(len(items))]

@@ -1,0 +1,91 @@
+"""The model as a shard: what holds of crawls over several is tested without a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outrider.clock import Clock
+from outrider.core.states import CrawlStatus
+from outrider.store.protocol import ClaimRequest, ClaimResult, ResultPage
+from outrider.store.saved import SavedCrawl, SavedEnd
+from outrider.store.shards import Pulse, ShardedStore, Whole
+from outrider.testing.model import Model
+from outrider.testing.model.records import LEASED, C
+
+
+class ModelShard(Model):
+    """What the model lacks to be a shard."""
+
+    _closes = True
+
+    async def claim(self, request: ClaimRequest, *, closes: bool = True) -> ClaimResult:
+        """Whether a run is closed is told with the claim."""
+        self._closes = closes
+        return await super().claim(request)
+
+    def close_run(self, c: C) -> None:
+        """I2: left to those who see all shards."""
+        if self._closes:
+            super().close_run(c)
+
+    async def pulse(self, crawl: str) -> Pulse:
+        """See `Shard`."""
+        c = self.seen(crawl)
+        return Pulse(
+            status=c.status,
+            reason=c.reason,
+            known=len(c.tasks),
+            leased=len(c.all(LEASED)),
+            open=c.open_pending(),
+            dones=c.dones,
+            bytes=c.bytes,
+            moves=self.tokens + c.arrivals + c.counter + c.forgotten + len(c.log),
+            is_idle=c.at_finish or c.first is None or c.status is CrawlStatus.FINISHED,
+            max_pending=c.rules.max_pending,
+            is_limited=any(getattr(c.rules.limits, n) for n in c.rules.limits.__struct_fields__),
+        )
+
+    async def reckon(self, crawl: str, whole: Whole, moves: int | None) -> CrawlStatus:
+        """See `Shard`."""
+        c = self.crawl_of(crawl)
+        self._pause_at_limit(c, whole)
+        is_still = moves == (await self.pulse(crawl)).moves
+        if c.status is CrawlStatus.RUNNING and whole.is_over and is_still:
+            self._close(c)
+        return c.status
+
+    def _pause_at_limit(self, c: C, whole: Whole) -> None:
+        age = 0.0 if c.first is None else (self.clock.now_ms() - c.first) / 1000
+        reached = {"tasks": whole.known, "done": whole.dones, "bytes": whole.bytes, "seconds": age}
+        for name, value in reached.items():
+            limit = getattr(c.rules.limits, name)
+            if limit and value >= limit and c.status is CrawlStatus.RUNNING:
+                self.move(c, CrawlStatus.PAUSED, f"limit-{name}")
+
+    def _close(self, c: C) -> None:
+        if c.rules.pause_at_finish and not c.at_finish:
+            c.at_finish = True
+            self.move(c, CrawlStatus.PAUSED, "finish")
+        else:
+            c.runs, c.finished = c.runs + 1, self.clock.now_ms()
+            self.move(c, CrawlStatus.FINISHED, f"run {c.runs}")
+
+    async def work(self, crawl: str) -> None:
+        """See `Shard`."""
+        c = self.crawl_of(crawl)
+        c.first = self.clock.now_ms() if c.first is None else c.first
+        self.reopen(c)
+
+    async def saved(self, crawl: str, *, after: int, limit: int) -> ResultPage[Any]:
+        """See `Shard`."""
+        page = await self.export(crawl, after=after, limit=limit)
+        items = [item for item in page.items if not isinstance(item, (SavedCrawl, SavedEnd))]
+        c = self.seen(crawl)
+        return ResultPage(
+            items, len(c.queues) * 2**32 + len(c.tasks) if page.after is None else page.after
+        )
+
+
+def sharded_model(clock: Clock, count: int) -> ShardedStore:
+    """One store over so many models."""
+    return ShardedStore([ModelShard(clock) for _ in range(count)])

@@ -1,0 +1,195 @@
+"""What can be done to a store, as plain values: a list of them is a test case that can be printed.
+
+An op names leases by their place among those held, so any op can be left out and the rest still
+means something: that is what lets a failing case shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from outrider.core.outcome import Outcome
+from outrider.core.queue_action import QueueAction
+from outrider.core.states import CrawlStatus
+from outrider.core.task import KnownRule, Task
+from outrider.store.protocol import TaskFilter
+from outrider.testing.builders import task
+
+HOSTS: Final = ("a.example", "b.example", "c.b.example", "d.org")
+CRAWLS: Final = ("x", "y")
+
+
+class Page(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+    """A task to add: one of few pages of few hosts, so that most are known already."""
+
+    host: str
+    number: int
+    lane: int = 0
+    priority: float = 0.0
+    precedence: int = 1
+    cost: int = 1
+    delay: float = 0.0
+    known: KnownRule = "keep"
+    roll: int = 0
+    depth: int = 0
+    type: str = "page"
+    tag: str | None = None
+    origin: str = "opportunistic"
+    key: str | None = None  # None: the host
+
+    def task(self, crawl: str) -> Task:
+        """As the seam takes it."""
+        fields: dict[str, Any] = msgspec.structs.asdict(self)
+        host, number = fields.pop("host"), fields.pop("number")
+        fields["key"] = self.key or host
+        return task(f"https://{host}/{number}", crawl=crawl, **fields)
+
+
+class Add(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Add a batch."""
+
+    crawl: str
+    pages: tuple[Page, ...]
+
+
+class Claim(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Claim for a worker, who remembers its lanes."""
+
+    crawl: str
+    worker: int
+    limit: int
+    per_queue: int = 0
+    lease_for: float = 60.0
+    lend: bool = False
+
+
+class ClaimNamed(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Claim pages by name; a page that is not known is named as well."""
+
+    crawl: str
+    worker: int
+    pages: tuple[Page, ...]
+    limit: int = 64
+    lease_for: float = 60.0
+
+
+class Finish(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Finish one of the leases held, perhaps more than once."""
+
+    index: int
+    outcome: Outcome
+    roll: float = 0.0
+    links: tuple[Page, ...] = ()
+    times: int = 1
+
+
+class Extend(msgspec.Struct, frozen=True, tag=True):
+    """Renew one of the leases held."""
+
+    index: int
+    lease_for: float
+
+
+class Release(msgspec.Struct, frozen=True, tag=True):
+    """Give back some of the leases held."""
+
+    index: int
+    count: int
+
+
+class Stale(msgspec.Struct, frozen=True, tag=True):
+    """Use a lease that was finished, released or lost."""
+
+    index: int
+    verb: Literal["finish", "extend", "release"]
+
+
+class Expire(msgspec.Struct, frozen=True, tag=True):
+    """Take back overdue leases."""
+
+    limit: int
+
+
+class Steer(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """An operator's act, in as many steps as it takes."""
+
+    crawl: str
+    target: str
+    act: QueueAction
+    limit: int = 1000
+
+
+class Configure(msgspec.Struct, frozen=True, tag=True):
+    """New rules, by `builders.rules`; swept: applied to every queue at once."""
+
+    crawl: str
+    fields: Mapping[str, Any]
+    is_swept: bool
+
+
+class Turn(msgspec.Struct, frozen=True, tag=True):
+    """Pause, resume or cancel a crawl."""
+
+    crawl: str
+    status: CrawlStatus
+
+
+class Filter(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Drop, replay or purge, in as many steps as it takes."""
+
+    crawl: str
+    verb: Literal["drop", "replay", "purge"]
+    which: TaskFilter
+    dry_run: bool = False
+    limit: int = 1000
+
+
+class Say(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Write a note; `seen` counts back from the newest one: 0 is its number, 1 the one before."""
+
+    crawl: str
+    name: str
+    text: str
+    seen: int | None = None
+
+
+class Reprice(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Give the pages of these numbers another priority, as if it was just read or long ago."""
+
+    crawl: str
+    tasks: tuple[int, ...]
+    priority: float
+    is_stale: bool = False
+
+
+class Pass(msgspec.Struct, frozen=True, tag=True):
+    """Let time pass."""
+
+    seconds: float
+
+
+class Wait(msgspec.Struct, frozen=True, tag=True):
+    """Let as much time pass as the last claim said."""
+
+
+Op: TypeAlias = (
+    Add
+    | Claim
+    | ClaimNamed
+    | Finish
+    | Extend
+    | Release
+    | Stale
+    | Expire
+    | Steer
+    | Configure
+    | Turn
+    | Filter
+    | Say
+    | Reprice
+    | Pass
+    | Wait
+)
