@@ -8,10 +8,10 @@ import brotli
 import pytest
 
 from outrider.core.outcome import Dropped, Failed, Unreachable
-from outrider.fetch import reasons
-from outrider.fetch.client import Client
-from outrider.fetch.getting import user_agent
+from outrider.fetch import response as response_module
+from outrider.fetch.http1 import Http1Client
 from outrider.fetch.http2 import Http2Client
+from outrider.fetch.http_client import user_agent
 from outrider.fetch.response import Response
 from outrider.settings.worker_schema import FetchSettings
 
@@ -19,7 +19,7 @@ TEXT = b"The market opened early, and closed late. " * 50
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 
 
-@pytest.fixture(params=[Client, Http2Client])
+@pytest.fixture(params=[Http1Client, Http2Client])
 def kind(request):
     """Both promise the same."""
     return request.param
@@ -211,7 +211,7 @@ async def test_requests_at_one_time_have_connections_of_their_own(net):
     assert [each.status for each in got] == [200] * 10
 
 
-@pytest.mark.parametrize("kind", [Client])
+@pytest.mark.parametrize("kind", [Http1Client])
 async def test_only_so_many_connections_are_kept(net):
     """What nobody uses is closed beyond the limit; who came first keeps theirs."""
     server = await net.serve({"/": OK})
@@ -225,7 +225,7 @@ async def test_only_so_many_connections_are_kept(net):
     assert server.connections == 5
 
 
-@pytest.mark.parametrize("kind", [Client])
+@pytest.mark.parametrize("kind", [Http1Client])
 async def test_a_connection_in_use_takes_no_place_among_the_kept(net):
     """The limit is for those that wait."""
     asked, go_on = asyncio.Event(), asyncio.Event()
@@ -434,9 +434,9 @@ async def test_a_host_that_never_shakes_hands_is_unreachable(net):
 
 def test_every_reason_has_one_outcome():
     """What is told follows from the first word alone."""
-    for word, (kind, meaning, details) in reasons.REASONS.items():
+    for word, (kind, meaning, details) in response_module.REASONS.items():
         assert meaning
         for detail in details or ("",):
-            told = reasons.tell(f"{word}: {detail}" if detail else word, 1.5)
+            told = response_module.outcome_of_reason(f"{word}: {detail}" if detail else word, 1.5)
             assert type(told) is kind
             assert getattr(told, "seconds", 1.5) == 1.5

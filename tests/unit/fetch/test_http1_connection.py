@@ -4,13 +4,13 @@ import pytest
 from aiohttp import ClientPayloadError, ServerDisconnectedError
 from aiohttp.streams import StreamReader
 
-from outrider.fetch.connection import Handler
+from outrider.fetch.http1_connection import ConnectionHandler
 
 
 @pytest.fixture
 async def handler():
     """A connection that is made."""
-    handler = Handler(asyncio.get_running_loop(), set())
+    handler = ConnectionHandler(asyncio.get_running_loop(), set())
     handler.connection_made(asyncio.Transport())
     return handler
 

@@ -12,10 +12,20 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Any, Final, cast
+from collections.abc import (
+    Sequence,
+)
+from contextlib import (
+    suppress,
+)
+from functools import (
+    partial,
+)
+from typing import (
+    Any,
+    Final,
+    cast,
+)
 
 from aiohttp import (
     ClientConnectorError,
@@ -24,27 +34,44 @@ from aiohttp import (
     ServerDisconnectedError,
     TCPConnector,
 )
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.client_reqrep import ConnectionKey
-from aiohttp.connector import Connection
-from aiohttp.http_exceptions import BadHttpMessage
-from aiohttp.tracing import Trace
+from aiohttp.abc import (
+    AbstractResolver,
+    ResolveResult,
+)
+from aiohttp.client_proto import (
+    ResponseHandler,
+)
+from aiohttp.client_reqrep import (
+    ConnectionKey,
+)
+from aiohttp.connector import (
+    Connection,
+)
+from aiohttp.http_exceptions import (
+    BadHttpMessage,
+)
+from aiohttp.tracing import (
+    Trace,
+)
 
-from outrider.fetch.guard import Guard
-from outrider.fetch.local_faults import EMFILE, local_reason_of
+from outrider.fetch.dns import (
+    AddressGuard,
+)
+from outrider.fetch.http_client import IDLE_SECONDS, MAX_INTERIM_RESPONSES
+from outrider.fetch.local_faults import (
+    EMFILE,
+    local_reason_of,
+)
 
-INTERIM: Final = 16  # answers such as 100 and 103 before the real one
-IDLE: Final = 15.0  # seconds an unused connection is kept
-CONNECTING: Final = "while connecting"  # marks what ended the wait
-SLICE: Final = 64 * 1024  # bytes parsed at a time: surplus answers in them are parsed in vain
+CONNECTING_NOTE: Final = "while connecting"  # marks what ended the wait
+PARSE_SLICE: Final = 64 * 1024  # bytes parsed at a time: surplus answers in them are parsed in vain
 
 _SWITCHING: Final = 101
 _FINAL: Final = 200
-CLOSED_AT_ONCE: Final = 8  # idle connections, to make room for one
+CLOSED_PER_SHORTAGE: Final = 8  # idle connections, to make room for one
 
 
-class Handler(ResponseHandler):
+class ConnectionHandler(ResponseHandler):
     """One connection; among the idle ones, it leaves them when it ends."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, idle: dict[ResponseHandler, None]) -> None:
@@ -127,7 +154,7 @@ class Handler(ResponseHandler):
             if not self._is_asked or self._is_over():
                 self._refuse()
             else:
-                end = max(min(at + SLICE, len(data) - 1), at + 1)
+                end = max(min(at + PARSE_SLICE, len(data) - 1), at + 1)
                 self._is_exact = end == len(data)
                 super().data_received(data[at:end])
                 at = end
@@ -156,7 +183,7 @@ class Handler(ResponseHandler):
         self._is_answered = status >= _FINAL or status == _SWITCHING
         if not self._is_answered:
             self.interim += 1
-            if self.interim > INTERIM:
+            if self.interim > MAX_INTERIM_RESPONSES:
                 self.set_exception(BadHttpMessage("too many interim answers"))
                 return
         super().feed_data(data, size)
@@ -179,17 +206,21 @@ def _has_bytes(descriptor: int) -> bool:
 class Connector(TCPConnector):
     """All connections: `most` are kept for reuse. Literal addresses go to the resolver too."""
 
-    def __init__(self, resolver: AbstractResolver, guard: Guard, most: int, **options: Any) -> None:
+    def __init__(
+        self, resolver: AbstractResolver, guard: AddressGuard, most: int, **options: Any
+    ) -> None:
         super().__init__(
             resolver=resolver,
             use_dns_cache=False,
             socket_factory=guard.socket,
             limit=0,  # how many are in use is the executor's affair
-            keepalive_timeout=IDLE,
+            keepalive_timeout=IDLE_SECONDS,
             **options,
         )
         self.idle: dict[ResponseHandler, None] = {}  # the oldest first
-        self._factory = cast("partial[ResponseHandler]", partial(Handler, self._loop, self.idle))
+        self._factory = cast(
+            "partial[ResponseHandler]", partial(ConnectionHandler, self._loop, self.idle)
+        )
         self._most = most
 
     async def connect(
@@ -206,9 +237,9 @@ class Connector(TCPConnector):
             try:
                 connection = await self._connected(req, traces, timeout)
             except asyncio.CancelledError as error:
-                error.add_note(CONNECTING)
+                error.add_note(CONNECTING_NOTE)
                 raise
-            handler = cast("Handler", connection.protocol)
+            handler = cast("ConnectionHandler", connection.protocol)
             self.idle.pop(handler, None)
             if not handler.is_spoilt():
                 return connection
@@ -226,7 +257,7 @@ class Connector(TCPConnector):
             except ClientConnectorError as error:
                 if local_reason_of(error) != EMFILE or not self.idle:
                     raise
-            self.close_idle(CLOSED_AT_ONCE)
+            self.close_idle(CLOSED_PER_SHORTAGE)
             await asyncio.sleep(0)  # a socket is closed in the turn after its connection,
             await asyncio.sleep(0)  # and with TLS one later
 
@@ -240,7 +271,7 @@ class Connector(TCPConnector):
     def _release(
         self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
     ) -> None:
-        is_exact = cast("Handler", protocol).end_answer()
+        is_exact = cast("ConnectionHandler", protocol).end_answer()
         is_crowded = len(self.idle) >= self._most
         if protocol.is_connected() and is_exact and not is_crowded:
             self.idle[protocol] = None  # until it is used, or closed, be it at once

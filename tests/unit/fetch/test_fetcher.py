@@ -6,15 +6,13 @@ import pytest
 from outrider import Blocked, Done, Dropped, Failed, Frontier, Link, Throttled, Unreachable
 from outrider.core.policy.rules import QueueRules
 from outrider.executor.visit import Visit
-from outrider.fetch.cache import Cache
-from outrider.fetch.cache_file import CacheFile
-from outrider.fetch.detect import detect
-from outrider.fetch.entrance import CLOSED_FOR, Entrance
-from outrider.fetch.pacing import LOST, Pacing
+from outrider.fetch.block_detector import detect
+from outrider.fetch.cache import CacheFile, ResponseCache
+from outrider.fetch.fetcher import FetchContext, Fetcher
+from outrider.fetch.pacing import LEASE_LOST, Pacing
 from outrider.fetch.reader import Reader
 from outrider.fetch.response import Response
-from outrider.fetch.robots import Shelf
-from outrider.fetch.visiting import Fetcher, Surroundings
+from outrider.fetch.robots import CLOSED_SECONDS, RobotsCache, RobotsGate
 from outrider.settings import merged, settings_of
 from outrider.testing import FakeClock
 
@@ -92,11 +90,11 @@ async def crawl():
         settings = merged(settings_of(POLITE), sections)
         frontier = await Frontier.open(settings=settings, clock=clock, dice=lambda: 0.0)
         pacing = Pacing(web, clock, lambda: 0.0, settings.fetch.total_timeout)
-        shelf = Shelf(clock, settings.fetch.user_agent)
+        shelf = RobotsCache(clock, settings.fetch.user_agent)
         reader = Reader(settings.fetch, settings.url)
         closing.extend([frontier.close, lambda: reader.__aexit__(None, None, None)])
-        entrance = Entrance(settings, pacing, shelf, frontier.refusal_of)
-        around = Surroundings(entrance, pacing, reader, detect, cache, frontier.refusal_of)
+        entrance = RobotsGate(settings, pacing, shelf, frontier.refusal_of)
+        around = FetchContext(entrance, pacing, reader, detect, cache, frontier.refusal_of)
         return Crawl(frontier, web, Fetcher(settings, around))
 
     yield made
@@ -206,7 +204,7 @@ async def test_a_host_that_cannot_tell_is_asked_again_later(crawl):
     assert (first.outcome.retry_in, second.outcome.retry_in) == (10.0, 20.0)
     assert third.outcome.status == 200
     assert it.web.urls == [ROBOTS, ROBOTS, ROBOTS, HOME]
-    assert first.outcome.retry_in > CLOSED_FOR  # it is asked again by then
+    assert first.outcome.retry_in > CLOSED_SECONDS  # it is asked again by then
 
 
 @pytest.mark.parametrize(
@@ -604,7 +602,7 @@ async def test_a_lost_lease_sends_nothing(crawl):
     await it.frontier.add([HOME])
     (lease,) = await it.frontier.claim(1)
 
-    assert await it.fetcher(Visit(lease, Lost())) == LOST
+    assert await it.fetcher(Visit(lease, Lost())) == LEASE_LOST
     assert it.web.urls == []
 
 
@@ -630,7 +628,7 @@ async def test_a_revisit_asks_whether_it_changed(crawl):
 
 async def test_a_throttled_page_is_answered_from_the_cache_and_still_throttles(crawl):
     """D5."""
-    cache = Cache(CacheFile(None))
+    cache = ResponseCache(CacheFile(None))
     it = await crawl(
         {HOME: [page(), (429, b"", ("Retry-After", "40"))]},
         cache=cache,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.fetch import apart as module
-from outrider.fetch.apart import Apart, Fault
+from outrider.fetch import child_pool as module
+from outrider.fetch.child_pool import ChildPool, Fault
 
 WORK = """
 import os, signal, subprocess, sys, threading, time
@@ -63,7 +63,7 @@ def place(tmp_path, monkeypatch):
 @pytest.fixture
 async def apart(place):
     """A user's function, called elsewhere; nothing of it is left after the test."""
-    one = Apart("outside_work:work", seconds=20.0, memory=256 * 2**20)
+    one = ChildPool("outside_work:work", seconds=20.0, memory=256 * 2**20)
     yield one
     await one.close()
 
@@ -154,7 +154,7 @@ async def test_a_raised_exception_is_told_and_costs_no_process(apart):
 @pytest.mark.parametrize("asked", ["hang", "stop"])
 async def test_a_function_that_takes_too_long_is_ended(place, asked):
     """Its process too; the next call has a new one."""
-    apart = Apart("outside_work:work", seconds=0.5)
+    apart = ChildPool("outside_work:work", seconds=0.5)
     pid = await apart.call("pid", int)
 
     assert await apart.call(asked) == Fault("time", "took longer than 0.5 s")
@@ -172,7 +172,7 @@ async def test_printing_does_no_harm(apart):
 async def test_an_answer_is_bounded(apart, monkeypatch):
     """By the child, and by whoever reads it."""
     assert await apart.call("well") == "well"
-    monkeypatch.setattr(module, "MOST_BYTES", 1000)
+    monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 1000)
 
     assert (await apart.call("long")).kind == "size"
     assert await apart.call("well") == "well"
@@ -186,7 +186,7 @@ async def test_an_answer_of_another_type_is_a_fault(apart):
 @pytest.mark.parametrize("target", ["absent_module:f", "outside_work:absent", "outside_work:value"])
 async def test_a_function_that_is_not_there_is_a_fault(place, target):
     """It says what could not be had."""
-    apart = Apart(target)
+    apart = ChildPool(target)
     told = await apart.call(1)
 
     assert told.kind == "start"
@@ -209,7 +209,7 @@ async def test_a_cancelled_call_leaves_no_answer_for_the_next(apart):
 
 async def test_children_work_side_by_side(place):
     """As many as are allowed; a call that hangs holds up no other."""
-    apart = Apart("outside_work:work", seconds=20.0, children=2)
+    apart = ChildPool("outside_work:work", seconds=20.0, children=2)
     await asyncio.gather(apart.call("well"), apart.call("well"))
     hanging = asyncio.create_task(apart.call("hang"))
     pids = {await apart.call("pid", int) for _ in range(3)}
@@ -223,7 +223,7 @@ async def test_children_work_side_by_side(place):
 async def test_closing_leaves_no_pipe(place):
     """Also of a child that was ended long ago, and of one whose pipe somebody else holds."""
     before = pipes()
-    apart = Apart("outside_work:work", seconds=20.0)
+    apart = ChildPool("outside_work:work", seconds=20.0)
     for asked in ("die", "exit"):
         await apart.call(asked)
     other = await apart.call("leave", int)
@@ -236,7 +236,7 @@ async def test_closing_leaves_no_pipe(place):
 
 async def test_closing_leaves_no_process(place):
     """Neither running nor as a zombie, nor what the function started."""
-    apart = Apart("outside_work:work", seconds=20.0)
+    apart = ChildPool("outside_work:work", seconds=20.0)
     pid, other = await apart.call("pid", int), await apart.call("fork", int)
     await apart.close()
 
@@ -246,10 +246,10 @@ async def test_closing_leaves_no_process(place):
 
 PARENT = """
 import asyncio, os, sys
-from outrider.fetch.apart import Apart
+from outrider.fetch.child_pool import ChildPool
 
 async def main():
-    apart = Apart("outside_work:work", seconds=1.0)
+    apart = ChildPool("outside_work:work", seconds=1.0)
     print(await apart.call("pid", int), flush=True)
     await apart.call(sys.argv[1])
     await asyncio.sleep(600)

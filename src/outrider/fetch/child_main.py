@@ -10,23 +10,43 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from errno import EDQUOT, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC
-from importlib import import_module
-from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn
+from collections.abc import (
+    Callable,
+)
+from contextlib import (
+    suppress,
+)
+from errno import (
+    EDQUOT,
+    EMFILE,
+    ENFILE,
+    ENOBUFS,
+    ENOMEM,
+    ENOSPC,
+)
+from importlib import (
+    import_module,
+)
+from pathlib import (
+    Path,
+)
+from typing import (
+    Any,
+    BinaryIO,
+    Final,
+    NoReturn,
+)
 
 import msgspec
 
 HEADER: Final = 4  # bytes that tell the length of a frame
-ANSWERED: Final = b"\0"  # begins a frame that holds the answer
+ANSWER: Final = b"\0"  # begins a frame that holds the answer
 FAULT: Final = b"\1"  # begins a frame that holds a fault: its kind and its detail
-_LACKING: Final = frozenset((EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC, EDQUOT))
-GRACE: Final = 1.0  # seconds after which our own alarm ends us, if nobody else did
+_LOCAL_ERRNOS: Final = frozenset((EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC, EDQUOT))
+ALARM_GRACE: Final = 1.0  # seconds after which our own alarm ends us, if nobody else did
 
 
-class Terms(msgspec.Struct, frozen=True, array_like=True):
+class ChildTerms(msgspec.Struct, frozen=True, array_like=True):
     """The first words to a child."""
 
     path: list[str]  # where modules are
@@ -36,7 +56,7 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
     most: int  # bytes of an answer
 
 
-def framed(data: bytes) -> bytes:
+def frame(data: bytes) -> bytes:
     """Data with its length before it."""
     return len(data).to_bytes(HEADER, "big") + data
 
@@ -44,17 +64,17 @@ def framed(data: bytes) -> bytes:
 def main() -> NoReturn:
     """Serve one parent until it is gone."""
     requests, answers = _pipes()
-    terms = msgspec.msgpack.decode(_frame(requests), type=Terms)
-    function = _loaded(terms)
+    terms = msgspec.msgpack.decode(_read_frame(requests), type=ChildTerms)
+    function = _load(terms)
     if isinstance(function, str):
         _send(answers, _fault("start", function))
         os._exit(1)
     _limit(terms.memory)
-    _send(answers, ANSWERED)
+    _send(answers, ANSWER)
     while True:
-        request = _frame(requests)
+        request = _read_frame(requests)
         # The alarm's default ends the process, whatever it is doing and whoever else is gone.
-        signal.setitimer(signal.ITIMER_REAL, terms.seconds + GRACE)
+        signal.setitimer(signal.ITIMER_REAL, terms.seconds + ALARM_GRACE)
         answer = _answer(function, request, terms.most)
         signal.setitimer(signal.ITIMER_REAL, 0)
         _send(answers, answer)
@@ -69,7 +89,7 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def _frame(requests: BinaryIO) -> bytes:
+def _read_frame(requests: BinaryIO) -> bytes:
     header = requests.read(HEADER)
     size = int.from_bytes(header, "big")
     body = requests.read(size)
@@ -80,13 +100,13 @@ def _frame(requests: BinaryIO) -> bytes:
 
 def _send(answers: BinaryIO, data: bytes) -> None:
     try:
-        answers.write(framed(data))
+        answers.write(frame(data))
         answers.flush()
     except OSError:
         os._exit(0)
 
 
-def _loaded(terms: Terms) -> Callable[[Any], Any] | str:
+def _load(terms: ChildTerms) -> Callable[[Any], Any] | str:
     """The function, or why there is none."""
     sys.path[:] = terms.path
     module, _, name = terms.target.partition(":")
@@ -109,7 +129,7 @@ def _limit(memory: int) -> None:
 
 def _answer(function: Callable[[Any], Any], request: bytes, most: int) -> bytes:
     try:
-        data = ANSWERED + msgspec.msgpack.encode(function(msgspec.msgpack.decode(request)))
+        data = ANSWER + msgspec.msgpack.encode(function(msgspec.msgpack.decode(request)))
     except MemoryError:
         return _fault("memory", "took more memory than it may")
     except Exception as error:  # noqa: BLE001 - a stranger's function
@@ -121,7 +141,7 @@ def _answer(function: Callable[[Any], Any], request: bytes, most: int) -> bytes:
 def _is_local(error: Exception) -> bool:
     """Whether this machine, or this process, is out of something; see fetch/local_faults.py."""
     number, reason = getattr(error, "errno", None), str(getattr(error, "reason", ""))
-    return number in _LACKING or reason.startswith("local:")
+    return number in _LOCAL_ERRNOS or reason.startswith("local:")
 
 
 def _fault(kind: str, detail: str) -> bytes:

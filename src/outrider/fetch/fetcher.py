@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import (
+    Final,
+)
 
 import msgspec
 
@@ -15,39 +17,68 @@ from outrider.core.outcome import (
     Throttled,
     outcome_of,
 )
-from outrider.core.task import Link
-from outrider.core.url import Refusal, Url, parse_url
-from outrider.fetch.cache import Cache, conditions, renewed
-from outrider.fetch.detect import Detector
-from outrider.fetch.entrance import Entrance, Entry
-from outrider.fetch.freshness import usable
-from outrider.fetch.pacing import Pacing, Refusing, Visit
-from outrider.fetch.page import Page
-from outrider.fetch.reader import Reader
-from outrider.fetch.redirects import target_of
-from outrider.fetch.response import Response
-from outrider.fetch.retry_after import retry_after_of
-from outrider.settings import Settings
+from outrider.core.task import (
+    Link,
+)
+from outrider.core.url import (
+    Refusal,
+    Url,
+    parse_url,
+)
+from outrider.fetch.block_detector import (
+    Detector,
+)
+from outrider.fetch.cache import (
+    ResponseCache,
+    conditional_headers,
+    is_usable,
+    merge_not_modified,
+)
+from outrider.fetch.pacing import (
+    Pacing,
+    RefusalCheck,
+    Visit,
+)
+from outrider.fetch.page import (
+    Page,
+)
+from outrider.fetch.reader import (
+    Reader,
+)
+from outrider.fetch.response import (
+    Response,
+    redirect_target,
+    retry_after_of,
+)
+from outrider.fetch.robots import (
+    Admission,
+    RobotsGate,
+)
+from outrider.settings import (
+    Settings,
+)
 
 NOT_MODIFIED: Final = 304
-STALE: Final = 86_400.0  # seconds a kept response may be too old to stand in for a throttled one
+MAX_STALE: Final = (
+    86_400.0  # seconds a kept response may be too old to stand in for a throttled one
+)
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class FetchContext(msgspec.Struct, frozen=True):
     """All that a fetcher needs of others."""
 
-    entrance: Entrance
+    entrance: RobotsGate
     pacing: Pacing
     reader: Reader
     detector: Detector | None
-    cache: Cache | None
-    refusal: Refusing
+    cache: ResponseCache | None
+    refusal: RefusalCheck
 
 
 class Fetcher:
     """The default handler: fetches a page and finds its links."""
 
-    def __init__(self, settings: Settings, around: Surroundings) -> None:
+    def __init__(self, settings: Settings, around: FetchContext) -> None:
         self._settings = settings.fetch
         self._url_rules = settings.url
         self._around = around
@@ -60,7 +91,7 @@ class Fetcher:
 
     async def _visit(self, visit: Visit) -> Outcome:
         entry = await self._around.entrance.admit(visit)
-        if not isinstance(entry, Entry):
+        if not isinstance(entry, Admission):
             return entry
         outcome = await self._page(visit, entry)
         if entry.crawl_delay is None:
@@ -68,10 +99,10 @@ class Fetcher:
         # The queue did not know the delay: it learns it, whatever the visit came to.
         return msgspec.structs.replace(outcome, crawl_delay=entry.crawl_delay)
 
-    async def _page(self, visit: Visit, entry: Entry) -> Outcome:
+    async def _page(self, visit: Visit, entry: Admission) -> Outcome:
         """The page itself; a redirect to the same identity is followed here, after the delay."""
         url, cached, pacing = visit.lease.url, self._cached(visit), self._around.pacing
-        headers = conditions(visit.lease.last, cached)
+        headers = conditional_headers(visit.lease.last, cached)
         for left in reversed(range(self._settings.max_redirects + 1)):
             response = await pacing.get(visit, url, headers)
             if not isinstance(response, Response):
@@ -92,7 +123,7 @@ class Fetcher:
         return None if cache is None else cache.get(visit.lease.fingerprint)
 
     def _same_page(self, visit: Visit, response: Response) -> str | None:
-        target = target_of(response, self._url_rules)
+        target = redirect_target(response, self._url_rules)
         if not isinstance(target, Url):
             return None
         here = parse_url(visit.lease.url, self._url_rules)
@@ -102,7 +133,7 @@ class Fetcher:
     async def _outcome(self, visit: Visit, response: Response, cached: Response | None) -> Outcome:
         """Which is which (G0)."""
         blocked = self._around.detector(response) if self._around.detector else None
-        target = target_of(response, self._url_rules)
+        target = redirect_target(response, self._url_rules)
         if target is not None and blocked is None:
             return await self._redirected(visit, response, target)
         judged = outcome_of(
@@ -123,9 +154,9 @@ class Fetcher:
 
     def _throttled(self, visit: Visit, judged: Throttled, cached: Response | None) -> Outcome:
         """D5: what the cache has stands in; the queue is throttled all the same."""
-        if cached is None or not usable(cached, self._around.pacing.now(), STALE):
+        if cached is None or not is_usable(cached, self._around.pacing.now(), MAX_STALE):
             return judged
-        return from_cache(visit, cached, judged)
+        return done_from_cache(visit, cached, judged)
 
     async def _redirected(self, visit: Visit, response: Response, target: Url | Refusal) -> Outcome:
         """Every hop goes through the frontier: the target has a queue of its own (D7)."""
@@ -149,7 +180,7 @@ class Fetcher:
     ) -> Outcome:
         if response.status == NOT_MODIFIED:
             # What was kept stands in for the body; its links are known.
-            whole = response if cached is None else renewed(cached, response)
+            whole = response if cached is None else merge_not_modified(cached, response)
             visit.page = Page(visit.lease, whole, from_cache=cached is not None)
             return judged
         page = Page(visit.lease, response)
@@ -175,13 +206,13 @@ class Fetcher:
         )
 
 
-def kept(cache: Cache, fingerprint: bytes, now: float) -> Response | None:
+def cached_response(cache: ResponseCache, fingerprint: bytes, now: float) -> Response | None:
     """What the cache has of a page, if it may stand in for a throttled answer."""
     response = cache.get(fingerprint)
-    return response if response is not None and usable(response, now, STALE) else None
+    return response if response is not None and is_usable(response, now, MAX_STALE) else None
 
 
-def from_cache(visit: Visit, cached: Response, throttled: Throttled | None) -> Done:
+def done_from_cache(visit: Visit, cached: Response, throttled: Throttled | None) -> Done:
     """D5: a visit that ends with what was kept; the host was asked only if it throttled."""
     page = visit.page = Page(visit.lease, cached, from_cache=True)
     return Done(

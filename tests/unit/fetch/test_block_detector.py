@@ -1,8 +1,13 @@
 import pytest
 
 from outrider.errors import SettingsError
-from outrider.fetch.block_signs import HINTS, VENDORS
-from outrider.fetch.detect import MOST_SCANNED, detect, detector_of
+from outrider.fetch.block_detector import (
+    CHALLENGE_HINTS,
+    MAX_SCANNED_BYTES,
+    VENDORS,
+    detect,
+    detector_of,
+)
 from outrider.fetch.response import Response
 
 HTML = ("Content-Type", "text/html; charset=utf-8")
@@ -233,7 +238,7 @@ class TestOrdinaryPages:
 
     def test_a_long_page_is_not_looked_into(self):
         """No challenge is longer, and most pages are."""
-        body = CLOUDFLARE + " " * MOST_SCANNED
+        body = CLOUDFLARE + " " * MAX_SCANNED_BYTES
 
         assert detect(answer(200, body)) is None
 
@@ -263,7 +268,7 @@ class TestTables:
     def test_no_mark_is_empty(self):
         """It would stand in every page."""
         assert all(len(mark) > 8 for vendor in VENDORS for mark in vendor.marks)
-        assert all(HINTS)
+        assert all(CHALLENGE_HINTS)
 
 
 def everything_is_a_block(response):
@@ -280,9 +285,11 @@ class TestSetting:
     def test_a_function_is_taken_as_it_is(self):
         """Or by its name."""
         assert detector_of(everything_is_a_block) is everything_is_a_block
-        assert detector_of("outrider.fetch.detect:detect") is detect
+        assert detector_of("outrider.fetch.block_detector:detect") is detect
 
-    @pytest.mark.parametrize("setting", ["cloudflare", 7, None, "outrider.fetch.detect:nobody"])
+    @pytest.mark.parametrize(
+        "setting", ["cloudflare", 7, None, "outrider.fetch.block_detector:nobody"]
+    )
     def test_anything_else_is_refused_by_name(self, setting):
         """With the setting's path and what may stand there."""
         with pytest.raises(SettingsError, match=r"fetch\.detector"):

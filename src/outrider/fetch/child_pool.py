@@ -1,4 +1,9 @@
-"""Calls of a function in a process of its own: whatever it does there, the answer is a value.
+"""Slots that keys take in turn, so that none gets more than its share while others wait.
+
+A key is a queue's: one host, as a rule. Of the keys that wait, the one with the fewest faults is
+served first, then the one that holds the fewest slots, then the one that was served longest ago.
+
+Calls of a function in a process of its own: whatever it does there, the answer is a value.
 
 A child that dies, hangs, grows or raises is a `Fault`; it is replaced when the next call comes. If
 this machine cannot start one, that is a `LocalFault`. A child ends with us, even if we are killed:
@@ -17,24 +22,151 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
-from typing import Any, Final, Literal, TypeVar
+from collections import (
+    Counter,
+    OrderedDict,
+    deque,
+)
+from collections.abc import (
+    AsyncIterator,
+)
+from contextlib import (
+    asynccontextmanager,
+    suppress,
+)
+from typing import (
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+)
 
 import msgspec
 
-from outrider.fetch import inside
-from outrider.fetch.fair_slots import FairSlots, FaultRecord
-from outrider.fetch.inside import ANSWERED, HEADER, Terms, framed
-from outrider.fetch.local_faults import PROCESSES, local_fault, local_fault_of
+from outrider.fetch import child_main
+from outrider.fetch.child_main import (
+    ANSWER,
+    HEADER,
+    ChildTerms,
+    frame,
+)
+from outrider.fetch.local_faults import (
+    PROCESSES,
+    local_fault,
+    local_fault_of,
+)
+
+# ==== fair_slots
+
+MAX_KEYS: Final = 10_000  # whose faults are remembered
+MAX_FAULTS: Final = 10  # that count
+
+
+class FaultRecord:
+    """How often in a row the calls of each key exhausted their limits; a success clears it."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def __getitem__(self, key: str) -> int:
+        return self._counts.get(key, 0)
+
+    def add(self, key: str) -> None:
+        """Count one more."""
+        self._counts[key] = min(self[key] + 1, MAX_FAULTS)
+        self._counts.move_to_end(key)
+        if len(self._counts) > MAX_KEYS:
+            self._counts.popitem(last=False)
+
+    def clear(self, key: str) -> None:
+        """Forget those of a key."""
+        self._counts.pop(key, None)
+
+
+class FairSlots:
+    """A number of slots, and those who wait for one."""
+
+    def __init__(self, count: int, faults: FaultRecord) -> None:
+        self._free = count
+        self._faults = faults
+        self._held: Counter[str] = Counter()
+        # In the order in which they came; a key is absent as soon as none of its calls waits.
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._turns = 0
+        self._last_turn: dict[str, int] = {}  # of the keys that wait or hold a slot
+
+    @asynccontextmanager
+    async def slot(self, key: str, max_wait: float | None = None) -> AsyncIterator[None]:
+        """One slot, for as long as the block lasts; TimeoutError if none came free in time."""
+        await self._take(key, max_wait)
+        try:
+            yield
+        finally:
+            self._give_back(key)
+
+    async def _take(self, key: str, max_wait: float | None) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, deque()).append(turn)
+        self._serve()
+        try:
+            async with asyncio.timeout(max_wait):
+                await turn
+        except BaseException:
+            self._leave(key, turn)
+            raise
+
+    def _leave(self, key: str, turn: asyncio.Future[None]) -> None:
+        """Stop waiting; a slot that was given at this very moment goes to the next."""
+        if turn.done() and not turn.cancelled():
+            self._give_back(key)
+            return
+        turns = self._waiting.get(key, deque())
+        if turn in turns:
+            turns.remove(turn)
+        if not turns:
+            self._waiting.pop(key, None)
+        self._forget(key)
+
+    def _give_back(self, key: str) -> None:
+        self._free += 1
+        self._held[key] -= 1
+        if self._held[key] <= 0:
+            del self._held[key]
+        self._forget(key)
+        self._serve()
+
+    def _forget(self, key: str) -> None:
+        if key not in self._waiting and key not in self._held:
+            self._last_turn.pop(key, None)
+
+    def _serve(self) -> None:
+        while self._free and self._waiting:
+            key = min(self._waiting, key=self._rank)
+            turns = self._waiting[key]
+            turn = turns.popleft()
+            if not turns:
+                del self._waiting[key]
+            if not turn.done():
+                self._free -= 1
+                self._held[key] += 1
+                self._turns += 1
+                self._last_turn[key] = self._turns
+                turn.set_result(None)
+
+    def _rank(self, key: str) -> tuple[int, int, int]:
+        return self._faults[key], self._held[key], self._last_turn.get(key, 0)
+
+
+# ==== apart
 
 T = TypeVar("T")
 
-SECONDS: Final = 5.0
-MEMORY: Final = 2**30
-LONGEST_START: Final = 60.0  # seconds to import what the function needs
-MOST_BYTES: Final = 64 * 2**20  # of one answer
+DEFAULT_SECONDS: Final = 5.0
+DEFAULT_MEMORY: Final = 2**30
+START_TIMEOUT: Final = 60.0  # seconds to import what the function needs
+MAX_ANSWER_BYTES: Final = 64 * 2**20  # of one answer
 # With -P nothing in the working directory stands in for a module.
-_COMMAND: Final = (sys.executable, "-P", inside.__file__)
+_COMMAND: Final = (sys.executable, "-P", child_main.__file__)
 
 
 class Fault(msgspec.Struct, frozen=True, array_like=True):
@@ -48,7 +180,7 @@ _EXHAUSTED: Final = frozenset({"time", "memory", "died", "size"})
 _DIED: Final = Fault("died", "its process ended")
 
 
-def _too_long(seconds: float) -> Fault:
+def _time_fault(seconds: float) -> Fault:
     return Fault("time", f"took longer than {seconds:g} s")
 
 
@@ -56,49 +188,49 @@ def call_once(
     target: str, argument: Any, answer: type[T], *, seconds: float, memory: int
 ) -> T | Fault:
     """The answer of `module:function` in a process that ends afterwards; blocks the caller."""
-    terms = Terms(sys.path, target, seconds, memory, MOST_BYTES)
-    frames = framed(msgspec.msgpack.encode(terms)) + framed(msgspec.msgpack.encode(argument))
+    terms = ChildTerms(sys.path, target, seconds, memory, MAX_ANSWER_BYTES)
+    frames = frame(msgspec.msgpack.encode(terms)) + frame(msgspec.msgpack.encode(argument))
     try:
         ended = subprocess.run(  # noqa: S603 - a program of our own
             _COMMAND,
             input=frames,
             stdout=subprocess.PIPE,
             check=False,
-            timeout=LONGEST_START + seconds,
+            timeout=START_TIMEOUT + seconds,
             start_new_session=True,
         )
     except subprocess.TimeoutExpired:
-        return _too_long(seconds)
+        return _time_fault(seconds)
     except OSError as error:
         return Fault("start", str(error))
     if ended.returncode == -signal.SIGALRM:
-        return _too_long(seconds)
-    return _second_answer(ended.stdout, answer)
+        return _time_fault(seconds)
+    return _decode_second_frame(ended.stdout, answer)
 
 
-def _second_answer(told: bytes, answer: type[T]) -> T | Fault:
+def _decode_second_frame(told: bytes, answer: type[T]) -> T | Fault:
     """The answer to the argument; the one before says that the child has started."""
     size = int.from_bytes(told[:HEADER], "big")
     told = told[HEADER + size + HEADER :]
-    if told[:1] == ANSWERED:
-        return _read(told[1:], answer)
-    return _read(told[1:], Fault) if told else _DIED
+    if told[:1] == ANSWER:
+        return _decode_answer(told[1:], answer)
+    return _decode_answer(told[1:], Fault) if told else _DIED
 
 
-class Apart:
+class ChildPool:
     """`module:function`, called elsewhere, one argument and one answer, both plain data."""
 
     def __init__(
         self,
         target: str,
         *,
-        seconds: float = SECONDS,
-        memory: int = MEMORY,
+        seconds: float = DEFAULT_SECONDS,
+        memory: int = DEFAULT_MEMORY,
         children: int = 1,
         quick: float | None = None,
         max_wait: float | None = None,
     ) -> None:
-        self._terms = Terms(sys.path, target, seconds, memory, MOST_BYTES)
+        self._terms = ChildTerms(sys.path, target, seconds, memory, MAX_ANSWER_BYTES)
         self._quick, self._max_wait = quick, max_wait
         self._faults = FaultRecord()
         self._slots = FairSlots(children, self._faults)
@@ -115,7 +247,7 @@ class Apart:
         key: str = "",
     ) -> T | Fault:
         """The function's answer, as this type; or why there is none. Keys take turns."""
-        request = framed(msgspec.msgpack.encode(argument))
+        request = frame(msgspec.msgpack.encode(argument))
         told: bytes | Fault | None = None
         if self._quick is not None and not self._faults[key]:
             told = await self._called(self._slots, key, request, self._quick)
@@ -126,7 +258,7 @@ class Apart:
             told = await self._called(self._slow_slots, key, request, self._terms.seconds)
         if not isinstance(told, Fault):
             self._faults.clear(key)
-            return _read(told, answer)
+            return _decode_answer(told, answer)
         if told.kind in _EXHAUSTED:
             self._faults.add(key)
         return told
@@ -154,7 +286,7 @@ class Apart:
 
     async def _started(self) -> _Child | Fault:
         try:
-            child = _Child(await _spawned())
+            child = _Child(await _spawn())
         except (OSError, RuntimeError, MemoryError) as error:
             if isinstance(error, BlockingIOError):  # the limit of processes
                 raise local_fault(PROCESSES, str(error)) from error
@@ -162,8 +294,8 @@ class Apart:
                 raise fault from error
             return Fault("start", str(error))
         self._alive.add(child)
-        terms = framed(msgspec.msgpack.encode(self._terms))
-        told = await self._told(child, terms, LONGEST_START)
+        terms = frame(msgspec.msgpack.encode(self._terms))
+        told = await self._told(child, terms, START_TIMEOUT)
         if isinstance(told, Fault):
             return Fault("start", told.detail)
         self._idle.remove(child)
@@ -176,7 +308,7 @@ class Apart:
             async with asyncio.timeout(seconds):
                 told = await child.ask(request)
         except TimeoutError:
-            told = _too_long(seconds)
+            told = _time_fault(seconds)
         except (asyncio.IncompleteReadError, OSError):
             pass  # it died
         finally:
@@ -206,10 +338,10 @@ class _Child:
         writer.write(request)
         await writer.drain()
         size = int.from_bytes(await reader.readexactly(HEADER), "big")
-        if not 0 < size <= MOST_BYTES:
+        if not 0 < size <= MAX_ANSWER_BYTES:
             return Fault("size", f"an answer of {size} bytes")
         told = await reader.readexactly(size)
-        return told[1:] if told[:1] == ANSWERED else _read(told[1:], Fault)
+        return told[1:] if told[:1] == ANSWER else _decode_answer(told[1:], Fault)
 
     def kill(self) -> None:
         """End it and whatever it started, at once, and close its pipes, whoever else holds them."""
@@ -227,7 +359,7 @@ class _Child:
         stdout.close()
 
 
-async def _spawned() -> asyncio.subprocess.Process:
+async def _spawn() -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *_COMMAND,
         stdin=asyncio.subprocess.PIPE,
@@ -236,7 +368,7 @@ async def _spawned() -> asyncio.subprocess.Process:
     )
 
 
-def _read(data: bytes, answer: type[T]) -> T | Fault:
+def _decode_answer(data: bytes, answer: type[T]) -> T | Fault:
     try:
         return msgspec.msgpack.decode(data, type=answer)
     except msgspec.DecodeError as error:
