@@ -29,17 +29,15 @@ from outrider.executor.spares import Spares
 from outrider.executor.tally import Tally
 from outrider.executor.visit import Handler, Stage, Visit
 from outrider.executor.workbench import Workbench
-from outrider.fetch.cache import Cache
-from outrider.fetch.cache_file import CacheFile
-from outrider.fetch.client import Client
-from outrider.fetch.descriptors import idle_connections, raise_limit
-from outrider.fetch.detect import detector_of
-from outrider.fetch.entrance import Entrance
-from outrider.fetch.getting import user_agent
-from outrider.fetch.pacing import Pacing, Refusing
+from outrider.fetch.block_detector import detector_of
+from outrider.fetch.cache import CacheFile, ResponseCache
+from outrider.fetch.fetcher import FetchContext, Fetcher
+from outrider.fetch.http1 import Http1Client
+from outrider.fetch.http_client import user_agent
+from outrider.fetch.local_faults import idle_connections, raise_limit
+from outrider.fetch.pacing import Pacing, RefusalCheck
 from outrider.fetch.reader import Reader
-from outrider.fetch.robots import Shelf
-from outrider.fetch.visiting import Fetcher, Surroundings
+from outrider.fetch.robots import RobotsCache, RobotsGate
 from outrider.frontier import Frontier
 from outrider.frontier.reports import Stats
 from outrider.output.factory import open_sink
@@ -95,7 +93,7 @@ class Crawling:
         frontier: Frontier,
         handlers: Handlers,
         sink: Sink,
-        cache: Cache | None = None,
+        cache: ResponseCache | None = None,
         how: Working = USUAL,
     ) -> None:
         self.frontier = frontier
@@ -283,7 +281,7 @@ def _handling(
 @asynccontextmanager
 async def fetching(
     frontier: Frontier,
-    cache: Cache | None = None,
+    cache: ResponseCache | None = None,
     outage: Outage | None = None,
     pause: FaultPause | None = None,
 ) -> AsyncIterator[Fetcher]:
@@ -295,8 +293,8 @@ async def fetching(
         if pause is not None:
             pause.relieve = client.close_idle
         pacing = Pacing(client, frontier.clock, random, wanted.total_timeout)
-        around = Surroundings(
-            Entrance(settings, pacing, _shelf(frontier, stack), refusing),
+        around = FetchContext(
+            RobotsGate(settings, pacing, _shelf(frontier, stack), refusing),
             pacing,
             await stack.enter_async_context(Reader(_read_as(settings), settings.url)),
             detector_of(wanted.detector),
@@ -312,7 +310,7 @@ def _read_as(settings: Settings) -> FetchSettings:
     return replace(settings.fetch, tag_path=True) if is_learning else settings.fetch
 
 
-def _refusing(frontier: Frontier, outage: Outage) -> Refusing:
+def _refusing(frontier: Frontier, outage: Outage) -> RefusalCheck:
     """Ask the frontier whether a link is refused; retry while the store is unavailable."""
 
     async def refusal_of(link: Link, lease: Lease) -> str | None:
@@ -321,9 +319,9 @@ def _refusing(frontier: Frontier, outage: Outage) -> Refusing:
     return refusal_of
 
 
-def _client(settings: Settings) -> AbstractAsyncContextManager[Client | Http2Client]:
+def _client(settings: Settings) -> AbstractAsyncContextManager[Http1Client | Http2Client]:
     """The HTTP client; it keeps only as many idle connections as the open-file limit allows."""
-    kind: type[Client | Http2Client] = _http2() if settings.fetch.http2 else Client
+    kind: type[Http1Client | Http2Client] = _http2() if settings.fetch.http2 else Http1Client
     kept = idle_connections(settings.fetch.connections, most_slots(settings.executor))
     return kind(
         replace(settings.fetch, connections=kept),
@@ -342,19 +340,19 @@ def _http2() -> type[Http2Client]:
     return Http2Client
 
 
-def _shelf(frontier: Frontier, stack: AsyncExitStack) -> Shelf:
+def _shelf(frontier: Frontier, stack: AsyncExitStack) -> RobotsCache:
     wanted = frontier.settings.fetch
     file = CacheFile(wanted.robots_cache) if wanted.robots_cache else None
-    shelf = Shelf(frontier.clock, wanted.user_agent, file)
+    shelf = RobotsCache(frontier.clock, wanted.user_agent, file)
     if file is not None:
         stack.callback(file.close)
     return shelf
 
 
-def _cache(wanted: FetchSettings, stack: AsyncExitStack) -> Cache | None:
+def _cache(wanted: FetchSettings, stack: AsyncExitStack) -> ResponseCache | None:
     if not wanted.cache:
         return None
-    cache = Cache(CacheFile(wanted.cache, wanted.cache_bytes))
+    cache = ResponseCache(CacheFile(wanted.cache, wanted.cache_bytes))
     stack.callback(cache.close)
     return cache
 

@@ -1,4 +1,4 @@
-"""Why a priority is what it is: the terms of a score, which always sum to it (F2)."""
+"""Breakdown: the terms of a score, which always sum to it (F2)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""(lease, outcome, policy, roll) → Verdict: the one place that chooses what follows a visit.
+"""The decision after a visit: (lease, outcome, policy, roll) → Verdict (D3, D4, G1, G3).
 
 A verdict is plain numbers. Counts of the *task* are changes; counts of the *queue* are set from
-what the lease saw, so that N concurrent throttles count once (D3).
+what the lease carried, so that N concurrent throttles count once (D3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A link to a known URL: what it does not say stays as the task has it (B3)."""
+"""Links to known URLs: fields that the link leaves out are filled in from the task (B3)."""
 
 from __future__ import annotations
 

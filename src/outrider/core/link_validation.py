@@ -1,4 +1,4 @@
-"""What may be wrong with a link, said with its field and the fix; its meta as it will be kept."""
+"""Validation of links: an error names the field and the fix; meta is encoded as it is stored."""
 
 from __future__ import annotations
 

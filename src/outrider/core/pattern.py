@@ -1,9 +1,9 @@
-r"""Patterns of users, searched in time that grows linearly with the text, whatever they are.
+r"""Patterns of users: regular expressions searched in time linear in the text.
 
-They come from settings, commands and stores, and run on the event loop: with the engine of the
-standard library, one like `(x+x+)+y` would stop a crawl for hours. The engine here is RE2. Its
+They come from settings, commands and stores, and run on the event loop: with the standard
+library's engine, one like `(x+x+)+y` would stop a crawl for hours. The engine here is RE2. Its
 syntax is that of `re` without what needs backtracking: no lookaround, no back-references. `\d`,
-`\w`, `\s` and `\b` know ASCII only, as URLs do. Sizes are bounded.
+`\w`, `\s` and `\b` match ASCII only, as URLs do. Sizes are bounded.
 """
 
 from __future__ import annotations

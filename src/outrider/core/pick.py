@@ -1,7 +1,7 @@
-"""Who is next, among candidates: lanes, activation, or the end of the claim (C3, C4, E2).
+"""The choice of the next queue among candidates: lane, activation, or the end of the claim.
 
-One pure step shared by every store that can call Python; a store brings the best key of each lane
-and of the inactive heads, and does what the step says.
+One pure step shared by every store that can call Python (C3, C4, E2). The store passes the best
+key of each lane and of the inactive list, and does what the step returns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a cluster of problems suggests to visit: pure guesses, each with a confidence (F5)."""
+"""Proposals: the URLs that a problem cluster suggests to visit, each with a confidence (F5)."""
 
 from __future__ import annotations
 

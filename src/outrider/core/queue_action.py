@@ -1,4 +1,4 @@
-"""What an operator does to queues, by key or suffix: a closed union, tagged to be sent (E7)."""
+"""Queue actions: what operators do to queues by key or suffix; a closed union, tagged (E7)."""
 
 from __future__ import annotations
 

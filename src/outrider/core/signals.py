@@ -1,7 +1,7 @@
-"""What a crawl is told about itself: gap predictions and problem clusters, as values (F4, F5).
+"""Signals: the index of gap predictions and problem clusters (F4, F5).
 
-`Signals` is their index: a task looks up its own fingerprint, its key, its host and its text, so
-what does not concern it costs nothing. It has no clock: whoever holds it says what time it is.
+A task looks up its own fingerprint, key, host and text, so signals that do not concern it cost
+nothing. The index has no clock: its owner passes the time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Task moves and queue states as tables; diagrams, stores and tests read them (B2, C1, I1).
+"""Task moves, queue states and crawl statuses, as tables (B2, C1, I1).
 
-An illegal move changes nothing and says so.
+Stores, documentation and tests read them. A move that is not in the table changes nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The four faces of a URL: Link (asked for), Task (to be known), Lease (lent), Added (the answer).
+"""Link (a URL to add), Task (an admitted URL), Lease (a leased task), Added (the answer).
 
-Values only. A Task is admitted, keyed, priced and scored: a store takes it as it is.
+Values only. A Task has its key, cost and score: a store takes it as it is.
 """
 
 from __future__ import annotations

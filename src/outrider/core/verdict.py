@@ -1,4 +1,4 @@
-"""What shall be after a visit, in plain numbers: decided by the core, applied by a store."""
+"""Verdict: the changes a store must apply after a visit, in plain numbers (G3, H6)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Settings that are a name or a function: which names are known, and how `module:function` is met.
+"""Settings that are a name or a function: known names, and references `module:function`.
 
-Reading only checks how a name is spelt; importing is left to `resolve`.
+Validation only checks the spelling of a reference; `resolve` imports it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Rules between settings: which pairs contradict each other, and which names are probably typos.
+"""Rules between settings: pairs that contradict each other, and names that are probably typos (N2).
 
 Each rule is declared once, in the tables below, and applied to the settings that result from all
-layers. When two settings cross, one of them has no effect; left at its default it gives way, and
-given by a layer it is refused, with both paths and the fix.
+layers. When two settings cross, one of them has no effect: at its default it gives way; given by a
+layer it is refused, with both paths and the fix.
 """
 
 from __future__ import annotations

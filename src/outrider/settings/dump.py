@@ -1,4 +1,4 @@
-"""A tree back in plain builtins, for people to look at."""
+"""Settings as plain builtins, for people to read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The environment, asked by name: the one place that looks into it.
+"""Settings from environment variables; the only reader of the environment (N1).
 
-Settings have two underscores between the parts of their path, so that no other variable of ours is
-taken for one: OUTRIDER_POLITENESS__MIN_DELAY.
+Two underscores separate the parts of a path, so that no other variable of Outrider is taken for a
+setting: OUTRIDER_POLITENESS__MIN_DELAY.
 """
 
 from __future__ import annotations

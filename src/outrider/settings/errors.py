@@ -1,4 +1,4 @@
-"""What is wrong with a setting, and where: inside this room a `Fault`, outside a SettingsError."""
+"""Errors of settings: inside this package an `InvalidSetting`, outside a SettingsError (N2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand in a field, read off its type: reading and documentation both ask here.
+"""Field types: which values a field accepts, read off its type, for validation and documentation.
 
 Every number of the tree has two bounds, which keeps NaN and the infinities out.
 """

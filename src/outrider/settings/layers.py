@@ -1,7 +1,7 @@
-"""Layers: who said what, and what holds when all are laid over each other (N1).
+"""Layers of settings: what each source gives, and the result of laying them over each other (N1).
 
-Defaults < profile < file < environment < command line < what Python gives. What is said at run time
-is laid over all of them, in `runtime`.
+Defaults < profile < file < environment < command line < what Python passes. Runtime settings are
+laid over all of them, in `runtime`.
 """
 
 from __future__ import annotations

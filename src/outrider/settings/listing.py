@@ -1,4 +1,4 @@
-"""Every setting as a row: value, default, where it is from, what is allowed, what it means (N5)."""
+"""The list of settings: value, default, origin, allowed values and documentation of each (N5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees taken apart: every leaf with its path, paths as text, and one tree laid over another."""
+"""Paths of settings: the leaves of a tree with their paths, paths as text, and trees overlaid."""
 
 from __future__ import annotations
 

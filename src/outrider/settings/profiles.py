@@ -1,4 +1,4 @@
-"""Profiles (N4): what a kind of crawl usually wants, under a name; everything else may change it.
+"""Profiles: named sets of settings for a kind of crawl; every other layer may change them (N4).
 
 They name no entry of a table with names of the user's own, so that there is nothing to take back.
 """

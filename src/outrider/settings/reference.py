@@ -1,4 +1,4 @@
-"""Every setting as a row, and the reference page made of the rows."""
+"""The reference page of the settings, rendered from the schema."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is said of settings while a crawl runs (N1): one note a leaf, laid over all other layers.
+"""Runtime settings: one shared value per leaf, laid over all other layers (N1, N4).
 
-Notes are anybody's who can write to the store. So none names code, and what cannot be laid over the
-rest is left out without spoiling it.
+Anyone who can write to the store can write them. So none of them may name code, and one that
+cannot be applied is left out without affecting the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The tree itself: every setting with its type, bounds, default and meaning.
+"""The schema: every setting with its type, bounds, default and description.
 
-Sections that the core already knows are its own structs, or widen them, so that a section in hand
-is what a policy takes.
+Sections that the core already has are its own structs, or extend them, so that a section can be
+passed to a policy as it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A crawl's settings as text that its store keeps, and read back by those who join the crawl.
+"""A crawl's settings as the text that its store keeps, and joining a crawl with them.
 
-What names a place of one machine is not kept. What names code is kept by its name and never
-imported from there (see `foreign_code`): the process that joins the crawl gives it by hand.
+Paths of one machine are not stored. Code is stored by its name and never imported from there (see
+`foreign_code`): a process that joins the crawl must provide it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TOML text becomes a tree; a fault names the source and the line."""
+"""TOML text as a tree of settings; an error names the source and the line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Mappings, structs made by hand and changes become a validated tree here.
+"""Validation: mappings, structs made by hand and changes become a validated tree (N2).
 
 What is given is laid over what is current, so a whole tree is a change of the defaults. In tables
-with names of the user's own (`keys`, weights, types) None takes an entry back.
+with names of the user's own (`keys`, weights, types) None removes an entry.
 """
 
 from __future__ import annotations

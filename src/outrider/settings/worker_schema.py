@@ -1,4 +1,4 @@
-"""What a crawl can be told about visits: how they are run, made, repeated and written down."""
+"""The schema of visits: how workers fetch, run, repeat and write them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How often a page changes, learned from visits that could tell (G3).
+"""The change rate of a page, estimated from the visits that could tell whether it changed (G3).
 
-Changes are taken to come at random, at a rate of the page's own. A visit only learns *whether*
-something changed since the last one, so a look that found nothing counts as time watched, and one
-that found a change counts as a change and as time watched until then, as far as can be expected.
+Changes are assumed to come at random, at a rate of the page's own. A visit only learns *whether*
+the page changed since the last one. One that found no change adds time watched; one that found a
+change adds a change, and the time watched until then as far as it can be expected.
 """
 
 from __future__ import annotations

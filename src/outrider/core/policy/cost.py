@@ -1,4 +1,4 @@
-"""What a visit is charged against its queue's budget: an integer from 0 to 65,535.
+"""Cost policies: what a visit is charged against its queue's budget, from 0 to 65,535 (E4).
 
 The cost is also the task's precedence, so dearer URLs wait behind cheaper ones of their queue.
 """

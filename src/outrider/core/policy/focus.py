@@ -1,7 +1,6 @@
-"""Total prioritisation: what a crawl is about comes before everything else (C9).
+"""Focus: total prioritisation by a classifier that answers `focus`, `related` or `other` (C9).
 
-A classifier says `focus`, `related` or `other` of a link. The bands cannot meet: whatever a score
-is, it is clipped before it is put into its band.
+Scores are clipped before they are moved into their band, so the bands never overlap.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Learns which groups of URLs bring what the user rewards, and asks for those first (F10).
+"""The learning scorer: groups of URLs that brought rewards come first (F10).
 
-To score only reads what was learnt, so the same knowledge always gives the same scores. All that
-is kept is bounded: a group that was not met for long is forgotten.
+Scoring only reads what was learned, so the same knowledge gives the same scores. Groups are
+bounded in number: the one that was met least recently is forgotten.
 """
 
 from __future__ import annotations

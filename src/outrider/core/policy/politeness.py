@@ -1,4 +1,4 @@
-"""How long a host is left alone after a visit (D1, D3, D4)."""
+"""Politeness: the delay after a visit, and the snoozes of failing hosts (D1, D3, D4)."""
 
 from __future__ import annotations
 

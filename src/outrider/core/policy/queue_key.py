@@ -1,7 +1,7 @@
-"""Which queue a URL stands in: a keying maps every `Url` to a key, the same one for ever.
+"""Queue keys: the function from a `Url` to the key of its queue, and addresses of queues (A4).
 
-Delay, budget and concurrency belong to the key, so a keying that separates what one machine serves
-makes the crawl impolite to it, and one that joins strangers makes it slow.
+Delay, budget and concurrency belong to the key. A key function that separates what one machine
+serves makes the crawl impolite to it; one that joins unrelated hosts makes it slow.
 """
 
 import re

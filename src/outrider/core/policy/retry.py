@@ -1,4 +1,4 @@
-"""When a failed task comes back, and when it is given up (G1)."""
+"""Retries: how long a failed task waits, and when it is dead (G1)."""
 
 from __future__ import annotations
 

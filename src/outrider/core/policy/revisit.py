@@ -1,9 +1,8 @@
-"""When a page that was read is read again (G3).
+"""Revisits: when a page is fetched again (G3).
 
-A copy grows stale as its page changes. What a visit would give back is the copy's *crawl value*;
-the page is read again when that has reached the *price* of a visit, which is the same for all. If
-the price is such that the visits wanted are made, no other timetable keeps more copies fresh.
-docs/explanation/revisits.md has the reasons.
+A copy grows stale as its page changes. What a visit would regain is the copy's *crawl value*; the
+page is visited again when that has reached the *price* of a visit, which is the same for all
+pages. docs/explanation/revisits.md has the reasons.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What holds for one queue: settings layered by key (A4, E5).
+"""Rules of a crawl and of its queues: settings layered by key (A4, E5).
 
 Runtime by key > runtime by longest suffix > exact key > longest suffix > crawl; field by field.
-Two layers are set at run time: `said` by settings, `runtime` by operators' acts. Of one key or
-suffix, an act wins; a setting that is to win takes the act's field back.
+Two layers are set at run time: `said` by settings, `runtime` by queue actions. For one key or
+suffix an action wins; a setting that is to win takes the action's field back.
 """
 
 from __future__ import annotations

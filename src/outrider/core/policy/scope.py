@@ -1,7 +1,7 @@
-"""Whether a URL belongs to the crawl: an exclusion always wins, and the default admits everything.
+"""Scope: whether a URL belongs to the crawl (A5). An exclusion always wins; the default admits all.
 
-A scope may be bound to its seeds. Each seed, and each redirect target of a seed, leaves a root; a
-URL is inside when it has one of these roots. Who is a seed is the caller's to say.
+A scope may be bound to its seeds. Each seed, and each redirect target of a seed, adds a root; a
+URL is inside when it has one of these roots. The caller says which links are seeds.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
-"""Which groups a URL belongs to, from coarse to fine: what is learnt of one is learnt of them.
+"""Groups of a URL, from coarse to fine: what is learned of one URL is learned of its groups (F10).
 
-A group's name is text that people can read, bounded, and the same in every process.
+The name of a group is readable, bounded text, and the same in every process.
 """
 
 from __future__ import annotations

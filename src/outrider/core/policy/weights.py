@@ -1,4 +1,4 @@
-"""What a crawl can be told about scores: weights, bonuses, switches, and which term obeys which."""
+"""Settings of the scores: weights, bonuses, switches, and the setting of each term (F1, F3)."""
 
 from __future__ import annotations
 
