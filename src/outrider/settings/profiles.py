@@ -57,7 +57,7 @@ ABOUT: Final[Mapping[str, str]] = {
 
 
 def profile_of(name: object) -> Mapping[str, Mapping[str, Any]]:
-    """What a profile sets; raises Fault."""
+    """Return the settings of a profile; raises InvalidSetting."""
     if not isinstance(name, str):
         raise InvalidSetting((PROFILE,), name, f"give one of: {', '.join(PROFILES)}")
     if name not in PROFILES:

@@ -35,7 +35,7 @@ _Guard = Annotated[int, Meta(ge=0, le=10_000)]
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the store keeps what it is told."""
+    """How the store keeps its data."""
 
     durability: Annotated[
         Literal["process", "sync"],
@@ -44,7 +44,7 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How URLs are put in line, and how long a line may be."""
+    """How URLs are put into queues, and how long a queue may be."""
 
     key: Annotated[
         str | Any,
@@ -79,7 +79,7 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a task is lent."""
+    """How long a task is leased."""
 
     seconds: Annotated[
         float, Meta(gt=0, le=604_800, description="until an unextended lease is taken back")
@@ -119,7 +119,7 @@ class ScopeSettings(Scope, frozen=True, forbid_unknown_fields=True):
 
 
 class TrapSettings(Traps, frozen=True, forbid_unknown_fields=True):
-    """When a URL smells of an endless site."""
+    """Guards against endless sites."""
 
     path_depth: Annotated[_Guard, Meta(description="segments a path may have; 0: any")] = 20
     repeated_segment: Annotated[
@@ -132,7 +132,7 @@ class TrapSettings(Traps, frozen=True, forbid_unknown_fields=True):
 
 
 class UrlSettings(UrlRules, frozen=True, forbid_unknown_fields=True):
-    """How URLs are read."""
+    """How URLs are parsed."""
 
     tracking: Annotated[
         tuple[str, ...],
@@ -155,7 +155,7 @@ class EventSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an override may say of a queue beside its politeness and its budget."""
+    """Fields of an override beside politeness and budget."""
 
     precedence: Annotated[
         int, Meta(ge=-(2**31), le=2**31 - 1, description="of the queue; lower is sooner")
@@ -169,7 +169,7 @@ _BONUSES: Final = ", ".join(f"{name} {bonus:g}" for name, bonus in BONUSES.items
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All that a crawl can be told; `settings_of` checks one made by hand."""
+    """All settings of a crawl; `settings_of` validates one made by hand."""
 
     store: Annotated[StoreSettings, Meta(description="how the store keeps what it is told")] = (
         StoreSettings()
@@ -228,14 +228,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class KeyLayers(NamedTuple):
-    """Overrides by key: those below, and those that were set at run time, which win (A4)."""
+    """Overrides by key: the base ones, and those set at run time, which win (A4)."""
 
     base: Mapping[str, Override]
     said: Mapping[str, Override]
 
 
 def crawl_rules(settings: Settings, layers: KeyLayers | None = None) -> CrawlRules:
-    """What a store applies to a crawl of these, validated, settings.
+    """Return the rules that a store applies, from validated settings.
 
     Without layers, no override by key was set at run time.
     """
@@ -260,7 +260,9 @@ def crawl_rules(settings: Settings, layers: KeyLayers | None = None) -> CrawlRul
 
 
 def _addressed(keyed_by: object, overrides: Mapping[str, Override]) -> Mapping[str, Override]:
-    """Overrides under the keys and suffixes that a store matches; of two for one, the later."""
+    """Return overrides under the keys and suffixes that a store matches; of two for one,
+    the later.
+    """
     found: dict[str, Override] = {}
     for name, override in overrides.items():
         try:

@@ -179,7 +179,7 @@ class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutputSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is written down of pages."""
+    """How pages are written."""
 
     format: Annotated[
         Literal["jsonl", "warc", "none"], Meta(description="how pages are written")

@@ -42,11 +42,13 @@ class Retry(Backoff, frozen=True, forbid_unknown_fields=True):
 
 
 def wait_after(failures: int, policy: Backoff, roll: float) -> float:
-    """Seconds until the task is due again after its n-th failure; `roll` is the caller's dice."""
+    """Return the seconds until a task is due again after its n-th failure; the caller
+    draws `roll`.
+    """
     wait = min(policy.base * 2.0 ** min(failures - 1, 64), policy.cap)
     return wait * (1 + policy.jitter * roll) + policy.spread * roll
 
 
 def gives_up(failures: int, policy: Backoff) -> bool:
-    """Whether this failure is one more than the policy forgives."""
+    """Tell whether this failure is one more than the policy allows."""
     return failures > policy.max_retries

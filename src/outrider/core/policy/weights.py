@@ -44,7 +44,7 @@ _Bonus = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which scorer answers, and with which weights."""
+    """Settings of scoring."""
 
     scorer: Annotated[
         str | Any,
@@ -109,19 +109,19 @@ class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def problems(self) -> Clustering:
-        """How reported problems add up."""
+        """Return the settings of problem clusters."""
         return Clustering(self.problem_window, self.boost_factor, self.boost_most)
 
 
 def bonus_of(origin: str, how: Scoring) -> str:
-    """The name of the bonus that an origin earns (F3): its own if it was given one."""
+    """Return the name of the bonus of an origin (F3): its own if one was given."""
     if origin in how.bonuses and origin not in BONUSES:
         return origin
     return DISCOVERY.get(origin, "link")
 
 
 def setting_of(term: str, kind: str, origin: str, how: Scoring) -> str | None:
-    """The setting that a term's weight came from; None: it came with the link."""
+    """Return the setting behind the weight of a term; None: it came with the link."""
     match term:
         case "type":
             is_known = kind in TYPE_WEIGHTS or kind in how.weights
