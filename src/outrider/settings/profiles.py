@@ -48,10 +48,10 @@ PROFILES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
     },
 }
 ABOUT: Final[Mapping[str, str]] = {
-    POLITE: "the defaults: one visit of a host at a time, and a rest after each",
-    "archive": "as Heritrix: whole sites one after the other, patient with what fails",
-    "news": "a bounded line of pending pages, articles and discovery taking turns",
-    "paced": "unhurried and unpredictable: 5 to 15 s apart, shuffled, long cooldowns",
+    POLITE: "the defaults: one visit of a host at a time, with a delay after each",
+    "archive": "as Heritrix: whole sites one after the other, with many slow retries",
+    "news": "a bounded number of pending pages; articles and discovery alternate",
+    "paced": "slow and irregular: visits 5 to 15 s apart, shuffled, long cooldowns",
     "fast": "your own servers: no delay, many visits of a host at a time",
 }
 

@@ -21,11 +21,11 @@ _PREFACE: Final = """\
 <!-- Written by outrider.settings.render_reference(); a test compares the two. -->
 
 `settings=` takes a mapping of this shape, and a TOML file has it too: a heading here is a table
-there. `profile = "NAME"` before all tables names what they begin with: `polite`, `archive`, `news`,
-`paced` or `fast`. An unknown name, a wrong type, an absurd value or two that contradict each other
-are refused with their paths, and nothing changes. Who says settings where, and when changes are
-felt: [configure a crawl](../how-to/configure.md). Durations are seconds; of priorities and
-precedences, lower is sooner; `null` means that nothing is given.
+there. `profile = "NAME"` before all tables names the settings they start from: `polite`, `archive`,
+`news`, `paced` or `fast`. An unknown name, a wrong type, an absurd value or two that contradict
+each other are refused with their paths, and nothing changes. Sources of settings, and when changes
+take effect: [configure a crawl](../how-to/configure.md). Durations are seconds; lower priority and
+precedence are sooner; `null` means that nothing is given.
 """
 _ENTRIES: Final = {
     "fetch.connect_to": "<host>",

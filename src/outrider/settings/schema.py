@@ -39,7 +39,9 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     durability: Annotated[
         Literal["process", "sync"],
-        Meta(description="what is survived: the death of the process, or (sync) power loss too"),
+        Meta(
+            description="what answers survive: the death of the process, or (sync) power loss too"
+        ),
     ] = "process"
 
 
@@ -58,16 +60,16 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "priority"
     tie: Annotated[
         Literal["fifo", "lifo", "shuffle"],
-        Meta(description="which of two equal tasks of one queue is sooner"),
+        Meta(description="order of tasks of one queue with equal priority"),
     ] = "fifo"
     breadth_discount: Annotated[
         float,
         Meta(ge=0, le=1e12, description="added to the priority per task already taken of a queue"),
     ] = 0.0
     max_depth: Annotated[int, Meta(ge=0, le=1_000_000, description="deeper links are refused")] = 10
-    max_pending: Annotated[_Count, Meta(description="pending tasks a crawl; 0: no limit")] = 0
+    max_pending: Annotated[_Count, Meta(description="pending tasks per crawl; 0: no limit")] = 0
     max_pending_per_queue: Annotated[
-        _Count, Meta(description="pending tasks a queue; 0: no limit")
+        _Count, Meta(description="pending tasks per queue; 0: no limit")
     ] = 0
     bypass_depth: Annotated[
         str | Any,
@@ -82,10 +84,10 @@ class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long a task is leased."""
 
     seconds: Annotated[
-        float, Meta(gt=0, le=604_800, description="until an unextended lease is taken back")
+        float, Meta(gt=0, le=604_800, description="seconds until a lease expires, unless extended")
     ] = 60.0
     max_crashes: Annotated[
-        int, Meta(ge=1, le=1000, description="leases a task may outlive; the last makes it dead")
+        int, Meta(ge=1, le=1000, description="expired leases after which a task is dead")
     ] = 3
 
 
@@ -93,7 +95,7 @@ class CrawlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a crawl ends."""
 
     pause_at_finish: Annotated[
-        bool, Meta(description="true: pause when nothing is left, in place of finishing")
+        bool, Meta(description="true: pause instead of finishing when nothing is left")
     ] = False
 
 
@@ -136,7 +138,7 @@ class UrlSettings(UrlRules, frozen=True, forbid_unknown_fields=True):
 
     tracking: Annotated[
         tuple[str, ...],
-        Meta(description="query parameters that make no difference; `*` may end a name"),
+        Meta(description="query parameters ignored in the identity; `*` may end a name"),
     ] = TRACKING
     allow_private: Annotated[
         bool, Meta(description="true: admit literal loopback, private and link-local addresses")
@@ -160,8 +162,8 @@ class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     precedence: Annotated[
         int, Meta(ge=-(2**31), le=2**31 - 1, description="of the queue; lower is sooner")
     ] = 0
-    paused: Annotated[bool, Meta(description="true: the queue waits for a person")] = False
-    retired: Annotated[bool, Meta(description="true: the queue is given up")] = False
+    paused: Annotated[bool, Meta(description="true: the queue is paused")] = False
+    retired: Annotated[bool, Meta(description="true: the queue is retired")] = False
 
 
 _WEIGHTS: Final = ", ".join(f"{kind} {weight:g}" for kind, weight in TYPE_WEIGHTS.items())
@@ -171,15 +173,17 @@ _BONUSES: Final = ", ".join(f"{name} {bonus:g}" for name, bonus in BONUSES.items
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All settings of a crawl; `settings_of` validates one made by hand."""
 
-    store: Annotated[StoreSettings, Meta(description="how the store keeps what it is told")] = (
+    store: Annotated[StoreSettings, Meta(description="how the store keeps its data")] = (
         StoreSettings()
     )
-    politeness: Annotated[Politeness, Meta(description="the manners kept towards each queue")] = (
+    politeness: Annotated[Politeness, Meta(description="delay and concurrency of each queue")] = (
         Politeness()
     )
-    budget: Annotated[Budget, Meta(description="how much attention each queue gets")] = Budget()
-    queue: Annotated[QueueSettings, Meta(description="how URLs are put in line")] = QueueSettings()
-    lanes: Annotated[Lanes, Meta(description="content and discovery take turns")] = Lanes()
+    budget: Annotated[Budget, Meta(description="how much each queue may spend")] = Budget()
+    queue: Annotated[QueueSettings, Meta(description="how URLs are put into queues")] = (
+        QueueSettings()
+    )
+    lanes: Annotated[Lanes, Meta(description="how content and discovery alternate")] = Lanes()
     retry: Annotated[
         Retry,
         Meta(
@@ -187,7 +191,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "type named in `types` has a whole policy of its own, with the defaults given there"
         ),
     ] = msgspec.field(default_factory=Retry)
-    lease: Annotated[LeaseSettings, Meta(description="how long a task is lent")] = LeaseSettings()
+    lease: Annotated[LeaseSettings, Meta(description="how long a task is leased")] = LeaseSettings()
     crawl: Annotated[CrawlSettings, Meta(description="how a crawl ends")] = CrawlSettings()
     scope: Annotated[ScopeSettings, Meta(description="which URLs belong to the crawl")] = (
         ScopeSettings()
@@ -195,29 +199,27 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     traps: Annotated[TrapSettings, Meta(description="guards against endless sites")] = (
         TrapSettings()
     )
-    url: Annotated[UrlSettings, Meta(description="how URLs are read")] = UrlSettings()
+    url: Annotated[UrlSettings, Meta(description="how URLs are parsed")] = UrlSettings()
     scoring: Annotated[
         Scoring,
         Meta(
-            description=f"how soon a task is wanted; weights not given are {_WEIGHTS}; "
+            description=f"how priorities are computed; weights not given are {_WEIGHTS}; "
             f"bonuses not given are {_BONUSES}"
         ),
     ] = msgspec.field(default_factory=Scoring)
     focus: Annotated[Focus, Meta(description="total prioritisation: what the crawl is about")] = (
         Focus()
     )
-    limits: Annotated[Limits, Meta(description="when a whole crawl pauses by itself")] = Limits()
+    limits: Annotated[Limits, Meta(description="limits at which a crawl is paused")] = Limits()
     events: Annotated[EventSettings, Meta(description="where events are written")] = EventSettings()
-    revisit: Annotated[Revisiting, Meta(description="when pages are read again")] = Revisiting()
+    revisit: Annotated[Revisiting, Meta(description="when pages are visited again")] = Revisiting()
     fetch: Annotated[FetchSettings, Meta(description="how pages are fetched")] = msgspec.field(
         default_factory=FetchSettings
     )
     executor: Annotated[
         ExecutorSettings, Meta(description="how many visits run at a time, and how they end")
     ] = ExecutorSettings()
-    output: Annotated[OutputSettings, Meta(description="what is written down of pages")] = (
-        OutputSettings()
-    )
+    output: Annotated[OutputSettings, Meta(description="how pages are written")] = OutputSettings()
     keys: Annotated[
         dict[str, dict[str, Any]],
         Meta(

@@ -40,7 +40,9 @@ _words = re.compile(r"[^\W_]+").findall
 class Focus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of a focused crawl."""
 
-    on: Annotated[bool, Meta(description="true: total prioritisation, all else waits")] = False
+    on: Annotated[bool, Meta(description="true: total prioritisation, everything else waits")] = (
+        False
+    )
     classifier: Annotated[
         str | Any,
         Meta(
@@ -61,7 +63,7 @@ class Focus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ()
     other: Annotated[
         Literal["refuse", "park"],
-        Meta(description="what becomes of all else: refused as `off-focus`, or far behind"),
+        Meta(description="everything else: refused as `off-focus`, or added far behind"),
     ] = "refuse"
 
 

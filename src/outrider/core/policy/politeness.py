@@ -28,8 +28,8 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     factor: Annotated[
         float, Meta(ge=0, le=1000, description="delay after a visit = factor × its duration")
     ] = 5.0
-    min_delay: Annotated[_Seconds, Meta(description="least seconds between two visits")] = 1.0
-    max_delay: Annotated[_Seconds, Meta(description="most seconds of the clamp")] = 30.0
+    min_delay: Annotated[_Seconds, Meta(description="minimum of the delay, in seconds")] = 1.0
+    max_delay: Annotated[_Seconds, Meta(description="maximum of the delay, in seconds")] = 30.0
     respect_crawl_delay: Annotated[
         _Seconds, Meta(description="robots.txt Crawl-delay is obeyed up to this many seconds")
     ] = 300.0
@@ -40,7 +40,12 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1, le=10_000, description="visits at one time, per queue")
     ] = 1
     delay: Annotated[
-        float, Meta(ge=-1, le=_DAY, description="≥ 0: fixed seconds, in place of the clamp")
+        float,
+        Meta(
+            ge=-1,
+            le=_DAY,
+            description="≥ 0: fixed delay in seconds, instead of factor, min and max",
+        ),
     ] = -1.0
     delay_to: Annotated[
         float,
@@ -60,8 +65,8 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=1e9,
-            description="after each visit its size / this rate is waited, in KB a second; visits at"
-            " one time are not added up; 0: no limit",
+            description="the delay after a visit is at least its size / this rate, in KB a second;"
+            " visits at the same time are not added up; 0: no limit",
         ),
     ] = 0.0
 

@@ -9,10 +9,17 @@ from msgspec import Meta
 
 _DAY = 86_400.0
 _Retries = Annotated[
-    int, Meta(ge=0, le=1000, description="failures a task survives; the next one makes it dead")
+    int,
+    Meta(
+        ge=0,
+        le=1000,
+        description="failures after which a task is retried; the next one makes it dead",
+    ),
 ]
 _Base = Annotated[float, Meta(ge=0, le=_DAY, description="seconds after the first failure")]
-_Cap = Annotated[float, Meta(ge=0, le=30 * _DAY, description="most seconds before jitter")]
+_Cap = Annotated[
+    float, Meta(ge=0, le=30 * _DAY, description="maximum of the wait, in seconds, before jitter")
+]
 _Jitter = Annotated[float, Meta(ge=0, le=10, description="share of the wait added at random")]
 _Spread = Annotated[float, Meta(ge=0, le=_DAY, description="seconds added at random")]
 

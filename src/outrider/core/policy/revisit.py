@@ -31,18 +31,21 @@ class Revisiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     policy: Annotated[
         Literal["none", "fixed", "value"],
-        Meta(description="none; fixed: every so often; value: by how often each page changes"),
+        Meta(description="none; fixed: at fixed intervals; value: by how often each page changes"),
     ] = "none"
     every: Annotated[
         _Seconds,
-        Meta(description="fixed: seconds between visits; value: the first of them, and the mean"),
+        Meta(description="fixed: seconds between visits; value: the first interval, and the mean"),
     ] = _DAY
-    min_age: Annotated[_Seconds, Meta(description="value: no page is read again sooner")] = 3600.0
+    min_age: Annotated[
+        _Seconds, Meta(description="value: minimum seconds between visits of a page")
+    ] = 3600.0
     max_age: Annotated[
-        _Seconds, Meta(description="value: every page is read again by then, however still")
+        _Seconds, Meta(description="value: maximum seconds between visits of a page")
     ] = 30 * _DAY
     visits_per_hour: Annotated[
-        float, Meta(ge=0, le=1e9, description="value: revisits the crawl aims at; 0: by `every`")
+        float,
+        Meta(ge=0, le=1e9, description="value: target rate of revisits; 0: derived from `every`"),
     ] = 0.0
 
     def within(self, seconds: float) -> float:
