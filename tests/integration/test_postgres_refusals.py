@@ -193,7 +193,7 @@ async def test_a_full_pool_is_told(url, monkeypatch):
 
 
 async def test_a_closed_store_says_so(url):
-    """R1: whoever comes too late is told."""
+    """M6: a verb of a closed store raises Closed."""
     store = await open_store(url, SystemClock())
     await store.close()
     with pytest.raises(Closed):

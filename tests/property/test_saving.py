@@ -13,7 +13,7 @@ import pytest
 
 from differential import Duel, glance, shrink, steps
 from operations import Say
-from outrider.core.act import Set
+from outrider.core.queue_action import Set
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.saved import SavedEnd
 from outrider.testing.audit import everything

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from outrider.clock import Clock, to_ms
-from outrider.core.act import Act, Revive, Snooze, Wake
 from outrider.core.policy.politeness import THROTTLES_TO_RETIRE, UNREACHABLE_TO_RETIRE
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction, Revive, Snooze, Wake
 from outrider.core.states import CrawlStatus, QueueState, TaskState
-from outrider.core.task import Added, Lease, LeaseId, Manners, Task
+from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.simulation.task_records import Lent, Row, Tale
 from outrider.simulation.trace import Trace
@@ -319,7 +319,7 @@ class Umpire(Witness):
     # ---- operators
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """D1: a wake ends a snooze; D4: a revival clears counts."""
         step = await super().steer(crawl, target, act, after=after, limit=limit)
@@ -330,7 +330,7 @@ class Umpire(Witness):
                 self._see_act(key, act)
         return step
 
-    def _see_act(self, key: str, act: Act) -> None:
+    def _see_act(self, key: str, act: QueueAction) -> None:
         match act:
             case Snooze(seconds):
                 self.snoozes.append((key, self._calls, self.clock.now_ms() + to_ms(seconds)))
@@ -399,7 +399,7 @@ def _felt(verdict: Verdict) -> str:
     return "throttled" if verdict.snooze_reason == "throttled" else verdict.outcome
 
 
-def _check_retirement(verdict: Verdict, seen: Manners) -> None:
+def _check_retirement(verdict: Verdict, seen: PolitenessState) -> None:
     """D3, D4: so many in a row, and no fewer."""
     enough = {
         "unreachable": seen.unreachable_in_row + 1 >= UNREACHABLE_TO_RETIRE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.policy.rules import Budget
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Link, Task
@@ -135,20 +135,20 @@ class Operator:
             return dice.choice((".north.example", ".west.example", ".example"))
         return dice.choice(keys)
 
-    def _act(self) -> acts.Act:
+    def _act(self) -> actions.QueueAction:
         dice = self._run.dice
         name = dice.choice(tuple(SETTABLE))
-        every: tuple[acts.Act, ...] = (
-            acts.Set({name: dice.choice(SETTABLE[name])}),
-            acts.Set({name: dice.choice(SETTABLE[name])}),
-            acts.Pause(),
-            acts.Resume(),
-            acts.Retire(),
-            acts.Revive(),
-            acts.Revive(),
-            acts.Snooze(dice.uniform(0.0, 120.0)),
-            acts.Wake(),
-            acts.Wake(),
+        every: tuple[actions.QueueAction, ...] = (
+            actions.Set({name: dice.choice(SETTABLE[name])}),
+            actions.Set({name: dice.choice(SETTABLE[name])}),
+            actions.Pause(),
+            actions.Resume(),
+            actions.Retire(),
+            actions.Revive(),
+            actions.Revive(),
+            actions.Snooze(dice.uniform(0.0, 120.0)),
+            actions.Wake(),
+            actions.Wake(),
         )
         return dice.choice(every)
 
@@ -188,7 +188,7 @@ class Operator:
         )
         rules = crawl_rules(replace(old, budget=budget))
         await run.store.configure(run.crawl, rules)
-        await run.store.steer(run.crawl, "", acts.Set({}))
+        await run.store.steer(run.crawl, "", actions.Set({}))
 
     async def _expire(self) -> int:
         return await self._run.store.expire(limit=self._run.dice.choice((1, 100)))
@@ -226,6 +226,6 @@ class Operator:
     async def _let_go(self, target: str) -> None:
         store, crawl = self._run.store, self._run.crawl
         changes = dict.fromkeys(SETTABLE) if target else {}
-        await store.steer(crawl, target, acts.Set(changes))
-        for act in (acts.Resume(), acts.Revive(), acts.Wake()):
+        await store.steer(crawl, target, actions.Set(changes))
+        for act in (actions.Resume(), actions.Revive(), actions.Wake()):
             await store.steer(crawl, target, act)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from outrider.core.policy.politeness import CALM
+from outrider.core.policy.politeness import DONE_TO_CALM
 from outrider.core.states import TaskState
-from outrider.core.task import Lease, LeaseId, Manners
+from outrider.core.task import Lease, LeaseId, PolitenessState
 
 
 class Row(msgspec.Struct):
@@ -18,7 +18,7 @@ class Row(msgspec.Struct):
     unreachable_in_row: int = 0
     blocks_in_row: int = 0
 
-    def after(self, outcome: str, seen: Manners) -> None:
+    def after(self, outcome: str, seen: PolitenessState) -> None:
         """One visit more; counts go on from what its lease saw."""
         if outcome == "done":
             self._done()
@@ -32,7 +32,7 @@ class Row(msgspec.Struct):
 
     def _done(self) -> None:
         self.throttles_in_row, self.calm = 0, self.calm + 1
-        if self.calm >= CALM:
+        if self.calm >= DONE_TO_CALM:
             self.level, self.calm = max(0, self.level - 1), 0
 
     def revived(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.act import Act
+from outrider.core.queue_action import QueueAction
 from outrider.core.task import Added
 from outrider.core.verdict import Finished, Verdict
 from outrider.simulation.virtual_loop import Stage
@@ -44,6 +44,6 @@ class Trace:
         if answer.answers:
             self.added(answer.answers)
 
-    def steered(self, target: str, act: Act, count: int) -> None:
+    def steered(self, target: str, act: QueueAction, count: int) -> None:
         """What an operator did."""
         self.say("steer", target or "(all)", act, f"→ {count} queues")

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from outrider.clock import Clock
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
@@ -185,7 +185,7 @@ class FaultyStore:
         return await self._call("configure", lambda: self._store.configure(crawl, rules, settings))
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         store = self._store

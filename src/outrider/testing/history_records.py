@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import TypeAlias
 
-from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.politeness import min_delay_between
 from outrider.core.policy.rules import QueueRules
 from outrider.core.task import LeaseId
 
@@ -97,7 +97,7 @@ class Line:
         """D7: the last delay, or the least if none."""
         if self.last_delay >= 0:
             return self.last_delay
-        return least_delay(self.rules.politeness, self.crawl_delay) if self.rules else 0.0
+        return min_delay_between(self.rules.politeness, self.crawl_delay) if self.rules else 0.0
 
     def wake(self) -> None:
         """D1: back to the last visit's end (or start) + delay."""

@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import Any
 
 from outrider.clock import Clock
-from outrider.core.act import Act, Set, Snooze, Wake
 from outrider.core.policy.rules import CrawlRules, covers
+from outrider.core.queue_action import QueueAction, Set, Snooze, Wake
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
@@ -218,7 +218,7 @@ class Witness:
         return bool(changed)
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """What a person does to queues changes what may be expected of them."""
         now = self.clock.now_ms()

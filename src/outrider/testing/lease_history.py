@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Final
 
-from outrider.core.policy.politeness import least_delay, pace
+from outrider.core.policy.politeness import min_delay_between, pace
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.testing.history_records import Book, Entry, Line, Visit, whole_ms
@@ -216,7 +216,7 @@ class Ledger:
         line.last_start = line.last_lease = now
         manners = lease.rules.politeness
         if manners.count_from == "start" or manners.max_in_flight > 1:
-            line.postpone(now + whole_ms(least_delay(manners, lease.manners.crawl_delay)))
+            line.postpone(now + whole_ms(min_delay_between(manners, lease.manners.crawl_delay)))
 
     # ---- the ends of a visit
 

@@ -144,7 +144,7 @@ class TestChanging:
         """So that nobody waits for it."""
         answer = outrider("config", "set", "x", "fetch.max_links=5")
 
-        assert "fetch.max_links acts when a worker starts" in answer.err
+        assert "fetch.max_links takes effect when a worker starts" in answer.err
 
     @pytest.mark.parametrize(
         ("pair", "said"),

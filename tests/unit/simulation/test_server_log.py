@@ -5,7 +5,7 @@ import pytest
 from outrider.core.outcome import Done, Throttled, Unreachable
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.rules import CrawlRules, QueueRules
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.simulation.checker import Umpire
 from outrider.simulation.server_log import Record
 from outrider.simulation.task_records import Lent
@@ -29,7 +29,17 @@ class Servers:
         """A lease, given at this second."""
         self._calls += 1
         lease = Lease(
-            "s", self._calls, self._calls, task(), 1, "w", 60.0, 0, 0, self._rules, Manners()
+            "s",
+            self._calls,
+            self._calls,
+            task(),
+            1,
+            "w",
+            60.0,
+            0,
+            0,
+            self._rules,
+            PolitenessState(),
         )
         self.umpire.lent[lease.id] = Lent(lease, int(at * 1000), self._calls)
         return lease

@@ -13,7 +13,7 @@ from outrider.clock import to_ms
 from outrider.core.order import NUMBER_MASK, PRECEDENCE_LIMIT, QUEUE_PRECEDENCE_SHIFT
 from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.core.verdict import Verdict
 from outrider.store.heads.claiming import WAKE_STEP
 from outrider.store.heads.naming import recall
@@ -126,7 +126,7 @@ class Routine(Writing):
             failures,
             throttles,
             self.like(key, tuple(ruled)).rules,
-            Manners(0, *row[6:_TASK_AT]),
+            PolitenessState(0, *row[6:_TASK_AT]),
         )
         if answer is not None:
             recall(lease, rows.answer_of(answer), now - answered)

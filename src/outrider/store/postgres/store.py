@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from outrider.clock import Clock, is_virtual
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
@@ -117,7 +117,7 @@ class PostgresStore(FullStore):
         return await self._run(lambda a: a.configure(crawl, rules, settings), "exclusive")
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._run(
