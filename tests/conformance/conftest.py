@@ -9,7 +9,7 @@ from outrider.store.embedded import EmbeddedStore, roster
 from outrider.store.embedded import store as embedded_store
 from outrider.store.memory import MemoryStore
 from outrider.store.opening import open_store
-from outrider.store.remote import Door, RemoteStore
+from outrider.store.remote import RemoteStore, StoreServer
 from outrider.testing.clock import FakeClock
 from outrider.testing.invariants import CheckedStore
 from outrider.testing.model import Model
@@ -30,7 +30,7 @@ def plain(kind):
 @asynccontextmanager
 async def remote(clock, tmp_path, places):
     """A memory store as another process would see it: through the socket of a file."""
-    door = await Door.open(MemoryStore(clock), str(tmp_path / "crawl"))
+    door = await StoreServer.open(MemoryStore(clock), str(tmp_path / "crawl"))
     store = await RemoteStore.connect(str(tmp_path / "crawl"))
     try:
         yield store

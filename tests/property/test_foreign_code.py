@@ -19,7 +19,7 @@ from outrider import Frontier
 from outrider.core.policy.rules import CrawlRules
 from outrider.errors import OutriderError
 from outrider.executor.poll import strategy_of
-from outrider.fetch.detect import detector_of
+from outrider.fetch.block_detector import detector_of
 from outrider.frontier.jsonl import Writer
 from outrider.frontier.learning import UPDATES
 from outrider.settings import Settings

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import outrider
-from outrider.fetch.parse_cost import MOST_TAGS
+from outrider.fetch.parse_cost import MAX_TAGS
 
 OWNER = "the owner of the crawl writes it, in a command or a settings file of a bounded size"
 LOCAL = "it reads names and files of this machine"
@@ -32,7 +32,6 @@ class Worst(NamedTuple):
 PATTERNS = {
     "outrider.cli.crawl_plan:_STEM": OWNER,
     "outrider.cli.options:_DURATION": OWNER,
-    "outrider.cli.work_seat:_ODD": LOCAL,
     "outrider.core.pattern:_escapes": Worst(("", "\\")),
     "outrider.core.pattern:_tokens": Worst(("", "[", "[[:", "(?P<", "{,")),
     "outrider.core.policy.cost:_YEAR_OR_WORD": Worst(("", "/day", "/20")),
@@ -49,38 +48,39 @@ PATTERNS = {
         ("http://", "https://a.b.c.d", "https://a.org/?", "https://a.org/#")
     ),
     "outrider.core.url:_SLASHES": Worst(("", "//", "/\t/")),
-    "outrider.fetch.block_signs:APPLICATION": Worst(("", "log"), 700),
-    "outrider.fetch.block_signs:DENIED": Worst(("", "access "), 700),
-    "outrider.fetch.block_signs:SUSPECTED": Worst(("", "verif", "check"), 700),
+    "outrider.fetch.block_detector:LOGIN_WORDS": Worst(("", "log"), 700),
+    "outrider.fetch.block_detector:DENIAL_WORDS": Worst(("", "access "), 700),
+    "outrider.fetch.block_detector:CHALLENGE_WORDS": Worst(("", "verif", "check"), 700),
     "outrider.fetch.cache:_VALIDATOR": Worst(("", '"')),
-    "outrider.fetch.charset:_IN_HEADER": Worst(("", "charset", "charset=", 'charset="')),
-    "outrider.fetch.charset:_IN_PAGE": Worst(
+    "outrider.fetch.document:_HEADER_CHARSET": Worst(("", "charset", "charset=", 'charset="')),
+    "outrider.fetch.document:_PAGE_CHARSET": Worst(
         ("", "<meta ", "<meta charset", "<meta charset=", "<?xml encoding=", "<!--"), 1024
     ),
-    "outrider.fetch.client:_SENDABLE": Worst(),
-    "outrider.fetch.detect:_HIDDEN": Worst(("", "<", "<scrip")),
-    "outrider.fetch.detect:_TAG": Worst(("", "<")),
-    "outrider.fetch.freshness:_DIRECTIVE": Worst(("", "max-age", "max-age=", 'max-age="')),
-    "outrider.fetch.hints:_LINK": Worst(("", "<", "<a>;", "<a>;rel=", '<a>;rel="\\')),
-    "outrider.fetch.hints:_PARAMETER": Worst(("", ";rel", ";rel=", ';rel="\\')),
-    "outrider.fetch.html:_REFRESH": Worst(("", "5", "5;", "5; url", "5; url=", "5; url='")),
-    "outrider.fetch.http2:_SPELT": Worst(("http", "http://")),
-    "outrider.fetch.incoming:_STATUS_LINE": Worst(("", "HTTP/1.1 200", "HTTP/1.1 200 ")),
+    "outrider.fetch.http_client:_SENDABLE": Worst(),
+    "outrider.fetch.block_detector:_HIDDEN": Worst(("", "<", "<scrip")),
+    "outrider.fetch.block_detector:_TAG": Worst(("", "<")),
+    "outrider.fetch.cache:_DIRECTIVE": Worst(("", "max-age", "max-age=", 'max-age="')),
+    "outrider.fetch.extract:_LINK": Worst(("", "<", "<a>;", "<a>;rel=", '<a>;rel="\\')),
+    "outrider.fetch.extract:_PARAMETER": Worst(("", ";rel", ";rel=", ';rel="\\')),
+    "outrider.fetch.extract:_REFRESH": Worst(("", "5", "5;", "5; url", "5; url=", "5; url='")),
+    "outrider.fetch.http2:_CURL_URL": Worst(("http", "http://")),
+    "outrider.fetch.http2:_STATUS_LINE": Worst(("", "HTTP/1.1 200", "HTTP/1.1 200 ")),
     "outrider.fetch.local_faults:_ERRNO": Worst(("", "[Errno ")),
-    "outrider.fetch.parse_cost:_crowded_tag": Worst(("<a",), 3 * MOST_TAGS, 2.0),
+    "outrider.fetch.parse_cost:_crowded_tag": Worst(("<a",), 3 * MAX_TAGS, 2.0),
     "outrider.fetch.parse_cost:_formatting_tags": Worst(("", "<", "</")),
     "outrider.fetch.parse_cost:_plain_rest": Worst((" ", " x", " x=", ' x="', ">")),
     "outrider.fetch.parse_cost:_suspects": Worst(
         ("", "<b>", '<b xx="', "<b><div>", "<a><b>x</b>"), 8192
     ),
-    "outrider.fetch.references:_ELSEWHERE": Worst(("", "mailto")),
-    "outrider.fetch.retry_after:_DATES": Worst(("", "Sun, 06 ", "Sunday, ", "Sun Nov ")),
-    "outrider.fetch.retry_after:_SECONDS": Worst(("", "+", "1.")),
-    "outrider.fetch.robots_file:_FIELD": Worst(("", "Disallow", "Disallow:", "User-agent ")),
-    "outrider.fetch.robots_file:_LINES": Worst(),
-    "outrider.fetch.tag_path:_CLASS": Worst(),
-    "outrider.fetch.targets:_PLACE": OWNER,
+    "outrider.fetch.extract:_OTHER_SCHEME": Worst(("", "mailto")),
+    "outrider.fetch.response:_DATES": Worst(("", "Sun, 06 ", "Sunday, ", "Sun Nov ")),
+    "outrider.fetch.response:_SECONDS": Worst(("", "+", "1.")),
+    "outrider.fetch.robots:_FIELD": Worst(("", "Disallow", "Disallow:", "User-agent ")),
+    "outrider.fetch.robots:_LINES": Worst(),
+    "outrider.fetch.extract:_CLASS": Worst(),
+    "outrider.fetch.dns:_ADDRESS_PORT": OWNER,
     "outrider.output.warc:_NEWLINES": Worst(),
+    "outrider.output.worker_files:_UNSAFE": LOCAL,
     "outrider.settings.errors:_BARE": Worst(),
     "outrider.settings.code_references:_REFERENCE": Worst(("", "a.", "a.a:", "a:")),
     "outrider.store.address:_URL": OWNER,
@@ -99,12 +99,12 @@ PATTERNS = {
 # Every other use of `re`: where a pattern is made when it is needed.
 MADE_LATER = {
     "outrider/cli/crawl_plan.py:_literal": OWNER,
-    "outrider/cli/work_seat.py:_seats": LOCAL,
+    "outrider/output/worker_files.py:worker_names": LOCAL,
     "outrider/core/policy/queue_key.py:_buckets": OWNER,
     "outrider/core/signals.py:Signals._index": "an escaped text, looked for as it is",
     "outrider/core/signals.py:finder": "escaped texts in a tree: no two ways to match",
     "outrider/core/url.py:_untracked": "escaped names of parameters, each to the next `&`",
-    "outrider/fetch/robots_file.py:product": "one set of characters, once",
+    "outrider/fetch/extract.py:robot_name": "one set of characters, once",
     "outrider/output/warc.py:Warc._number_in": LOCAL,
     "outrider/store/address.py:_secrets": OWNER,
     "outrider/store/address.py:hide_secrets": "an escaped text, looked for as it is",

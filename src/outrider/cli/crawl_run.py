@@ -15,7 +15,6 @@ from outrider.cli.crawl_watch import Looks, say_shortage, watched
 from outrider.cli.opening import say_promise
 from outrider.cli.showing import note
 from outrider.cli.stop_signals import StopSignals, stoppable
-from outrider.cli.work_seat import patiently, settling
 from outrider.core.outcome import Done
 from outrider.core.states import CrawlStatus
 from outrider.executor.fault_pause import FaultPause
@@ -23,7 +22,7 @@ from outrider.executor.outage import Outage
 from outrider.executor.visit import Visit
 from outrider.settings.errors import dotted_path
 from outrider.store.address import show_address
-from outrider.wiring import Crawling, Working, opened
+from outrider.wiring import Crawling, Working, opened, retry_at_end
 
 WORRIES: Final = 3  # failures told while nothing else has happened
 
@@ -60,15 +59,14 @@ async def _run(plan: Plan, signals: StopSignals, *, isolate: bool, quiet: bool) 
             crawling.observe(log)
             if is_new and not quiet:
                 crawling.observe(Worry(note))
-            async with (
-                settling(plan.output_stem, crawling.frontier, outage=outage),
-                watched(crawling, title, Looks(), quiet=quiet),
-            ):
+            async with watched(crawling, title, Looks(), quiet=quiet):
                 signals.attach(crawling.executor.stop)
                 ending = await crawling.run()
                 signals.ended()
         frontier, seconds, pause = crawling.frontier, loop.time() - began, crawling.executor.pause
-        return await patiently(lambda: closing(frontier, ending, crawling.tally, seconds, pause))
+        return await retry_at_end(
+            lambda: closing(frontier, ending, crawling.tally, seconds, pause), note
+        )
 
 
 async def _tell_overruled(crawling: Crawling, plan: Plan) -> None:

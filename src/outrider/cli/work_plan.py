@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from outrider.cli.crawl_plan import layers_of, stem_of
 from outrider.output.jsonl import ITEMS
+from outrider.output.worker_files import without_suffix
 from outrider.settings import Layer, Layers, Settings
 from outrider.settings.errors import dotted_path
 from outrider.settings.foreign_code import is_code_path
@@ -53,9 +54,7 @@ def ignored(own: Layers) -> list[str]:
 def stem(asked: Asked, own: Layers) -> str:
     """What this worker's file names begin with, but for which worker it is."""
     path = own.base_settings().settings.output.path or stem_of(asked.store, asked.crawl)
-    for ending in (".jsonl", ".gz", ".warc"):
-        path = path.removesuffix(ending)
-    return str(path)
+    return without_suffix(path)
 
 
 def seated_at(name: str, own: Layers) -> Layers:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.fetch.client import Client
+from outrider.fetch.http1 import Http1Client
 from outrider.fetch.http2 import Http2Client
 from outrider.settings.worker_schema import FetchSettings
 
@@ -109,7 +109,7 @@ class Net:
 @pytest.fixture
 def kind():
     """Which client is tested."""
-    return Client
+    return Http1Client
 
 
 @pytest.fixture

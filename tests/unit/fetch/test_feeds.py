@@ -3,8 +3,8 @@ import pytest
 from outrider.core.policy.rules import QueueRules
 from outrider.core.task import Lease, PolitenessState
 from outrider.core.url import UrlRules
-from outrider.fetch.links import found_in
 from outrider.fetch.page import Page
+from outrider.fetch.reader import extract_here
 from outrider.fetch.response import Response
 from outrider.settings.worker_schema import FetchSettings
 from outrider.testing.builders import task
@@ -17,7 +17,7 @@ def found(body, content_type="application/xml", **settings):
     lease = Lease("s", 1, 1, task(URL), 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     body = body.encode() if isinstance(body, str) else body
     response = Response(URL, 200, (("Content-Type", content_type),), body, 0.1, 0.0)
-    return found_in(Page(lease, response), FetchSettings(**settings), UrlRules())
+    return extract_here(Page(lease, response), FetchSettings(**settings), UrlRules())
 
 
 def paths(*args, **settings):

@@ -13,8 +13,8 @@ from outrider.core.task import Lease, PolitenessState
 from outrider.fetch.document import Document
 from outrider.fetch.page import Page
 from outrider.fetch.parse_cost import (
-    LARGE,
-    MOST_COPIES,
+    LARGE_PAGE,
+    MAX_COPIED_BYTES,
     copied_bytes,
     may_be_costly,
     tree_bytes,
@@ -173,5 +173,5 @@ def test_bound_grows_with_size_and_not_only_with_count():
     light = "<p><b title='x'>" + "<p>x" * 1000
     heavy = f"<p><b title='{'x' * 100_000}'>" + "<p>x" * 1000
 
-    assert len(heavy) < LARGE
-    assert copied_bytes(light.encode()) < MOST_COPIES < copied_bytes(heavy.encode())
+    assert len(heavy) < LARGE_PAGE
+    assert copied_bytes(light.encode()) < MAX_COPIED_BYTES < copied_bytes(heavy.encode())
