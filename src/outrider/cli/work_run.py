@@ -13,7 +13,7 @@ import msgspec
 from outrider.cli.crawl_log import VisitLog
 from outrider.cli.crawl_report import Closing, closing
 from outrider.cli.crawl_watch import Looks, say_shortage, watched
-from outrider.cli.opening import check_crawl, say_promise, source_of
+from outrider.cli.opening import say_promise
 from outrider.cli.showing import note
 from outrider.cli.stop_signals import StopSignals, stoppable
 from outrider.cli.work_plan import Asked, files_of
@@ -23,6 +23,7 @@ from outrider.executor.outage import Outage
 from outrider.executor.run_counts import RunCounts
 from outrider.executor.watchdog import Watchdog
 from outrider.frontier import Frontier
+from outrider.monitoring.connection import check_crawl, check_store
 from outrider.settings import Layers
 from outrider.store.address import show_address
 from outrider.wiring import Crawling, Working, joined, retry_at_end
@@ -81,7 +82,7 @@ async def _attached(asked: Asked, own: Layers, outage: Outage) -> Frontier:
     """The crawl's frontier; a holder of its file that does not answer is waited for."""
 
     async def attach() -> Frontier:
-        source = source_of(asked.store, creates=False)
+        source = check_store(asked.store, creates=False)
         frontier = await Frontier.attach(source, settings=own, crawl=asked.crawl)
         try:
             await check_crawl(frontier, asked.store)

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, cast
 
-from outrider.core.decide import fault_of
+from outrider.core.decide import outcome_error
 from outrider.core.outcome import Failed, Outcome
 from outrider.errors import InvalidInput, LocalFault
 from outrider.executor.visit import Handler, Next, Stage, Visit
@@ -133,7 +133,7 @@ class Handlers:
             raise
         except Exception as error:  # noqa: BLE001 - a handler may be user code
             return failure_of(error)
-        fault = fault_of(outcome)
+        fault = outcome_error(outcome)
         return outcome if fault is None else Failed(f"handler: {fault}"[:500])
 
     def close(self) -> None:

@@ -85,7 +85,7 @@ class TestShowing:
         shown = outrider("config", "show", "x", "--changed").out
 
         assert "politeness.delay" in shown
-        assert "fixed seconds" in shown
+        assert "fixed delay" in shown
 
     def test_one_is_shown_with_all_there_is_to_know(self, outrider):
         """And a section as a table."""

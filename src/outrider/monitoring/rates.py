@@ -1,4 +1,4 @@
-"""Samples of counters → rates: what changed between two of them, by the store's own clock."""
+"""Rates of a crawl: the differences between samples of its counters, by the store's clock."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import msgspec
 
 from outrider.store.protocol import CrawlView
 
-KEPT_FOR: Final = 600.0  # seconds
-LATELY: Final = 10.0  # seconds that a rate is taken over
+HISTORY: Final = 600.0  # seconds of samples that are kept
+RATE_WINDOW: Final = 10.0  # seconds over which a rate is taken
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What only grows in a crawl."""
+    """The counters of a crawl that only grow."""
 
     at: float
     visits: int
     done: int
-    failed: int  # visits that went wrong, whoever's fault it was
+    failed: int  # visits that went wrong, for whatever reason
     bytes: int
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Each a second."""
+    """Changes per second."""
 
     visits: float
     done: float
@@ -36,51 +36,53 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 def counts_of(view: CrawlView, at: float) -> Counts:
-    """The growing numbers of a crawl, as they are at an instant."""
+    """The growing counters of a crawl at an instant."""
     done, dropped = view.outcomes.get("done", 0), view.outcomes.get("dropped", 0)
     return Counts(at, view.visits, done, max(0, view.visits - done - dropped), view.bytes)
 
 
-class History:
-    """The counts of the last minutes; a count that shrank is another crawl's, and starts anew."""
+class RateHistory:
+    """The counters of the last minutes; counters that shrank are of another crawl: it restarts."""
 
     def __init__(self) -> None:
-        self._kept: deque[Counts] = deque()
+        self._samples: deque[Counts] = deque()
 
-    def note(self, counts: Counts) -> None:
-        """Remember this one, and forget the oldest."""
-        last = self._kept[-1] if self._kept else counts
+    def add(self, counts: Counts) -> None:
+        """Add a sample, and drop those that are too old."""
+        last = self._samples[-1] if self._samples else counts
         if counts.visits < last.visits or counts.at < last.at:
-            self._kept.clear()
-        self._kept.append(counts)
-        while self._kept[0].at < counts.at - KEPT_FOR:
-            self._kept.popleft()
+            self._samples.clear()
+        self._samples.append(counts)
+        while self._samples[0].at < counts.at - HISTORY:
+            self._samples.popleft()
 
     @property
     def rates(self) -> Rates | None:
-        """Over the last seconds; None: there is nothing yet to compare with."""
-        if len(self._kept) < 2:
+        """Rates over the last seconds; None while there is only one sample."""
+        if len(self._samples) < 2:
             return None
-        new = self._kept[-1]
-        old = next(one for one in self._kept if one.at >= new.at - LATELY or one is self._kept[-2])
+        new = self._samples[-1]
+        before, start = self._samples[-2], new.at - RATE_WINDOW
+        old = next(one for one in self._samples if one.at >= start or one is before)
         return _between(old, new)
 
     def pace(self, width: int, seconds: float) -> list[float]:
-        """Visits a second, in up to `width` equal parts of the last so many, the newest last.
+        """Visits per second in up to `width` equal parts of the last `seconds`, the newest last.
 
-        Parts begin at whole multiples of their length, so a part keeps its height as it moves on.
+        Parts begin at whole multiples of their length, so a part keeps its value while the chart
+        moves.
         """
-        if not self._kept:
+        if not self._samples:
             return []
         length = seconds / width
-        first, last = ceil(self._kept[0].at / length), floor(self._kept[-1].at / length)
+        first, last = ceil(self._samples[0].at / length), floor(self._samples[-1].at / length)
         edges = [part * length for part in range(max(first, last - width), last + 1)]
-        return [(b - a) / length for a, b in pairwise(_levels(self._kept, edges))]
+        return [(b - a) / length for a, b in pairwise(_levels(self._samples, edges))]
 
 
-def _levels(kept: Sequence[Counts], edges: Sequence[float]) -> list[float]:
-    """How many visits there were at each instant; even between two samples."""
-    samples = iter(kept)
+def _levels(history: Sequence[Counts], edges: Sequence[float]) -> list[float]:
+    """The number of visits at each instant, interpolated between samples."""
+    samples = iter(history)
     old = new = next(samples)
     levels = []
     for edge in edges:

@@ -3,17 +3,24 @@
 import pytest
 
 from outrider import Done, Failed, Frontier, Throttled
-from outrider.cli.watch_hosts import KEPT, MOST, Host, Hosts, Order
-from outrider.cli.watch_letters import LATEST, NAMED, OTHERS, REASONS, Letters
-from outrider.cli.watch_rates import Counts, History
-from outrider.cli.watch_sample import Asked, Rolling, Sampler
+from outrider.monitoring.dead_letters import MAX_LATEST, MAX_NAMED, MAX_REASONS, OTHERS, DeadLetters
+from outrider.monitoring.hosts import KEPT, MAX_HOSTS, Host, HostOrder, Hosts
+from outrider.monitoring.rates import Counts, RateHistory
+from outrider.monitoring.sampler import RollingReader, Sampler, SampleRequest
 from outrider.store.opening import open_store
 from outrider.store.protocol import ResultPage
+from outrider.testing import FakeClock
 
 RUDE = {
     "politeness": {"delay": 0.0, "max_in_flight": 1000},
     "retry": {"max_retries": 0, "jitter": 0.0},
 }
+
+
+@pytest.fixture
+def clock():
+    """Time that moves only when a test says so."""
+    return FakeClock()
 
 
 class Distant:
@@ -72,7 +79,7 @@ class TestSampler:
         """By the clock of the store."""
         await crawl.add(hosts(5))
         await visit(crawl, 2, Done(200, bytes=100))
-        sample = await Sampler().read(looker, Asked())
+        sample = await Sampler().read(looker, SampleRequest())
 
         assert (sample.crawl.known, sample.crawl.done, sample.heat.total) == (5, 2, 3)
         assert sample.queues == {"empty": 2, "ready": 3}
@@ -82,12 +89,12 @@ class TestSampler:
         """A second."""
         sampler = Sampler()
         await crawl.add(hosts(50))
-        await sampler.read(looker, Asked())
+        await sampler.read(looker, SampleRequest())
         clock.advance(4)
         await visit(crawl, 20, Done(200, bytes=1000))
         await visit(crawl, 4, Failed("cut"))
         await visit(crawl, 4, Throttled())
-        rates = (await sampler.read(looker, Asked())).rates
+        rates = (await sampler.read(looker, SampleRequest())).rates
 
         assert (rates.visits, rates.done, rates.failed, rates.bytes) == (7.0, 5.0, 2.0, 5000.0)
 
@@ -95,7 +102,7 @@ class TestSampler:
         """However many there are; no call asks for more than a few milliseconds' worth."""
         await crawl.add(hosts(6000))
         distant.calls.clear()
-        sample = await Sampler().read(looker, Asked())
+        sample = await Sampler().read(looker, SampleRequest())
         asked = {
             name: [n for call, n in distant.calls if call == name] for name, _ in distant.calls
         }
@@ -111,9 +118,9 @@ class TestSampler:
         """And then again, with what changed."""
         sampler = Sampler()
         await crawl.add(hosts(6000))
-        first, second = [await sampler.read(looker, Asked()) for _ in range(2)]
+        first, second = [await sampler.read(looker, SampleRequest()) for _ in range(2)]
         await crawl.queue("h1.example").pause()
-        third = await sampler.read(looker, Asked())
+        third = await sampler.read(looker, SampleRequest())
 
         assert (first.queues, first.is_whole) == ({"ready": 4000}, False)
         assert (second.queues, second.is_whole) == ({"ready": 6000}, True)
@@ -123,13 +130,13 @@ class TestSampler:
         """For a command that ends after one sample."""
         await crawl.add(hosts(6000))
 
-        assert (await Sampler().read(looker, Asked(whole=True))).queues == {"ready": 6000}
+        assert (await Sampler().read(looker, SampleRequest(whole=True))).queues == {"ready": 6000}
 
     async def test_hosts_near_are_read_whosever_turn_it_is(self, crawl, looker):
         """A person looks at these; a key nobody added to is none of them."""
         sampler = Sampler()
         await crawl.add(hosts(3000))
-        await sampler.read(looker, Asked(("h2999.example", "never.example")))
+        await sampler.read(looker, SampleRequest(("h2999.example", "never.example")))
 
         assert sampler.hosts.get("h2999.example").view.pending == 1
         assert sampler.hosts.get("never.example") is None
@@ -139,11 +146,11 @@ class TestSampler:
         """A file that was replaced."""
         sampler = Sampler()
         await crawl.add(hosts(5))
-        await sampler.read(looker, Asked())
+        await sampler.read(looker, SampleRequest())
         other = Distant(await open_store("memory://", clock))
         async with Frontier.open(other, clock=clock) as frontier:
             await frontier.add(hosts(2))
-            sample = await sampler.read(frontier, Asked())
+            sample = await sampler.read(frontier, SampleRequest())
 
         assert (sample.queues, len(sampler.hosts)) == ({"ready": 2}, 2)
 
@@ -152,13 +159,13 @@ class TestSampler:
         sampler = Sampler()
         await crawl.add(hosts(10))
         await visit(crawl, 3, Failed("cut"))
-        await sampler.read(looker, Asked())
-        assert sampler.letters.total == 0
-        await sampler.read(looker, Asked(letters=True))
+        await sampler.read(looker, SampleRequest())
+        assert sampler.dead_letters.total == 0
+        await sampler.read(looker, SampleRequest(dead_letters=True))
         distant.calls.clear()
-        await sampler.read(looker, Asked(letters=True))
+        await sampler.read(looker, SampleRequest(dead_letters=True))
 
-        assert sampler.letters.reasons == {"cut": 3}
+        assert sampler.dead_letters.reasons == {"cut": 3}
         assert "tasks" not in {name for name, _ in distant.calls}
 
     async def test_new_dead_letters_are_looked_for_again(self, crawl, looker, clock):
@@ -166,19 +173,19 @@ class TestSampler:
         sampler = Sampler()
         await crawl.add(hosts(10))
         await visit(crawl, 3, Failed("cut"))
-        await sampler.read(looker, Asked(letters=True))
+        await sampler.read(looker, SampleRequest(dead_letters=True))
         clock.advance(5)
         await visit(crawl, 1, Failed("late"))
-        await sampler.read(looker, Asked(letters=True))
+        await sampler.read(looker, SampleRequest(dead_letters=True))
 
-        assert sampler.letters.reasons == {"cut": 3, "late": 1}
-        assert sampler.letters.latest[0].reason == "late"
+        assert sampler.dead_letters.reasons == {"cut": 3, "late": 1}
+        assert sampler.dead_letters.latest[0].reason == "late"
 
 
 class TestRolling:
     async def test_it_goes_round_a_stretch_at_a_time(self):
         """And says when a round was made, and when a stretch was all of it."""
-        rolling = Rolling(step=2, most=4)
+        rolling = RollingReader(step=2, limit=4)
 
         assert await self.stretch(rolling) == ([[0, 1], [2, 3]], 0, False)
         assert await self.stretch(rolling) == ([[4]], 1, False)
@@ -186,7 +193,7 @@ class TestRolling:
 
     async def test_it_stays_among_the_first_so_many(self):
         """A list too long to be read again and again, unless all of it is wanted once."""
-        rolling = Rolling(step=1, most=2, upto=4)
+        rolling = RollingReader(step=1, limit=2, upto=4)
 
         assert [(await self.stretch(rolling))[0] for _ in range(3)] == [
             *([[0], [1]], [[2], [3]], [[0], [1]])
@@ -208,9 +215,9 @@ class TestRolling:
 class TestHistory:
     def noted(self, *visits):
         """One sample a second."""
-        history = History()
+        history = RateHistory()
         for at, count in enumerate(visits):
-            history.note(Counts(float(at), count, count, 0, 0))
+            history.add(Counts(float(at), count, count, 0, 0))
         return history
 
     def test_one_sample_tells_no_rate(self):
@@ -224,9 +231,9 @@ class TestHistory:
 
     def test_samples_far_apart_are_compared_all_the_same(self):
         """With --every 1m."""
-        history = History()
-        history.note(Counts(0.0, 0, 0, 0, 0))
-        history.note(Counts(60.0, 120, 120, 0, 0))
+        history = RateHistory()
+        history.add(Counts(0.0, 0, 0, 0, 0))
+        history.add(Counts(60.0, 120, 120, 0, 0))
 
         assert history.rates.visits == 2.0
 
@@ -271,22 +278,22 @@ class TestHosts:
         book = Hosts()
         await crawl.queue("h2.example").snooze(60)
         await crawl.queue("h0.example").set(delay=5.0)
-        book.see((await views()).values(), 0.0)
+        book.update((await views()).values(), 0.0)
 
-        assert self.ranked(book, Order.PENDING) == ["h1", "h0", "h2"]
-        assert self.ranked(book, Order.SLOWEST) == ["h0", "h1", "h2"]
-        assert self.ranked(book, Order.WAITING) == ["h2", "h0", "h1"]
-        assert self.ranked(book, Order.KEY) == ["h0", "h1", "h2"]
-        assert self.ranked(book, Order.KEY, "H1") == ["h1"]
+        assert self.ranked(book, HostOrder.PENDING) == ["h1", "h0", "h2"]
+        assert self.ranked(book, HostOrder.SLOWEST) == ["h0", "h1", "h2"]
+        assert self.ranked(book, HostOrder.WAITING) == ["h2", "h0", "h1"]
+        assert self.ranked(book, HostOrder.KEY) == ["h0", "h1", "h2"]
+        assert self.ranked(book, HostOrder.KEY, "H1") == ["h1"]
 
     async def test_the_busiest_did_most_of_late(self, crawl, views):
         """Not ever."""
         book = Hosts()
-        book.see((await views()).values(), 0.0)
+        book.update((await views()).values(), 0.0)
         await visit(crawl, 4, Done(200))
-        book.see((await views()).values(), 2.0)
+        book.update((await views()).values(), 2.0)
 
-        assert self.ranked(book, Order.BUSIEST) == ["h1", "h0", "h2"]
+        assert self.ranked(book, HostOrder.BUSIEST) == ["h1", "h0", "h2"]
         assert book.get("h1.example").pace == 1.0
 
     async def test_a_pace_fades(self, crawl, views):
@@ -294,9 +301,9 @@ class TestHosts:
         view = (await views())["h1.example"]
         host = Host(view, 100.0, 0.0, pace=2.0)
 
-        assert host.seen_again(view, 110.0).pace == pytest.approx(4 / 3)
-        assert host.seen_again(view, 400.0).pace == 0.0
-        assert host.seen_again(view, 100.0).pace == 2.0
+        assert host.updated(view, 110.0).pace == pytest.approx(4 / 3)
+        assert host.updated(view, 400.0).pace == 0.0
+        assert host.updated(view, 100.0).pace == 2.0
 
     async def test_a_million_hosts_are_not_all_kept(self, crawl, distant):
         """Those that lead in something are, and those that are named."""
@@ -304,21 +311,21 @@ class TestHosts:
         await crawl.add(["https://h4999.example/2", *hosts(5000)])
         for start in range(0, 5000, 1000):
             page = await distant.queues("default", after=start, limit=1000)
-            book.see(page.items, 0.0)
+            book.update(page.items, 0.0)
         book.trim(["h4000.example"])
 
-        assert KEPT <= len(book) < MOST
+        assert KEPT <= len(book) < MAX_HOSTS
         assert book.get("h4000.example") is not None
-        assert book.ranked(Order.PENDING, 1)[0].view.key == "h4999.example"
+        assert book.ranked(HostOrder.PENDING, 1)[0].view.key == "h4999.example"
 
     def test_orders_go_round(self):
         """One key shows them all."""
-        order, seen = Order.BUSIEST, []
-        for _ in Order:
+        order, seen = HostOrder.BUSIEST, []
+        for _ in HostOrder:
             seen.append(order)
             order = order.next
 
-        assert (seen, order) == (list(Order), Order.BUSIEST)
+        assert (seen, order) == (list(HostOrder), HostOrder.BUSIEST)
 
 
 class TestLetters:
@@ -338,25 +345,25 @@ class TestLetters:
 
     async def test_they_are_few_however_many_there_are(self, dead):
         """Reasons are others' text: there may be as many as tasks."""
-        views = await dead([f"reason {number}" for number in range(REASONS + 50)])
-        letters = Letters()
-        letters.see(0, views, is_last=True)
+        views = await dead([f"reason {number}" for number in range(MAX_REASONS + 50)])
+        letters = DeadLetters()
+        letters.add_page(0, views, is_last=True)
 
-        assert len(letters.latest) == LATEST
-        assert len(letters.reasons) == REASONS + 1
+        assert len(letters.latest) == MAX_LATEST
+        assert len(letters.reasons) == MAX_REASONS + 1
         assert letters.reasons[OTHERS] == 50
-        assert len(letters.most_common) == NAMED + 1
-        assert sum(count for _, count in letters.most_common) == REASONS + 50
+        assert len(letters.most_common) == MAX_NAMED + 1
+        assert sum(count for _, count in letters.most_common) == MAX_REASONS + 50
 
     async def test_a_later_round_shows_only_when_it_is_whole(self, dead):
         """Counts do not fall to nothing every time somebody looks again."""
         views = await dead(["cut"] * 4)
-        letters = Letters()
-        letters.see(0, views[:2], is_last=False)
+        letters = DeadLetters()
+        letters.add_page(0, views[:2], is_last=False)
         assert (letters.total, letters.is_whole) == (2, False)
-        letters.see(250, views[2:], is_last=True)
+        letters.add_page(250, views[2:], is_last=True)
         assert (letters.total, letters.is_whole) == (4, True)
-        letters.see(0, views[:1], is_last=False)
+        letters.add_page(0, views[:1], is_last=False)
 
         assert letters.total == 4
         assert letters.is_complete(4)

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from outrider.store.heads.lines import Line
-from outrider.store.postgres.lines import END, Shelf
+from outrider.store.postgres.lazy_list import END, Shelf
 
 WIDTH = 8
 
@@ -18,7 +18,7 @@ class Rows:
         self.asked = 0
 
     def more(self, queue, place, after, limit):
-        """See `lines.Fetch`."""
+        """See `lazy_list.Fetch`."""
         self.asked += 1
         return [entry for entry in self.entries if entry > after][:limit]
 

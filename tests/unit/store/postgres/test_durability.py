@@ -2,7 +2,7 @@
 
 import pytest
 
-from outrider.store.postgres.promising import promise_of
+from outrider.store.postgres.migrate import durability_warning
 
 
 class Server:
@@ -23,14 +23,14 @@ class Server:
 @pytest.mark.parametrize("commits", ["on", "local", "remote_write", "remote_apply"])
 def test_nothing_is_said_where_commits_wait_for_the_disk(commits):
     """M4: all that was acknowledged is there after a crash."""
-    assert not promise_of(Server("on", commits))
+    assert not durability_warning(Server("on", commits))
 
 
 def test_a_lazy_server_is_named_with_the_fix():
     """M4: commits that do not wait."""
-    assert "ALTER ROLE name SET synchronous_commit = on" in promise_of(Server("on", "off"))
+    assert "ALTER ROLE name SET synchronous_commit = on" in durability_warning(Server("on", "off"))
 
 
 def test_nothing_survives_without_syncs():
     """M4: whatever commits wait for."""
-    assert "lose or damage anything" in promise_of(Server("off", "on"))
+    assert "lose or damage anything" in durability_warning(Server("off", "on"))

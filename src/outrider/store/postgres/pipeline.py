@@ -1,4 +1,4 @@
-"""One transaction: statements go out together, and nobody waits before an answer is looked at."""
+"""The pipeline of one transaction: statements are sent together, and wait only for rows read."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ import psycopg
 from psycopg import Connection, Cursor
 from psycopg.pq import TransactionStatus
 
-Answer: TypeAlias = Cursor[Any]
+Result: TypeAlias = Cursor[Any]  # of a statement that was sent; its rows may not be there yet
 
 _IDLE: Final = TransactionStatus.IDLE
 
 
-class Wire:
+class Pipeline:
     """The statements of one transaction over one connection."""
 
     def __init__(self, connection: Connection[Any], *, prepares: bool) -> None:
         self._connection = connection
-        self._prepare = prepares
+        self._prepares = prepares
         self._pipeline = ExitStack()
         self.is_committing = False
 
-    def send(self, statement: str, params: Sequence[object] = ()) -> Answer:
-        """Hand a statement in; its answer is waited for when its rows are asked for."""
+    def send(self, statement: str, params: Sequence[object] = ()) -> Result:
+        """Send a statement; only reading its rows waits for the server."""
         cursor = self._connection.cursor(binary=True)
-        return cursor.execute(statement, params or None, prepare=self._prepare)
+        return cursor.execute(statement, params or None, prepare=self._prepares)
 
     def rows(self, statement: str, params: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Its rows."""
+        """Send a statement and return its rows."""
         return self.send(statement, params).fetchall()
 
     def begin(self, *, reads: bool) -> None:
-        """Start; whoever only reads sees one moment."""
+        """Begin the transaction; one that only reads sees a single snapshot."""
         self._pipeline.enter_context(self._connection.pipeline())
         isolation = "isolation level repeatable read read only"
         self.send(f"begin {isolation if reads else 'isolation level read committed'}")
 
     def commit(self) -> None:
-        """Once this returns it is durable; if it raises, nobody knows."""
+        """Commit: durable when this returns, unknown if it raises."""
         self.is_committing = True
         self.send("commit")
         self._pipeline.close()
 
-    def abandon(self) -> None:
-        """Nothing of it happened, unless it was being committed."""
+    def close(self) -> None:
+        """Roll back whatever was not committed."""
         with suppress(psycopg.Error):
             self._pipeline.close()
         with suppress(psycopg.Error):
