@@ -24,7 +24,6 @@ DEEPER_THAN_ONE = {
     "outrider.store.postgres",
     "outrider.store.redis",
     "outrider.store.shards",
-    "outrider.testing",
     "outrider.testing.model",
 }
 # Modules that still ask whether they are half built. The list may only shrink, too.

@@ -216,7 +216,7 @@ def plant(bug, monkeypatch):
 def first_caught(mutant):
     """The first seed that catches the bug, and what it says."""
     for seed in range(FOUND_WITHIN):
-        result = simulate(seed, decided=mutant.decide)
+        result = simulate(seed, decide_with=mutant.decide)
         if result.violation is not None:
             return result
     return None

@@ -34,7 +34,7 @@ from outrider.executor.visit import Visit
 from outrider.frontier import Frontier
 from outrider.frontier.reports import Claim
 from outrider.settings import Settings
-from outrider.settings.visiting import ExecutorSettings
+from outrider.settings.worker_schema import ExecutorSettings
 from outrider.store.protocol import CrawlView
 
 POLL: Final = 1.0  # seconds after which it looks again: others may share the store

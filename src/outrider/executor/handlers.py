@@ -10,7 +10,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final, cast
 
-from outrider.core.decide import fault_of
+from outrider.core.decide import outcome_error
 from outrider.core.outcome import Failed, Outcome
 from outrider.errors import InvalidInput, LocalFault
 from outrider.executor.threads import Threads
@@ -52,7 +52,7 @@ class Handlers:
             raise
         except Exception as error:  # noqa: BLE001 - a handler may be a user's
             return failure_of(error)
-        fault = fault_of(outcome)
+        fault = outcome_error(outcome)
         return outcome if fault is None else Failed(f"handler: {fault}"[:500])
 
     def close(self) -> None:

@@ -18,13 +18,13 @@ from outrider.core.outcome import (
     Unreachable,
 )
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Link, Manners, Task
+from outrider.core.task import Lease, Link, PolitenessState, Task
 from outrider.errors import LocalFault
 from outrider.executor.handlers import HandlerFault
 from outrider.executor.paging import Paged, is_page
 from outrider.executor.visit import Next, Visit
-from outrider.fetch.apart import Apart, Fault
-from outrider.fetch.found import Found
+from outrider.fetch.child_pool import ChildPool, Fault
+from outrider.fetch.extract import Extracted
 from outrider.fetch.local_faults import local_fault_of
 from outrider.fetch.page import Page
 from outrider.fetch.response import Response
@@ -43,7 +43,7 @@ class _Told(msgspec.Struct, frozen=True, array_like=True):
     task: Task
     attempt: int
     response: Response
-    found: Found
+    found: Extracted
     links: list[Link]
     tree_fault: str | None
 
@@ -66,7 +66,7 @@ class Isolated:
         self._function = function
         target = f"{__name__}:{made_apart.__name__}"
         count = os.cpu_count() or 1
-        self._apart = Apart(target, seconds=seconds, memory=MEMORY, children=count)
+        self._apart = ChildPool(target, seconds=seconds, memory=MEMORY, children=count)
 
     async def close(self) -> None:
         """End the other processes."""
@@ -108,7 +108,7 @@ def made_apart(told: Any) -> _Made:
 
 
 async def _made(told: _Told) -> _Made:
-    lease = Lease("", 0, 0, told.task, told.attempt, "", 0.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("", 0, 0, told.task, told.attempt, "", 0.0, 0, 0, QueueRules(), PolitenessState())
     visit = Visit(lease)
     page = visit.page = Page(lease, told.response)
     page.found, page.links, page.tree_fault = told.found, told.links, told.tree_fault

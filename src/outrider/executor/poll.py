@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from outrider.settings import resolve
-from outrider.settings.visiting import ExecutorSettings
+from outrider.settings.worker_schema import ExecutorSettings
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from outrider.core.outcome import Done, Outcome, Throttled
 from outrider.executor.visit import Visit
-from outrider.fetch.cache import Cache
-from outrider.fetch.visiting import from_cache, kept
+from outrider.fetch.cache import ResponseCache
+from outrider.fetch.fetcher import cached_response, done_from_cache
 from outrider.frontier import Frontier
 
 
 class Spares:
     """Visits of throttled queues that end as soon as they begin."""
 
-    def __init__(self, frontier: Frontier, cache: Cache) -> None:
+    def __init__(self, frontier: Frontier, cache: ResponseCache) -> None:
         self._frontier = frontier
         self._cache = cache
 
@@ -26,14 +26,14 @@ class Spares:
     async def _of(self, key: str) -> list[Visit]:
         now = self._frontier.clock.now_ms() / 1000
         coming = await self._frontier.upcoming(key)
-        found = {name: kept(self._cache, name, now) for name, _ in coming}
+        found = {name: cached_response(self._cache, name, now) for name, _ in coming}
         names = [name for name, response in found.items() if response is not None]
         leases = await self._frontier.claim_named(names) if names else []
         visits = []
         for lease in leases:
             response, visit = found[lease.fingerprint], Visit(lease)
             if response is not None:
-                visit.outcome = from_cache(visit, response, None)
+                visit.outcome = done_from_cache(visit, response, None)
                 visits.append(visit)
         return visits
 

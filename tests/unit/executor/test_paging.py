@@ -297,7 +297,7 @@ async def test_process_that_cannot_be_started_does_not_fail_a_page(
     async def spawned():
         raise error
 
-    monkeypatch.setattr("outrider.fetch.apart._spawned", spawned)
+    monkeypatch.setattr("outrider.fetch.child_pool._spawn", spawned)
     with pytest.raises(LocalFault) as caught:
         await isolated("two")
 

@@ -2,8 +2,7 @@ from outrider import Done, Frontier, Link, Throttled
 from outrider.executor.executor import Executor
 from outrider.executor.handlers import Handlers
 from outrider.executor.spares import Spares
-from outrider.fetch.cache import Cache
-from outrider.fetch.cache_file import CacheFile
+from outrider.fetch.cache import CacheFile, ResponseCache
 from outrider.fetch.response import Response
 
 FAST = {"politeness": {"delay": 0.0}, "limits": {"done": 4}, "executor": {"slots": 1}}
@@ -12,7 +11,7 @@ URLS = [f"https://a.example/{n}" for n in range(6)]
 
 async def test_while_a_host_throttles_its_next_pages_come_from_the_cache():
     """D5: those that were kept, without asking the host again; the others wait."""
-    cache, asked = Cache(CacheFile(None)), []
+    cache, asked = ResponseCache(CacheFile(None)), []
 
     async def handle(visit):
         asked.append(visit.url)
@@ -46,7 +45,7 @@ async def test_while_a_host_throttles_its_next_pages_come_from_the_cache():
 
 async def test_without_a_throttle_nothing_is_taken_from_the_cache():
     """The host is asked as long as it answers."""
-    cache = Cache(CacheFile(None))
+    cache = ResponseCache(CacheFile(None))
     async with Frontier.open(settings=FAST) as frontier:
         await frontier.add(URLS[:2])
         for fingerprint, url in await frontier.upcoming("a.example"):

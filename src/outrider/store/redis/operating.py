@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, TypeAlias, assert_never
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core import act as acts
-from outrider.core.act import Act
+from outrider.core import queue_action as actions
 from outrider.core.order import NUMBER_MASK
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
-from outrider.core.states import TURNS, CrawlStatus, TaskState
+from outrider.core.queue_action import QueueAction
+from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.noting import checked_prices
 from outrider.store.protocol import (
     MAX_WORKERS,
@@ -42,7 +42,7 @@ class _Order(msgspec.Struct, frozen=True):
     """An act, under the rules that hold once it is said."""
 
     target: str
-    act: Act
+    act: QueueAction
     rules: CrawlRules
     epoch: int  # of the rules before
     says: bool  # it changes the crawl's rules, for queues to come
@@ -51,7 +51,7 @@ class _Order(msgspec.Struct, frozen=True):
     def for_queue(self, key: str, old: QueueRules) -> QueueRules | None:
         """The rules a queue shall go by; None: it is left alone."""
         new = self.rules.of(key)
-        if not isinstance(self.act, acts.Set):
+        if not isinstance(self.act, actions.Set):
             return acted(old, new)
         return None if not self.target and old == new else new
 
@@ -60,7 +60,7 @@ class _Order(msgspec.Struct, frozen=True):
         act = self.act
         numbers: Any = False
         text = ""
-        wait = to_ms(act.seconds) if isinstance(act, acts.Snooze) else 0
+        wait = to_ms(act.seconds) if isinstance(act, actions.Snooze) else 0
         if self.says:
             numbers, text = crawl_numbers(self.rules), rules_text(self.rules).decode()
         return encode([type(act).__name__.lower(), wait, numbers, text, self.is_told])
@@ -93,7 +93,7 @@ class Operating(Reading):
             after += QUEUES_A_CALL
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         changes = _standing_order(act)
@@ -102,7 +102,7 @@ class Operating(Reading):
             says = bool(target and changes and after == 0)
             rules = book.rules.ordered(target, changes) if says else book.rules
             step, queues = await self._steered(crawl, target, after, limit)
-            is_told = step.after is None and not target and isinstance(act, acts.Set)
+            is_told = step.after is None and not target and isinstance(act, actions.Set)
             order = _Order(target, act, rules, book.epoch, says=says, is_told=is_told)
             if await self._apply(crawl, order, queues):
                 return step
@@ -149,7 +149,7 @@ class Operating(Reading):
         self, crawl: str, status: CrawlStatus, reason: str = "operator"
     ) -> CrawlStatus:
         """See `protocol.Admin`."""
-        allowed = [before.value for before, after in TURNS.items() if status in after]
+        allowed = [before.value for before, after in OPERATOR_MOVES.items() if status in after]
         found = await self.line.run("turn", crawl, status.value, reason, encode(allowed))
         return CrawlStatus(found.decode())
 
@@ -214,16 +214,16 @@ def _priced(price: PriorityUpdate) -> tuple[int, msgspec.Raw, msgspec.Raw, msgsp
     return price.task, raw(seen), raw(new), raw(breakdown_text(price.breakdown))
 
 
-def _standing_order(act: Act) -> dict[str, Any]:
+def _standing_order(act: QueueAction) -> dict[str, Any]:
     """What a later queue of the same key or suffix is born with."""
     match act:
-        case acts.Set(changes):
+        case actions.Set(changes):
             return dict(changes)
-        case acts.Pause() | acts.Resume():
-            return {"paused": isinstance(act, acts.Pause)}
-        case acts.Retire() | acts.Revive():
-            return {"retired": isinstance(act, acts.Retire)}
-        case acts.Snooze() | acts.Wake():
+        case actions.Pause() | actions.Resume():
+            return {"paused": isinstance(act, actions.Pause)}
+        case actions.Retire() | actions.Revive():
+            return {"retired": isinstance(act, actions.Retire)}
+        case actions.Snooze() | actions.Wake():
             return {}
         case _:
             assert_never(act)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.core.answer import Answer
+from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput
 from outrider.store.redis.calling import encode

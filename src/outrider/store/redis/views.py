@@ -7,7 +7,7 @@ from typing import Any, Final
 from outrider.core.order import task_key
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus
-from outrider.core.task import Manners, Task
+from outrider.core.task import PolitenessState, Task
 from outrider.store.heads.records import Kind, Queue, Record, new_queue
 from outrider.store.heads.views import Waiting
 from outrider.store.redis.rows import CrawlRow, QueueRow, TaskRow
@@ -38,7 +38,7 @@ def queue_of(row: QueueRow, rules: QueueRules, pending: int = 0) -> Queue:
     for name in _SHARED:
         setattr(queue, name, getattr(row, name))
     queue.retired, queue.pending = row.retired or None, pending
-    queue.manners = Manners(
+    queue.manners = PolitenessState(
         row.level,
         row.calm,
         row.throttles_in_row,

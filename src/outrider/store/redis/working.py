@@ -11,11 +11,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.answer import Last
+from outrider.core.outcome import Last
 from outrider.core.pick import Streak
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus
-from outrider.core.task import Added, Lease, LeaseId, Manners, Task
+from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 from outrider.store.redis.calling import encode
@@ -156,7 +156,7 @@ class Working(Knowing):
             row.failures,
             row.throttles,
             rules,
-            Manners(
+            PolitenessState(
                 queue.level,
                 queue.calm,
                 queue.throttles_in_row,

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules, Limits
+from outrider.core.queue_action import QueueAction
 from outrider.store.noting import checked_prices
 from outrider.store.protocol import Heartbeat, PriorityUpdate, SharedValueWrite, Step, TaskFilter
 from outrider.store.shards.runs import Runs
@@ -36,7 +36,7 @@ class Steering(Runs):
         return any(told)
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         if target and not target.startswith("."):
@@ -46,7 +46,9 @@ class Steering(Runs):
         await self._heed(crawl)
         return step
 
-    async def _steer_all(self, crawl: str, target: str, act: Act, after: int, limit: int) -> Step:
+    async def _steer_all(
+        self, crawl: str, target: str, act: QueueAction, after: int, limit: int
+    ) -> Step:
         """Shards without a queue hear of it too, for the queues to come."""
         (number, local), count = parted(after), 0
         while number < len(self._shards):
@@ -60,7 +62,7 @@ class Steering(Runs):
             number, local = number + 1, 0
         return Step(count, None)
 
-    async def _steer_one(self, crawl: str, target: str, act: Act) -> Step:
+    async def _steer_one(self, crawl: str, target: str, act: QueueAction) -> Step:
         number = self._shard_of(target)
         if number != HOME:
             await self._home.steer(crawl, target, act)
