@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, assert_never
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.rules import QueueRules, acted, covers
 from outrider.core.states import CrawlStatus, TaskState
@@ -21,7 +21,7 @@ Matcher: TypeAlias = Callable[[TaskRecord], bool]
 
 
 def steer(
-    crawl: CrawlEngine, target: str, act: acts.Act, now: int, *, after: int, limit: int
+    crawl: CrawlEngine, target: str, act: actions.QueueAction, now: int, *, after: int, limit: int
 ) -> Step:
     """E7: record the action for future queues, and apply it to those that match."""
     if target and not target.startswith("."):
@@ -32,7 +32,7 @@ def steer(
     return _steer_many(crawl, target, act, now, after, limit)
 
 
-def _steer_one(crawl: CrawlEngine, target: str, act: acts.Act, now: int) -> Step:
+def _steer_one(crawl: CrawlEngine, target: str, act: actions.QueueAction, now: int) -> Step:
     queue, changes = crawl.queue(target), _rule_changes(act)
     if changes:
         crawl.use_rules(crawl.state.rules.ordered(target, changes))
@@ -42,7 +42,7 @@ def _steer_one(crawl: CrawlEngine, target: str, act: acts.Act, now: int) -> Step
 
 
 def _steer_many(
-    crawl: CrawlEngine, target: str, act: acts.Act, now: int, after: int, limit: int
+    crawl: CrawlEngine, target: str, act: actions.QueueAction, now: int, after: int, limit: int
 ) -> Step:
     count = 0
     last = after
@@ -51,44 +51,46 @@ def _steer_many(
             return Step(count, last)
         _apply(crawl, queue, act, now, everywhere=not target)
         count, last = count + 1, queue.number
-    crawl.state.confirm_rules(all_queues=not target and isinstance(act, acts.Set))
+    crawl.state.confirm_rules(all_queues=not target and isinstance(act, actions.Set))
     return Step(count, None)
 
 
-def _rule_changes(act: acts.Act) -> dict[str, Any]:
+def _rule_changes(act: actions.QueueAction) -> dict[str, Any]:
     match act:
-        case acts.Set(changes):
+        case actions.Set(changes):
             return dict(changes)
-        case acts.Pause() | acts.Resume():
-            return {"paused": isinstance(act, acts.Pause)}
-        case acts.Retire() | acts.Revive():
-            return {"retired": isinstance(act, acts.Retire)}
-        case acts.Snooze() | acts.Wake():
+        case actions.Pause() | actions.Resume():
+            return {"paused": isinstance(act, actions.Pause)}
+        case actions.Retire() | actions.Revive():
+            return {"retired": isinstance(act, actions.Retire)}
+        case actions.Snooze() | actions.Wake():
             return {}
         case _:
             assert_never(act)
 
 
-def _apply(crawl: CrawlEngine, queue: Queue, act: acts.Act, now: int, *, everywhere: bool) -> None:
+def _apply(
+    crawl: CrawlEngine, queue: Queue, act: actions.QueueAction, now: int, *, everywhere: bool
+) -> None:
     rules, schedule = crawl.state.rules.of(queue.key), crawl.schedule
     crawl.state.mark_dirty(queue)
-    if isinstance(act, acts.Set):
+    if isinstance(act, actions.Set):
         if not everywhere or queue.rules != rules:
             _set(crawl, queue, rules, now)
         return
     queue.rules = acted(queue.rules, rules)
     match act:
-        case acts.Pause() | acts.Resume():
-            queue.paused = isinstance(act, acts.Pause)
+        case actions.Pause() | actions.Resume():
+            queue.paused = isinstance(act, actions.Pause)
             schedule.reschedule(queue, now)
-        case acts.Retire():
+        case actions.Retire():
             schedule.retire(queue, "operator", now)
-        case acts.Revive():
+        case actions.Revive():
             _revive(crawl, queue, now)
-        case acts.Snooze(seconds):
+        case actions.Snooze(seconds):
             queue.postpone(now + to_ms(seconds), "operator")
             schedule.refresh(queue, now)
-        case acts.Wake():
+        case actions.Wake():
             queue.next_ready = min(queue.next_ready, queue.earliest_ready())
             queue.wait_reason = "delay"
             schedule.refresh(queue, now)

@@ -9,8 +9,8 @@ from typing import Final, final
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.answer import Answer, Last
 from outrider.core.order import NUMBER_BITS, NUMBER_MASK
+from outrider.core.outcome import Answer, Last
 from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Lease

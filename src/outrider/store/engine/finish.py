@@ -11,7 +11,7 @@ import msgspec
 
 from outrider.clock import to_ms
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Manners
+from outrider.core.task import PolitenessState
 from outrider.core.verdict import Finished, Revisit, Verdict
 from outrider.store.engine.add import Adder
 from outrider.store.engine.leases import Leases
@@ -286,7 +286,7 @@ class Finisher:
             calm = calm + 1 if verdict.calm else 0
             if 0 < verdict.calm <= calm:  # D3: so many Done in a row lower the level by one
                 level, calm = max(0, level - 1), 0
-        queue.politeness = Manners(
+        queue.politeness = PolitenessState(
             level,
             calm,
             _or_old(verdict.throttles_in_row, old.throttles_in_row),

@@ -30,7 +30,7 @@ class MemoryJournal:
         self.values = SharedValues()
 
     def add_roots(self, mode: str, roots: Iterable[str]) -> None:
-        """See `port.Journal`."""
+        """See `port.Journal` (A5)."""
         self.roots_by_mode.setdefault(mode, {}).update(dict.fromkeys(roots))
 
     def roots(self, mode: str, after: int) -> list[str]:

@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.answer import Answer
 from outrider.core.order import DELAYED_BYTES, DELAYED_SHIFT, DUE_BITS, KEY_MASK, LANE_BYTES
-from outrider.core.policy.politeness import least_delay, pace
+from outrider.core.outcome import Answer
+from outrider.core.policy.politeness import min_delay_between, pace
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import TaskState
-from outrider.core.task import Manners, Task
+from outrider.core.task import PolitenessState, Task
 from outrider.store.engine.sorted_list import SortedList
 
 # `Queue.list_state`
@@ -91,7 +91,7 @@ class Queue(msgspec.Struct, gc=False, eq=False):
     wait_reason: str = "delay"
     last_start: int = -1
     last_end: int = -1
-    politeness: Manners = Manners()
+    politeness: PolitenessState = PolitenessState()
     errors_in_row: int = 0
     visits_done: int = 0
     bytes: int = 0
@@ -122,7 +122,7 @@ class Queue(msgspec.Struct, gc=False, eq=False):
         `visits_per_second` holds over all slots of a queue, so it counts with one as well.
         """
         rules, spaced = self.rules.politeness, self.from_start or self.slots > 1
-        self.gap = to_ms(least_delay(rules, self.politeness.crawl_delay)) if spaced else -1
+        self.gap = to_ms(min_delay_between(rules, self.politeness.crawl_delay)) if spaced else -1
         if rules.visits_per_second:
             self.gap = max(self.gap, to_ms(pace(rules)))
 
@@ -185,7 +185,7 @@ class Queue(msgspec.Struct, gc=False, eq=False):
         last_delay = self.politeness.last_delay
         if last_delay >= 0:
             return to_ms(last_delay)
-        return to_ms(least_delay(self.rules.politeness, self.politeness.crawl_delay))
+        return to_ms(min_delay_between(self.rules.politeness, self.politeness.crawl_delay))
 
     def charge(self, cost: int) -> None:
         """E3: to the total and to the session now open."""

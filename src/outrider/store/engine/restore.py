@@ -13,11 +13,11 @@ from typing import Final, final
 
 import msgspec
 
-from outrider.core.answer import Answer
 from outrider.core.order import DUE_BITS, task_key
+from outrider.core.outcome import Answer
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Manners, Task
+from outrider.core.task import PolitenessState, Task
 from outrider.store.engine.add import Adder
 from outrider.store.engine.port import Journal, QueueTable, TaskTable
 from outrider.store.engine.records import (
@@ -262,7 +262,7 @@ def _fill(queue: Queue, saved: SavedQueue) -> None:
     queue.session = -1 if saved.session is None else saved.session
     queue.spent, queue.next_ready, queue.wait_reason = saved.spent, saved.next_ready, saved.why
     queue.last_start, queue.last_end = _or_never(saved.last_start), _or_never(saved.last_end)
-    queue.politeness = Manners(
+    queue.politeness = PolitenessState(
         saved.level,
         saved.calm,
         saved.throttles_in_row,

@@ -12,9 +12,9 @@ from typing import Any, Final, final
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules
-from outrider.core.states import TURNS, CrawlStatus, QueueState, TaskState
+from outrider.core.queue_action import QueueAction
+from outrider.core.states import OPERATOR_MOVES, CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import InvalidInput
@@ -151,7 +151,7 @@ class EngineVerbs:
         return not engine.state.rules_applied
 
     def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         engine, now = self._open(crawl), self._now()
         return admin.steer(engine, target, act, now, after=after, limit=limit)
@@ -161,7 +161,7 @@ class EngineVerbs:
 
     def set_status(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
         state = self._open(crawl).state
-        if status in TURNS[state.status]:
+        if status in OPERATOR_MOVES[state.status]:
             state.set_status(status, reason, self._now())
         return state.status
 
