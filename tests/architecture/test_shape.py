@@ -19,7 +19,6 @@ SOURCE = pathlib.Path(outrider.__file__).parent
 # only shrink: a package that no longer has such a class is taken off.
 DEEPER_THAN_ONE = {
     "outrider.frontier",
-    "outrider.store.embedded",
     "outrider.store.heads",
     "outrider.store.postgres",
     "outrider.store.redis",

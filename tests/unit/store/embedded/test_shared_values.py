@@ -12,7 +12,7 @@ from outrider.store.protocol import SharedValueWrite
 from outrider.testing.builders import task
 
 CRAWL = "default"
-MANY = 3 * snapshot.NOTES_STEP
+MANY = 3 * snapshot.VALUES_STEP
 
 
 def said(n, text="first"):
@@ -31,8 +31,8 @@ async def noted(path, clock):
 
 async def take_snapshot(store):
     """Every verb brings a piece."""
-    store._told = 1 << 30
-    while store._taking is not None or store._told > 1 << 29:
+    store._new_items = 1 << 30
+    while store._snapshot is not None or store._new_items > 1 << 29:
         yield
         await store.crawls()
 
@@ -65,7 +65,7 @@ async def test_they_survive_by_a_snapshot_alone(store, clock):
     await store.close()
     again = EmbeddedStore.open(store.path, clock)
 
-    assert again._told == 0  # the tail told of nothing
+    assert again._new_items == 0  # the tail told of nothing
     assert await again.values_since(CRAWL, limit=10_000) == before
     await again.close()
 

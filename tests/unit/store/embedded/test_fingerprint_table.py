@@ -5,8 +5,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from outrider.store.embedded import known
-from outrider.store.embedded.known import Known
+from outrider.store.embedded import fingerprint_table
+from outrider.store.embedded.fingerprint_table import FingerprintTable
 
 SECRET = bytes(range(32))
 
@@ -25,8 +25,8 @@ def filled(dice, table, size):
 @pytest.mark.parametrize("stretch", [4, 1024])
 def test_whatever_was_added_is_found_one_by_one_and_together(stretch, monkeypatch):
     """B3: and nobody else is."""
-    monkeypatch.setattr(known, "STRETCH", stretch)
-    dice, table = Random(stretch), Known(SECRET)
+    monkeypatch.setattr(fingerprint_table, "MOVE_STEP", stretch)
+    dice, table = Random(stretch), FingerprintTable(SECRET)
     names = filled(dice, table, 9000)
     strangers = [dice.randbytes(16) for _ in range(1000)]
     expected = dict(zip(names, range(1, 9001), strict=True))
@@ -39,7 +39,7 @@ def test_whatever_was_added_is_found_one_by_one_and_together(stretch, monkeypatc
 
 def test_few_are_spilled_even_while_it_grows():
     """Each costs ten times as much outside the table."""
-    table, worst = Known(SECRET), 0.0
+    table, worst = FingerprintTable(SECRET), 0.0
     dice = Random(3)
     for _ in range(100):
         names = [dice.randbytes(16) for _ in range(1000)]
@@ -51,7 +51,7 @@ def test_few_are_spilled_even_while_it_grows():
 
 def test_a_copy_knows_what_it_was_copied_from():
     """As a snapshot copies it."""
-    dice, table, copy = Random(4), Known(SECRET), Known(SECRET)
+    dice, table, copy = Random(4), FingerprintTable(SECRET), FingerprintTable(SECRET)
     names = filled(dice, table, 5000)
     pieces = list(table.pieces())
     copy.load(table.shape)

@@ -12,7 +12,7 @@ from outrider.store.embedded.lock import SUFFIX, Lock
 
 
 @contextmanager
-def begun(target: Path) -> Iterator[Path]:
+def new_file(target: Path) -> Iterator[Path]:
     """A draft beside a file that is not there yet; whatever was not placed is gone at the end."""
     _check(target)
     draft = Path(f"{target}.partial")
@@ -45,7 +45,7 @@ def _clear(draft: Path) -> None:
         Path(f"{draft}{end}").unlink(missing_ok=True)
 
 
-def placed(draft: Path, target: Path) -> None:
+def publish(draft: Path, target: Path) -> None:
     """Let the draft have its name, once the disk has it."""
     log = Path(f"{draft}-wal")
     if log.exists() and log.stat().st_size:

@@ -6,8 +6,8 @@ import msgspec
 
 from outrider.core.order import DUE_BITS, LANE_BYTES, task_key
 from outrider.core.task import Task
-from outrider.store.embedded.births import Births
-from outrider.store.heads.lines import unpacked
+from outrider.store.embedded.new_tasks import NewTasks
+from outrider.store.engine.sorted_list import unpack
 
 
 def born(dice, number):
@@ -32,22 +32,24 @@ def born(dice, number):
 
 def test_entries_of_many_are_those_of_each():
     """Every order there is: signs, zeros, extremes, both lanes."""
-    dice, births, expected, rest = Random(1), Births(), {}, []
+    dice, new_tasks, expected, rest = Random(1), NewTasks(), {}, []
     for number in range(1, 500):
         task, tie, due, content = born(dice, number)
-        left = births.read([(number, content)], 1000)
+        left = new_tasks.read([(number, content)], 1000)
         if due > 1000:
             assert left == [(number, content)]
             rest.append(number)
             continue
         entry = task_key(task.precedence, task.priority, tie, number) << DUE_BITS | due
         expected.setdefault((task.key, task.lane), []).append(entry)
-    found = {(key, lane): unpacked(data, LANE_BYTES) for key, lane, data in births.lines()}
+    found = {
+        (key, lane): unpack(data, LANE_BYTES) for key, lane, data in new_tasks.entries_by_lane()
+    }
     assert found == expected
     assert rest
-    assert births.numbers == list(range(1, 500))
+    assert new_tasks.numbers == list(range(1, 500))
 
 
 def test_nobody_born_is_no_line():
     """Nothing to join."""
-    assert list(Births().lines()) == []
+    assert list(NewTasks().entries_by_lane()) == []

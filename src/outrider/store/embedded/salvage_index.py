@@ -13,21 +13,21 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from outrider.store.embedded import pages
+from outrider.store.embedded import log_pages
 from outrider.store.embedded.inventory import Inventory
-from outrider.store.embedded.reading import SPAN
 from outrider.store.embedded.snapshot import SpanPiece
+from outrider.store.embedded.task_table import SPAN
 
-Heard = Callable[[int, pages.Extra], None]
+OnUpdate = Callable[[int, log_pages.CrawlUpdate], None]
 
 
-class Words:
+class CrawlIndex:
     """The last intact words on one crawl, by number of task and queue; 0: there is none."""
 
     def __init__(self) -> None:
         self.name = ""
         self.told = 0  # tasks that its last page tells of
-        self.wheres: array[int] = array("I", [0])
+        self.task_pages: array[int] = array("I", [0])
         self.bodies: array[int] = array("I", [0])  # the page that describes the task
         self.queues: array[int] = array("I", [0])
         self.faded: set[int] = set()  # described by an older page than their last word means
@@ -35,7 +35,7 @@ class Words:
     @property
     def known(self) -> int:
         """How many tasks it had."""
-        return max(self.told, len(self.wheres) - 1)
+        return max(self.told, len(self.task_pages) - 1)
 
     @property
     def lost(self) -> int:
@@ -54,9 +54,9 @@ class Words:
         stale = set(self.faded)
         whole = np.frombuffer(intact, np.uint8)
         for piece in spans:
-            said = np.frombuffer(piece.wheres, np.uint32)
+            said = np.frombuffer(piece.task_pages, np.uint32)
             first = piece.span * SPAN
-            have = np.frombuffer(self.wheres, np.uint32)[first : first + len(said)]
+            have = np.frombuffer(self.task_pages, np.uint32)[first : first + len(said)]
             described = np.frombuffer(self.bodies, np.uint32)[first : first + len(said)]
             said = said[: len(have)]
             gone = whole[np.minimum(said, len(whole) - 1)] == 0
@@ -66,14 +66,16 @@ class Words:
 
     # ---- reading
 
-    def hear(self, page: pages.Page, inventory: Inventory) -> None:
+    def add_page(self, page: log_pages.LogPage, inventory: Inventory) -> None:
         """A page's word on tasks and queues is later than all before it."""
-        for number, _ in page.births:
-            self._set(self.wheres, number, page.number)
+        for number, _ in page.new_tasks:
+            self._set(self.task_pages, number, page.number)
             self._set(self.bodies, number, page.number)
-        for number, content in page.papers:
-            self._set(self.wheres, number, page.number)
-            self._describe(number, pages.paper_of(content).body or page.number, inventory)
+        for number, content in page.tasks:
+            self._set(self.task_pages, number, page.number)
+            self._describe(
+                number, log_pages.decode_task(content).body_page or page.number, inventory
+            )
         for number, _ in page.queues:
             self._set(self.queues, number, page.number)
 
@@ -99,7 +101,7 @@ class Snapshot(NamedTuple):
     """What is intact of the snapshot that holds."""
 
     page: int = 0  # after which the tail begins
-    extras: list[tuple[int, pages.Extra]] = []  # noqa: RUF012
+    extras: list[tuple[int, log_pages.CrawlUpdate]] = []  # noqa: RUF012
     spans: list[SpanPiece] = []  # noqa: RUF012
     is_whole: bool = False
 
@@ -112,26 +114,28 @@ class Snapshot(NamedTuple):
         return [piece for piece in self.spans if piece.crawl == index]
 
 
-def survey(inventory: Inventory, snapshot: Snapshot, heard: Heard) -> dict[int, Words]:
+def build_index(
+    inventory: Inventory, snapshot: Snapshot, on_update: OnUpdate
+) -> dict[int, CrawlIndex]:
     """Read every intact page; what the snapshot told of crawls themselves is heard in its place."""
-    found: defaultdict[int, Words] = defaultdict(Words)
+    found: defaultdict[int, CrawlIndex] = defaultdict(CrawlIndex)
     waiting = list(snapshot.extras)
 
-    def hear(index: int, extra: pages.Extra) -> None:
-        words, row = found[index], extra.crawl
-        words.name, words.told = row.name, max(words.told, row.count)
-        heard(index, extra)
+    def add_page(index: int, update: log_pages.CrawlUpdate) -> None:
+        words, row = found[index], update.crawl
+        words.name, words.told = row.name, max(words.told, row.last_task)
+        on_update(index, update)
 
     for number, data in inventory.source.rows():
         while waiting and number > snapshot.page:
-            hear(*waiting.pop(0))
+            add_page(*waiting.pop(0))
         try:
-            page = pages.opened(number, data)
-            found[page.crawl].hear(page, inventory)
+            page = log_pages.decode_page(number, data)
+            found[page.crawl].add_page(page, inventory)
             if page.is_last:
-                hear(page.crawl, pages.extra_of(page.extra))
+                add_page(page.crawl, log_pages.decode_update(page.update))
         except msgspec.MsgspecError:  # written whole, but not by a release that we can read
             inventory.intact[number] = 0
-    for index, extra in waiting:
-        hear(index, extra)
+    for index, update in waiting:
+        add_page(index, update)
     return dict(sorted(found.items()))

@@ -17,12 +17,12 @@ from outrider.store.embedded.file import Row
 Waiter = tuple[Sequence[Row], "asyncio.Future[None]"]
 
 
-class Group:
+class GroupCommit:
     """Hands pages to a thread that appends them, many verbs at a time."""
 
     def __init__(self, append: Callable[[list[Row]], None]) -> None:
         self._append = append
-        self._stirred = threading.Condition()
+        self._changed = threading.Condition()
         self._waiting: list[Waiter] = []
         self._fault: StoreError | None = None
         self._is_closed = False
@@ -30,18 +30,18 @@ class Group:
         self._thread = threading.Thread(target=self._run, daemon=True, name="outrider-write")
         self._thread.start()
 
-    def hand_in(self, rows: Sequence[Row]) -> asyncio.Future[None]:
+    def submit(self, rows: Sequence[Row]) -> asyncio.Future[None]:
         """A future that ends when the disk has these pages."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.unwritten.update(rows)
-        with self._stirred:
+        with self._changed:
             self._waiting.append((rows, future))
-            self._stirred.notify()
+            self._changed.notify()
         return future
 
-    def heal(self) -> None:
+    def clear_error(self) -> None:
         """The file was read anew: what failed is forgotten."""
-        with self._stirred:
+        with self._changed:
             self._fault = None
         self.unwritten.clear()
 
@@ -52,9 +52,9 @@ class Group:
                 _tell(future, partial(self._settle, future, rows, fault))
 
     def _next(self) -> list[Waiter]:
-        with self._stirred:
+        with self._changed:
             while not self._waiting and not self._is_closed:
-                self._stirred.wait()
+                self._changed.wait()
             batch, self._waiting = self._waiting, []
             return batch
 
@@ -81,9 +81,9 @@ class Group:
 
     def close(self) -> None:
         """Write what has gathered, and end."""
-        with self._stirred:
+        with self._changed:
             self._is_closed = True
-            self._stirred.notify()
+            self._changed.notify()
         self._thread.join()
 
 

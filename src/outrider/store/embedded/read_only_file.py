@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import apsw
 
 from outrider.errors import StoreDamaged, StoreError, StoreUnavailable, StoreUnusable
-from outrider.store.embedded import pages
+from outrider.store.embedded import log_pages
 from outrider.store.embedded.file import APPLICATION, FORMAT, CrawlFile, Row
 from outrider.store.embedded.lock import holder_of
 from outrider.store.health import Holder
@@ -32,12 +32,12 @@ _MAGIC: Final = b"SQLite format 3\0"
 _SCHEMA: Final = b"CREATE TABLE piece (id INTEGER PRIMARY KEY"
 
 
-class Look(CrawlFile):
+class ReadOnlyFile(CrawlFile):
     """A file of ours, to read only."""
 
     def __init__(self, path: Path, holder: Holder | None) -> None:
         self.path, self.holder = path, holder
-        with self._named():
+        with self._translate_errors():
             self._db = _beside(path) if holder else _alone(path)
             self._db.set_busy_timeout(10_000)
             self._db.execute("PRAGMA cache_size = -16384")
@@ -56,7 +56,7 @@ class Look(CrawlFile):
         last: int | None = None
         while last != after:
             last = after
-            with self._named():
+            with self._translate_errors():
                 for number, data in self._db.execute(query, (last,)):
                     if number <= after:
                         raise StoreDamaged(f"{table} {number} comes after {after}")
@@ -64,7 +64,7 @@ class Look(CrawlFile):
                     yield number, data
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Who only looks meets damage, or somebody who keeps the file locked."""
         try:
             yield
@@ -81,7 +81,7 @@ class Look(CrawlFile):
     @contextmanager
     def steady(self) -> Iterator[None]:
         """What is read inside is of one moment."""
-        with self._named():
+        with self._translate_errors():
             self._db.execute("BEGIN")
             self._db.execute("SELECT max(id) FROM page").fetchall()
         try:
@@ -114,7 +114,7 @@ def _untouching(db: apsw.Connection) -> apsw.Connection:
     return db
 
 
-def looked(path: Path, work: Callable[[Look], T]) -> T:
+def read_file(path: Path, work: Callable[[ReadOnlyFile], T]) -> T:
     """Do some reading; again, if the file changed hands meanwhile."""
     for _ in range(TRIES):
         holder, before = holder_of(path), traces(path)
@@ -129,8 +129,8 @@ def looked(path: Path, work: Callable[[Look], T]) -> T:
     raise StoreUnavailable(f"{path} is opened and closed all the time; try again")
 
 
-def _read(path: Path, holder: Holder | None, work: Callable[[Look], T]) -> T:
-    look = Look(path, holder)
+def _read(path: Path, holder: Holder | None, work: Callable[[ReadOnlyFile], T]) -> T:
+    look = ReadOnlyFile(path, holder)
     try:
         return work(look)
     finally:
@@ -157,7 +157,7 @@ def _size(path: Path) -> int:
 def is_page(number: int, data: bytes) -> bool:
     """Whether a row is a page as it was written."""
     try:
-        return 0 < number < MOST and bool(pages.checked(number, data))
+        return 0 < number < MOST and bool(log_pages.check_page(number, data))
     except StoreDamaged:
         return False
 
@@ -172,7 +172,7 @@ def is_piece(name: int, data: bytes) -> bool:
 # ---- what kind of file it is
 
 
-def recognise(path: Path) -> str | None:
+def find_fault(path: Path) -> str | None:
     """None: a file of ours. A text: it was one, and this is wrong. Raises if it is none."""
     head = _beginning(path)
     if not head:

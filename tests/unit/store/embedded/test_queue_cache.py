@@ -3,7 +3,7 @@
 import pytest
 
 from outrider import Frontier
-from outrider.store.embedded import roster
+from outrider.store.embedded import queue_cache
 
 HOSTS = 600
 
@@ -11,8 +11,8 @@ HOSTS = 600
 @pytest.fixture
 async def sleepy(tmp_path, monkeypatch):
     """A file whose memory holds few queues, and many of which sleep."""
-    monkeypatch.setattr(roster, "AWAKE_MOST", 50)
-    monkeypatch.setattr(roster, "IDLE_KEPT", 20)
+    monkeypatch.setattr(queue_cache, "MAX_RESIDENT", 50)
+    monkeypatch.setattr(queue_cache, "IDLE_KEPT", 20)
     async with Frontier.open(tmp_path / "crawl.outrider") as frontier:
         for first in range(0, HOSTS, 20):
             await frontier.add([f"https://h{n}.example/{first}" for n in range(first, first + 20)])
@@ -24,13 +24,15 @@ async def sleepy(tmp_path, monkeypatch):
 
 async def test_reading_all_queues_wakes_none(sleepy):
     """Reports of a million hosts must not bring them all into memory."""
-    (crawl,) = sleepy.store._crawls.values()
-    before = crawl._awake, [set(chunk) for chunk in crawl.asleep]
+    (crawl,) = sleepy.store._crawls.by_name.values()
+    queues = crawl.queues
+    before = queues.resident_count, [set(chunk) for chunk in queues.packed.values()]
     views = [view async for view in sleepy.queues()]
     stats = await sleepy.stats()
 
     assert before[0] < HOSTS / 2
-    assert (crawl._awake, [set(chunk) for chunk in crawl.asleep]) == before
+    after = queues.resident_count, [set(chunk) for chunk in queues.packed.values()]
+    assert after == before
     assert len(views) == sum(stats.queues.values()) == HOSTS
     assert sum(view.pending for view in views) == stats.pending
     assert {view.key: view.next_url for view in views}["h7.example"] == "https://h7.example/0"

@@ -14,11 +14,11 @@ from typing import Final
 import apsw
 
 from outrider.errors import StoreDamaged
-from outrider.store.embedded import pages
+from outrider.store.embedded import log_pages
+from outrider.store.embedded.atomic_file import new_file, publish
 from outrider.store.embedded.file import damaged, explained
-from outrider.store.embedded.looking import Look, looked, recognise
-from outrider.store.embedded.placing import begun, placed
-from outrider.store.embedded.snapshot import mark_of
+from outrider.store.embedded.read_only_file import ReadOnlyFile, find_fault, read_file
+from outrider.store.embedded.snapshot import current_snapshot
 from outrider.store.health import Copied, CrawlCount, Holder, Tell
 
 STEP: Final = 1024  # of SQLite's pages, four megabytes
@@ -43,21 +43,21 @@ async def checkpoint(path: Path, copy: Path, tell: Tell = lambda _: None) -> Cop
 
 def copied(path: Path, copy: Path, tell: Tell, stop: threading.Event) -> Copied:
     """See `checkpoint`; blocks."""
-    wrong = recognise(path)
+    wrong = find_fault(path)
     if wrong is not None:
         raise StoreDamaged(damaged(path, wrong))
-    with begun(copy) as draft:
+    with new_file(copy) as draft:
         try:
-            holder = looked(path, lambda look: _backed_up(look, draft, tell, stop))
+            holder = read_file(path, lambda look: _backed_up(look, draft, tell, stop))
             tell("reading the copy")
             result = _read_through(draft, copy, holder)
         except StoreDamaged as error:  # a copy is as whole as what it was made of
             raise StoreDamaged(damaged(path, str(error))) from error
-        placed(draft, copy)
+        publish(draft, copy)
     return result
 
 
-def _backed_up(look: Look, draft: Path, tell: Tell, stop: threading.Event) -> Holder | None:
+def _backed_up(look: ReadOnlyFile, draft: Path, tell: Tell, stop: threading.Event) -> Holder | None:
     """All of one moment: a read that lasts keeps SQLite from beginning anew at every write."""
     draft.unlink(missing_ok=True)
     draft.touch(look.path.stat().st_mode & 0o777)
@@ -93,7 +93,7 @@ def _step_by_step(
 
 def _read_through(draft: Path, copy: Path, holder: Holder | None) -> Copied:
     """Every page and piece of the copy, and what the last ones tell; raises if one is wrong."""
-    with closing(Look(draft, None)) as look:
+    with closing(ReadOnlyFile(draft, None)) as look:
         _check_pieces(look)
         return Copied(
             file=str(copy),
@@ -104,24 +104,24 @@ def _read_through(draft: Path, copy: Path, holder: Holder | None) -> Copied:
         )
 
 
-def _check_pieces(look: Look) -> None:
-    mark = mark_of(look)
+def _check_pieces(look: ReadOnlyFile) -> None:
+    mark = current_snapshot(look)
     found = sum(1 for _ in look.pieces(mark.snapshot))
     if found != mark.pieces:
         raise StoreDamaged(f"snapshot {mark.snapshot} has {found} of {mark.pieces} pieces")
 
 
-def _read_pages(look: Look) -> list[pages.CrawlRow]:
+def _read_pages(look: ReadOnlyFile) -> list[log_pages.CrawlRow]:
     last: dict[int, tuple[int, bytes]] = {}
     for expected, (number, data) in enumerate(look.rows(), 1):
         if number != expected:
             raise StoreDamaged(f"page {expected} is missing")
-        _, _, flags, crawl, *_ = pages.checked(number, data)
-        if flags & pages.LAST:
+        _, _, flags, crawl, *_ = log_pages.check_page(number, data)
+        if flags & log_pages.LAST_PAGE:
             last[crawl] = number, data
-    opened = [pages.opened(*last[crawl]) for crawl in sorted(last)]
-    return [pages.extra_of(page.extra).crawl for page in opened]
+    decode_page = [log_pages.decode_page(*last[crawl]) for crawl in sorted(last)]
+    return [log_pages.decode_update(page.update).crawl for page in decode_page]
 
 
-def _count(row: pages.CrawlRow) -> CrawlCount:
-    return CrawlCount(row.name, row.count, row.pending, row.leased)
+def _count(row: log_pages.CrawlRow) -> CrawlCount:
+    return CrawlCount(row.name, row.last_task, row.pending, row.leased)

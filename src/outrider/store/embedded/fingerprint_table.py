@@ -21,12 +21,14 @@ Numbers: TypeAlias = NDArray[np.uint32]
 Places: TypeAlias = NDArray[np.int64]
 
 SLOTS: Final = 8  # of a bucket
-FIRST: Final = 64  # buckets of a new table
-FULL: Final = 0.75  # load at which the table begins to grow
+FIRST_BUCKETS: Final = 64  # buckets of a new table
+MAX_LOAD: Final = 0.75  # load at which the table begins to grow
 GROWTH: Final = 1.22
-STRETCH: Final = 1024  # buckets moved at a time
-PACE: Final = 3  # tenths of a task that may come for each bucket moved: else the rest overflows
-PIECE: Final = 1024  # buckets of a piece
+MOVE_STEP: Final = 1024  # buckets moved at a time
+TASKS_PER_TEN_BUCKETS: Final = (
+    3  # tenths of a task that may come for each bucket moved: else the rest overflows
+)
+PIECE_BUCKETS: Final = 1024  # buckets of a piece
 
 _HALF: Final = np.uint64(32)
 _LOW: Final = np.uint64((1 << 32) - 1)
@@ -41,38 +43,38 @@ class Shape(NamedTuple):
     """How large the table is, and how far it has grown."""
 
     buckets: int
-    grown: int  # buckets of the larger table; the same when it does not grow
-    line: int
+    target: int  # buckets of the larger table; the same when it does not grow
+    moved_from: int
     spilled: dict[int, int]
 
 
-class Known:
+class FingerprintTable:
     """The numbers of known fingerprints."""
 
     def __init__(self, secret: bytes) -> None:
         self._keys = np.frombuffer(secret[:32], "<u8") | np.uint64(1)
         self._plain_keys = self._keys.tolist()
         self.count = 0
-        self._buckets = self._grown = FIRST
-        self._line = _WHOLE
-        self._debt = 0
+        self._buckets = self._target = FIRST_BUCKETS
+        self._moved_from = _WHOLE
+        self._pending_moves = 0
         self._spilled: dict[int, int] = {}
         self._is_held = False  # being copied: nothing moves
-        self._rooms = (_Room(8), _Room(4))
+        self._memories = (_GrowableMemory(8), _GrowableMemory(4))
         self._fills: NDArray[np.int8] = np.zeros(0, np.int8)
         self._hashes: Hashes = np.zeros(0, np.uint64)
         self._numbers: Numbers = np.zeros(0, np.uint32)
-        self._make_room(FIRST)
+        self._allocate(FIRST_BUCKETS)
 
-    def _make_room(self, buckets: int) -> None:
+    def _allocate(self, buckets: int) -> None:
         slots = buckets * SLOTS
         # Memory that an array looks at cannot be extended: nobody looks meanwhile.
         self._hashes, self._numbers = self._hashes[:0].copy(), self._numbers[:0].copy()
         self._rows = self._hashes.reshape(0, SLOTS)
-        for room in self._rooms:
-            room.extend(slots)
-        self._hashes = np.frombuffer(self._rooms[0].memory, np.uint64, slots)
-        self._numbers = np.frombuffer(self._rooms[1].memory, np.uint32, slots)
+        for memory_ in self._memories:
+            memory_.extend(slots)
+        self._hashes = np.frombuffer(self._memories[0].memory, np.uint64, slots)
+        self._numbers = np.frombuffer(self._memories[1].memory, np.uint32, slots)
         self._rows = self._hashes.reshape(buckets, SLOTS)
         self._fills = np.concatenate((self._fills, np.zeros(buckets - len(self._fills), np.int8)))
 
@@ -86,21 +88,23 @@ class Known:
         hashes: Hashes = np.maximum(mixed ^ mixed >> _HALF, np.uint64(1))
         return hashes
 
-    def _homes(self, hashes: Hashes) -> tuple[Places, Places]:
+    def _buckets_of(self, hashes: Hashes) -> tuple[Places, Places]:
         """The two buckets of each hash, as far as the table has grown."""
-        return self._home(hashes >> _HALF), self._home(hashes & _LOW)
+        return self._bucket_of(hashes >> _HALF), self._bucket_of(hashes & _LOW)
 
-    def _home(self, halves: Hashes) -> Places:
-        if self._line == _WHOLE:
+    def _bucket_of(self, halves: Hashes) -> Places:
+        if self._moved_from == _WHOLE:
             return (halves * np.uint64(self._buckets) >> _HALF).view(np.int64)
-        sizes = np.where(halves >= self._line, np.uint64(self._grown), np.uint64(self._buckets))
+        sizes = np.where(
+            halves >= self._moved_from, np.uint64(self._target), np.uint64(self._buckets)
+        )
         return (halves * sizes >> _HALF).view(np.int64)
 
     def find(self, hashes: Hashes) -> Numbers:
         """The number of each; 0 for those not known."""
         found = np.zeros(len(hashes), np.uint32)
         wanted = hashes[:, None]
-        for buckets in self._homes(hashes):
+        for buckets in self._buckets_of(hashes):
             hits = np.flatnonzero(self._rows.take(buckets, axis=0) == wanted)
             which = hits // SLOTS
             found[which] = self._numbers.take(buckets.take(which) * SLOTS + hits % SLOTS)
@@ -113,7 +117,12 @@ class Known:
     def get_few(self, fingerprints: Sequence[bytes]) -> dict[bytes, int]:
         """The numbers of those known, without arrays: for a handful that is quicker."""
         first, second, third, fourth = self._plain_keys
-        line, small, large, memory = self._line, self._buckets, self._grown, self._rooms[0].memory
+        moved_from, small, large, memory = (
+            self._moved_from,
+            self._buckets,
+            self._target,
+            self._memories[0].memory,
+        )
         found = {}
         for fingerprint in fingerprints:
             low, high = _HALVES(fingerprint)
@@ -121,7 +130,7 @@ class Known:
             mixed = ((mixed ^ mixed >> 32) * second) & _ALL
             hash_ = (mixed ^ mixed >> 32) or 1
             for half in (hash_ >> 32, hash_ & _HALF_MASK):
-                start = (half * (large if half >= line else small) >> 32) * SLOTS
+                start = (half * (large if half >= moved_from else small) >> 32) * SLOTS
                 bucket = _BUCKET(memory, 8 * start)
                 if hash_ in bucket:
                     found[fingerprint] = int(self._numbers[start + bucket.index(hash_)])
@@ -146,7 +155,7 @@ class Known:
 
     def _add(self, hashes: Hashes, numbers: Numbers) -> None:
         self.count += len(hashes)
-        first, second = self._homes(hashes)
+        first, second = self._buckets_of(hashes)
         is_first = self._fills.take(first) <= self._fills.take(second)
         nearer, other = np.where(is_first, first, second), np.where(is_first, second, first)
         self._put(hashes, numbers, nearer, other)
@@ -179,23 +188,27 @@ class Known:
 
     def _grow(self, by: int) -> None:
         """Move so much that the table has grown before it is full again."""
-        if self._line == _WHOLE:
-            if self.count < FULL * SLOTS * self._buckets:
+        if self._moved_from == _WHOLE:
+            if self.count < MAX_LOAD * SLOTS * self._buckets:
                 return
-            self._grown = int(self._buckets * GROWTH) + 1
-            self._make_room(self._grown)
-        self._debt += by
-        while self._debt > 0:
+            self._target = int(self._buckets * GROWTH) + 1
+            self._allocate(self._target)
+        self._pending_moves += by
+        while self._pending_moves > 0:
             self._move()
 
     def _move(self) -> None:
-        end = self._buckets if self._line == _WHOLE else self._line * self._buckets >> 32
-        start = max(0, end - STRETCH)
-        self._debt -= (end - start) * PACE // 10
-        hashes, numbers, homes = self._taken(start, end)
-        self._line = -(-(start << 32) // self._buckets)  # the first half whose bucket is `start`
-        firsts, seconds = self._homes(hashes)
-        by_first = (hashes >> _HALF) * np.uint64(self._buckets) >> _HALF == homes
+        end = (
+            self._buckets if self._moved_from == _WHOLE else self._moved_from * self._buckets >> 32
+        )
+        start = max(0, end - MOVE_STEP)
+        self._pending_moves -= (end - start) * TASKS_PER_TEN_BUCKETS // 10
+        hashes, numbers, old_buckets = self._taken(start, end)
+        self._moved_from = -(
+            -(start << 32) // self._buckets
+        )  # the first half whose bucket is `start`
+        firsts, seconds = self._buckets_of(hashes)
+        by_first = (hashes >> _HALF) * np.uint64(self._buckets) >> _HALF == old_buckets
         self._put(
             hashes,
             numbers,
@@ -203,7 +216,7 @@ class Known:
             np.where(by_first, seconds, firsts),
         )
         if start == 0:
-            self._buckets, self._line, self._debt = self._grown, _WHOLE, 0
+            self._buckets, self._moved_from, self._pending_moves = self._target, _WHOLE, 0
             self._unspill()
 
     def _taken(self, start: int, end: int) -> tuple[Hashes, Numbers, Hashes]:
@@ -217,15 +230,15 @@ class Known:
     def _unspill(self) -> None:
         spilled, self._spilled = self._spilled, {}
         hashes = np.array(list(spilled), np.uint64)
-        homes = self._homes(hashes)
-        self._put(hashes, np.array(list(spilled.values()), np.uint32), *homes)
+        old_buckets = self._buckets_of(hashes)
+        self._put(hashes, np.array(list(spilled.values()), np.uint32), *old_buckets)
 
     # ---- copying
 
     @property
     def shape(self) -> Shape:
         """What the pieces of a table mean."""
-        return Shape(self._buckets, self._grown, self._line, dict(self._spilled))
+        return Shape(self._buckets, self._target, self._moved_from, dict(self._spilled))
 
     def pieces(self) -> Iterator[tuple[int, bytes, bytes]]:
         """All that is known, a stretch at a time: its place, hashes and numbers as they lie.
@@ -235,8 +248,8 @@ class Known:
         """
         self._is_held = True
         try:
-            for start in range(0, len(self._rows) * SLOTS, PIECE * SLOTS):
-                part = slice(start, start + PIECE * SLOTS)
+            for start in range(0, len(self._rows) * SLOTS, PIECE_BUCKETS * SLOTS):
+                part = slice(start, start + PIECE_BUCKETS * SLOTS)
                 hashes, numbers = self._hashes[part], self._numbers[part]
                 yield start, hashes.astype("<u8").tobytes(), numbers.astype("<u4").tobytes()
         finally:
@@ -244,8 +257,8 @@ class Known:
 
     def load(self, shape: Shape) -> None:
         """Be what a table was copied as; its pieces follow."""
-        self._buckets, self._grown, self._line, self._spilled = shape
-        self._make_room(max(self._buckets, self._grown))
+        self._buckets, self._target, self._moved_from, self._spilled = shape
+        self._allocate(max(self._buckets, self._target))
         self.count = len(self._spilled)
 
     def load_piece(self, start: int, hashes: bytes, numbers: bytes) -> None:
@@ -257,7 +270,7 @@ class Known:
         self.count += int(np.count_nonzero(values))
 
 
-class _Room:
+class _GrowableMemory:
     """Memory that can be made longer without being copied, where the system lets us."""
 
     def __init__(self, width: int) -> None:

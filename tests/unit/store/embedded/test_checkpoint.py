@@ -10,7 +10,7 @@ import pytest
 from loop_turns import turns
 from outrider import Frontier, InvalidInput, checkpoint
 from outrider.errors import StoreDamaged, StoreUnusable
-from outrider.store.embedded import copying
+from outrider.store.embedded import checkpoint as checkpoint_module
 from outrider.store.embedded.file import CrawlFile
 from outrider.store.embedded.lock import Lock
 from outrider.store.opening import examine
@@ -103,7 +103,7 @@ async def test_what_is_no_file_of_ours_is_not_copied(closed, tmp_path):
 
 async def test_a_copy_nobody_waits_for_any_more_is_given_up(closed, tmp_path, monkeypatch):
     """Cancelled after its first step, it leaves nothing behind."""
-    monkeypatch.setattr(copying, "STEP", 1)
+    monkeypatch.setattr(checkpoint_module, "STEP", 1)
     started, cancelled, told = asyncio.Event(), threading.Event(), []
     loop = asyncio.get_running_loop()
 

@@ -6,6 +6,7 @@ from outrider.core.breakdown import Breakdown
 from outrider.core.states import TaskState
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.embedded.file import CrawlFile
+from outrider.store.embedded.task_table import FileTasks
 from outrider.store.protocol import ClaimRequest, PriorityUpdate, TaskFilter
 from outrider.testing.builders import done, rules, task
 
@@ -62,9 +63,10 @@ async def test_what_was_read_and_lent_is_not_repriced(store):
 async def test_only_tasks_of_the_wanted_state_are_read(store, monkeypatch):
     """O4: a crawl with many done tasks and few pending ones is not read through."""
     await store.drop(CRAWL, TaskFilter(pattern=r"/\d$"), dry_run=False)
-    (crawl,) = store._crawls.values()
-    read, kept = [], crawl._read
-    monkeypatch.setattr(crawl, "_read", lambda number: read.append(number) or kept(number))
+    read, original = [], FileTasks._read
+    monkeypatch.setattr(
+        FileTasks, "_read", lambda tasks, number: read.append(number) or original(tasks, number)
+    )
     found = await prices(store, TaskFilter(state=TaskState.DROPPED))
 
     assert list(found) == read == list(range(1, 11))
@@ -85,17 +87,17 @@ async def test_a_new_price_survives_by_the_log(store, clock):
 
 async def test_reading_tasks_wakes_no_queue(store, clock):
     """Whoever goes through a million hosts must not bring them all into memory."""
-    store._told = 1 << 30
-    while store._taking is not None or store._told > 1 << 29:
+    store._new_items = 1 << 30
+    while store._snapshot is not None or store._new_items > 1 << 29:
         await store.crawls()
     await store.close()
     again = EmbeddedStore.open(store.path, clock)
-    (crawl,) = again._crawls.values()
+    (crawl,) = again._crawls.by_name.values()
 
     assert len(await prices(again)) == COUNT
-    assert crawl._awake == 0
+    assert crawl.queues.resident_count == 0
     await reprice(again, [3], 0.0, 1.0)
-    assert crawl._awake == 1
+    assert crawl.queues.resident_count == 1
     await again.close()
 
 
