@@ -53,7 +53,7 @@ def test_one_seed_is_told_in_detail():
     result = outrider("simulate", "--seed", "3")
 
     assert result.exit_code == 0, result.output
-    for text in ("seed", "hosts", "workers", "heals", "Every invariant held."):
+    for text in ("seed", "hosts", "workers", "faults end", "Every invariant held."):
         assert text in result.output
 
 
@@ -109,7 +109,7 @@ def test_a_broken_seed_shows_its_last_calls():
 
     assert result.exit_code == 1
     assert "The last calls before it:" in result.output
-    assert "Seed 3 broke breakdown" in result.output
+    assert "Seed 3 violated breakdown" in result.output
     assert "RuntimeError: out of luck" in result.output
     assert "Traceback" not in result.output
 

@@ -223,7 +223,7 @@ async def test_others_text_is_shown_and_never_obeyed(path, crawl):
 ACTS = [
     ("p", "paused", "b.example: paused"),
     ("p", "ready", "b.example: resumed, ready"),
-    ("z", "snoozed", "b.example: left alone for 10.0 min"),
+    ("z", "snoozed", "b.example: snoozed for 10.0 min"),
     ("w", "ready", "b.example: woken, ready"),
     ("s", "ready", "b.example: 4.0 s between visits"),
     ("s", "ready", "b.example: 8.0 s between visits"),
@@ -407,7 +407,7 @@ async def test_an_act_that_fails_says_why(path, crawl, monkeypatch):
         async def ask(work):
             raise StoreUnavailable("[red]nobody[/red] answers")
 
-        monkeypatch.setattr(app._watch.connection, "call", ask)
+        monkeypatch.setattr(app._monitor.connection, "call", ask)
         await pilot.press("p")
         await until(pilot, says(app, "[red]nobody[/red] answers"))
 
