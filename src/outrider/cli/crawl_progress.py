@@ -23,8 +23,7 @@ from outrider.clock import SystemClock
 from outrider.core.outcome import Done, Outcome, Throttled
 from outrider.core.policy.rules import Limits
 from outrider.errors import StoreUnavailable
-from outrider.executor.executor import most_slots
-from outrider.executor.scaling import Decision
+from outrider.executor.slots import ScalingDecision, max_slots
 from outrider.executor.visit import Visit
 from outrider.fetch.local_faults import descriptor_shortage
 from outrider.frontier import Frontier
@@ -265,7 +264,7 @@ class Sampling(NamedTuple):
 
 def note_shortage(settings: Settings) -> None:
     """Warn if the limit of open files may be too low for the simultaneous visits."""
-    if warning := descriptor_shortage(most_slots(settings.executor)):
+    if warning := descriptor_shortage(max_slots(settings.executor)):
         print_note(warning)
 
 
@@ -367,7 +366,7 @@ class VisitLog:
     If the disk is full, lines are left out and the crawl continues.
     """
 
-    def __init__(self, path: str, decisions: Iterable[Decision] = ()) -> None:
+    def __init__(self, path: str, decisions: Iterable[ScalingDecision] = ()) -> None:
         self._path = path
         self._decisions = decisions
         self._file: FileIO | None = None

@@ -20,7 +20,7 @@ from outrider.cli.terminal import (
 )
 from outrider.executor.executor import Ending
 from outrider.executor.fault_pause import FaultPause
-from outrider.executor.tally import Tally
+from outrider.executor.run_counts import RunCounts
 from outrider.frontier.reports import Stats
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Closing(msgspec.Struct, frozen=True):
 async def make_closing(
     frontier: Frontier,
     ending: Ending,
-    tally: Tally,
+    tally: RunCounts,
     seconds: float,
     pause: FaultPause,
     *,
@@ -125,7 +125,7 @@ async def _read_counters(frontier: Frontier) -> Stats:
 
 
 def _classify_end(
-    ending: Ending, stats: Stats, held: Mapping[str, int], tally: Tally
+    ending: Ending, stats: Stats, held: Mapping[str, int], tally: RunCounts
 ) -> tuple[str, str]:
     if ending.how == "stopped":
         return "interrupted", ""
@@ -156,13 +156,13 @@ def _resume_hint(reason: str, resume: str | None) -> str:
     return "" if resume is None else f"; to resume, raise {setting}, run `{resume}` and work again"
 
 
-def _was_blocked(stats: Stats, tally: Tally) -> bool:
+def _was_blocked(stats: Stats, tally: RunCounts) -> bool:
     """Whether most visits were challenged or throttled, and pages were lost by that."""
     refusals = tally.outcomes["blocked"] + tally.outcomes["throttled"]
     return refusals > tally.outcomes["done"] and stats.dead + stats.held > 0
 
 
-def _fetched_nothing(stats: Stats, tally: Tally) -> bool:
+def _fetched_nothing(stats: Stats, tally: RunCounts) -> bool:
     """Whether no page was ever fetched: everything done is errors and redirects."""
     others = tally.outcomes["done"] - tally.fetched
     return not tally.fetched and stats.done <= others
@@ -177,7 +177,7 @@ async def _read_held(frontier: Frontier) -> Counter[str]:
     return held
 
 
-async def _read_missed(frontier: Frontier, stats: Stats, tally: Tally) -> Counter[str]:
+async def _read_missed(frontier: Frontier, stats: Stats, tally: RunCounts) -> Counter[str]:
     """Dead and dropped tasks by reason: of the store, or of this run if there are too many."""
     if stats.known > MAX_SCANNED:
         names = ("dropped", "failed", "blocked")

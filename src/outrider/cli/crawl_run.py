@@ -22,7 +22,7 @@ from outrider.core.states import CrawlStatus
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.outage import Outage
-from outrider.executor.tally import Tally
+from outrider.executor.run_counts import RunCounts
 from outrider.executor.visit import Visit
 from outrider.executor.watchdog import Watchdog
 from outrider.frontier import Frontier
@@ -148,7 +148,7 @@ async def run_worker(request: WorkRequest, own: Layers, name: str, *, quiet: boo
 async def _run_worker(
     request: WorkRequest, own: Layers, name: str, signals: StopSignals, *, quiet: bool
 ) -> WorkerReport:
-    tally, loop = Tally(), asyncio.get_running_loop()
+    tally, loop = RunCounts(), asyncio.get_running_loop()
     began = loop.time()
     outage, pause = (
         Outage(print_note, waits_for_room=True),

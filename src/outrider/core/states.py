@@ -10,7 +10,7 @@ from typing import Final
 
 
 class TaskState(StrEnum):
-    """Where a task is in its life."""
+    """The state of a task."""
 
     PENDING = "pending"
     LEASED = "leased"
@@ -20,7 +20,7 @@ class TaskState(StrEnum):
 
 
 class QueueState(StrEnum):
-    """What a queue is doing; derived, the first that holds in this order."""
+    """The state of a queue; derived, the first that holds in this order."""
 
     RETIRED = "retired"
     PAUSED = "paused"
@@ -32,7 +32,7 @@ class QueueState(StrEnum):
 
 
 class CrawlStatus(StrEnum):
-    """What a crawl is doing."""
+    """The status of a crawl."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -72,5 +72,5 @@ SNOOZED_REASONS: Final = ("delay", "throttled", "unreachable", "blocked", "waiti
 
 
 def may_move(before: TaskState, after: TaskState) -> bool:
-    """Whether the table allows the move."""
+    """Tell whether the table allows the move."""
     return after in MOVES[before]

@@ -63,7 +63,7 @@ def cost_function(name: str | Cost) -> Cost:
 
 
 def valid_cost(cost: object) -> int | None:
-    """Give back what a user's function answered if it can be a cost, else None."""
+    """Return what a user's function answered if it is a valid cost, else None."""
     if isinstance(cost, int) and not isinstance(cost, bool) and 0 <= cost <= MAX_COST:
         return cost
     return None

@@ -61,7 +61,7 @@ class Scorer(Protocol):
 
 
 class DefaultScorer:
-    """Base, less the bonuses for discovery, gaps, clusters and reuse, and the cost (F2)."""
+    """Base less the bonuses for discovery, gaps, clusters and reuse, and the cost (F2)."""
 
     def __init__(self, scoring: Scoring, signals: Signals | None = None) -> None:
         self._how = scoring
