@@ -267,7 +267,8 @@ class TestFiles:
         answer = outrider("add", "x", "--from", "-")
 
         assert answer.code in (2, 130)
-        assert answer.err.startswith("outrider: not everything was read; so far added 1, refused 0\n")
+        noted = "outrider: not everything was read; so far added 1, refused 0\n"
+        assert answer.err.startswith(noted)
 
     def test_a_directory_is_no_file(self, outrider, tmp_path):
         """Said in one line."""
