@@ -21,7 +21,6 @@ DEEPER_THAN_ONE = {
     "outrider.frontier",
     "outrider.store.embedded",
     "outrider.store.heads",
-    "outrider.store.memory",
     "outrider.store.postgres",
     "outrider.store.redis",
     "outrider.store.shards",

@@ -20,7 +20,7 @@ from outrider.cli.work_plan import Asked, files_of
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.outage import Outage
-from outrider.executor.tally import Tally
+from outrider.executor.run_counts import RunCounts
 from outrider.executor.watchdog import Watchdog
 from outrider.frontier import Frontier
 from outrider.monitoring.connection import check_crawl, check_store
@@ -47,7 +47,7 @@ async def run(asked: Asked, own: Layers, name: str, *, quiet: bool) -> Worked:
 async def _worked(
     asked: Asked, own: Layers, name: str, signals: StopSignals, *, quiet: bool
 ) -> Worked:
-    tally, loop = Tally(), asyncio.get_running_loop()
+    tally, loop = RunCounts(), asyncio.get_running_loop()
     began = loop.time()
     outage, pause = Outage(note, waits_for_room=True), FaultPause(note, waits_for_room=True)
     how = Working(outage, asked.stays, tally, pause)

@@ -254,7 +254,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     def __enter__(self) -> Self:
         """As `async with`, for a lease of a blocking frontier."""
         if self.holder is None or iscoroutinefunction(self.holder.release):
-            raise InvalidInput("a lease of an async frontier wants `async with lease:`")
+            raise InvalidInput("a lease of an async frontier needs `async with lease:`")
         return self
 
     def __exit__(

@@ -160,7 +160,7 @@ def _idle_switches(settings: Settings, given: AbstractSet[Path]) -> Iterator[Inv
         yield InvalidSetting(("focus", "on"), True, fix, (("focus", "tokens"), ("focus", "lists")))
     if ("fetch", "cache_bytes") in given and fetch.cache and not fetch.cache_bytes:
         cache = short_repr(fetch.cache)
-        fix = f"fetch.cache = {cache} could keep nothing; raise it, or unset the cache"
+        fix = f"fetch.cache = {cache} cannot keep anything; raise it, or unset the cache"
         yield InvalidSetting(("fetch", "cache_bytes"), 0, fix, (("fetch", "cache"),))
 
 

@@ -102,7 +102,7 @@ def own_process_reason(path: Path, value: object) -> str:
     if path[:1] == (PROFILE,):
         return f"{name}: settings begin with a profile, so name it where the crawl is begun"
     if path[0] in _AT_START or is_local(path):
-        return f"{name}: every process says this for itself when it starts"
+        return f"{name}: every process sets this for itself when it starts"
     if is_code(path, value):
         return f"{name}: {_NO_CODE}"
     return ""

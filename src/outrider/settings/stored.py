@@ -54,7 +54,9 @@ def to_text(base: BaseSettings) -> str:
         few = {path: origin for path, origin in origins.items() if path[0] != KEYS}
         text = _encoded(_without(tree, [(KEYS,)]), few, base.profile)
     if len(text) > MAX_TEXT:
-        raise SettingsError(f"settings of {len(text)} characters are too long: most are {MAX_TEXT}")
+        raise SettingsError(
+            f"settings of {len(text)} characters are too long; the maximum is {MAX_TEXT}"
+        )
     return text
 
 
@@ -147,8 +149,9 @@ def _own_code(path: Where, given: Mapping[Where, Any]) -> Any:
 def _missing(where: Where, value: object) -> str:
     name = dotted_path(where)
     if isinstance(value, str) and value.startswith(NAMELESS):
-        return f"{name} was {value[1:]}, which cannot be imported: give it by hand"
-    return f"{name} = {value!r} is code, and none is imported for a store: give it by hand"
+        return f"{name} was {value[1:]}, which cannot be imported: pass it in this process"
+    why = "is code, and code is never imported from a store"
+    return f"{name} = {value!r} {why}: pass it in this process"
 
 
 def _name_of(code: object) -> str:

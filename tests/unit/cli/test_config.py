@@ -151,7 +151,7 @@ class TestChanging:
         [
             ("politeness.delay", "config set politeness.delay: write"),
             ("scoring.scorer=os:getcwd", "code is never imported"),
-            ("output.path=/elsewhere", "says this for itself"),
+            ("output.path=/elsewhere", "sets this for itself"),
             ("profile=fast", "settings begin with it"),
         ],
     )

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from outrider.executor.keeping import Keeping
+from outrider.executor.housekeeping import Housekeeping
 from outrider.executor.outage import Outage
 
 
@@ -51,7 +51,9 @@ async def test_store_is_back_only_when_it_was_asked(is_due, is_back):
         visits=0,
     )
     frontier = Frontier()
-    speaking = asyncio.create_task(Keeping(executor, frontier, Holding(is_due=is_due))._speak())
+    speaking = asyncio.create_task(
+        Housekeeping(executor, frontier, Holding(is_due=is_due))._speak()
+    )
     await frontier.asked.wait()
     assert outage.is_on is not is_back
     speaking.cancel()

@@ -1,7 +1,7 @@
 from outrider import Done, Frontier, Link, Throttled
+from outrider.executor.cached_visits import CachedVisits
 from outrider.executor.executor import Executor
 from outrider.executor.handlers import Handlers
-from outrider.executor.spares import Spares
 from outrider.fetch.cache import CacheFile, ResponseCache
 from outrider.fetch.response import Response
 
@@ -28,7 +28,7 @@ async def test_while_a_host_throttles_its_next_pages_come_from_the_cache():
             frontier,
             Handlers(handle),
             observer=seen.extend,
-            spares=Spares(frontier, cache),
+            cached_visits=CachedVisits(frontier, cache),
         )
         await executor.run()
         view = await frontier.queue("a.example").view()
@@ -56,7 +56,9 @@ async def test_without_a_throttle_nothing_is_taken_from_the_cache():
             asked.append(visit.url)
             return Done(200)
 
-        await Executor(frontier, Handlers(handle), spares=Spares(frontier, cache)).run()
+        await Executor(
+            frontier, Handlers(handle), cached_visits=CachedVisits(frontier, cache)
+        ).run()
 
     assert asked == URLS[:2]
     cache.close()

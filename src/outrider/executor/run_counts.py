@@ -1,4 +1,4 @@
-"""What visits came to, counted as they end: a run in numbers, without asking the store."""
+"""Counts of one run: visits, outcomes, statuses and reasons, without asking the store."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Final
 from outrider.core.outcome import Done, Throttled
 from outrider.executor.visit import Visit
 
-LATEST: Final = 5
-_REASONS: Final = 1000  # different reasons that are kept apart
+MAX_LATEST: Final = 5
+_MAX_REASONS: Final = 1000  # different reasons that are counted separately
 
 
-class Tally:
-    """Counts of this run; reasons are kept to the first word before a colon."""
+class RunCounts:
+    """Observes visits as they end and counts them."""
 
     def __init__(self) -> None:
         self.visits = 0
         self.bytes = 0
-        self.fetched = 0  # pages a host sent with a 2xx
+        self.fetched = 0  # pages that hosts sent with a 2xx status
         self.outcomes: Counter[str] = Counter()
         self.statuses: Counter[int] = Counter()
-        self.reasons: Counter[tuple[str, str]] = Counter()  # of visits that were not done
-        self.latest: deque[tuple[str, str]] = deque(maxlen=LATEST)
+        self.reasons: Counter[tuple[str, str]] = Counter()  # (outcome, reason), unless done
+        self.latest: deque[tuple[str, str]] = deque(maxlen=MAX_LATEST)
 
     def __call__(self, visits: Sequence[Visit]) -> None:
-        """These ended."""
+        """Count visits that ended."""
         for visit in visits:
             self._count(visit)
 
@@ -41,11 +41,11 @@ class Tally:
             self.statuses[outcome.status] += 1
             self.fetched += 200 <= outcome.status < 300
         elif not isinstance(outcome, Throttled):
-            self._note(name, getattr(outcome, "reason", ""))
+            self._count_reason(name, getattr(outcome, "reason", ""))
 
-    def _note(self, name: str, reason: str) -> None:
+    def _count_reason(self, name: str, reason: str) -> None:
         key = name, reason[:200]
-        if key in self.reasons or len(self.reasons) < _REASONS:
+        if key in self.reasons or len(self.reasons) < _MAX_REASONS:
             self.reasons[key] += 1
         else:
             self.reasons[name, "other reasons"] += 1

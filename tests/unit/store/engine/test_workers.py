@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from outrider.store.heads import workers as room
-from outrider.store.heads.workers import Workers
+from outrider.store.engine import workers as module
+from outrider.store.engine.workers import Workers
 from outrider.store.protocol import Heartbeat
 
 ONE = Heartbeat("one", "idle", "north", 1, 4, 0, 0)
@@ -12,7 +12,7 @@ ONE = Heartbeat("one", "idle", "north", 1, 4, 0, 0)
 
 def heard(workers, name, at):
     """A worker beats."""
-    workers.hear(msgspec.structs.replace(ONE, worker=name), at)
+    workers.heartbeat(msgspec.structs.replace(ONE, worker=name), at)
 
 
 def names(workers, now):
@@ -23,7 +23,7 @@ def names(workers, now):
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """Three are many."""
-    monkeypatch.setattr(room, "MAX_WORKERS", 3)
+    monkeypatch.setattr(module, "MAX_WORKERS", 3)
 
 
 def test_of_too_many_the_one_silent_longest_is_forgotten():

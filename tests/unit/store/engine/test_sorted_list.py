@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from outrider.store.heads.lines import BLOCK_MOST, HEAD_MOST, REFILL, Line, packed
+from outrider.store.engine.sorted_list import MAX_BLOCK, MAX_HEAD, REFILL, SortedList, pack
 
 WIDTH = 27
 ALL = 1 << 8 * WIDTH
@@ -18,18 +18,18 @@ def in_order(line):
 
 def grown(dice, size):
     """A line of so many, and what it holds."""
-    line, entries = Line(WIDTH, []), [dice.randrange(ALL) for _ in range(size)]
+    line, entries = SortedList(WIDTH, []), [dice.randrange(ALL) for _ in range(size)]
     for entry in entries:
         line.push(entry)
     return line, sorted(entries)
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("most", [HEAD_MOST, 64])
-def test_a_line_is_a_sorted_list_that_costs_less(seed, most):
+@pytest.mark.parametrize("max_head", [MAX_HEAD, 64])
+def test_a_line_is_a_sorted_list_that_costs_less(seed, max_head):
     """C2: pushes, pops and discards, in any order."""
     dice, expected = Random(seed), []
-    line = Line(WIDTH, [], most=most)
+    line = SortedList(WIDTH, [], max_head=max_head)
     for _ in range(6000):
         act = dice.random()
         if act < 0.6 or not expected:
@@ -64,20 +64,20 @@ def test_a_head_stays_short_and_a_block_too():
     """Integers are large: few of them at a time."""
     dice = Random(1)
     line, _ = grown(dice, 5000)
-    assert len(line.head) <= HEAD_MOST
+    assert len(line.head) <= MAX_HEAD
     line.head.clear()
     line.refill()
     assert len(line.head) == REFILL
-    assert max(map(len, line.deep.blocks)) <= BLOCK_MOST * WIDTH
-    assert line.deep.floors == sorted(line.deep.floors)
+    assert max(map(len, line.tail.blocks)) <= MAX_BLOCK * WIDTH
+    assert line.tail.bounds == sorted(line.tail.bounds)
 
 
 def test_ever_smaller_entries_do_not_leave_a_trail_of_tiny_blocks():
     """As a crawl that goes deep first brings them."""
-    line = Line(WIDTH, [])
+    line = SortedList(WIDTH, [])
     for entry in range(5000, 0, -1):
         line.push(entry)
-    assert len(line.deep.blocks) <= 5000 // (BLOCK_MOST // 4)
+    assert len(line.tail.blocks) <= 5000 // (MAX_BLOCK // 4)
     assert in_order(line) == list(range(1, 5001))
 
 
@@ -89,7 +89,7 @@ def test_many_join_at_once_and_none_twice(size, more):
     line, entries = grown(dice, size)
     joining = [dice.randrange(ALL) for _ in range(more)]
     known = dice.sample(entries, min(len(entries), more))
-    line.extend(bytes(packed(joining + known, WIDTH)), is_new=False)
+    line.extend(bytes(pack(joining + known, WIDTH)), is_new=False)
     assert in_order(line) == sorted(entries + joining)
 
 
@@ -97,4 +97,4 @@ def test_many_join_at_once_and_none_twice(size, more):
 def test_how_many_stand_behind_is_counted(bound):
     """For whoever asks which place a task has."""
     line, entries = grown(Random(2), 1000)
-    assert line.beyond(bound) == sum(entry >= bound for entry in entries)
+    assert line.count_from(bound) == sum(entry >= bound for entry in entries)

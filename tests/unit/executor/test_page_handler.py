@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from outrider import Done, Dropped, Failed, Frontier, Link, LocalFault
-from outrider.executor.isolation import Isolated
-from outrider.executor.paging import MOST, Paged
+from outrider.executor.page_handler import MAX_ITEMS, IsolatedPageHandler, PageHandler
 from outrider.executor.visit import Visit
 from outrider.fetch.page import Page
 from outrider.fetch.response import Response
@@ -39,7 +38,7 @@ def fetching(status=200):
 async def visited(lease, function, status=200):
     """The visit, with its outcome, after a user's function saw its page."""
     visit = Visit(lease)
-    visit.outcome = await Paged(fetching(status), function)(visit)
+    visit.outcome = await PageHandler(fetching(status), function)(visit)
     return visit
 
 
@@ -147,7 +146,7 @@ async def test_only_pages_that_were_sent_are_shown(lease, status):
         ("text", "handler: returned str; give"),
         ([{"a": 1}, 7], "handler: returned int; give"),
         ({"a": object()}, "handler: an item is not JSON"),
-        ([{}] * (MOST + 1), "handler: 100,001 items of one page"),
+        ([{}] * (MAX_ITEMS + 1), "handler: 100,001 items of one page"),
     ],
 )
 async def test_rubbish_fails_its_visit_and_says_why(lease, answer, complaint):
@@ -209,7 +208,7 @@ def isolated(lease, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
     async def see(name, seconds=20.0):
-        handler = Isolated(fetching(), f"elsewhere:{name}", seconds=seconds)
+        handler = IsolatedPageHandler(fetching(), f"elsewhere:{name}", seconds=seconds)
         visit = Visit(lease)
         try:
             visit.outcome = await handler(visit)

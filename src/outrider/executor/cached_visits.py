@@ -1,4 +1,4 @@
-"""While a host throttles us, its next pages are answered from the cache (D5), without asking."""
+"""Visits answered from the cache: the next pages of a throttled queue, without a request (D5)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from outrider.fetch.fetcher import cached_response, done_from_cache
 from outrider.frontier import Frontier
 
 
-class Spares:
-    """Visits of throttled queues that end as soon as they begin."""
+class CachedVisits:
+    """Claims tasks of throttled queues whose pages are cached, and ends their visits at once."""
 
     def __init__(self, frontier: Frontier, cache: ResponseCache) -> None:
         self._frontier = frontier
         self._cache = cache
 
     async def __call__(self, ended: Sequence[Visit]) -> list[Visit]:
-        """For every queue that was throttled just now, what the cache has of its next pages."""
+        """Return finished visits of the cached pages of every queue that was just throttled."""
         keys = dict.fromkeys(visit.lease.key for visit in ended if _was_throttled(visit.outcome))
-        return [visit for key in keys for visit in await self._of(key)]
+        return [visit for key in keys for visit in await self._visits_of(key)]
 
-    async def _of(self, key: str) -> list[Visit]:
+    async def _visits_of(self, key: str) -> list[Visit]:
         now = self._frontier.clock.now_ms() / 1000
         coming = await self._frontier.upcoming(key)
         found = {name: cached_response(self._cache, name, now) for name, _ in coming}
