@@ -15,7 +15,7 @@ from outrider.cli.showing import found_wrong, many, note, say, say_json, working
 from outrider.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from outrider.frontier.copying import CopyReport
+    from outrider.frontier.copy_crawl import CopyReport
     from outrider.store.protocol import FullStore
 
 See = Callable[[str], None]
@@ -58,7 +58,7 @@ async def run(
     source: str, target: str, crawls: list[str], into: str | None, see: See, *, pause: bool
 ) -> list[CopyReport]:
     """Copy each; what is wrong with one does not keep the others."""
-    from outrider.frontier.copying import copy_crawl
+    from outrider.frontier.copy_crawl import copy_crawl
 
     async with AsyncExitStack() as stack:
         there = await _opened(stack, source, creates=False)

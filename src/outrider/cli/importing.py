@@ -71,7 +71,7 @@ async def run(frontier: Frontier, begin: bytes, read: Read, progress: Progress) 
 
 def _check_begin(begin: bytes) -> None:
     """Refuse what is no export before a file is made for it."""
-    from outrider.frontier.jsonl import Reader
+    from outrider.frontier.export import Reader
 
     reader = Reader()
     if begin:

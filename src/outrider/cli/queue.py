@@ -20,7 +20,7 @@ from outrider.cli.showing import (
     size,
 )
 from outrider.errors import InvalidInput
-from outrider.frontier.addressing import is_known
+from outrider.frontier.admin import is_known
 from outrider.frontier.reports import SuffixView
 from outrider.store.protocol import QueueView
 

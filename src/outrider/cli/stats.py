@@ -21,8 +21,8 @@ from outrider.cli.showing import (
     show_table,
     size,
 )
-from outrider.frontier.heard import Rescoring
 from outrider.frontier.reports import Reason, Stats
+from outrider.frontier.shared_state import Rescoring
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier

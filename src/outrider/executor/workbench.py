@@ -21,7 +21,6 @@ from outrider.errors import StoreError
 from outrider.executor.poll import Reading, strategy_of
 from outrider.executor.workbench_loan import Loan, laid_out
 from outrider.frontier import Frontier
-from outrider.frontier.footing import rules_of
 from outrider.settings import Settings
 from outrider.store.protocol import ClaimRequest, ClaimResult
 
@@ -121,7 +120,7 @@ class Workbench:
 
     def _follow(self, _old: Settings, _new: Settings) -> None:
         """N3: what lies here was laid out under rules that may hold no more."""
-        self._is_stale |= rules_of(self._frontier) != self._rules
+        self._is_stale |= self._frontier.rules != self._rules
 
     def _reading(self, now: float) -> Reading:
         loan, since = self._loan, now - self._polled_at
@@ -149,7 +148,7 @@ class Workbench:
         return max(wait, PATIENCE if claimed.wake_in is None else claimed.wake_in)
 
     async def _lay_out(self, leases: Sequence[Lease], until: float) -> None:
-        self._rules = rules_of(self._frontier)
+        self._rules = self._frontier.rules
         self._loan = await laid_out(leases, self._rules, self._crawl, self._clock, until)
 
     # ---- keeping

@@ -1,20 +1,20 @@
-"""A whole crawl for code without a loop."""
+"""`crawl` without a loop: a whole crawl, run in a thread of its own."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from outrider.blocking.loop import Loop
+from outrider.blocking.loop_thread import LoopThread
 from outrider.core.task import Link
 from outrider.settings import AnySettings
 
 if TYPE_CHECKING:
     from outrider.wiring import CrawlReport
 
-_GRACE = 10.0  # seconds an interrupted crawl gets to give back what it has
+_STOP_TIMEOUT: Final = 10.0  # seconds an interrupted crawl has to release its leases
 
 
 def crawl(
@@ -26,26 +26,26 @@ def crawl(
     name: str = "default",
     progress: Callable[[Sequence[Any]], None] | None = None,
 ) -> CrawlReport:
-    """See `outrider.crawl`; works in notebooks too, whatever loop runs there.
+    """Crawl to the end, as `outrider.crawl` does; works in notebooks too, where a loop runs.
 
     `progress` is called in the crawl's thread.
     """
-    from outrider.wiring import crawl as crawled  # noqa: PLC0415 - needs the `crawl` extra
+    from outrider.wiring import crawl as crawl_async  # noqa: PLC0415 - needs the `crawl` extra
 
-    loop, ended = Loop(), threading.Event()
+    loop, ended = LoopThread(), threading.Event()
 
-    async def whole() -> CrawlReport:
+    async def run() -> CrawlReport:
         try:
-            return await crawled(
+            return await crawl_async(
                 urls, handler, store=store, settings=settings, name=name, progress=progress
             )
         finally:
             ended.set()
 
     try:
-        return loop.run(whole())
+        return loop.run(run())
     except KeyboardInterrupt:
-        ended.wait(_GRACE)
+        ended.wait(_STOP_TIMEOUT)
         raise
     finally:
         loop.stop()

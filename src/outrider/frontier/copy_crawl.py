@@ -1,8 +1,8 @@
-"""A crawl from one store into another: page by page, begun again where it broke off, and compared.
+"""Copying a crawl from one store to another: page by page, resumable, and verified.
 
-Both sides are read through again before the copy is let go: until then it lends nothing. What they
-tell is summed up whatever its order. A lease reads as released at the moment it is read, so of what
-is leased the instants and what they move are left out of the sum.
+Both sides are read again and compared before the copy may run: until then it leases no tasks. The
+checksum does not depend on the order of items. A leased task is exported as released at the moment
+it is read, so its due time, and what depends on it, is left out of the checksum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput
-from outrider.frontier.saving import notes_of, write_notes
+from outrider.frontier.export import shared_values, write_values
 from outrider.store.protocol import CrawlView, FullStore, TaskFilter, TaskView
 from outrider.store.saved import (
     RESTORING,
@@ -26,20 +26,20 @@ from outrider.store.saved import (
     SavedTask,
 )
 
-PAGE: Final = 500  # items of a page: with all they may carry, far below what a wire takes
-PAUSED_FOR: Final = "copy"  # why a crawl was paused, so that its copy goes on
+PAGE: Final = 500  # items per page: with all they may carry, far below what a connection takes
+PAUSED_FOR: Final = "copy"  # the reason of a pause that the copy does not keep
 _SUM_BYTES: Final = 16
 _SUM_MASK: Final = (1 << 8 * _SUM_BYTES) - 1
 
 Part: TypeAlias = Literal["copied", "source read", "copy read"]
-Progress: TypeAlias = Callable[[Part, int, int], None]  # what is done, how many tasks, of how many
+Progress: TypeAlias = Callable[[Part, int, int], None]  # given: part, tasks done, all tasks
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _values = msgspec.structs.astuple
 
 
-class Sum(msgspec.Struct, frozen=True):
-    """What a side tells, whatever the order: how many, and one number for all of it."""
+class Summary(msgspec.Struct, frozen=True):
+    """What one side holds: counts, and a checksum that does not depend on the order."""
 
     queues: int = 0
     tasks: int = 0
@@ -47,14 +47,14 @@ class Sum(msgspec.Struct, frozen=True):
 
 
 class CopyReport(msgspec.Struct, frozen=True):
-    """What became of one crawl; `fault` is None if both sides tell the same."""
+    """The result of copying one crawl; `fault` is None if both sides hold the same."""
 
     crawl: str
     into: str
     queues: int
     tasks: int
     new: int  # items that were not there yet
-    leased: int  # tasks that were leased, and read as released
+    leased: int  # tasks that were leased, and were exported as released
     checksum: str
     status: CrawlStatus  # of the copy
     fault: str | None = None
@@ -69,20 +69,20 @@ async def copy_crawl(
     pause: bool = False,
     progress: Progress = lambda *_: None,
 ) -> CopyReport:
-    """Copy a crawl; `pause` pauses it first, and the copy goes on as it was before.
+    """Copy a crawl; with `pause` the source is paused first, and the copy is not.
 
-    After a failure do it again: what is there is left alone.
+    After a failure, call it again: items that are there already are not changed.
     """
     into = into or crawl
-    await _refuse(source, target, crawl, into)
+    await _check(source, target, crawl, into)
     if pause:
         await source.set_status(crawl, CrawlStatus.PAUSED, PAUSED_FOR)
     view = await source.crawl(crawl)
-    copying = _Copying(source, target, view, into, await _Lent.of(source, view), progress)
-    return await copying.run()
+    leased = await _LeasedItems.of(source, view)
+    return await _Copy(source, target, view, into, leased, progress).run()
 
 
-async def _refuse(source: FullStore, target: FullStore, crawl: str, into: str) -> None:
+async def _check(source: FullStore, target: FullStore, crawl: str, into: str) -> None:
     if source.id == target.id and crawl == into:
         raise InvalidInput(f"crawl {crawl!r} would be copied onto itself: name another store")
     names = await source.crawls()
@@ -93,8 +93,8 @@ async def _refuse(source: FullStore, target: FullStore, crawl: str, into: str) -
         raise InvalidInput(f"crawl {crawl!r} is half restored itself: restore it first")
 
 
-class _Copying:
-    """One crawl on its way."""
+class _Copy:
+    """One run of copying a crawl."""
 
     def __init__(
         self,
@@ -102,97 +102,98 @@ class _Copying:
         target: FullStore,
         view: CrawlView,
         into: str,
-        lent: _Lent,
+        leased: _LeasedItems,
         progress: Progress,
     ) -> None:
         self._source = source
         self._target = target
         self._view = view
         self._into = into
-        self._lent = lent
+        self._leased = leased
         self._progress = progress
         self._end = SavedEnd()
 
     async def run(self) -> CopyReport:
-        """Take in what is not there, compare, and only then let the copy go."""
+        """Copy what is not there, compare both sides, and only then let the copy run."""
         there = await self._target.crawl(self._into)
         is_done = there.known > 0 and there.reason != RESTORING
-        new = 0 if is_done else await self._take_in()
-        told = await self._summed(self._source, self._view.crawl, "source read")
-        kept = await self._summed(self._target, self._into, "copy read")
-        fault = await self._fault(told, kept, is_done=is_done)
+        new = 0 if is_done else await self._copy_items()
+        source = await self._summarise(self._source, self._view.crawl, "source read")
+        copy = await self._summarise(self._target, self._into, "copy read")
+        fault = await self._fault(source, copy, is_done=is_done)
         if fault is None and not is_done:
             new += await self._target.restore(self._into, [self._end])
         return CopyReport(
             self._view.crawl,
             self._into,
-            kept.queues,
-            kept.tasks,
+            copy.queues,
+            copy.tasks,
             new,
             self._view.leased,
-            kept.checksum,
+            copy.checksum,
             (await self._target.crawl(self._into)).status,
             fault,
         )
 
-    async def _take_in(self) -> int:
+    async def _copy_items(self) -> int:
         new = tasks = 0
-        async for notes in notes_of(self._source, self._view.crawl):
-            await write_notes(self._target, self._into, notes)
+        async for values in shared_values(self._source, self._view.crawl):
+            await write_values(self._target, self._into, values)
         async for items in _pages(self._source, self._view.crawl):
             if isinstance(items[-1], SavedEnd):
-                self._end = self._as_before(items.pop())
+                self._end = self._end_of_copy(items.pop())
             new += await self._target.restore(self._into, items) if items else 0
             tasks += sum(isinstance(item, SavedTask) for item in items)
             self._progress("copied", tasks, self._view.known)
         return new
 
-    def _as_before(self, end: Saved) -> SavedEnd:
-        """A crawl that was paused for this goes on in its copy."""
-        assert isinstance(end, SavedEnd)  # noqa: S101 - just asked
+    def _end_of_copy(self, end: Saved) -> SavedEnd:
+        """Return the end of the copy: a crawl that was paused to be copied runs there."""
+        assert isinstance(end, SavedEnd)  # noqa: S101 - checked by the caller
         if end.reason != PAUSED_FOR:
             return end
         return msgspec.structs.replace(end, status=CrawlStatus.RUNNING, reason=None)
 
-    async def _summed(self, store: FullStore, crawl: str, part: Part) -> Sum:
+    async def _summarise(self, store: FullStore, crawl: str, part: Part) -> Summary:
         queues = tasks = total = 0
-        async for notes in notes_of(store, crawl):
-            total += sum(_digest(_values(note)) for note in notes)
+        async for values in shared_values(store, crawl):
+            total += sum(_digest(_values(value)) for value in values)
         async for items in _pages(store, crawl):
             for item in items:
-                total += self._lent.digest(item)
+                total += self._leased.digest(item)
             queues += sum(isinstance(item, SavedQueue) for item in items)
             tasks += sum(isinstance(item, SavedTask) for item in items)
             self._progress(part, tasks, self._view.known)
-        return Sum(queues, tasks, f"{total & _SUM_MASK:032x}")
+        return Summary(queues, tasks, f"{total & _SUM_MASK:032x}")
 
-    async def _fault(self, told: Sum, kept: Sum, *, is_done: bool) -> str | None:
-        """Why the copy cannot be trusted, and what to do."""
+    async def _fault(self, source: Summary, copy: Summary, *, is_done: bool) -> str | None:
+        """Return why the copy is not valid, and what to do; None: it is."""
         now = await self._source.crawl(self._view.crawl)
         if now != self._view:
             return (
-                f"crawl {self._view.crawl!r} changed while it was copied: pause it and let its "
-                "visits end (or say --pause), then copy again; if that is refused, into another "
-                "name"
+                f"crawl {self._view.crawl!r} changed while it was copied: pause it and wait until "
+                "its visits end (or use --pause), then copy again; if that is refused, copy into "
+                "another name"
             )
-        if told == kept:
+        if source == copy:
             return None
         counts = (
-            f"{told.queues} queues and {told.tasks} tasks against {kept.queues} and {kept.tasks}"
+            f"{source.queues} queues and {source.tasks} tasks against "
+            f"{copy.queues} and {copy.tasks}"
         )
         if is_done:
             return (
-                f"crawl {self._into!r} is there already, and is another one ({counts}): "
+                f"crawl {self._into!r} exists already and differs ({counts}): "
                 "copy into another name"
             )
         return (
-            f"the copy differs from what was read ({counts}; checksums {told.checksum} and "
-            f"{kept.checksum}): it lends nothing; copy into another name or another store"
+            f"the copy differs from its source ({counts}; checksums {source.checksum} and "
+            f"{copy.checksum}): it leases no tasks; copy into another name or another store"
         )
 
 
-class _Lent:
-    """What is leased at the source, and so reads differently each time."""
+class _LeasedItems:
+    """Leased tasks of the source and their queues: they are exported differently each time."""
 
     def __init__(self, leases: Iterable[TaskView]) -> None:
         found = list(leases)
@@ -200,8 +201,8 @@ class _Lent:
         self._queues = {lease.key for lease in found}
 
     @classmethod
-    async def of(cls, store: FullStore, view: CrawlView) -> _Lent:
-        """All leases of a crawl; without any nothing is searched."""
+    async def of(cls, store: FullStore, view: CrawlView) -> _LeasedItems:
+        """Read all leased tasks of a crawl, if it has any."""
         if not view.leased or view.status is CrawlStatus.CANCELLED:
             return cls(())
         which, found = TaskFilter(state=TaskState.LEASED), list[TaskView]()
@@ -213,13 +214,13 @@ class _Lent:
         return cls(found)
 
     def digest(self, item: Saved) -> int:
-        """One number for an item; the crawl's name and its end are no part of what is copied."""
+        """Return one number for an item; 0 for the end, which is not compared."""
         if isinstance(item, SavedEnd):
             return 0
-        return _digest(self._told(item))
+        return _digest(self._compared(item))
 
-    def _told(self, item: SavedCrawl | SavedQueue | SavedTask) -> Any:
-        """Its values, whichever store they come from."""
+    def _compared(self, item: SavedCrawl | SavedQueue | SavedTask) -> Any:
+        """Return the values that are the same in every store."""
         match item:
             case SavedTask():
                 due = None if item.fingerprint in self._tasks else item.due
@@ -240,7 +241,7 @@ def _digest(value: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """A struct by its fields, a number as a float: a setting of 5 and one of 5.0 are the same."""
+    """Return a struct as its fields and a number as a float: settings 5 and 5.0 are the same."""
     if isinstance(value, msgspec.Struct):
         return [_plain(each) for each in _values(value)]
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: whoever has none hands it their coroutines."""
+"""An event loop in a thread of its own: runs coroutines for code without a loop."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from outrider.errors import Closed
 T = TypeVar("T")
 
 
-class Loop:
-    """An event loop in a daemon thread: hand it coroutines from anywhere."""
+class LoopThread:
+    """An event loop in a daemon thread; any thread may call its methods."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -21,7 +21,7 @@ class Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work answers."""
+        """Run a coroutine in the loop and return its result."""
         if self._loop.is_closed():
             work.close()
             raise Closed("this frontier was closed")
@@ -33,7 +33,7 @@ class Loop:
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Item by item; leaving early closes the source."""
+        """Iterate over an async iterator; leaving early closes it."""
         try:
             while True:
                 try:
@@ -44,15 +44,19 @@ class Loop:
             self.run(_close(items))
 
     def call(self, function: Callable[[], T]) -> T:
-        """What a function answers, called in the loop's thread."""
+        """Call a function in the loop's thread and return its result."""
 
-        async def called() -> T:
+        async def run() -> T:
             return function()
 
-        return self.run(called())
+        return self.run(run())
+
+    def bind(self, function: Callable[[], T]) -> Callable[[], T]:
+        """Return a function that calls this one in the loop's thread."""
+        return lambda: self.call(function)
 
     def stop(self) -> None:
-        """End it; stopping twice is fine."""
+        """Stop the loop and its thread; stopping twice is allowed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
