@@ -107,7 +107,7 @@ def test_a_copy_that_somebody_touched_is_found(place):
     again = outrider("copy", source, target)
 
     assert again.returncode == 1
-    assert "is another one" in again.stderr
+    assert "exists already and differs" in again.stderr
 
 
 async def _added_to(url):
