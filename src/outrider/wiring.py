@@ -19,14 +19,15 @@ from msgspec.structs import replace
 from outrider.clock import Clock
 from outrider.core.task import Lease, Link
 from outrider.errors import InvalidInput, SettingsError, StoreUnavailable
-from outrider.executor.executor import Ending, Executor, Observer, most_slots
+from outrider.executor.cached_visits import CachedVisits
+from outrider.executor.executor import Ending, Executor
 from outrider.executor.fault_pause import FaultPause
+from outrider.executor.finisher import Observer
 from outrider.executor.handlers import DEFAULT, Handlers
-from outrider.executor.isolation import Isolated
 from outrider.executor.outage import Outage
-from outrider.executor.paging import Paged, PageFunction
-from outrider.executor.spares import Spares
-from outrider.executor.tally import Tally
+from outrider.executor.page_handler import IsolatedPageHandler, PageFunction, PageHandler
+from outrider.executor.run_counts import RunCounts
+from outrider.executor.slots import max_slots
 from outrider.executor.visit import Handler, Stage, Visit
 from outrider.executor.workbench import Workbench
 from outrider.fetch.block_detector import detector_of
@@ -78,7 +79,7 @@ class Working(NamedTuple):
 
     outage: Outage | None = None  # retries calls while the store is unavailable
     stays: bool = False  # when the crawl is finished, wait for more tasks
-    tally: Tally | None = None  # counters to continue with
+    tally: RunCounts | None = None  # counters to continue with
     pause: FaultPause | None = None  # pauses visits while this machine lacks a resource
 
 
@@ -97,15 +98,15 @@ class Crawling:
         how: Working = USUAL,
     ) -> None:
         self.frontier = frontier
-        self.tally = how.tally or Tally()
+        self.tally = how.tally or RunCounts()
         self._observers: list[Observer] = [self.tally]
-        spares = None if cache is None else Spares(frontier, cache)
+        cached_visits = None if cache is None else CachedVisits(frontier, cache)
         self.executor = Executor(
             frontier,
             handlers,
             sink=sink,
             observer=self._observed,
-            spares=spares,
+            cached_visits=cached_visits,
             outage=how.outage,
             pause=how.pause,
             stays=how.stays,
@@ -272,8 +273,8 @@ def _handling(
     if function is None:
         return fetcher
     if not isinstance(function, str):
-        return Paged(fetcher, function)
-    isolated = Isolated(fetcher, function, seconds=tree.executor.handler_timeout)
+        return PageHandler(fetcher, function)
+    isolated = IsolatedPageHandler(fetcher, function, seconds=tree.executor.handler_timeout)
     stack.push_async_callback(isolated.close)
     return isolated
 
@@ -322,7 +323,7 @@ def _refusing(frontier: Frontier, outage: Outage) -> RefusalCheck:
 def _client(settings: Settings) -> AbstractAsyncContextManager[Http1Client | Http2Client]:
     """The HTTP client; it keeps only as many idle connections as the open-file limit allows."""
     kind: type[Http1Client | Http2Client] = _http2() if settings.fetch.http2 else Http1Client
-    kept = idle_connections(settings.fetch.connections, most_slots(settings.executor))
+    kept = idle_connections(settings.fetch.connections, max_slots(settings.executor))
     return kind(
         replace(settings.fetch, connections=kept),
         allow_private=settings.url.allow_private,

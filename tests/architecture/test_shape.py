@@ -20,7 +20,6 @@ SOURCE = pathlib.Path(outrider.__file__).parent
 DEEPER_THAN_ONE = {
     "outrider.store.embedded",
     "outrider.store.heads",
-    "outrider.store.memory",
     "outrider.store.postgres",
     "outrider.store.redis",
     "outrider.store.shards",

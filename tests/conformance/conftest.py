@@ -11,7 +11,7 @@ from outrider.store.memory import MemoryStore
 from outrider.store.opening import open_store
 from outrider.store.remote import RemoteStore, StoreServer
 from outrider.testing.clock import FakeClock
-from outrider.testing.invariants import Witness
+from outrider.testing.invariants import CheckedStore
 from outrider.testing.model import Model
 from scale import ROUNDS
 from servers.empty_stores import with_parameter
@@ -112,7 +112,7 @@ def clock():
 async def store(request, clock, tmp_path, places, warm_postgres):
     """Each store in turn, empty, and watched: whatever a test does, the invariants hold."""
     async with STORES[request.param](clock, tmp_path, places) as made:
-        store = Witness(made, clock)
+        store = CheckedStore(made, clock)
         yield store
         for crawl in await store.crawls():
             await store.check(crawl)

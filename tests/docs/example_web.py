@@ -98,7 +98,7 @@ def stand_in(port, put=setattr):
             return super().open(store, settings=settings, clock=clock or SystemClock(), **rest)
 
     put(wiring, "Frontier", Here)
-    put(wiring, "Client", partial(wiring.Client, _tls=False))  # nobody signed its certificate
+    put(wiring, "Http1Client", partial(wiring.Http1Client, _tls=False))  # self-signed
 
 
 COMMANDS = {

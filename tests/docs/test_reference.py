@@ -25,7 +25,7 @@ from outrider.core.policy.score import DefaultScorer
 from outrider.core.policy.weights import Scoring
 from outrider.core.task import DEFAULT_ORIGIN, Added, Lease
 from outrider.events import BACKLOG
-from outrider.executor import paging
+from outrider.executor import page_handler as paging
 from outrider.fetch import feeds
 from outrider.frontier import add, reports, rescore
 from outrider.frontier.admin import QueueHandle
@@ -225,7 +225,7 @@ def test_events_that_the_code_tells_are_on_the_page():
         ("how-to/signals-and-focus.md", r"in steps of ([\d,]+) tasks", rescore.STEP),
         ("reference/frontier.md", r"applied in chunks of ([\d,]+)", add.CHUNK),
         ("reference/events.md", r"falls more than ([\d,]+) behind", BACKLOG),
-        ("reference/handlers.md", r"At most ([\d,]+) items and links", paging.MOST),
+        ("reference/handlers.md", r"At most ([\d,]+) items and links", paging.MAX_ITEMS),
     ],
 )
 def test_number_on_a_page_is_that_of_the_code(page, pattern, constant):

@@ -105,7 +105,7 @@ def test_code_is_given_by_hand(section, field, value, said):
     found = join_stored(text, {})
 
     assert said in found.lacks
-    assert "by hand" in found.lacks
+    assert "pass it in this process" in found.lacks
     assert found.settings.queue.max_depth == 2
     assert getattr(found.settings, section) in (
         getattr(Settings(), section),

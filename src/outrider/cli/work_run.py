@@ -13,16 +13,17 @@ import msgspec
 from outrider.cli.crawl_log import VisitLog
 from outrider.cli.crawl_report import Closing, closing
 from outrider.cli.crawl_watch import Looks, say_shortage, watched
-from outrider.cli.opening import check_crawl, say_promise, source_of
+from outrider.cli.opening import say_promise
 from outrider.cli.showing import note
 from outrider.cli.stop_signals import StopSignals, stoppable
 from outrider.cli.work_plan import Asked, files_of
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.outage import Outage
-from outrider.executor.tally import Tally
+from outrider.executor.run_counts import RunCounts
 from outrider.executor.watchdog import Watchdog
 from outrider.frontier import Frontier
+from outrider.monitoring.connection import check_crawl, check_store
 from outrider.settings import Layers
 from outrider.store.address import show_address
 from outrider.wiring import Crawling, Working, joined, retry_at_end
@@ -46,7 +47,7 @@ async def run(asked: Asked, own: Layers, name: str, *, quiet: bool) -> Worked:
 async def _worked(
     asked: Asked, own: Layers, name: str, signals: StopSignals, *, quiet: bool
 ) -> Worked:
-    tally, loop = Tally(), asyncio.get_running_loop()
+    tally, loop = RunCounts(), asyncio.get_running_loop()
     began = loop.time()
     outage, pause = Outage(note, waits_for_room=True), FaultPause(note, waits_for_room=True)
     how = Working(outage, asked.stays, tally, pause)
@@ -81,7 +82,7 @@ async def _attached(asked: Asked, own: Layers, outage: Outage) -> Frontier:
     """The crawl's frontier; a holder of its file that does not answer is waited for."""
 
     async def attach() -> Frontier:
-        source = source_of(asked.store, creates=False)
+        source = check_store(asked.store, creates=False)
         frontier = await Frontier.attach(source, settings=own, crawl=asked.crawl)
         try:
             await check_crawl(frontier, asked.store)

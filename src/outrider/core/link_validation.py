@@ -1,4 +1,4 @@
-"""What may be wrong with a link, said with its field and the fix; its meta as it will be kept."""
+"""Validation of links: an error names the field and the fix; meta is encoded as it is stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",",
 
 
 def is_ordinary(link: Link) -> bool:
-    """Whether nothing about a link can be wrong: one question for almost all of them."""
+    """Tell cheaply whether a link needs no further checks; almost all are such."""
     return (
         (link.depth is UNSAID_DEPTH or (type(link.depth) is int and 0 <= link.depth <= _MAX_DEPTH))
         and (link.priority is None or (type(link.priority) is float and isfinite(link.priority)))
@@ -37,7 +37,7 @@ def is_ordinary(link: Link) -> bool:
 
 
 def link_error(link: Link) -> str | None:
-    """What is wrong with a link, or None; says the field and the fix."""
+    """Return what is wrong with a link, with the field and the fix; None: nothing."""
     return _number_error(link) or _text_error(link)
 
 
@@ -77,7 +77,9 @@ def _field_error(link: Link, name: str) -> str | None:
 
 
 def encode_meta(meta: Mapping[str, Any]) -> bytes | str:
-    """Meta as JSON, or what is wrong with it; strict, so that it comes back as it was given."""
+    """Encode meta as JSON, or return what is wrong with it; strict, so that it decodes to
+    the same.
+    """
     if not isinstance(meta, dict):
         return f"meta must be a dict, not {type(meta).__name__}"
     try:
@@ -90,7 +92,7 @@ def encode_meta(meta: Mapping[str, Any]) -> bytes | str:
 
 
 def priority_number(priority: object) -> float:
-    """A priority as given or by name; NaN for what is neither."""
+    """Return a priority given as a number or by name; NaN for anything else."""
     if type(priority) is float:
         return priority
     if isinstance(priority, str):
@@ -106,12 +108,12 @@ def _is_finite(value: object) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    """Lone surrogates can be written nowhere."""
+    """Tell whether text can be encoded: lone surrogates cannot."""
     return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def short_repr(value: object) -> str:
-    """A value as a message may show it: short, whatever it is."""
+    """Return a short text of any value, for messages."""
     try:
         return repr(value)[:60]
     except Exception:  # noqa: BLE001 - a stranger's repr, or a number too long to write

@@ -1,4 +1,4 @@
-"""What an operator does to queues, by key or suffix: a closed union, tagged to be sent (E7)."""
+"""Queue actions: what operators do to queues by key or suffix; a closed union, tagged (E7)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from outrider.core.policy.rules import Override
 
 
 class Set(msgspec.Struct, frozen=True, tag=True):
-    """Change what holds: balance, total_budget, delay, max_in_flight, precedence, …"""
+    """Change rules of the queue: balance, total_budget, delay, max_in_flight, precedence, …"""
 
     changes: Override
 
 
 class Pause(msgspec.Struct, frozen=True, tag=True):
-    """Lend nothing of it until resumed."""
+    """Lease none of its tasks until it is resumed."""
 
 
 class Resume(msgspec.Struct, frozen=True, tag=True):
@@ -24,7 +24,7 @@ class Resume(msgspec.Struct, frozen=True, tag=True):
 
 
 class Retire(msgspec.Struct, frozen=True, tag=True):
-    """Set it aside; it keeps its tasks and does not hold up the crawl."""
+    """Exclude it from the crawl; it keeps its tasks and does not keep the crawl from finishing."""
 
 
 class Revive(msgspec.Struct, frozen=True, tag=True):
@@ -32,7 +32,7 @@ class Revive(msgspec.Struct, frozen=True, tag=True):
 
 
 class Snooze(msgspec.Struct, frozen=True, tag=True):
-    """Leave it alone for so many seconds."""
+    """Lease none of its tasks for so many seconds."""
 
     seconds: float
 

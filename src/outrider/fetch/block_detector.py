@@ -11,28 +11,13 @@ and next to no text, and words alone count only on pages that say nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import (
-    Callable,
-)
-from typing import (
-    Final,
-    NamedTuple,
-    TypeAlias,
-)
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
 
-from outrider.core.outcome import (
-    SERVICE_UNAVAILABLE,
-    TOO_MANY_REQUESTS,
-)
-from outrider.errors import (
-    SettingsError,
-)
-from outrider.fetch.response import (
-    Response,
-)
-from outrider.settings.code_references import (
-    resolve,
-)
+from outrider.core.outcome import SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS
+from outrider.errors import SettingsError
+from outrider.fetch.response import Response
+from outrider.settings.code_references import resolve
 
 # ==== block_signs
 

@@ -14,32 +14,17 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import (
-    Sequence,
-)
-from contextlib import (
-    suppress,
-)
-from pathlib import (
-    Path,
-)
-from typing import (
-    Final,
-)
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
 import apsw
 import msgspec
 
-from outrider.core.outcome import (
-    Last,
-)
-from outrider.errors import (
-    InvalidInput,
-)
-from outrider.fetch.response import (
-    Response,
-    http_date,
-)
+from outrider.core.outcome import Last
+from outrider.errors import InvalidInput
+from outrider.fetch.response import Response, http_date
 
 # ==== freshness
 

@@ -10,32 +10,12 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import (
-    Callable,
-)
-from contextlib import (
-    suppress,
-)
-from errno import (
-    EDQUOT,
-    EMFILE,
-    ENFILE,
-    ENOBUFS,
-    ENOMEM,
-    ENOSPC,
-)
-from importlib import (
-    import_module,
-)
-from pathlib import (
-    Path,
-)
-from typing import (
-    Any,
-    BinaryIO,
-    Final,
-    NoReturn,
-)
+from collections.abc import Callable
+from contextlib import suppress
+from errno import EDQUOT, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn
 
 import msgspec
 

@@ -22,39 +22,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections import (
-    Counter,
-    OrderedDict,
-    deque,
-)
-from collections.abc import (
-    AsyncIterator,
-)
-from contextlib import (
-    asynccontextmanager,
-    suppress,
-)
-from typing import (
-    Any,
-    Final,
-    Literal,
-    TypeVar,
-)
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from outrider.fetch import child_main
-from outrider.fetch.child_main import (
-    ANSWER,
-    HEADER,
-    ChildTerms,
-    frame,
-)
-from outrider.fetch.local_faults import (
-    PROCESSES,
-    local_fault,
-    local_fault_of,
-)
+from outrider.fetch.child_main import ANSWER, HEADER, ChildTerms, frame
+from outrider.fetch.local_faults import PROCESSES, local_fault, local_fault_of
 
 # ==== fair_slots
 

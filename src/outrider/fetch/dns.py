@@ -18,53 +18,20 @@ import asyncio
 import os
 import re
 import socket
-from collections import (
-    OrderedDict,
-)
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-)
-from concurrent.futures import (
-    ThreadPoolExecutor,
-)
-from ipaddress import (
-    ip_address,
-)
-from itertools import (
-    chain,
-    islice,
-)
-from typing import (
-    Final,
-    NamedTuple,
-    TypeAlias,
-)
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
+from itertools import chain, islice
+from typing import Final, NamedTuple, TypeAlias
 
-from aiohttp import (
-    AddrInfoType,
-)
-from aiohttp.abc import (
-    AbstractResolver,
-    ResolveResult,
-)
+from aiohttp import AddrInfoType
+from aiohttp.abc import AbstractResolver, ResolveResult
 
-from outrider.core.addresses import (
-    special_block,
-)
-from outrider.errors import (
-    SettingsError,
-)
-from outrider.fetch.local_faults import (
-    is_local,
-    local_reason_of,
-)
-from outrider.fetch.response import (
-    PRIVATE_ADDRESS,
-    NoConnection,
-)
+from outrider.core.addresses import special_block
+from outrider.errors import SettingsError
+from outrider.fetch.local_faults import is_local, local_reason_of
+from outrider.fetch.response import PRIVATE_ADDRESS, NoConnection
 
 # ==== guard
 

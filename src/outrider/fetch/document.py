@@ -15,36 +15,16 @@ A handler may ask for any page's tree, and gets it in the process of the crawl. 
 from __future__ import annotations
 
 import re
-from collections.abc import (
-    Iterator,
-    Mapping,
-)
-from functools import (
-    cached_property,
-)
-from threading import (
-    BoundedSemaphore,
-)
-from time import (
-    process_time,
-)
-from typing import (
-    Final,
-)
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from threading import BoundedSemaphore
+from time import process_time
+from typing import Final
 
-from selectolax.lexbor import (
-    LexborDocumentOptions,
-    LexborHTMLParser,
-)
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser
 
-from outrider.fetch.child_pool import (
-    Fault,
-    call_once,
-)
-from outrider.fetch.parse_cost import (
-    may_be_costly,
-    tree_bytes,
-)
+from outrider.fetch.child_pool import Fault, call_once
+from outrider.fetch.parse_cost import may_be_costly, tree_bytes
 
 # ==== charset
 

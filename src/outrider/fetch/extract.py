@@ -15,54 +15,20 @@ What an HTML page leads to and says of itself, in one walk over its elements.
 from __future__ import annotations
 
 import re
-from collections.abc import (
-    Callable,
-    Iterable,
-    Iterator,
-)
-from functools import (
-    lru_cache,
-)
-from itertools import (
-    chain,
-    repeat,
-)
-from threading import (
-    local,
-)
-from typing import (
-    Final,
-    Literal,
-    NamedTuple,
-    TypeAlias,
-)
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import chain, repeat
+from threading import local
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
-from selectolax.lexbor import (
-    LexborCSSSelector,
-    LexborHTMLParser,
-    LexborNode,
-    SelectolaxError,
-)
+from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode, SelectolaxError
 
-from outrider.core.policy.url_groups import (
-    TAG_PATH,
-)
-from outrider.core.task import (
-    Link,
-)
-from outrider.core.url import (
-    Refusal,
-    Url,
-    UrlRules,
-    parse_url,
-)
-from outrider.fetch.document import (
-    Document,
-)
-from outrider.settings.worker_schema import (
-    FetchSettings,
-)
+from outrider.core.policy.url_groups import TAG_PATH
+from outrider.core.task import Link
+from outrider.core.url import Refusal, Url, UrlRules, parse_url
+from outrider.fetch.document import Document
+from outrider.settings.worker_schema import FetchSettings
 
 # ==== found
 

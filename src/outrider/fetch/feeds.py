@@ -12,23 +12,13 @@ from __future__ import annotations
 
 import codecs
 import zlib
-from collections.abc import (
-    Iterable,
-    Iterator,
-)
-from typing import (
-    Final,
-    NamedTuple,
-)
-from xml.parsers import (
-    expat,
-)
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+from xml.parsers import expat
 
 import msgspec
 
-from outrider.fetch.document import (
-    decode_body,
-)
+from outrider.fetch.document import decode_body
 
 # ==== markup
 

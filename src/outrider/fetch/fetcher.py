@@ -2,61 +2,21 @@
 
 from __future__ import annotations
 
-from typing import (
-    Final,
-)
+from typing import Final
 
 import msgspec
 
-from outrider.core.outcome import (
-    Blocked,
-    Done,
-    Dropped,
-    Failed,
-    Outcome,
-    Throttled,
-    outcome_of,
-)
-from outrider.core.task import (
-    Link,
-)
-from outrider.core.url import (
-    Refusal,
-    Url,
-    parse_url,
-)
-from outrider.fetch.block_detector import (
-    Detector,
-)
-from outrider.fetch.cache import (
-    ResponseCache,
-    conditional_headers,
-    is_usable,
-    merge_not_modified,
-)
-from outrider.fetch.pacing import (
-    Pacing,
-    RefusalCheck,
-    Visit,
-)
-from outrider.fetch.page import (
-    Page,
-)
-from outrider.fetch.reader import (
-    Reader,
-)
-from outrider.fetch.response import (
-    Response,
-    redirect_target,
-    retry_after_of,
-)
-from outrider.fetch.robots import (
-    Admission,
-    RobotsGate,
-)
-from outrider.settings import (
-    Settings,
-)
+from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, outcome_of
+from outrider.core.task import Link
+from outrider.core.url import Refusal, Url, parse_url
+from outrider.fetch.block_detector import Detector
+from outrider.fetch.cache import ResponseCache, conditional_headers, is_usable, merge_not_modified
+from outrider.fetch.pacing import Pacing, RefusalCheck, Visit
+from outrider.fetch.page import Page
+from outrider.fetch.reader import Reader
+from outrider.fetch.response import Response, redirect_target, retry_after_of
+from outrider.fetch.robots import Admission, RobotsGate
+from outrider.settings import Settings
 
 NOT_MODIFIED: Final = 304
 MAX_STALE: Final = (

@@ -15,19 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import (
-    Mapping,
-)
-from itertools import (
-    chain,
-)
-from ssl import (
-    SSLContext,
-)
-from typing import (
-    Final,
-    cast,
-)
+from collections.abc import Mapping
+from itertools import chain
+from ssl import SSLContext
+from typing import Final, cast
 
 from aiohttp import (
     ClientConnectorError,
@@ -45,9 +36,7 @@ from aiohttp import (
     SocketTimeoutError,
     hdrs,
 )
-from aiohttp.connector import (
-    Connection,
-)
+from aiohttp.connector import Connection
 from aiohttp.http_exceptions import (
     BadStatusLine,
     ContentLengthError,
@@ -57,18 +46,9 @@ from aiohttp.http_exceptions import (
     TransferEncodingError,
 )
 
-from outrider.clock import (
-    Clock,
-)
-from outrider.fetch.dns import (
-    RESOLVING_NOTE,
-    Lookup,
-)
-from outrider.fetch.http1_connection import (
-    CONNECTING_NOTE,
-    ConnectionHandler,
-    Connector,
-)
+from outrider.clock import Clock
+from outrider.fetch.dns import RESOLVING_NOTE, Lookup
+from outrider.fetch.http1_connection import CONNECTING_NOTE, ConnectionHandler, Connector
 from outrider.fetch.http_client import (
     CONNECT_ERRNOS,
     MAX_HEADER_FIELDS,
@@ -79,10 +59,7 @@ from outrider.fetch.http_client import (
     sendable_headers,
     unpack,
 )
-from outrider.fetch.local_faults import (
-    Network,
-    local_reason_of,
-)
+from outrider.fetch.local_faults import Network, local_reason_of
 from outrider.fetch.response import (
     BAD_URL,
     BODY_TOO_LARGE,
@@ -93,9 +70,7 @@ from outrider.fetch.response import (
     Response,
     outcome_of_reason,
 )
-from outrider.settings.worker_schema import (
-    FetchSettings,
-)
+from outrider.settings.worker_schema import FetchSettings
 
 # ==== troubles
 

@@ -12,20 +12,10 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import (
-    Sequence,
-)
-from contextlib import (
-    suppress,
-)
-from functools import (
-    partial,
-)
-from typing import (
-    Any,
-    Final,
-    cast,
-)
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, cast
 
 from aiohttp import (
     ClientConnectorError,
@@ -34,34 +24,16 @@ from aiohttp import (
     ServerDisconnectedError,
     TCPConnector,
 )
-from aiohttp.abc import (
-    AbstractResolver,
-    ResolveResult,
-)
-from aiohttp.client_proto import (
-    ResponseHandler,
-)
-from aiohttp.client_reqrep import (
-    ConnectionKey,
-)
-from aiohttp.connector import (
-    Connection,
-)
-from aiohttp.http_exceptions import (
-    BadHttpMessage,
-)
-from aiohttp.tracing import (
-    Trace,
-)
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.connector import Connection
+from aiohttp.http_exceptions import BadHttpMessage
+from aiohttp.tracing import Trace
 
-from outrider.fetch.dns import (
-    AddressGuard,
-)
+from outrider.fetch.dns import AddressGuard
 from outrider.fetch.http_client import IDLE_SECONDS, MAX_INTERIM_RESPONSES
-from outrider.fetch.local_faults import (
-    EMFILE,
-    local_reason_of,
-)
+from outrider.fetch.local_faults import EMFILE, local_reason_of
 
 CONNECTING_NOTE: Final = "while connecting"  # marks what ended the wait
 PARSE_SLICE: Final = 64 * 1024  # bytes parsed at a time: surplus answers in them are parsed in vain

@@ -18,27 +18,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import (
-    Callable,
-    Mapping,
-    Sequence,
-)
-from hashlib import (
-    blake2s,
-)
-from typing import (
-    Any,
-    Final,
-    NamedTuple,
-    TypeAlias,
-)
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2s
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from aiohttp import (
-    InvalidURL,
-)
-from aiohttp.abc import (
-    ResolveResult,
-)
+from aiohttp import InvalidURL
+from aiohttp.abc import ResolveResult
 from curl_cffi import (
     AsyncCurl,
     Curl,
@@ -51,19 +36,11 @@ from curl_cffi import (
     ffi,
     lib,
 )
-from yarl import (
-    URL,
-)
+from yarl import URL
 
-from outrider.clock import (
-    Clock,
-)
-from outrider.errors import (
-    SettingsError,
-)
-from outrider.fetch.dns import (
-    Lookup,
-)
+from outrider.clock import Clock
+from outrider.errors import SettingsError
+from outrider.fetch.dns import Lookup
 from outrider.fetch.http_client import (
     CONNECT_ERRNOS,
     IDLE_SECONDS,
@@ -76,12 +53,7 @@ from outrider.fetch.http_client import (
     sendable_headers,
     unpack,
 )
-from outrider.fetch.local_faults import (
-    CERTIFICATES,
-    ENOMEM,
-    ERRNOS,
-    Network,
-)
+from outrider.fetch.local_faults import CERTIFICATES, ENOMEM, ERRNOS, Network
 from outrider.fetch.response import (
     BAD_URL,
     BODY_TOO_LARGE,
@@ -93,12 +65,8 @@ from outrider.fetch.response import (
     Response,
     outcome_of_reason,
 )
-from outrider.settings.environment import (
-    is_set,
-)
-from outrider.settings.worker_schema import (
-    FetchSettings,
-)
+from outrider.settings.environment import is_set
+from outrider.settings.worker_schema import FetchSettings
 
 # ==== incoming
 

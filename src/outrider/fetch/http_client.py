@@ -8,44 +8,18 @@ from __future__ import annotations
 import errno
 import re
 import zlib
-from abc import (
-    ABC,
-    abstractmethod,
-)
-from collections.abc import (
-    Callable,
-    Mapping,
-)
-from importlib.metadata import (
-    version,
-)
-from types import (
-    TracebackType,
-)
-from typing import (
-    Final,
-    Self,
-)
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from types import TracebackType
+from typing import Final, Self
 
 import brotli  # type: ignore[import-untyped]  # it has no stubs
-from aiohttp import (
-    InvalidURL,
-)
-from yarl import (
-    URL,
-)
+from aiohttp import InvalidURL
+from yarl import URL
 
-from outrider.clock import (
-    Clock,
-    SystemClock,
-)
-from outrider.fetch.dns import (
-    RESOLVER_SUSPECTED,
-    AddressGuard,
-    ConnectTo,
-    Lookup,
-    Resolver,
-)
+from outrider.clock import Clock, SystemClock
+from outrider.fetch.dns import RESOLVER_SUSPECTED, AddressGuard, ConnectTo, Lookup, Resolver
 from outrider.fetch.local_faults import (
     EMFILE,
     ERRNOS,
@@ -56,15 +30,8 @@ from outrider.fetch.local_faults import (
     is_local,
     local_fault,
 )
-from outrider.fetch.response import (
-    BAD_ENCODING,
-    BODY_TOO_LARGE,
-    RequestFailure,
-    outcome_of_reason,
-)
-from outrider.settings.worker_schema import (
-    FetchSettings,
-)
+from outrider.fetch.response import BAD_ENCODING, BODY_TOO_LARGE, RequestFailure, outcome_of_reason
+from outrider.settings.worker_schema import FetchSettings
 
 # ==== body
 

@@ -23,23 +23,12 @@ import errno
 import re
 import resource
 import socket
-from collections.abc import (
-    Callable,
-    Iterable,
-)
-from contextlib import (
-    suppress,
-)
-from ipaddress import (
-    ip_address,
-)
-from typing import (
-    Final,
-)
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Final
 
-from outrider.errors import (
-    LocalFault,
-)
+from outrider.errors import LocalFault
 
 # ==== local_faults
 

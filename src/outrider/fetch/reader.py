@@ -10,36 +10,14 @@ read here has a low upper bound of both (`parse_cost`); the worst such page foun
 
 from __future__ import annotations
 
-from collections.abc import (
-    Iterable,
-    Iterator,
-)
-from itertools import (
-    chain,
-    islice,
-)
-from typing import (
-    Any,
-    Final,
-    Literal,
-    Self,
-    TypeAlias,
-    assert_never,
-)
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, Final, Literal, Self, TypeAlias, assert_never
 
 import msgspec
 
-from outrider.core.url import (
-    Refusal,
-    Url,
-    UrlRules,
-    parse_url,
-)
-from outrider.fetch.child_pool import (
-    DEFAULT_SECONDS,
-    ChildPool,
-    Fault,
-)
+from outrider.core.url import Refusal, Url, UrlRules, parse_url
+from outrider.fetch.child_pool import DEFAULT_SECONDS, ChildPool, Fault
 from outrider.fetch.document import (
     GZIP,
     HTML,
@@ -83,15 +61,9 @@ from outrider.fetch.feeds import (
     sitemap_lines,
     sitemap_reference,
 )
-from outrider.fetch.page import (
-    Page,
-)
-from outrider.fetch.parse_cost import (
-    LARGE_PAGE,
-)
-from outrider.settings.worker_schema import (
-    FetchSettings,
-)
+from outrider.fetch.page import Page
+from outrider.fetch.parse_cost import LARGE_PAGE
+from outrider.settings.worker_schema import FetchSettings
 
 # ==== links
 

@@ -15,31 +15,14 @@ Faults of this machine are not in the table: they are no outcome (fetch/local_fa
 from __future__ import annotations
 
 import re
-from collections.abc import (
-    Iterator,
-)
-from datetime import (
-    UTC,
-    datetime,
-)
-from typing import (
-    Final,
-    TypeAlias,
-)
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
 
 import msgspec
 
-from outrider.core.outcome import (
-    Dropped,
-    Failed,
-    Unreachable,
-)
-from outrider.core.url import (
-    Refusal,
-    Url,
-    UrlRules,
-    parse_url,
-)
+from outrider.core.outcome import Dropped, Failed, Unreachable
+from outrider.core.url import Refusal, Url, UrlRules, parse_url
 
 # ==== response
 

@@ -22,26 +22,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import (
-    OrderedDict,
-)
-from functools import (
-    lru_cache,
-)
-from typing import (
-    Final,
-    NamedTuple,
-    assert_never,
-)
+from collections import OrderedDict
+from functools import lru_cache
+from typing import Final, NamedTuple, assert_never
 
 import msgspec
-from protego import (
-    Protego,
-)
+from protego import Protego
 
-from outrider.clock import (
-    Clock,
-)
+from outrider.clock import Clock
 from outrider.core.outcome import (
     TOO_MANY_REQUESTS,
     Done,
@@ -52,37 +40,14 @@ from outrider.core.outcome import (
     Unreachable,
     outcome_of,
 )
-from outrider.core.task import (
-    Link,
-)
-from outrider.core.url import (
-    Url,
-    parse_url,
-)
-from outrider.fetch.cache import (
-    CacheFile,
-    max_age,
-)
-from outrider.fetch.extract import (
-    robot_name,
-)
-from outrider.fetch.pacing import (
-    Pacing,
-    RefusalCheck,
-    Visit,
-)
-from outrider.fetch.response import (
-    RequestFailure,
-    Response,
-    redirect_target,
-    retry_after_of,
-)
-from outrider.settings import (
-    Settings,
-)
-from outrider.settings.worker_schema import (
-    FetchSettings,
-)
+from outrider.core.task import Link
+from outrider.core.url import Url, parse_url
+from outrider.fetch.cache import CacheFile, max_age
+from outrider.fetch.extract import robot_name
+from outrider.fetch.pacing import Pacing, RefusalCheck, Visit
+from outrider.fetch.response import RequestFailure, Response, redirect_target, retry_after_of
+from outrider.settings import Settings
+from outrider.settings.worker_schema import FetchSettings
 
 # ==== robots_file
 

@@ -82,14 +82,14 @@ class Admin:
         return count
 
     async def set_status(self, status: CrawlStatus) -> CrawlStatus:
-        """Pause, resume or cancel the crawl; return its status."""
+        """Pause, resume or cancel the crawl (I3); return its status."""
         now = await self._context.store.set_status(self._context.crawl, status)
         self._context.work_available.set()
         await self._context.reporter.store_events()
         return now
 
     async def drop(self, which: TaskFilter, *, dry_run: bool) -> int:
-        """See `Frontier.drop`."""
+        """See `Frontier.drop` (C10)."""
         which = replace(
             which,
             key=await self._addresses.filter_key(which.key),

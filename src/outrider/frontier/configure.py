@@ -76,7 +76,7 @@ class Configurer:
         self._followers: set[asyncio.Task[None]] = set()  # of files; `close` ends them
 
     async def configure(self, changes: Mapping[str, Any], *, by: str | None = None) -> Settings:
-        """See `Frontier.configure`."""
+        """See `Frontier.configure` (E5)."""
         async with self._lock:
             await self._live.learn()
             return await self._change(self._validate(changes), by or self._context.worker)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from outrider.core.decide import REFRESH, decide, fault_of
+from outrider.core.decide import REFRESH, decide, outcome_error
 from outrider.core.outcome import Outcome
 from outrider.core.task import Added, Lease, Link, Task
 from outrider.core.url import Url
@@ -98,8 +98,8 @@ class Finisher:
             return error
         if len(visit) == 3 and type(visit[2]) is not list and not isinstance(visit[2], Iterable):
             return InvalidInput(f"links = {visit[2]!r}: a list of URLs or Links")
-        fault = fault_of(visit[1])
-        return None if fault is None else InvalidInput(fault)
+        wrong = outcome_error(visit[1])
+        return None if wrong is None else InvalidInput(wrong)
 
     async def _verdict(
         self,
@@ -138,7 +138,7 @@ class Finisher:
                     self._adder.refused[added.reason or ""] += 1
         if self._predictions.has_open:
             await self._predictions.settle(leases, verdicts, finished)
-        self._rewards.learn(leases, outcomes, finished)
+        self._rewards.learn(leases, outcomes, finished)  # F10
         if self._context.reporter.has_listeners:
             await self._context.reporter.finished(leases, verdicts, finished)
         return finished

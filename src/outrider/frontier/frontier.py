@@ -360,7 +360,7 @@ class Frontier:
 
     async def workers(self) -> list[WorkerView]:
         """List the workers of this crawl; those without heartbeats are reported as gone (M6)."""
-        return await self._context.store.workers(self._context.crawl)
+        return await self._reader.workers()
 
     async def heatmap(self) -> Heatmap:
         """Count pending tasks by origin and group, and by depth (O2)."""

@@ -84,7 +84,7 @@ class LiveSettings:
         return self._context.policies.settings.queue.key if is_known else None
 
     async def list_all(self) -> list[Setting]:
-        """See `Frontier.config`."""
+        """See `Frontier.config` (N5)."""
         await self.learn()
         return list_settings(self._context.policies.settings, self.origins, self.base.profile)
 

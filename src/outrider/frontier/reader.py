@@ -39,6 +39,7 @@ from outrider.store.protocol import (
     TaskFilter,
     TaskView,
     Upcoming,
+    WorkerView,
 )
 
 MAX_UPCOMING: Final = 1000
@@ -74,7 +75,7 @@ class Reader:
         )
 
     async def why(self, limit: int) -> list[Reason]:
-        """See `Frontier.why`."""
+        """See `Frontier.why` (I2)."""
         view = await self._context.store.crawl(self._context.crawl)
         reasons = []
         if view.leased:
@@ -85,6 +86,10 @@ class Reader:
             if len(reasons) >= limit:
                 break
         return reasons
+
+    async def workers(self) -> list[WorkerView]:
+        """See `Frontier.workers` (M6)."""
+        return await self._context.store.workers(self._context.crawl)
 
     async def heatmap(self) -> Heatmap:
         """See `Frontier.heatmap`."""

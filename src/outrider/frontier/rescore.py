@@ -187,7 +187,7 @@ class Rescorer:
         admission = self._context.policies.admission
         if not pending or admission.gathers:  # F10: gathered features cannot be gathered again
             return 0
-        scores = admission.price_again([one.task for one in pending])
+        scores = admission.rescore_tasks([one.task for one in pending])
         updates = [
             PriorityUpdate(one.number, one.task.priority, score.priority + 0.0, score.breakdown)
             for one, score in zip(pending, scores, strict=True)

@@ -1,4 +1,4 @@
-"""The sink protocol: where an executor writes visits, and what a sink reads of a visit."""
+"""The sink protocol: where an executor writes visits, and what a sink reads of a visit (K4)."""
 
 from __future__ import annotations
 

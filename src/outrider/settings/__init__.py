@@ -1,7 +1,7 @@
-"""One frozen tree of settings: a mapping, TOML text or a change is validated whole, or refused.
+"""Settings: one frozen tree; a mapping, TOML text or a change is validated whole, or refused (N2).
 
-A fault names its path, its value and the fix, and nothing changes. What may stand where is read off
-the structs themselves, so a field and its bounds, its error message and its documentation agree.
+An error names the path, the value and the fix, and nothing changes. What a field may hold is read
+off the structs, so its bounds, its error message and its documentation agree.
 """
 
 from outrider.settings.code_references import resolve

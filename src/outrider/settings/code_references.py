@@ -1,6 +1,6 @@
-"""Settings that are a name or a function: which names are known, and how `module:function` is met.
+"""Settings that are a name or a function: known names, and references `module:function`.
 
-Reading only checks how a name is spelt; importing is left to `resolve`.
+Validation only checks the spelling of a reference; `resolve` imports it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SCORER: Final = "an object (not a class) with a method `score`"
 
 
 def resolve(spec: object, what: str) -> Any:
-    """The object that `module:function` names, imported; everything else comes back as it is.
+    """Import the object that `module:function` names; return anything else as it is.
 
-    Importing runs code: only for settings of the person who runs the crawl, never for data from
-    the network. `what` is the path of the setting.
+    Importing runs code: only for settings of the person who runs the crawl, never for data from the
+    network. `what` is the path of the setting.
     """
     if not is_reference(spec):
         return spec
@@ -48,7 +48,7 @@ def resolve(spec: object, what: str) -> Any:
 
 
 def is_reference(value: object) -> TypeGuard[str]:
-    """Whether it names code to import: `module:function`."""
+    """Tell whether a value names code to import: `module:function`."""
     return isinstance(value, str) and _REFERENCE(value) is not None
 
 
@@ -67,7 +67,7 @@ def _import(spec: str, what: str) -> object:
 
 
 def check(owner: type, name: str, value: object) -> None:
-    """Raise ValueError with the fix if a field refuses what its type alone would allow."""
+    """Raise ValueError with the fix if a field refuses a value that its type allows."""
     question = _QUESTIONS.get((owner, name))
     if question is not None:
         question(value)

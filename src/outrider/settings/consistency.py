@@ -1,8 +1,8 @@
-"""Rules between settings: which pairs contradict each other, and which names are probably typos.
+"""Rules between settings: pairs that contradict each other, and names that are probably typos (N2).
 
 Each rule is declared once, in the tables below, and applied to the settings that result from all
-layers. When two settings cross, one of them has no effect; left at its default it gives way, and
-given by a layer it is refused, with both paths and the fix.
+layers. When two settings cross, one of them has no effect: at its default it gives way; given by a
+layer it is refused, with both paths and the fix.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ NAMES: Final[Mapping[Path, AbstractSet[str]]] = {
 
 
 def contradictions(settings: Settings, given: AbstractSet[Path]) -> Iterator[InvalidSetting]:
-    """What contradicts in these settings; `given` are the paths that some layer set."""
+    """Yield the contradictions in these settings; `given` are the paths that some layer set."""
     for order in (*ORDERS, *_orders_of_types(settings.retry)):
         if order.moot in given and order.applies(settings):
             yield from _crossed(settings, order)
@@ -95,12 +95,12 @@ def contradictions(settings: Settings, given: AbstractSet[Path]) -> Iterator[Inv
 
 
 def given_in(settings: Settings, usual: Settings) -> set[Path]:
-    """The paths of a tree whose values are not the usual ones."""
+    """Return the paths of a tree whose values are not the defaults."""
     return {path for path, value in leaves_of(settings) if value != value_at(usual, path)}
 
 
 def near_miss(name: str, known: Iterable[str]) -> str | None:
-    """The known name that this one is probably a typo of; None: it is known, or like none."""
+    """Return the known name that a name is probably a typo of; None: it is known, or like none."""
     names = sorted(known)
     if name in names:
         return None
@@ -113,7 +113,7 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
 
 
 def _orders_of_types(retry: Retry) -> Iterator[Order]:
-    """A task type's own policy for retries keeps the same order as the general one."""
+    """Yield the orders of the retry policies of task types."""
     for kind in retry.types:
         base, cap = (("retry", "types", kind, name) for name in ("base", "cap"))
         yield Order(base, cap, base)
@@ -126,7 +126,7 @@ def _crossed(settings: Settings, order: Order) -> Iterator[InvalidSetting]:
 
 
 def _fault(less: tuple[Path, float], more: tuple[Path, float], order: Order) -> InvalidSetting:
-    """The fault of the one without effect, naming the other."""
+    """Return the error of the setting without effect, naming the other."""
     is_less = order.moot == order.less
     (path, value), (other, bound) = (less, more) if is_less else (more, less)
     relation = ("less" if is_less else "more") + " than"
@@ -150,7 +150,7 @@ def _delay_range(
         yield InvalidSetting(last, delay_to, fix, (first,))
 
 
-# ---- switches that leave nothing to do
+# ---- switches without effect
 
 
 def _idle_switches(settings: Settings, given: AbstractSet[Path]) -> Iterator[InvalidSetting]:
@@ -160,7 +160,7 @@ def _idle_switches(settings: Settings, given: AbstractSet[Path]) -> Iterator[Inv
         yield InvalidSetting(("focus", "on"), True, fix, (("focus", "tokens"), ("focus", "lists")))
     if ("fetch", "cache_bytes") in given and fetch.cache and not fetch.cache_bytes:
         cache = short_repr(fetch.cache)
-        fix = f"fetch.cache = {cache} could keep nothing; raise it, or unset the cache"
+        fix = f"fetch.cache = {cache} cannot keep anything; raise it, or unset the cache"
         yield InvalidSetting(("fetch", "cache_bytes"), 0, fix, (("fetch", "cache"),))
 
 
@@ -170,7 +170,7 @@ def _idle_switches(settings: Settings, given: AbstractSet[Path]) -> Iterator[Inv
 def _misspelt(
     path: Path, names: Iterable[str], known: AbstractSet[str]
 ) -> Iterator[InvalidSetting]:
-    """A name close to a known one that is not given beside it: then both are meant."""
+    """Yield names close to a known one that is not given beside them."""
     given = list(names)
     for place, name in enumerate(given):
         meant = near_miss(name, known)
@@ -188,15 +188,15 @@ def _misspelt(
 
 
 def _overrides(settings: Settings) -> Iterator[InvalidSetting]:
-    """Of each key what results for it, where the override itself gives the one without effect."""
+    """Yield contradictions by key, where the override itself gives the setting without effect."""
     for key, override in settings.keys.items():
-        yield from override_faults(settings, key, override)
+        yield from override_errors(settings, key, override)
 
 
-def override_faults(
+def override_errors(
     settings: Settings, key: str, override: Mapping[str, Any], at: Path | None = None
 ) -> Iterator[InvalidSetting]:
-    """What contradicts in an override for a key or suffix, over the settings that it refines."""
+    """Yield the contradictions in an override for a key or suffix, with the settings it refines."""
     here = (KEYS, key) if at is None else at
 
     def found(name: str) -> tuple[Path, Any]:
@@ -214,7 +214,7 @@ def override_faults(
 
 
 def _inherited(settings: Settings, key: str, name: str) -> tuple[Path, Any]:
-    """What a wider key says of a field, or the crawl."""
+    """Return the value of a field from a wider key, or from the crawl."""
     names = suffixes(f"*{key}") if key.startswith(".") else (key, *suffixes(key))
     for wider in names:
         value = settings.keys.get(wider, {}).get(name)

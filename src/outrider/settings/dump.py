@@ -1,4 +1,4 @@
-"""A tree back in plain builtins, for people to look at."""
+"""Settings as plain builtins, for people to read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.settings.validation import settings_of
 
 
 def to_mapping(settings: Settings) -> dict[str, Any]:
-    """What differs from the defaults; functions and objects by their name."""
+    """Return what differs from the defaults; functions and objects by name."""
     return _differing(settings_of(settings), Settings())
 
 
@@ -24,7 +24,7 @@ def _differing(value: msgspec.Struct, default: msgspec.Struct) -> dict[str, Any]
 
 
 def plain(value: object, default: object = None) -> object:
-    """A value in builtins; of a section, what differs from the default."""
+    """Return a value in builtins; of a section, what differs from the default."""
     if isinstance(value, msgspec.Struct) and isinstance(default, msgspec.Struct):
         return _differing(value, default)
     if isinstance(value, Backoff):
@@ -37,6 +37,6 @@ def plain(value: object, default: object = None) -> object:
 
 
 def name_of(value: object) -> str:
-    """The name of a function, or of an object's class, whether or not it can be imported."""
+    """Return the name of a function, or of an object's class, whether or not it can be imported."""
     named: Any = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}:{named.__qualname__}"

@@ -1,4 +1,4 @@
-"""What is wrong with a setting, and where: inside this room a `Fault`, outside a SettingsError."""
+"""Errors of settings: inside this package an `InvalidSetting`, outside a SettingsError (N2)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MAX_SHOWN: Final = 80
 
 
 class InvalidSetting(Exception):
-    """The path and the value as they were given, and the problem with its fix.
+    """A setting that is refused: its path and value as given, and the problem with its fix.
 
-    `others` are the settings that contradict it, if each of them is allowed by itself.
+    `others` are the settings that contradict it, if each is allowed by itself.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class InvalidSetting(Exception):
 
 @contextmanager
 def translate_errors(sentence: Callable[[InvalidSetting], str]) -> Iterator[None]:
-    """Let a fault out as the error that users see."""
+    """Raise the SettingsError that users see for an InvalidSetting."""
     try:
         yield
     except InvalidSetting as fault:
@@ -45,7 +45,7 @@ def translate_errors(sentence: Callable[[InvalidSetting], str]) -> Iterator[None
 def unknown_setting(
     path: Path, value: object, known: Iterable[str], homes: Mapping[str, str]
 ) -> InvalidSetting:
-    """The fault of an unknown name; `homes` tells where a name known elsewhere belongs."""
+    """Return the error of an unknown name; `homes` gives the section where a name is known."""
     close = [dotted_path((*path[:-1], near)) for near in get_close_matches(path[-1], known, 1)]
     meant = " or ".join([*close, *filter(None, [homes.get(path[-1])])])
     hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(known)}"
@@ -53,14 +53,14 @@ def unknown_setting(
 
 
 def dotted_path(path: Path) -> str:
-    """The path as TOML would write it."""
+    """Return the path as TOML writes it."""
     return ".".join(part if _BARE(part) else json.dumps(part) for part in path) or "settings"
 
 
 def short_repr(value: object) -> str:
-    """The value, short enough for a message."""
+    """Return a short text of the value, for messages."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - a stranger's repr may do anything, and a huge int has none
+    except Exception:  # noqa: BLE001 - a user's repr may raise anything, and a huge int has none
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"

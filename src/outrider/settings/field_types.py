@@ -1,4 +1,4 @@
-"""What may stand in a field, read off its type: reading and documentation both ask here.
+"""Field types: which values a field accepts, read off its type, for validation and documentation.
 
 Every number of the tree has two bounds, which keeps NaN and the infinities out.
 """
@@ -25,22 +25,22 @@ class Field(NamedTuple):
 
 @cache
 def struct_kind(struct: type[msgspec.Struct]) -> inspect.StructType:
-    """What msgspec knows of a struct."""
+    """Return msgspec's description of a struct."""
     return cast("inspect.StructType", inspect.type_info(struct))
 
 
 def fields_of(kind: inspect.StructType) -> dict[str, Field]:
-    """The fields of a struct by name."""
+    """Return the fields of a struct by name."""
     return {field.name: Field(kind.cls, field.name, field.type) for field in kind.fields}
 
 
 def blank(kind: inspect.Type) -> object:
-    """What a new entry of an open table starts from."""
+    """Return the initial value of a new entry of an open table."""
     return kind.cls() if isinstance(kind, inspect.StructType) else None
 
 
 def fits(kind: inspect.Type, value: object) -> bool:
-    """Whether a plain value may stand in a field of this kind."""
+    """Tell whether a field of this kind accepts a plain value."""
     match kind:
         case inspect.BoolType():
             return isinstance(value, bool)
@@ -63,7 +63,7 @@ def _within(kind: _Number, value: float) -> bool:
 
 
 def allowed(kind: inspect.Type) -> str:
-    """What may stand in a field of this kind, in words."""
+    """Return what a field of this kind accepts, in words."""
     match kind:
         case inspect.BoolType():
             return "true or false"

@@ -1,7 +1,7 @@
-"""Layers: who said what, and what holds when all are laid over each other (N1).
+"""Layers of settings: what each source gives, and the result of laying them over each other (N1).
 
-Defaults < profile < file < environment < command line < what Python gives. What is said at run time
-is laid over all of them, in `runtime`.
+Defaults < profile < file < environment < command line < what Python passes. Runtime settings are
+laid over all of them, in `runtime`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from outrider.settings.schema import Settings
 from outrider.settings.validation import check_reach, check_whole, overlay_settings
 
 DEFAULT: Final = "default"
-_QUIET: Final = ("given", "command line")  # whoever said it knows that they did
+_QUIET: Final = ("given", "command line")  # the caller knows what it passed
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A tree as somebody gave it; `origins` tells where single leaves of it are from."""
+    """A tree from one source; `origins` are the sources of single leaves."""
 
     origin: str
     tree: Mapping[str, Any] | Settings
     origins: Mapping[Path, str] = {}
 
     def leaf_origins(self) -> Iterator[tuple[Path, str]]:
-        """Every leaf, and where it is from; of a whole tree those that it changes."""
+        """Yield every leaf with its origin; for a whole tree those that differ from the
+        defaults.
+        """
         for path, _ in leaves_of(_given(self.tree)):
             yield path, self.origins.get(path, self.origin)
 
     def describe_error(self, fault: InvalidSetting) -> str:
-        """The fault as its author reads it."""
+        """Return the message of an error, with its origin."""
         near = (
             name
             for path, name in self.origins.items()
@@ -46,11 +48,11 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class BaseSettings(msgspec.Struct, frozen=True):
-    """What holds before anything is said at run time, and where it is from.
+    """The settings below all runtime settings, with their origins.
 
-    `lacks` says in words what of a joined crawl cannot be had, and `code` what that was called;
-    unless it `is_whole`, not even that is known. `doubts` are contradictions that a joined crawl
-    was begun with, `clashes` those that this process's own settings make with the crawl's.
+    `lacks` says in words what is missing of a joined crawl, and `code` names that code; unless it
+    `is_whole`, the stored settings could not be read. `doubts` are contradictions that the joined
+    crawl was started with, `clashes` those between this process's settings and the crawl's.
     """
 
     settings: Settings
@@ -64,16 +66,16 @@ class BaseSettings(msgspec.Struct, frozen=True):
 
 
 class Layers(msgspec.Struct, frozen=True):
-    """What was said before a crawl is opened, the weakest first."""
+    """The sources of settings before a crawl is opened, the weakest first."""
 
-    usual: Layer | None = None  # for this kind of use
+    usual: Layer | None = None  # the defaults of a kind of use
     file: Layer | None = None
     environment: Layer | None = None
     command: Layer | None = None
     given: Layer | None = None
 
     def base_settings(self) -> BaseSettings:
-        """All of them laid over each other, validated whole."""
+        """Return the result of all layers, validated whole."""
         settings, origins = Settings(), dict[Path, str]()
         stack = self._stack()
         for layer in stack:
@@ -86,7 +88,7 @@ class Layers(msgspec.Struct, frozen=True):
         return BaseSettings(settings, origins, self.profile)
 
     def tree(self) -> dict[str, Any]:
-        """All of them as one tree, not yet validated."""
+        """Return all layers as one tree, not validated."""
         tree: dict[str, Any] = {}
         for layer in self._stack():
             tree = overlay(tree, _sections(layer.tree))
@@ -94,7 +96,7 @@ class Layers(msgspec.Struct, frozen=True):
 
     @property
     def profile(self) -> str:
-        """The name of the profile that everything begins with."""
+        """The name of the profile below all layers."""
         return str(self._profile()[1])
 
     def _profile(self) -> tuple[Layer | None, object]:
@@ -119,14 +121,14 @@ AnySettings: TypeAlias = Settings | Mapping[str, Any] | Layers | None
 
 
 def layers_of(value: AnySettings) -> Layers:
-    """Whatever may be given as settings, as layers."""
+    """Return any form of settings as layers."""
     if isinstance(value, Layers):
         return value
     return Layers(given=Layer("given", {} if value is None else value))
 
 
 def _locate_error(stack: list[Layer], fault: InvalidSetting) -> str:
-    """A fault of the whole tree, and where its settings are from, but for what was just given."""
+    """Return the message of an error of the whole tree, with the origins of its settings."""
     origins = {path: name for layer in stack for path, name in layer.leaf_origins()}
     told = []
     for path in (fault.path, *fault.others):
@@ -144,7 +146,7 @@ def _sections(tree: Mapping[str, Any] | Settings) -> Any:
 
 
 def _given(tree: Mapping[str, Any] | Settings) -> Any:
-    """What a whole tree says is what it changes; all else leaves room for other layers."""
+    """Return what a tree gives; for a whole tree what differs from the defaults."""
     if not isinstance(tree, Settings):
         return tree
     usual = Settings()
@@ -154,7 +156,7 @@ def _given(tree: Mapping[str, Any] | Settings) -> Any:
 
 
 def as_text(origins: Mapping[Path, str]) -> dict[str, list[str]]:
-    """Origins with the settings that each of them said."""
+    """Group the paths of settings by their origin."""
     found: dict[str, list[str]] = {}
     for path, origin in origins.items():
         found.setdefault(origin, []).append(dotted_path(path))

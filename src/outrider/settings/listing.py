@@ -1,4 +1,4 @@
-"""Every setting as a row: value, default, where it is from, what is allowed, what it means (N5)."""
+"""The list of settings: value, default, origin, allowed values and documentation of each (N5)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _EXECUTOR: Final = frozenset(  # what an executor follows while it runs
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting, and all there is to know of it."""
+    """One setting with its value, origin, default and documentation."""
 
     path: str
     value: Any
@@ -51,13 +51,13 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def takes_effect(path: Path) -> str:
-    """When a change of it is felt."""
+    """Return when a change of a setting takes effect."""
     is_live = path[0] not in _AT_START and (path[0] != "executor" or path[-1] in _EXECUTOR)
     return "at once" if is_live else "when a worker starts"
 
 
 def list_settings(settings: Settings, origins: Mapping[Path, str], profile: str) -> list[Setting]:
-    """All of them; of tables with names of the user's own, what is in them."""
+    """Return all settings; of tables with names of the user's own, their entries."""
     chosen = origins.get((PROFILE,), DEFAULT)
     first = Setting(
         PROFILE,
@@ -91,7 +91,7 @@ def _row(
 
 
 def _effective(tree: Settings, path: Path) -> object:
-    """What holds at a path: of an entry of a table that nobody gave, what is built in."""
+    """Return the value at a path; for an entry that was not given, the built-in one."""
     value = value_at(tree, path)
     return BUILT_IN.get(path[:-1], {}).get(path[-1]) if value is None else value
 

@@ -1,4 +1,4 @@
-"""Trees taken apart: every leaf with its path, paths as text, and one tree laid over another."""
+"""Paths of settings: the leaves of a tree with their paths, paths as text, and trees overlaid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTS: Final = ("politeness", "budget")  # tables that an override by key may h
 
 
 def leaves_of(tree: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every value with its path; an override by key is flat, in lower case, as it is applied."""
+    """Yield every value with its path; an override by key is flat and in lower case, as applied."""
     if isinstance(tree, Mapping) or _is_section(tree):
         for name, value in entries_of(tree):
             yield from leaves_of(value, (*path, name))
@@ -27,20 +27,20 @@ def leaves_of(tree: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _is_section(value: object) -> bool:
-    """Whether it is a struct of ours, not a user's function or scorer that happens to be one."""
+    """Tell a section from a user's function or scorer that happens to be a struct."""
     is_code = callable(value) or hasattr(value, "score")
     return isinstance(value, msgspec.Struct) and not is_code
 
 
 def entries_of(tree: Any) -> Iterable[tuple[str, Any]]:
-    """What stands in a table or a section."""
+    """Return the entries of a table or a section."""
     if isinstance(tree, Mapping):
         return tree.items()
     return ((name, getattr(tree, name)) for name in tree.__struct_fields__)
 
 
 def flat_path(path: Path) -> Path:
-    """The path of a setting as it is applied: overrides by key have no tables of their own."""
+    """Return the path of a setting as applied: overrides by key have no tables of their own."""
     if path[0] != KEYS or len(path) == 1:
         return path
     _, key, *rest = path
@@ -50,7 +50,7 @@ def flat_path(path: Path) -> Path:
 
 
 def tree_of(leaves: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
-    """The tree that has these leaves; of two that exclude each other, the later one."""
+    """Build the tree of these leaves; of two that exclude each other, the later one stays."""
     tree: dict[str, Any] = {}
     for path, value in leaves:
         table = tree
@@ -63,29 +63,29 @@ def tree_of(leaves: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
 
 
 def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """One tree over another, table by table."""
+    """Lay one tree over another, table by table."""
     both = dict(under)
     for name, value in over.items():
         below = both.get(name)
         is_table = isinstance(value, Mapping) and isinstance(below, Mapping)
-        both[name] = overlay(below, value) if is_table else value  # type: ignore[arg-type] # just asked
+        both[name] = overlay(below, value) if is_table else value  # type: ignore[arg-type] # checked above
     return both
 
 
 def value_at(tree: object, path: Path) -> Any:
-    """What stands at a path of sections and tables; None: nothing does."""
+    """Return the value at a path; None: there is none."""
     for name in path:
         tree = tree.get(name) if isinstance(tree, Mapping) else getattr(tree, name, None)
     return tree
 
 
 def is_under(path: Path, above: Path) -> bool:
-    """Whether a path is the other one, or leads on from it."""
+    """Tell whether a path equals the other one or is below it."""
     return path[: len(above)] == above
 
 
 def path_of(text: str) -> Path:
-    """A path as TOML writes it, in parts: `keys."a.example".delay` has three."""
+    """Parse a path as TOML writes it: `keys."a.example".delay` has three parts."""
     tree: Any = _parse_toml(f"{text} = 0") if "\n" not in text else None
     path = []
     while isinstance(tree, dict) and len(tree) == 1:
@@ -99,7 +99,7 @@ def path_of(text: str) -> Path:
 
 
 def parse_assignments(pairs: Iterable[str], said: str = "--set") -> dict[str, Any]:
-    """`politeness.delay=2` → the same as a tree."""
+    """Parse `politeness.delay=2` into a tree."""
     leaves = []
     for pair in pairs:
         name, sign, value = pair.partition("=")
@@ -111,7 +111,7 @@ def parse_assignments(pairs: Iterable[str], said: str = "--set") -> dict[str, An
 
 
 def read_value(text: str) -> Any:
-    """A value as TOML writes it; what is none of TOML is text, so that no word needs quotes."""
+    """Parse a value as TOML; text that is not TOML is a string, so that words need no quotes."""
     tree = _parse_toml(f"value = {text}")
     return tree["value"] if tree is not None and len(tree) == 1 else text
 

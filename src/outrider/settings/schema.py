@@ -1,7 +1,7 @@
-"""The tree itself: every setting with its type, bounds, default and meaning.
+"""The schema: every setting with its type, bounds, default and description.
 
-Sections that the core already knows are its own structs, or widen them, so that a section in hand
-is what a policy takes.
+Sections that the core already has are its own structs, or extend them, so that a section can be
+passed to a policy as it is.
 """
 
 from __future__ import annotations
@@ -35,16 +35,18 @@ _Guard = Annotated[int, Meta(ge=0, le=10_000)]
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the store keeps what it is told."""
+    """How the store keeps its data."""
 
     durability: Annotated[
         Literal["process", "sync"],
-        Meta(description="what is survived: the death of the process, or (sync) power loss too"),
+        Meta(
+            description="what answers survive: the death of the process, or (sync) power loss too"
+        ),
     ] = "process"
 
 
 class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How URLs are put in line, and how long a line may be."""
+    """How URLs are put into queues, and how long a queue may be."""
 
     key: Annotated[
         str | Any,
@@ -58,16 +60,16 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "priority"
     tie: Annotated[
         Literal["fifo", "lifo", "shuffle"],
-        Meta(description="which of two equal tasks of one queue is sooner"),
+        Meta(description="order of tasks of one queue with equal priority"),
     ] = "fifo"
     breadth_discount: Annotated[
         float,
         Meta(ge=0, le=1e12, description="added to the priority per task already taken of a queue"),
     ] = 0.0
     max_depth: Annotated[int, Meta(ge=0, le=1_000_000, description="deeper links are refused")] = 10
-    max_pending: Annotated[_Count, Meta(description="pending tasks a crawl; 0: no limit")] = 0
+    max_pending: Annotated[_Count, Meta(description="pending tasks per crawl; 0: no limit")] = 0
     max_pending_per_queue: Annotated[
-        _Count, Meta(description="pending tasks a queue; 0: no limit")
+        _Count, Meta(description="pending tasks per queue; 0: no limit")
     ] = 0
     bypass_depth: Annotated[
         str | Any,
@@ -79,13 +81,13 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a task is lent."""
+    """How long a task is leased."""
 
     seconds: Annotated[
-        float, Meta(gt=0, le=604_800, description="until an unextended lease is taken back")
+        float, Meta(gt=0, le=604_800, description="seconds until a lease expires, unless extended")
     ] = 60.0
     max_crashes: Annotated[
-        int, Meta(ge=1, le=1000, description="leases a task may outlive; the last makes it dead")
+        int, Meta(ge=1, le=1000, description="expired leases after which a task is dead")
     ] = 3
 
 
@@ -93,7 +95,7 @@ class CrawlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a crawl ends."""
 
     pause_at_finish: Annotated[
-        bool, Meta(description="true: pause when nothing is left, in place of finishing")
+        bool, Meta(description="true: pause instead of finishing when nothing is left")
     ] = False
 
 
@@ -119,7 +121,7 @@ class ScopeSettings(Scope, frozen=True, forbid_unknown_fields=True):
 
 
 class TrapSettings(Traps, frozen=True, forbid_unknown_fields=True):
-    """When a URL smells of an endless site."""
+    """Guards against endless sites."""
 
     path_depth: Annotated[_Guard, Meta(description="segments a path may have; 0: any")] = 20
     repeated_segment: Annotated[
@@ -132,11 +134,11 @@ class TrapSettings(Traps, frozen=True, forbid_unknown_fields=True):
 
 
 class UrlSettings(UrlRules, frozen=True, forbid_unknown_fields=True):
-    """How URLs are read."""
+    """How URLs are parsed."""
 
     tracking: Annotated[
         tuple[str, ...],
-        Meta(description="query parameters that make no difference; `*` may end a name"),
+        Meta(description="query parameters ignored in the identity; `*` may end a name"),
     ] = TRACKING
     allow_private: Annotated[
         bool, Meta(description="true: admit literal loopback, private and link-local addresses")
@@ -155,13 +157,13 @@ class EventSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an override may say of a queue beside its politeness and its budget."""
+    """Fields of an override beside politeness and budget."""
 
     precedence: Annotated[
         int, Meta(ge=-(2**31), le=2**31 - 1, description="of the queue; lower is sooner")
     ] = 0
-    paused: Annotated[bool, Meta(description="true: the queue waits for a person")] = False
-    retired: Annotated[bool, Meta(description="true: the queue is given up")] = False
+    paused: Annotated[bool, Meta(description="true: the queue is paused")] = False
+    retired: Annotated[bool, Meta(description="true: the queue is retired")] = False
 
 
 _WEIGHTS: Final = ", ".join(f"{kind} {weight:g}" for kind, weight in TYPE_WEIGHTS.items())
@@ -169,17 +171,19 @@ _BONUSES: Final = ", ".join(f"{name} {bonus:g}" for name, bonus in BONUSES.items
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All that a crawl can be told; `settings_of` checks one made by hand."""
+    """All settings of a crawl; `settings_of` validates one made by hand."""
 
-    store: Annotated[StoreSettings, Meta(description="how the store keeps what it is told")] = (
+    store: Annotated[StoreSettings, Meta(description="how the store keeps its data")] = (
         StoreSettings()
     )
-    politeness: Annotated[Politeness, Meta(description="the manners kept towards each queue")] = (
+    politeness: Annotated[Politeness, Meta(description="delay and concurrency of each queue")] = (
         Politeness()
     )
-    budget: Annotated[Budget, Meta(description="how much attention each queue gets")] = Budget()
-    queue: Annotated[QueueSettings, Meta(description="how URLs are put in line")] = QueueSettings()
-    lanes: Annotated[Lanes, Meta(description="content and discovery take turns")] = Lanes()
+    budget: Annotated[Budget, Meta(description="how much each queue may spend")] = Budget()
+    queue: Annotated[QueueSettings, Meta(description="how URLs are put into queues")] = (
+        QueueSettings()
+    )
+    lanes: Annotated[Lanes, Meta(description="how content and discovery alternate")] = Lanes()
     retry: Annotated[
         Retry,
         Meta(
@@ -187,7 +191,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "type named in `types` has a whole policy of its own, with the defaults given there"
         ),
     ] = msgspec.field(default_factory=Retry)
-    lease: Annotated[LeaseSettings, Meta(description="how long a task is lent")] = LeaseSettings()
+    lease: Annotated[LeaseSettings, Meta(description="how long a task is leased")] = LeaseSettings()
     crawl: Annotated[CrawlSettings, Meta(description="how a crawl ends")] = CrawlSettings()
     scope: Annotated[ScopeSettings, Meta(description="which URLs belong to the crawl")] = (
         ScopeSettings()
@@ -195,29 +199,27 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     traps: Annotated[TrapSettings, Meta(description="guards against endless sites")] = (
         TrapSettings()
     )
-    url: Annotated[UrlSettings, Meta(description="how URLs are read")] = UrlSettings()
+    url: Annotated[UrlSettings, Meta(description="how URLs are parsed")] = UrlSettings()
     scoring: Annotated[
         Scoring,
         Meta(
-            description=f"how soon a task is wanted; weights not given are {_WEIGHTS}; "
+            description=f"how priorities are computed; weights not given are {_WEIGHTS}; "
             f"bonuses not given are {_BONUSES}"
         ),
     ] = msgspec.field(default_factory=Scoring)
     focus: Annotated[Focus, Meta(description="total prioritisation: what the crawl is about")] = (
         Focus()
     )
-    limits: Annotated[Limits, Meta(description="when a whole crawl pauses by itself")] = Limits()
+    limits: Annotated[Limits, Meta(description="limits at which a crawl is paused")] = Limits()
     events: Annotated[EventSettings, Meta(description="where events are written")] = EventSettings()
-    revisit: Annotated[Revisiting, Meta(description="when pages are read again")] = Revisiting()
+    revisit: Annotated[Revisiting, Meta(description="when pages are visited again")] = Revisiting()
     fetch: Annotated[FetchSettings, Meta(description="how pages are fetched")] = msgspec.field(
         default_factory=FetchSettings
     )
     executor: Annotated[
         ExecutorSettings, Meta(description="how many visits run at a time, and how they end")
     ] = ExecutorSettings()
-    output: Annotated[OutputSettings, Meta(description="what is written down of pages")] = (
-        OutputSettings()
-    )
+    output: Annotated[OutputSettings, Meta(description="how pages are written")] = OutputSettings()
     keys: Annotated[
         dict[str, dict[str, Any]],
         Meta(
@@ -228,14 +230,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class KeyLayers(NamedTuple):
-    """Overrides by key: those below, and those that were set at run time, which win (A4)."""
+    """Overrides by key: the base ones, and those set at run time, which win (A4)."""
 
     base: Mapping[str, Override]
     said: Mapping[str, Override]
 
 
 def crawl_rules(settings: Settings, layers: KeyLayers | None = None) -> CrawlRules:
-    """What a store applies to a crawl of these, validated, settings.
+    """Return the rules that a store applies, from validated settings.
 
     Without layers, no override by key was set at run time.
     """
@@ -260,7 +262,9 @@ def crawl_rules(settings: Settings, layers: KeyLayers | None = None) -> CrawlRul
 
 
 def _addressed(keyed_by: object, overrides: Mapping[str, Override]) -> Mapping[str, Override]:
-    """Overrides under the keys and suffixes that a store matches; of two for one, the later."""
+    """Return overrides under the keys and suffixes that a store matches; of two for one,
+    the later.
+    """
     found: dict[str, Override] = {}
     for name, override in overrides.items():
         try:

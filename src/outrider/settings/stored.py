@@ -1,7 +1,7 @@
-"""A crawl's settings as text that its store keeps, and read back by those who join the crawl.
+"""A crawl's settings as the text that its store keeps, and joining a crawl with them.
 
-What names a place of one machine is not kept. What names code is kept by its name and never
-imported from there (see `foreign_code`): the process that joins the crawl gives it by hand.
+Paths of one machine are not stored. Code is stored by its name and never imported from there (see
+`foreign_code`): a process that joins the crawl must provide it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from outrider.settings.validation import merged, overlay_settings, settings_of
 Tree: TypeAlias = dict[str, Any]
 Where: TypeAlias = tuple[str, ...]
 
-MAX_TEXT: Final = 2**20  # characters that a store keeps
+MAX_TEXT: Final = 2**20  # characters that a store accepts
 _ORIGINS: Final = "origins"  # beside the sections: where settings are from
-_CRAWL: Final = "the crawl"  # of what nobody told
+_CRAWL: Final = "the crawl"  # of settings without an origin
 OWN: Final = ("store", "events", "executor", "fetch", "output")  # a worker's own sections win
-# Places on one machine.
+# Paths of one machine.
 _LOCAL: Final[tuple[Where, ...]] = (
     ("store",),
     ("events",),
@@ -43,7 +43,7 @@ _LOCAL: Final[tuple[Where, ...]] = (
 
 
 def to_text(base: BaseSettings) -> str:
-    """What a store keeps; without overrides by key if they are very many (their queues know)."""
+    """Encode the settings for the store; without overrides by key if they are too many."""
     settings, tree = base.settings, _without(to_mapping(base.settings), _LOCAL)
     for where, value in code_in(settings).items():
         if not isinstance(value, str | tuple):
@@ -54,16 +54,19 @@ def to_text(base: BaseSettings) -> str:
         few = {path: origin for path, origin in origins.items() if path[0] != KEYS}
         text = _encoded(_without(tree, [(KEYS,)]), few, base.profile)
     if len(text) > MAX_TEXT:
-        raise SettingsError(f"settings of {len(text)} characters are too long: most are {MAX_TEXT}")
+        raise SettingsError(
+            f"settings of {len(text)} characters are too long; the maximum is {MAX_TEXT}"
+        )
     return text
 
 
 def join_stored(
     text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {}
 ) -> BaseSettings:
-    """The kept settings with one's own over them: whole sections of OWN, and code by its place.
+    """Return the stored settings with this process's own over them: whole sections of OWN, and
+    code.
 
-    What cannot be had is left at its default, and said. `origins` are of one's own.
+    Code that is missing stays at its default, and is reported. `origins` are those of this process.
     """
     mine, given = {section: own[section] for section in OWN if section in own}, _leaves(own)
     try:
@@ -72,7 +75,7 @@ def join_stored(
         profile = str(kept.pop(PROFILE, POLITE))
         code: dict[Where, Any] = dict(_take_nameless(_without(kept, _LOCAL)))
         stored = settings_of(kept, is_whole=False)
-        code |= foreign_code(stored, {})  # whatever a store names is foreign
+        code |= foreign_code(stored, {})  # every reference from a store is foreign
         stored = merged(stored, tree_of((path, _own_code(path, given)) for path in code))
         settings = _with_own(stored, mine)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError) as error:
@@ -96,18 +99,18 @@ def join_stored(
 
 
 def _with_own(stored: Settings, own: Tree) -> Settings:
-    """One's own sections over the stored ones, each setting checked by itself."""
+    """Lay this process's sections over the stored ones, each setting checked by itself."""
     with translate_errors(str):
         return overlay_settings(stored, own)
 
 
 def is_local(path: Where) -> bool:
-    """Whether it is a place on one machine, or what only the process itself can say of it."""
+    """Tell whether a setting is a path of one machine, or belongs to one process."""
     return any(path[: len(place)] == place for place in _LOCAL)
 
 
 def _told(origins: object) -> dict[Where, str]:
-    """The origins that were kept; whatever else stands there tells nothing."""
+    """Return the stored origins; anything malformed is ignored."""
     told = {}
     for origin, names in origins.items() if isinstance(origins, dict) else ():
         for name in names if isinstance(names, list) else ():
@@ -117,12 +120,12 @@ def _told(origins: object) -> dict[Where, str]:
 
 
 def _leaves(own: Mapping[str, Any]) -> dict[Where, Any]:
-    """What this process gives, by the paths at which settings are applied."""
+    """Return what this process gives, by the paths at which settings are applied."""
     return dict(leaves_of(own))
 
 
 def _take_nameless(table: Tree, path: Where = ()) -> Iterator[tuple[Where, object]]:
-    """Take out the names of code that cannot be imported: as settings they are not valid."""
+    """Remove the names of code that cannot be imported: they are not valid as settings."""
     for name, value in list(table.items()):
         where = (*path, name)
         if isinstance(value, dict):
@@ -138,7 +141,7 @@ def _is_nameless(value: object) -> bool:
 
 
 def _own_code(path: Where, given: Mapping[Where, Any]) -> Any:
-    """What this process gives for a reference of the crawl, or else the default."""
+    """Return what this process gives for a reference of the crawl, else the default."""
     found = given.get(path)
     return value_at(Settings(), path) if found is None else found
 
@@ -146,12 +149,13 @@ def _own_code(path: Where, given: Mapping[Where, Any]) -> Any:
 def _missing(where: Where, value: object) -> str:
     name = dotted_path(where)
     if isinstance(value, str) and value.startswith(NAMELESS):
-        return f"{name} was {value[1:]}, which cannot be imported: give it by hand"
-    return f"{name} = {value!r} is code, and none is imported for a store: give it by hand"
+        return f"{name} was {value[1:]}, which cannot be imported: pass it in this process"
+    why = "is code, and code is never imported from a store"
+    return f"{name} = {value!r} {why}: pass it in this process"
 
 
 def _name_of(code: object) -> str:
-    """The name of a function or object; one that cannot be imported by it is marked."""
+    """Return the name of a function or object; one that cannot be imported by it is marked."""
     name = name_of(code)
     module, _, path = name.partition(":")
     try:
@@ -172,7 +176,7 @@ def _put(tree: Tree, where: Where, value: object) -> None:
 
 
 def _without(tree: Tree, places: Any) -> Tree:
-    """The same tree, but for these places."""
+    """Return the tree without these paths."""
     for where in places:
         _found_table(tree, where[:-1]).pop(where[-1], None)
     return tree

@@ -1,7 +1,7 @@
-"""Mappings, structs made by hand and changes become a validated tree here.
+"""Validation: mappings, structs made by hand and changes become a validated tree (N2).
 
 What is given is laid over what is current, so a whole tree is a change of the defaults. In tables
-with names of the user's own (`keys`, weights, types) None takes an entry back.
+with names of the user's own (`keys`, weights, types) None removes an entry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.queue_key import address, valid_key
 from outrider.core.policy.rules import Budget
 from outrider.settings.code_references import check
-from outrider.settings.consistency import contradictions, given_in, override_faults
+from outrider.settings.consistency import contradictions, given_in, override_errors
 from outrider.settings.errors import (
     InvalidSetting,
     Path,
@@ -37,19 +37,19 @@ from outrider.settings.schema import Settings, Standing
 _S = TypeVar("_S", bound=msgspec.Struct)
 _Overrides: TypeAlias = dict[str, dict[str, Any]]
 
-_NOT_SET: Final[Mapping[str, str]] = {  # what a running queue is told in other ways
+_NOT_SET: Final[Mapping[str, str]] = {  # set by other calls while a crawl runs
     "cost": "a link is priced when it is added; name the policy under [keys]",
-    "paused": "say queue.pause() or queue.resume()",
-    "retired": "say queue.retire() or queue.revive()",
+    "paused": "use queue.pause() or queue.resume()",
+    "retired": "use queue.retire() or queue.revive()",
 }
 _PARTS: Final[Mapping[str, type[msgspec.Struct]]] = {"politeness": Politeness, "budget": Budget}
 
 
 def settings_of(value: Settings | Mapping[str, Any] | None, *, is_whole: bool = True) -> Settings:
-    """The validated tree that a mapping, or a tree made by hand, stands for.
+    """Return the validated tree of a mapping, or of a tree made by hand.
 
-    A mapping may name the `profile` that it begins with. Unless `is_whole`, contradictions between
-    settings are let pass: for settings that were accepted before, and are only read back.
+    A mapping may name the `profile` that it starts from. Unless `is_whole`, contradictions between
+    settings are allowed: for settings that were accepted before and are only read back.
     """
     with translate_errors(str):
         given = {} if value is None else value
@@ -57,7 +57,7 @@ def settings_of(value: Settings | Mapping[str, Any] | None, *, is_whole: bool = 
 
 
 def read_alone(value: Settings | Mapping[str, Any]) -> Settings:
-    """The same as `settings_of`, validated whole; raises Fault."""
+    """Validate a tree by itself; raises InvalidSetting."""
     settings = read(*split_profile(value))
     check_reach(settings)
     return settings
@@ -71,7 +71,9 @@ def _read_back(value: Settings | Mapping[str, Any]) -> Settings:
 def split_profile(
     value: Settings | Mapping[str, Any],
 ) -> tuple[Settings | Mapping[str, Any], Settings]:
-    """What is given less the name of its profile, and what that profile sets; raises Fault."""
+    """Return what is given without the name of its profile, and what that profile sets; raises
+    InvalidSetting.
+    """
     if not isinstance(value, Mapping) or PROFILE not in value:
         return value, Settings()
     rest = {name: entry for name, entry in value.items() if name != PROFILE}
@@ -79,9 +81,9 @@ def split_profile(
 
 
 def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The tree with some settings changed, validated whole.
+    """Return the tree with some settings changed, validated whole.
 
-    `keys`, weights and types change entry by entry; None takes an entry, or an override, back.
+    `keys`, weights and types change entry by entry; None removes an entry or an override.
     """
     with translate_errors(str):
         if isinstance(changes, Mapping) and PROFILE in changes:
@@ -94,7 +96,7 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 def override_of(
     changes: Mapping[str, Any], key: str = "", settings: Settings | None = None
 ) -> dict[str, Any]:
-    """A runtime override for a key, flat and validated; None stays: it takes a field back.
+    """Return a runtime override for a key, flat and validated; None stays: it removes a field.
 
     With `settings`, the ones it refines, it may not contradict them.
     """
@@ -102,7 +104,7 @@ def override_of(
         override = _override(changes, ())
         for name in override.keys() & _NOT_SET.keys():
             raise InvalidSetting((name,), override[name], _NOT_SET[name])
-        for fault in () if settings is None else override_faults(settings, key, override, ()):
+        for fault in () if settings is None else override_errors(settings, key, override, ()):
             raise fault
         return override
 
@@ -112,7 +114,7 @@ def _as_argument(fault: InvalidSetting) -> str:
 
 
 def read(value: object, current: Settings) -> Settings:
-    """The current tree with what is given over it; raises Fault."""
+    """Lay what is given over the current tree, and validate it; raises InvalidSetting."""
     settings = overlay_settings(current, value)
     usual = Settings()
     check_whole(settings, given_in(current, usual) | _given_by(value, usual))
@@ -122,10 +124,10 @@ def read(value: object, current: Settings) -> Settings:
 def apply_changes(
     current: Settings, changes: object, origins: AbstractSet[Path] = frozenset()
 ) -> Settings:
-    """The current tree with a change over it; raises Fault for what the change makes wrong.
+    """Lay a change over the current tree; raises InvalidSetting for what the change makes wrong.
 
-    A contradiction that was there before stays: a stored crawl may have been given it before it
-    was refused, and must not be locked by it. `origins` are the paths that its layers gave.
+    A contradiction that was there before stays: a stored crawl may have it from before it was
+    refused, and must stay changeable. `origins` are the paths that its layers gave.
     """
     settings, usual = overlay_settings(current, changes), Settings()
     given = given_in(current, usual) | origins
@@ -135,28 +137,32 @@ def apply_changes(
 
 
 def _given_by(value: object, usual: Settings) -> set[Path]:
-    """The paths that a mapping names; of a whole tree, those of which it says something unusual."""
+    """Return the paths that a mapping names; for a whole tree those that differ from the
+    defaults.
+    """
     if isinstance(value, Settings):
         return {path for path, leaf in leaves_of(value) if leaf != value_at(usual, path)}
     return {path for path, _ in leaves_of(value)}
 
 
 def overlay_settings(current: Settings, value: object) -> Settings:
-    """The same, each setting checked by itself: more may be laid over it before all is checked."""
+    """Lay what is given over the current tree, each setting checked by itself."""
     return _section(struct_kind(Settings), value, (), current)
 
 
 def check_whole(
     settings: Settings, given: AbstractSet[Path], known: AbstractSet[str] = frozenset()
 ) -> None:
-    """Raise the first contradiction between settings that is not known already, as a Fault."""
+    """Raise the first contradiction between settings that is not known already."""
     for fault in contradictions(settings, given):
         if str(fault) not in known:
             raise fault
 
 
 def check_reach(settings: Settings, names: Iterable[str] | None = None) -> None:
-    """Overrides by key that can reach no queue under `queue.key` (A4), of these; raises Fault."""
+    """Raise InvalidSetting for an override by key that can reach no queue under
+    `queue.key` (A4).
+    """
     for name in settings.keys if names is None else names:
         try:
             address(settings.queue.key, name)
@@ -166,7 +172,7 @@ def check_reach(settings: Settings, names: Iterable[str] | None = None) -> None:
 
 
 def keys_of(tree: Mapping[str, Any], current: _Overrides) -> _Overrides:
-    """Overrides by key, validated, over those that hold; raises Fault."""
+    """Return overrides by key, validated, over the current ones; raises InvalidSetting."""
     return _keys(tree, ("keys",), current)
 
 
@@ -215,7 +221,7 @@ def _value(kind: inspect.Type, value: object, path: Path, current: Any) -> objec
         case inspect.VarTupleType():
             return _items(kind, value, path)
         case inspect.UnionType():
-            return value  # a name or an object: `check` knows which
+            return value  # a name or an object: `check` decides
         case _:
             return _leaf(kind, value, path)
 
@@ -304,6 +310,6 @@ def _part(part: type[msgspec.Struct], value: object, path: Path) -> Iterator[tup
 
 @cache
 def adjustable() -> Mapping[str, Field]:
-    """Every field that an override may have; no two parts share a name."""
+    """Return every field that an override may have; no two parts share a name."""
     parts = [fields_of(struct_kind(part)) for part in (*_PARTS.values(), Standing)]
     return {name: field for part in parts for name, field in part.items()}

@@ -1,4 +1,4 @@
-"""What a crawl can be told about visits: how they are run, made, repeated and written down."""
+"""The schema of visits: how workers fetch, run, repeat and write them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How pages are fetched."""
 
     user_agent: Annotated[
-        str, Meta(description="product the host reads; robots.txt groups are looked up by it")
+        str, Meta(description="product name in the User-Agent header, and for robots.txt groups")
     ] = "Outrider"
     contact: Annotated[
-        str, Meta(description="address or page where a host's owner reaches you; put it in")
+        str, Meta(description="your e-mail address or page, for owners of hosts; please set it")
     ] = ""
     robots: Annotated[bool, Meta(description="true: robots.txt is obeyed (RFC 9309)")] = True
-    robots_max_age: Annotated[
-        _Seconds, Meta(description="seconds a robots.txt is trusted before it is read again")
-    ] = _DAY
+    robots_max_age: Annotated[_Seconds, Meta(description="seconds a robots.txt is cached")] = _DAY
     robots_cache: Annotated[
-        str, Meta(description="path of a file that keeps robots.txt over restarts; empty: none")
+        str, Meta(description="path of the cache file of robots.txt; empty: none")
     ] = ""
     sitemaps: Annotated[
         bool, Meta(description="true: sitemaps that robots.txt names are visited too")
@@ -41,24 +39,22 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, Meta(description="true: rel=nofollow and robots meta tags and headers are obeyed")
     ] = True
     max_links: Annotated[
-        int, Meta(ge=0, le=1_000_000, description="links taken of one page, feed or sitemap")
+        int, Meta(ge=0, le=1_000_000, description="maximum links of one page, feed or sitemap")
     ] = 50_000
     tag_path: Annotated[
         bool,
         Meta(description="true: links carry the tags around their anchor, for scorers that learn"),
     ] = False
-    max_redirects: Annotated[
-        int, Meta(ge=0, le=50, description="hops of a chain that are followed")
-    ] = 6
+    max_redirects: Annotated[int, Meta(ge=0, le=50, description="maximum redirects in a chain")] = 6
     connect_timeout: Annotated[_Seconds, Meta(description="seconds to connect, TLS included")] = (
         10.0
     )
-    read_timeout: Annotated[_Seconds, Meta(description="seconds without a byte")] = 15.0
+    read_timeout: Annotated[_Seconds, Meta(description="seconds without receiving a byte")] = 15.0
     total_timeout: Annotated[
         _Seconds,
         Meta(
-            description="seconds one request may take; less than lease.seconds, and left alone "
-            "three quarters of that at most"
+            description="seconds one request may take; less than lease.seconds, and by default "
+            "at most three quarters of that"
         ),
     ] = 45.0
     max_body: Annotated[
@@ -73,14 +69,12 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="media types that are read; `*` may end one; others are dropped as `type`"
         ),
     ] = ("*",)
-    dns_max_age: Annotated[
-        _Seconds, Meta(description="seconds an address found by DNS is remembered")
-    ] = 300.0
-    connections: Annotated[
-        int, Meta(ge=1, le=100_000, description="open connections kept for reuse, at most")
-    ] = 1000
+    dns_max_age: Annotated[_Seconds, Meta(description="seconds a DNS answer is cached")] = 300.0
+    connections: Annotated[int, Meta(ge=1, le=100_000, description="maximum idle connections")] = (
+        1000
+    )
     http2: Annotated[
-        bool, Meta(description="true: HTTP/2 where a host speaks it; needs the http2 extra")
+        bool, Meta(description="true: HTTP/2 where a host supports it; needs the http2 extra")
     ] = False
     connect_to: Annotated[
         dict[str, str],
@@ -93,11 +87,14 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="default | none | module:function | a function: response → the reason",
         ),
     ] = "default"
-    cache: Annotated[
-        str, Meta(description="path of a file that keeps responses for reuse; empty: none")
-    ] = ""
+    cache: Annotated[str, Meta(description="path of the cache file of responses; empty: none")] = ""
     cache_bytes: Annotated[
-        int, Meta(ge=0, le=2**50, description="bytes the cache may take; the oldest go first")
+        int,
+        Meta(
+            ge=0,
+            le=2**50,
+            description="maximum bytes of the cache; the oldest entries are removed first",
+        ),
     ] = 2**30
 
 
@@ -110,26 +107,32 @@ class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=1,
             le=100_000,
             description="visits at one time; with `min_slots` or `max_slots`, the number at the "
-            "start, moved to the nearer bound if it is beyond one",
+            "start, within those bounds",
         ),
     ] = 64
     min_slots: Annotated[
         int,
-        Meta(ge=0, le=100_000, description="autoscaling: fewest visits at one time; 0: as `slots`"),
+        Meta(
+            ge=0, le=100_000, description="autoscaling: minimum visits at one time; 0: as `slots`"
+        ),
     ] = 0
     max_slots: Annotated[
         int,
-        Meta(ge=0, le=100_000, description="autoscaling: most visits at one time; 0: as `slots`"),
+        Meta(
+            ge=0, le=100_000, description="autoscaling: maximum visits at one time; 0: as `slots`"
+        ),
     ] = 0
     max_memory: Annotated[
         int,
-        Meta(ge=0, le=2**50, description="bytes of memory over which no slot is added; 0: any"),
+        Meta(
+            ge=0, le=2**50, description="bytes of memory above which no slot is added; 0: no limit"
+        ),
     ] = 0
     handler_timeout: Annotated[
-        _Seconds, Meta(description="seconds a handler may take for one visit, waits excepted")
+        _Seconds, Meta(description="seconds a handler may take for one visit, without waits")
     ] = 120.0
     drain: Annotated[
-        float, Meta(ge=0, le=_DAY, description="seconds visits in flight get when it must stop")
+        float, Meta(ge=0, le=_DAY, description="seconds that visits in flight may take at a stop")
     ] = 30.0
     watchdog: Annotated[
         float,
@@ -142,29 +145,31 @@ class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 120.0
     workbench: Annotated[
         bool,
-        Meta(description="true: borrow whole queues and pace them here; for stores far away"),
+        Meta(
+            description="true: borrow whole queues and pace them in the worker; for remote stores"
+        ),
     ] = False
     workbench_tasks: Annotated[
         int, Meta(ge=1, le=100_000, description="workbench: tasks borrowed at one time")
     ] = 5000
     workbench_per_queue: Annotated[
-        int, Meta(ge=1, le=100_000, description="workbench: of those, of one queue")
+        int, Meta(ge=1, le=100_000, description="workbench: tasks borrowed of one queue")
     ] = 50
     poll: Annotated[
         str | Any,
         Meta(
             extra=CODE,
-            description="workbench: when it borrows anew: generic | module:function | a function",
+            description="workbench: when it borrows again: generic | module:function | a function",
         ),
     ] = "generic"
     poll_min: Annotated[
-        float, Meta(ge=0, le=_DAY, description="generic: least seconds between two polls")
+        float, Meta(ge=0, le=_DAY, description="generic: minimum seconds between two polls")
     ] = 15.0
     poll_max: Annotated[
-        float, Meta(ge=0, le=_DAY, description="generic: most seconds between two polls")
+        float, Meta(ge=0, le=_DAY, description="generic: maximum seconds between two polls")
     ] = 600.0
     poll_check: Annotated[
-        _Seconds, Meta(description="generic: seconds between two looks at what is left")
+        _Seconds, Meta(description="generic: seconds between two checks of what is left")
     ] = 30.0
     poll_tasks_ratio: Annotated[
         float, Meta(ge=0, le=1, description="generic: share of tasks left at which it polls")
@@ -179,19 +184,19 @@ class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutputSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is written down of pages."""
+    """How pages are written."""
 
     format: Annotated[
         Literal["jsonl", "warc", "none"], Meta(description="how pages are written")
     ] = "jsonl"
     path: Annotated[
-        str, Meta(description="path the output's file names begin with; empty: none is written")
+        str, Meta(description="prefix of output file names; empty: none is written")
     ] = ""
     body: Annotated[
         bool, Meta(description="true: JSONL records carry the page's text in `body`")
     ] = False
     warc_bytes: Annotated[
-        int, Meta(ge=2**20, le=2**50, description="bytes after which a new WARC file is begun")
+        int, Meta(ge=2**20, le=2**50, description="bytes after which a new WARC file is started")
     ] = 10**9
 
 

@@ -45,7 +45,7 @@ class Seeder:
                 run.tasks_of([self._link(found.url, found.type, wave) for found in self._some()])
             )
             await self._insist(tasks)
-            await run.stage.sleep(run.dice.uniform(1.0, 120.0))
+            await run.loop.sleep(run.dice.uniform(1.0, 120.0))
         run.is_seeded = True
 
     async def _insist(self, tasks: list[Task]) -> None:
@@ -53,7 +53,7 @@ class Seeder:
             try:
                 await self._run.store.add(tasks)
             except StoreUnavailable:
-                await self._run.stage.sleep(self._run.dice.uniform(0.1, 3.0))
+                await self._run.loop.sleep(self._run.dice.uniform(0.1, 3.0))
             else:
                 return
 
@@ -92,11 +92,11 @@ class Operator:
         run, every = self._run, self._run.scenario.act_every
         while every:
             pause = run.dice.uniform(0.0, 2 * every)
-            if run.stage.elapsed() + pause >= run.scenario.heal_at:
+            if run.loop.elapsed() + pause >= run.scenario.heal_at:
                 break
-            await run.stage.sleep(pause)
+            await run.loop.sleep(pause)
             await self._meddle()
-        await run.stage.sleep(max(0.0, run.scenario.heal_at - run.stage.elapsed()))
+        await run.loop.sleep(max(0.0, run.scenario.heal_at - run.loop.elapsed()))
         await self._heal()
 
     async def _meddle(self) -> None:
@@ -172,7 +172,7 @@ class Operator:
             await run.store.set_status(run.crawl, CrawlStatus.CANCELLED)
             return
         await run.store.set_status(run.crawl, CrawlStatus.PAUSED)
-        await run.stage.sleep(run.dice.uniform(0.0, 40.0))
+        await run.loop.sleep(run.dice.uniform(0.0, 40.0))
         await run.store.set_status(run.crawl, CrawlStatus.RUNNING)
 
     async def _retune(self) -> None:
@@ -197,7 +197,7 @@ class Operator:
         """Other priorities for some that wait, read now and written later (C8)."""
         run, dice = self._run, self._run.dice
         page = await run.store.tasks(run.crawl, TaskFilter(state=TaskState.PENDING), limit=100)
-        await run.stage.sleep(dice.uniform(0.0, 2.0))
+        await run.loop.sleep(dice.uniform(0.0, 2.0))
         prices = [
             PriorityUpdate(one.number, one.priority, dice.uniform(-50.0, 50.0))
             for one in page.items
@@ -214,7 +214,7 @@ class Operator:
         run = self._run
         run.heal()
         while not run.is_seeded:
-            await run.stage.sleep(1.0)
+            await run.loop.sleep(1.0)
         await run.store.configure(run.crawl, crawl_rules(run.scenario.healed()))
         for target in (*self._targets, ""):
             await self._let_go(target)

@@ -1,4 +1,4 @@
-"""The store protocol: `Store` (six hot verbs), `Admin` for operators, `Inspect` for readers.
+"""The store protocol: `Store` (six hot verbs), `Admin` for operators, `Inspect` for readers (M2).
 
 No driver type crosses it. Every verb may be repeated without harm, because a lost connection
 leaves its answer unknown. Durations cross the protocol, instants belong to the store's clock, and

@@ -85,7 +85,7 @@ class TestShowing:
         shown = outrider("config", "show", "x", "--changed").out
 
         assert "politeness.delay" in shown
-        assert "fixed seconds" in shown
+        assert "fixed delay" in shown
 
     def test_one_is_shown_with_all_there_is_to_know(self, outrider):
         """And a section as a table."""
@@ -151,7 +151,7 @@ class TestChanging:
         [
             ("politeness.delay", "config set politeness.delay: write"),
             ("scoring.scorer=os:getcwd", "code is never imported"),
-            ("output.path=/elsewhere", "says this for itself"),
+            ("output.path=/elsewhere", "sets this for itself"),
             ("profile=fast", "settings begin with it"),
         ],
     )

@@ -54,7 +54,7 @@ def lease(**about):
 
 
 def test_text_becomes_a_task():
-    """B1: keyed, priced and scored, by the defaults of a link."""
+    """B1: keyed, rescored and scored, by the defaults of a link."""
     task = admitted(A + "?b=2&a=1")
 
     assert isinstance(task, Task)
@@ -318,8 +318,8 @@ def test_prices_are_thought_again_as_they_were_found():
     plain, given = Link(A + "news", depth=2), Link(A + "news", priority=3.0)
     batch = [(link, parse_url(link.url), "a.example", b"x" * 16) for link in (plain, given)]
 
-    now = admission().price(batch)
-    focused = admission(classify=_about_news).price(batch)
+    now = admission().rescore(batch)
+    focused = admission(classify=_about_news).rescore(batch)
 
     assert [one and one.priority for one in now] == [14.0, None]
     assert [one.priority for one in focused] == [-5986.0, -5997.0]
@@ -335,4 +335,4 @@ def test_a_scorer_that_breaks_prices_nothing():
             raise RuntimeError("no idea")
 
     batch = [(Link(A), parse_url(A), "a.example", b"x" * 16)]
-    assert admission(scorer=Broken()).price(batch) == [None]
+    assert admission(scorer=Broken()).rescore(batch) == [None]

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from outrider.core.decide import Policy, decide, fault_of
+from outrider.core.decide import Policy, decide, outcome_error
 from outrider.core.outcome import Answer, Blocked, Done, Dropped, Failed, Throttled, Unreachable
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import Politeness
@@ -468,7 +468,7 @@ def test_a_visit_that_says_nothing_of_robots_keeps_what_was_said(outcome):
 )
 def test_a_proper_outcome_has_no_fault(outcome):
     """Whatever the types allow and makes sense."""
-    assert fault_of(outcome) is None
+    assert outcome_error(outcome) is None
 
 
 @pytest.mark.parametrize(
@@ -504,7 +504,7 @@ def test_a_proper_outcome_has_no_fault(outcome):
 )
 def test_a_fault_names_the_field(outcome, named):
     """Bad input is refused by name, before anything is decided."""
-    assert named in fault_of(outcome)
+    assert named in outcome_error(outcome)
 
 
 @pytest.mark.parametrize(
@@ -524,4 +524,4 @@ def test_a_fault_names_the_field(outcome, named):
 )
 def test_a_duration_that_is_no_number_is_a_fault(outcome, named):
     """A header's text handed on unread is refused by name: deciding on it would raise."""
-    assert named in fault_of(outcome)
+    assert named in outcome_error(outcome)

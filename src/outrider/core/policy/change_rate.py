@@ -1,8 +1,8 @@
-"""How often a page changes, learned from visits that could tell (G3).
+"""The change rate of a page, estimated from the visits that could tell whether it changed (G3).
 
-Changes are taken to come at random, at a rate of the page's own. A visit only learns *whether*
-something changed since the last one, so a look that found nothing counts as time watched, and one
-that found a change counts as a change and as time watched until then, as far as can be expected.
+Changes are assumed to come at random, at a rate of the page's own. A visit only learns *whether*
+the page changed since the last one. One that found no change adds time watched; one that found a
+change adds a change, and the time watched until then as far as it can be expected.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 from outrider.core.outcome import Answer, Done, Last
 
 NOT_MODIFIED: Final = 304
-MEMORY: Final = 64  # looks; then half of what they taught is forgotten: pages change their ways
+MEMORY: Final = 64  # comparisons; then all counts are halved, because change rates change
 _LONGEST: Final = 10 * 365 * 86_400.0
 
 
 def learned(last: Last | None, outcome: Done) -> Answer:
-    """What is remembered after a visit: its answer, and what all visits taught."""
+    """Return what to keep after a visit: its answer, and the updated counts of changes."""
     if last is None:
         return Answer(
             outcome.status, outcome.bytes, outcome.digest, outcome.etag, outcome.last_modified
@@ -32,7 +32,7 @@ def learned(last: Last | None, outcome: Done) -> Answer:
 
 
 def has_changed(old: Answer, new: Done) -> bool | None:
-    """Whether the page is another than the last time; None if this visit cannot tell."""
+    """Tell whether the page changed since the last visit; None if this visit cannot tell."""
     if new.from_cache:
         return None
     if new.status == NOT_MODIFIED:
@@ -50,7 +50,7 @@ def has_changed(old: Answer, new: Done) -> bool | None:
 
 
 def change_rate(answer: Answer) -> float | None:
-    """Changes a second, as far as anyone can tell; None before the first look."""
+    """Estimate changes per second; None before the first comparison."""
     if not answer.looks or answer.watched <= 0:
         return None
     return (answer.changes + 1) / answer.watched
@@ -61,7 +61,9 @@ def _has_content(outcome: Done) -> bool:
 
 
 def _validators(old: Answer, new: Done) -> tuple[str | None, str | None, str | None]:
-    """Digest, ETag and Last-Modified of the content we hold: only new content replaces them."""
+    """Return digest, ETag and Last-Modified of the stored content; only new content
+    replaces them.
+    """
     if _has_content(new):
         return new.digest, new.etag, new.last_modified
     if new.status == NOT_MODIFIED:
@@ -74,7 +76,7 @@ def _validators(old: Answer, new: Done) -> tuple[str | None, str | None, str | N
 
 
 def _looked(last: Last, changed: bool | None) -> tuple[int, int, float]:
-    """Looks, changes and seconds watched, this look included."""
+    """Return comparisons, changes and seconds watched, this visit included."""
     old, age = last.answer, last.age
     if changed is None or age <= 0:
         return old.looks, old.changes, old.watched
@@ -87,10 +89,10 @@ def _looked(last: Last, changed: bool | None) -> tuple[int, int, float]:
 
 
 def _until_change(old: Answer, watched: float, age: float) -> float:
-    """The time watched, and what may have passed of this wait before the page changed.
+    """Return the time watched, with the expected part of this wait before the change.
 
-    While every look found a change, nothing bounds the rate but the shortest wait: then each change
-    is taken to have needed all of that.
+    While every comparison found a change, only the shortest wait bounds the rate: then each change
+    is assumed to have taken all of that.
     """
     expected = watched + first_change(age, (old.changes + 1) / watched)
     if old.changes < old.looks:
@@ -99,7 +101,7 @@ def _until_change(old: Answer, watched: float, age: float) -> float:
 
 
 def first_change(age: float, rate: float) -> float:
-    """When the first change is expected, given that there was one within `age`."""
+    """Return when the first change is expected, given that there was one within `age`."""
     passed = rate * age
     if passed < 1e-6:  # the difference below would be of two huge numbers
         return age / 2

@@ -1,4 +1,4 @@
-"""What a visit is charged against its queue's budget: an integer from 0 to 65,535.
+"""Cost policies: what a visit is charged against its queue's budget, from 0 to 65,535 (E4).
 
 The cost is also the task's precedence, so dearer URLs wait behind cheaper ones of their queue.
 """
@@ -63,7 +63,7 @@ def cost_function(name: str | Cost) -> Cost:
 
 
 def valid_cost(cost: object) -> int | None:
-    """Give back what a user's function answered if it can be a cost, else None."""
+    """Return what a user's function answered if it is a valid cost, else None."""
     if isinstance(cost, int) and not isinstance(cost, bool) and 0 <= cost <= MAX_COST:
         return cost
     return None

@@ -1,7 +1,7 @@
-"""Which queue a URL stands in: a keying maps every `Url` to a key, the same one for ever.
+"""Queue keys: the function from a `Url` to the key of its queue, and addresses of queues (A4).
 
-Delay, budget and concurrency belong to the key, so a keying that separates what one machine serves
-makes the crawl impolite to it, and one that joins strangers makes it slow.
+Delay, budget and concurrency belong to the key. A key function that separates what one machine
+serves makes the crawl impolite to it; one that joins unrelated hosts makes it slow.
 """
 
 import re
@@ -43,9 +43,9 @@ _NAMES: Final[dict[str, KeyFunction]] = {"host": host_key, "domain": domain_key,
 
 
 def key_function(name: str | KeyFunction) -> KeyFunction:
-    """Find a keying by its name in the settings; a function is one already.
+    """Return the key function that a setting names; a function is returned as it is.
 
-    `module:function` is not looked up here, for the core imports nothing by name.
+    `module:function` is not resolved here: the core imports nothing by name.
     """
     if callable(name):
         return name
@@ -57,7 +57,7 @@ def key_function(name: str | KeyFunction) -> KeyFunction:
 
 
 def valid_key(key: object) -> str | None:
-    """Give back what a user's function answered if it can be a key, else None."""
+    """Return what a user's function answered if it is a valid key, else None."""
     if isinstance(key, str) and 0 < len(key) <= MAX_KEY and key.isprintable():
         return key
     return None
@@ -66,8 +66,8 @@ def valid_key(key: object) -> str | None:
 def suffixes(key: str) -> Iterator[str]:
     """Give the suffixes under which an override may stand for this key, longest first (A4).
 
-    `a.example.org` has `.a.example.org`, `.example.org`, `.org`; so `.example.org` speaks for
-    `example.org` itself and for all below it. An address has no parents, only itself.
+    `a.example.org` has `.a.example.org`, `.example.org`, `.org`; so `.example.org` applies to
+    `example.org` itself and to all below it. An address has no parents, only itself.
 
     A SURT authority has those of its host, and before them the host whatever its port, written as
     `address` does: `org,example:81` has `.org,example:81`, `.org,example:`, `.example.org`, `.org`.
@@ -89,11 +89,12 @@ def suffixes(key: str) -> Iterator[str]:
 
 
 def address(keyed_by: object, text: str) -> str:
-    """Turn what a person calls a queue or a domain into what stores match under a keying (A4).
+    """Translate the name that a person gives to a queue or domain into what stores match (A4).
 
     `keyed_by` is the setting `queue.key`. The result is a key, or a suffix that begins with a dot;
-    a host under SURT becomes `.org,example:`, which is that host whatever its port. ValueError: no
-    key of this keying can be meant, with the fix. A function may give any key, so any text goes.
+    a host under SURT becomes `.org,example:`, which matches that host with any port. Raises
+    ValueError with the fix if no key of this kind can match. A function may return any key, so any
+    text is accepted.
     """
     if not isinstance(keyed_by, str) or not (keyed_by in _NAMES or keyed_by.startswith("buckets:")):
         return text
@@ -161,12 +162,12 @@ def _check_bucket(keyed_by: str, text: str, host: str) -> None:
 
 
 def _is_host(text: str) -> bool:
-    """Whether it is written as a host, and not as a key that links bring with them, or a SURT."""
+    """Tell whether text is written as a host, not as a key of a link or a SURT."""
     return text == "localhost" or text.endswith("]") or ("." in text and "," not in text)
 
 
 def _normalize_host(host: str) -> str:
-    """A host as the URL parser writes it: lower case, IDNA as punycode, no dot at its end."""
+    """Return a host as the URL parser writes it: lower case, punycode, no trailing dot."""
     if _PLAIN_HOST(host) and not is_address(host):
         return host
     url = parse_url(f"http://{host}/", UrlRules(allow_private=True))
@@ -179,7 +180,7 @@ _PLAIN_HOST: Final = re.compile(
 
 
 def _split_port(authority: str) -> tuple[str, str]:
-    """Part an authority from its port, which keeps its colon; no port: ""."""
+    """Split an authority into host and port, which keeps its colon; no port: ""."""
     found = _PORT(authority)
     return (found[1], found[2]) if found else (authority, "")
 
@@ -188,7 +189,7 @@ _PORT: Final = re.compile(r"(.*[^:]|\[[^\]]*\])(:[0-9]{1,5})").fullmatch
 
 
 def _host_of_surt(authority: str) -> str | None:
-    """The host of a SURT authority without its port; None: it is none."""
+    """Return the host of a SURT authority without its port; None: it is not one."""
     if "," in authority:
         return None if "." in authority else _reverse_surt(authority)
     return authority if "." not in authority or is_address(authority) else None
@@ -200,10 +201,10 @@ def _reverse_surt(surt: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def registrable_domain(host: str) -> str:
-    """Give what the host's owner registered: one label more than the public suffix.
+    """Return the host's registrable domain: one label more than the public suffix.
 
-    Private suffixes count (`alice.github.io` is Alice's), since their tenants are strangers.
-    Addresses, single labels and suffixes themselves are their own domain.
+    Private suffixes count (`alice.github.io` is a domain of its own), since their tenants are
+    unrelated. Addresses, single labels and suffixes themselves are their own domain.
     """
     if is_address(host):
         return host

@@ -29,22 +29,22 @@ _OWN: Final = 0.01  # what any page has by itself; more of it, and seeds count f
 
 
 class BreadthFirstScorer:
-    """What is nearer to a seed is sooner."""
+    """Tasks nearer to a seed are sooner."""
 
     features = ("depth",)
 
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
-        """The depth, but for what the link itself asks (F8)."""
+        """Score by depth; explicit parts of the link win (F8)."""
         return [based("depth", link.depth, link) for link, *_ in batch]
 
 
 class DepthFirstScorer:
-    """What is farther from a seed is sooner."""
+    """Tasks farther from a seed are sooner."""
 
     features = ("depth",)
 
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
-        """The depth below zero, but for what the link itself asks (F8)."""
+        """Score by negative depth; explicit parts of the link win (F8)."""
         return [based("depth", -link.depth, link) for link, *_ in batch]
 
 
@@ -60,11 +60,13 @@ class OpicScorer:
     gathers = True
 
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
-        """What was found on no page: a seed has cash, a page that comes back starts anew."""
+        """Score links without a page: a seed has cash, a revisited page starts with none."""
         return [_priced(0.0 if link.depth else _SEED, link) for link, *_ in batch]
 
     def score_page(self, batch: Sequence[Candidate], page: Lease) -> list[Score]:
-        """Equal shares for all but the page itself, whether they are known or not."""
+        """Share the cash of the page equally among its links, known or not, except the
+        page itself.
+        """
         others = sum(mark != page.fingerprint for *_, mark in batch)
         share = (cash_of(page.about) + _OWN) / max(others, 1)
         return [
@@ -73,7 +75,7 @@ class OpicScorer:
 
 
 def cash_of(task: Task) -> float:
-    """What a page has to share; one whose priority was given by somebody has as much as a seed."""
+    """Return the cash a page can share; one with an explicit priority has as much as a seed."""
     terms = dict(breakdown_of(task).terms)
     if "cash" not in terms:
         return _SEED
@@ -100,12 +102,12 @@ class LargestSitesScorer:
         self._most = most
 
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
-        """By the size so far."""
+        """Score by the size so far."""
         links = self._links
         return [based("size", -links.get(key, 0).bit_length(), link) for link, _, key, _ in batch]
 
-    def score_page(self, batch: Sequence[Candidate], page: Lease) -> list[Score]:  # noqa: ARG002 - whose links they are is the same to us
-        """Count the links of a page, known or not, then as ever."""
+    def score_page(self, batch: Sequence[Candidate], page: Lease) -> list[Score]:  # noqa: ARG002 - every page counts the same
+        """Count the links of a page, known or not, then score."""
         for _, _, key, _ in batch:
             self._links[key] = self._links.pop(key, 0) + 1
         while len(self._links) > self._most:
@@ -125,7 +127,7 @@ SCORERS: Final[Mapping[str, Callable[[Scoring, Signals], Scorer]]] = {
 
 
 def scorer_of(scoring: Scoring, signals: Signals | None = None) -> Scorer:
-    """The scorer a setting names, or the object it is."""
+    """Return the scorer that a setting names, or the object that it is."""
     if not isinstance(scoring.scorer, str):
         return scoring.scorer  # type: ignore[no-any-return]
     if scoring.scorer not in SCORERS:

@@ -1,6 +1,6 @@
-"""Which groups a URL belongs to, from coarse to fine: what is learnt of one is learnt of them.
+"""Groups of a URL, from coarse to fine: what is learned of one URL is learned of its groups (F10).
 
-A group's name is text that people can read, bounded, and the same in every process.
+The name of a group is readable, bounded text, and the same in every process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXTENSION: Final = re.compile(r"(.*)(\.[a-z][a-z0-9]{0,4})", re.IGNORECASE).ful
 
 
 def groups_of(url: str, origin: str, tag_path: object) -> tuple[str, ...]:
-    """The groups of a link, the coarsest first."""
+    """Return the groups of a link, the coarsest first."""
     host, shape = place_of(url)
     origin, path = _word(origin), _word(tag_path)
     return (
@@ -36,14 +36,14 @@ def groups_of(url: str, origin: str, tag_path: object) -> tuple[str, ...]:
 
 
 def lead_groups_of(url: str) -> tuple[str, str]:
-    """The groups of a page as one that leads to others, the coarsest first."""
+    """Return the groups of a page as a source of links, the coarsest first."""
     host, shape = place_of(url)
     return f"leads {shape}", f"leads {host} {shape}"
 
 
 @lru_cache(maxsize=16_384)
 def place_of(url: str) -> tuple[str, str]:
-    """The host of a URL, and the shape of what follows."""
+    """Return the host of a URL, and the shape of its path and query."""
     host, _, rest = url.partition("://")[2].partition("/")
     path, _, query = rest.partition("?")
     *folders, page = path.split("/")
@@ -59,7 +59,7 @@ def _folder(segment: str, place: int) -> str:
 
 
 def _page(segment: str) -> str:
-    """Pages have names of their own; only their kind is shared."""
+    """Generalise the last segment: pages have names of their own, only their kind is shared."""
     found = _EXTENSION(segment)
     stem, extension = found.groups() if found else (segment, "")
     if not stem:
@@ -69,7 +69,7 @@ def _page(segment: str) -> str:
 
 
 def _generic(segment: str) -> str:
-    """A segment without what is only one page's: numbers, dates, identifiers, titles."""
+    """Generalise a segment: numbers, dates, identifiers and titles belong to one page."""
     if _HEX(segment) or segment[:1].isdigit():
         return "#"
     words = 1 + segment.count("-") + segment.count("_") + segment.count("%20")
@@ -78,5 +78,5 @@ def _generic(segment: str) -> str:
 
 
 def _word(text: object) -> str:
-    """Anybody's text, as a part of a name."""
+    """Return untrusted text as a part of a name."""
     return text[:_WORD] if isinstance(text, str) and text.isprintable() else ""

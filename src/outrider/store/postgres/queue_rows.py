@@ -9,7 +9,7 @@ from outrider.core.order import DELAYED_BYTES, DUE_BITS, LANE_BYTES, NUMBER_MASK
 from outrider.core.task import PolitenessState
 from outrider.store.heads.records import NO_LINE, Queue
 from outrider.store.postgres.columns import NUMBERS
-from outrider.store.postgres.lines import END, Fetch, ServerQueue, Shelf
+from outrider.store.postgres.lazy_list import END, Fetch, ServerQueue, Shelf
 from outrider.store.postgres.rows import Row, delayed_entry
 
 
