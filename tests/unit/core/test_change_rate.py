@@ -124,7 +124,7 @@ def test_a_page_that_always_changed_may_be_as_quick_as_the_shortest_wait():
     assert change_rate(quick) == pytest.approx(4 / DAY)
 
 
-def test_nobody_knows_the_rate_before_the_first_look():
+def test_change_rate_is_unknown_before_the_first_comparison():
     """G3: also of an answer that was written by hand."""
     assert change_rate(answer()) is None
     assert change_rate(answer(looks=1)) is None
