@@ -3,7 +3,7 @@ import pytest
 
 from outrider import Done, Link
 from outrider.core.outcome import Answer, Last
-from outrider.core.policy.change_rate import learned
+from outrider.core.policy.change_rate import updated_answer
 from outrider.core.policy.revisit import Revisiting, first_price, interval
 from outrider.frontier.policies import PRICE_SAMPLES, Revisits, revisits_for
 
@@ -141,7 +141,7 @@ def test_a_new_worker_takes_over_the_price():
         seen = page(looks=looks, changes=looks // 2, watched=looks * DAY)
         planned = interval(seen, Last(seen, 30 * DAY), how, price)
         last = Last(msgspec.structs.replace(seen, planned=planned), planned)
-        new.plan(learned(last, Done(200, digest="d")), last)
+        new.plan(updated_answer(last, Done(200, digest="d")), last)
 
     assert new.price == pytest.approx(price, rel=0.05)
 
