@@ -94,7 +94,7 @@ def test_the_command_copies_and_tells(place):
 
     again = outrider("copy", source, target)
     assert again.returncode == 0
-    assert "60 tasks, the same on both sides" in again.stdout
+    assert "60 tasks, equal on both sides" in again.stdout
     assert "there already" in again.stdout
 
 

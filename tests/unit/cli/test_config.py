@@ -70,9 +70,9 @@ class TestShowing:
     @pytest.mark.parametrize(
         ("path", "said"),
         [
-            ("scoring.weights.page", "scoring.weights.default holds for it"),
-            ("scoring.bonuses.feed", "scoring.bonuses.link holds for it"),
-            ("retry.types.nav", "retry holds for it"),
+            ("scoring.weights.page", "scoring.weights.default applies to it"),
+            ("scoring.bonuses.feed", "scoring.bonuses.link applies to it"),
+            ("retry.types.nav", "retry applies to it"),
             ("scoring.weights.artcle", "did you mean scoring.weights.article?"),
         ],
     )

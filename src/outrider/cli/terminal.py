@@ -1,4 +1,7 @@
-"""Values → a terminal, a pipe, or JSON: all text of others passes `printable`, never as markup."""
+"""Output of commands to a terminal, a pipe or as JSON, and confirmation prompts.
+
+Text that others wrote passes `printable`, and is never read as markup.
+"""
 
 from __future__ import annotations
 
@@ -36,67 +39,69 @@ OUTCOMES: Final = {
     "unreachable": "red",
 }
 _STYLES: Final = {**STATES, **OUTCOMES, "dead": "red", "running": "green", "cancelled": "red"}
-_PIPE_WIDTH: Final = 100_000  # what goes to a program is never cut
+_PIPE_WIDTH: Final = 100_000  # output to a program is never cut
 
 
-# ---- for programs
+# ---- JSON
 
 
-def say_json(value: object) -> None:
-    """One value as one line of ASCII; a struct by its fields, bytes in hexadecimal."""
+def print_json(value: object) -> None:
+    """Print a value as one line of ASCII JSON; structs by field, bytes in hexadecimal."""
     plain = msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True)
     text = json.dumps(plain, default=bytes.hex, allow_nan=False)
-    sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")  # the one control JSON leaves alone
+    sys.stdout.write(
+        text.replace("\x7f", "\\u007f") + "\n"
+    )  # the one control character that JSON does not escape
 
 
 def fields_of(view: msgspec.Struct, **more: Any) -> dict[str, Any]:
-    """A struct's fields, and more, as one mapping."""
+    """A struct's fields and additional ones as one mapping."""
     return {name: getattr(view, name) for name in view.__struct_fields__} | more
 
 
-# ---- for people
+# ---- text
 
 
-def say(text: str) -> None:
-    """A line on standard output."""
+def print_line(text: str) -> None:
+    """Print a line on standard output."""
     sys.stdout.write(printable(text) + "\n")
 
 
-def note(text: str) -> None:
-    """A line on standard error: true, and not the answer.
+def print_note(text: str) -> None:
+    """Print a line on standard error, for remarks and errors.
 
-    Errors quote arguments: an address among them is shown without its secrets.
+    Errors quote arguments: addresses among them are shown without their secrets.
     """
     sys.stderr.write(f"outrider: {printable(hide_addresses(text, sys.argv[1:]))}\n")
 
 
-def found_wrong(text: str) -> NoReturn:
-    """Leave with 1, saying what was found."""
-    note(text)
+def exit_with_problem(text: str) -> NoReturn:
+    """Print the problem, and exit with 1."""
+    print_note(text)
     raise typer.Exit(1)
 
 
 @contextmanager
-def working() -> Iterator[Callable[[str], None]]:
-    """A line on a terminal's standard error while something takes long; gone at the end."""
+def progress_line() -> Iterator[Callable[[str], None]]:
+    """Show a progress line on a terminal's standard error for the block; removed at its end."""
     with Console(stderr=True, highlight=False).status("…") as status:
         yield lambda text: status.update(Text(printable(text)))
 
 
 def show_pairs(pairs: Iterable[tuple[str, str]]) -> None:
-    """Names and values, one a line; long values go on below."""
+    """Print names and values, one pair per line; long values are wrapped."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in pairs:
-        grid.add_row(Text(printable(name)), _cell(value))
+        grid.add_row(Text(printable(name)), _table_cell(value))
     _console().print(grid)
 
 
 def show_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Collection[str] = ()
 ) -> None:
-    """A table as wide as the terminal, or in a pipe as it needs; the last column gives way."""
+    """Print a table as wide as the terminal, uncut in a pipe; the last column shrinks first."""
     console = _console()
     style = box.SIMPLE_HEAD if console.is_terminal else None
     table = Table(box=style, pad_edge=False, collapse_padding=console.is_terminal)
@@ -104,7 +109,7 @@ def show_table(
         justify: Literal["left", "right"] = "right" if name in right else "left"
         table.add_column(name, justify=justify, no_wrap=name != columns[-1])
     for row in rows:
-        table.add_row(*(_cell(value, is_cut=True) for value in row))
+        table.add_row(*(_table_cell(value, is_cut=True) for value in row))
     console.print(table)
 
 
@@ -115,32 +120,32 @@ def _console() -> Console:
     return console
 
 
-def _cell(value: object, *, is_cut: bool = False) -> Text:
+def _table_cell(value: object, *, is_cut: bool = False) -> Text:
     text = printable(f"{value:,}" if isinstance(value, int) else str(value))
     overflow: Literal["ellipsis", "fold"] = "ellipsis" if is_cut else "fold"
     return Text(text, _STYLES.get(text, ""), no_wrap=is_cut, overflow=overflow)
 
 
-# ---- words for numbers
+# ---- numbers as text
 
 
-def count_words(counts: Mapping[str, int]) -> str:
-    """Counts by name, the zeros left out."""
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Counts by name, without zeros."""
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "none"
 
 
-def many(count: int, thing: str) -> str:
-    """A count of things in words."""
+def format_count(count: int, thing: str) -> str:
+    """A count and its noun, in singular or plural."""
     return f"{count:,} {thing}" + ("" if count == 1 else "s")
 
 
-def instant(at: float | None) -> str:
-    """An instant of the store's clock, in UTC."""
+def format_instant(at: float | None) -> str:
+    """An instant of the store's clock, in UTC; empty if None."""
     return "" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
-def duration(seconds: float | None) -> str:
-    """Seconds as people say them."""
+def format_duration(seconds: float | None) -> str:
+    """Seconds in a readable unit; empty if None."""
     if seconds is None:
         return ""
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
@@ -149,11 +154,44 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:,.1f} s"
 
 
-def size(count: int) -> str:
-    """Bytes as people say them."""
+def format_size(count: int) -> str:
+    """Bytes in a readable unit."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
             return f"{value:,.4g} {unit}"
         value /= 1000
     return f"{value:,.4g} TB"
+
+
+# ---- confirmation
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask a user at a terminal to confirm; exit with 1 on "no". A program is not asked."""
+    if not yes and is_interactive():
+        typer.confirm(printable(question), abort=True, err=True)
+
+
+def is_interactive() -> bool:
+    """Whether standard input is a terminal, so that a user can be asked."""
+    return sys.stdin.isatty()
+
+
+def change_tasks(
+    tasks: Callable[[bool], int], verb: str, past: str, *, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Change tasks and print how many; `tasks(True)` only counts. Exits with 1 if there are none.
+
+    A user is asked between two calls, so that no store is held open during the prompt.
+    """
+    if not (dry_run or yes) and is_interactive():
+        found = tasks(True)
+        if found:
+            confirm(f"{verb} {format_count(found, 'task')}?", yes=False)
+    count = tasks(dry_run)
+    if as_json:
+        print_json({past: count, "dry_run": dry_run})
+    else:
+        print_line(f"{'would be ' if dry_run else ''}{past}: {format_count(count, 'task')}")
+    raise typer.Exit(0 if count else 1)

@@ -2,8 +2,8 @@
 
 import errno
 
-from outrider.cli import crawl_log
-from outrider.cli.crawl_log import VisitLog
+from outrider.cli import crawl_progress
+from outrider.cli.crawl_progress import VisitLog
 from outrider.core.outcome import Done
 from outrider.executor.visit import Visit
 
@@ -29,8 +29,8 @@ class Full:
 def test_log_without_room_leaves_lines_out_and_says_so_once(monkeypatch):
     """No visit is lost for it, and no crawl ends."""
     said, full = [], Full(2)
-    monkeypatch.setattr(crawl_log, "note", said.append)
-    monkeypatch.setattr(crawl_log, "FileIO", lambda *_: full)
+    monkeypatch.setattr(crawl_progress, "print_note", said.append)
+    monkeypatch.setattr(crawl_progress, "FileIO", lambda *_: full)
     visit = Visit(type("Lease", (), {"url": "https://a.example/", "attempt": 1})())
     visit.outcome = Done(200)
     with VisitLog("x.log") as log:

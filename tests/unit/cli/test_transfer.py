@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from outrider import Done
-from outrider.cli import streams
+from outrider.cli import transfer
 
 A, B = "https://a.example/", "https://b.example/"
 
@@ -87,7 +87,7 @@ def test_a_file_that_is_there_is_not_written_over(file, outrider):
     answer = outrider("export", "s", str(file))
 
     assert answer.code == 2
-    assert "exists; name another file" in answer.err
+    assert "exists; choose another file" in answer.err
     assert file.read_bytes() == before
 
 
@@ -108,7 +108,7 @@ def test_an_export_that_fails_leaves_no_file(crawl, outrider, tmp_path, monkeypa
     monkeypatch.setattr("outrider.frontier.jsonl.Writer.tail", full)
     answer = outrider("export", "s", str(tmp_path / "x"))
 
-    assert (answer.code, answer.err) == (2, "outrider: the system: No space left on device\n")
+    assert (answer.code, answer.err) == (2, "outrider: system error: No space left on device\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -133,7 +133,7 @@ def test_what_was_cut_is_told_and_gone_on_with(file, outrider, monkeypatch):
     again = outrider("import", "s", str(file), "--crawl", "copy", "--json")
 
     assert cut.code == 2
-    assert "until then imported 2 queues, 3 tasks; import it again to go on" in cut.err
+    assert "so far imported 2 queues, 3 tasks; import it again to resume" in cut.err
     assert f"{file}: line 12: the export was cut" in cut.err
     assert (status["status"], status["reason"]) == ("paused", "restoring")
     assert (again.code, again.json["known"], again.json["status"]) == (0, 6, "running")
@@ -146,7 +146,7 @@ def test_what_was_cut_is_told_and_gone_on_with(file, outrider, monkeypatch):
         ("x", b"https://a.example/\n", "x: line 1: this is no export of Outrider"),
         ("x", b'{"outrider":"export","version":9}\n', "newer release (format 9"),
         ("x", gzip.compress(b"a\n", mtime=0), "x: line 1: this is compressed"),
-        ("x.gz", b"plain", "x.gz: it cannot be unpacked"),
+        ("x.gz", b"plain", "x.gz: it cannot be decompressed"),
         ("x.gz", gzip.compress(b"a" * 10**6, mtime=0)[:-9], "x.gz: "),
     ],
 )
@@ -178,6 +178,6 @@ def test_a_slow_pipe_is_read_as_it_comes():
     pieces = iter([b"two", b"three", b""])
 
     async def all_of_it():
-        return [chunk async for chunk in streams.chunks(b"one", lambda: next(pieces))]
+        return [chunk async for chunk in transfer.chunks(b"one", lambda: next(pieces))]
 
     assert asyncio.run(all_of_it()) == [b"one", b"two", b"three"]

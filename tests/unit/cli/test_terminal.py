@@ -6,7 +6,7 @@ import re
 import pytest
 
 from outrider import Failed, Link
-from outrider.cli import opening, options, showing
+from outrider.cli import open_crawl, options, terminal
 from outrider.errors import InvalidInput
 
 EVIL = "\x1b]0;owned\x07[red]\x9b2J\u202e\u2028\x7f\ud800"
@@ -28,7 +28,7 @@ CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e]")  # but for t
 )
 def test_whatever_moves_a_cursor_is_written_out(text, shown):
     """And nothing else is touched."""
-    assert showing.printable(text) == shown
+    assert terminal.printable(text) == shown
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_table_fits_the_terminal(outrider, monkeypatch):
 )
 def test_durations_in_words(seconds, words):
     """The unit that fits."""
-    assert showing.duration(seconds) == words
+    assert terminal.format_duration(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_durations_in_words(seconds, words):
 )
 def test_sizes_in_words(count, words):
     """Powers of a thousand."""
-    assert showing.size(count) == words
+    assert terminal.format_size(count) == words
 
 
 @pytest.mark.parametrize(
@@ -139,14 +139,14 @@ def test_sizes_in_words(count, words):
 )
 def test_durations_are_read(text, seconds):
     """Seconds, or a number with its unit."""
-    assert options.seconds_of(text) == seconds
+    assert options.parse_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1y", "1 h", "h", "nan", "inf", "1e3", "١"])
 def test_what_is_no_duration_is_refused(text):
     """With the units that are."""
     with pytest.raises(options.typer.BadParameter, match="s, m, h, d or w"):
-        options.seconds_of(text)
+        options.parse_seconds(text)
 
 
 # ---- stores
@@ -194,7 +194,7 @@ def test_an_error_of_the_system_is_one_line(outrider, monkeypatch):
     def broken(*_, **__):
         raise PermissionError(13, "Permission denied", "x.outrider")
 
-    monkeypatch.setattr(opening, "check_store", broken)
+    monkeypatch.setattr(open_crawl, "check_store", broken)
 
     assert outrider("stats", "x") == (2, "", "outrider: x.outrider: Permission denied\n")
 
@@ -213,4 +213,4 @@ def test_a_crawl_has_a_printable_name(outrider, store):
     """Or none."""
     assert outrider("stats", "x", "--crawl", "\x1b").code == 2
     with pytest.raises(InvalidInput, match="printable"):
-        opening.on_crawl("x", "", None)
+        open_crawl.on_crawl("x", "", None)
