@@ -20,7 +20,7 @@ from outrider.core.outcome import Answer, Done, Last
 from outrider.core.policy.change_rate import updated_answer
 from outrider.core.policy.revisit import Revisiting, age_worth
 from outrider.frontier import Frontier
-from outrider.frontier.revisits import Revisits
+from outrider.frontier.policies import Revisits
 from outrider.testing import FakeClock
 
 DAY: Final = 86_400.0
