@@ -84,7 +84,7 @@ class LearningScorer:
         """Score by the expected reward, negated; explored links count as much as the best
         reward.
         """
-        return [self._scored(link, url.text, mark) for link, url, _, mark in batch]
+        return [self._score(link, url.text, fingerprint) for link, url, _, fingerprint in batch]
 
     def reward(self, lease: Lease, value: float) -> None:
         """Record the reward of a visit."""
@@ -109,14 +109,14 @@ class LearningScorer:
         self._known.set(group, visits + more[0], reward + more[1])
         self._best = max(self._best, reward / visits)
 
-    def _scored(self, link: Link, url: str, mark: bytes) -> Score:
+    def _score(self, link: Link, url: str, fingerprint: bytes) -> Score:
         terms: Terms = (("bias", link.bias),) if link.bias else ()
         if link.base_priority is not None:
             return total("base", (("base_priority", link.base_priority), *terms))
         tag_path = link.meta.get(TAG_PATH) if isinstance(link.meta, dict) else None
         expected = self._expected(url, groups_of(url, link.origin or DEFAULT_ORIGIN, tag_path))
         terms = (("expected", -expected), *terms)
-        if int.from_bytes(mark[:4]) < self._explored:
+        if int.from_bytes(fingerprint[:4]) < self._explored:
             terms = (*terms, ("exploration", expected - self._optimum))
         return total("learned", terms)
 

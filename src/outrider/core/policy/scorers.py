@@ -67,11 +67,11 @@ class OpicScorer:
         """Share the cash of the page equally among its links, known or not, except the
         page itself.
         """
-        others = sum(mark != page.fingerprint for *_, mark in batch)
+        others = sum(fingerprint != page.fingerprint for *_, fingerprint in batch)
         share = (cash_of(page.about) + _OWN) / max(others, 1)
         return [
-            _cash_score(share if mark != page.fingerprint else 0.0, link)
-            for link, *_, mark in batch
+            _cash_score(share if fingerprint != page.fingerprint else 0.0, link)
+            for link, *_, fingerprint in batch
         ]
 
 
