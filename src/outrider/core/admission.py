@@ -85,9 +85,7 @@ class Admission(msgspec.Struct):
         ]
 
     def score_again(self, lease: Lease, kind: str) -> Score:
-        """Score a task that comes back as this type (G3); if the scorer fails, the old
-        score stays.
-        """
+        """Score a task that comes back as this type (G3); if that fails, the old score stays."""
         link = Link(lease.url, type=kind, depth=lease.depth, origin=lease.origin, meta=lease.meta)
         url = Url(lease.url, lease.url, _host_of(lease.url))
         (score,) = self.rescore([(link, url, lease.key, lease.fingerprint)])
@@ -256,9 +254,7 @@ class Admission(msgspec.Struct):
 
 
 def candidate_of(task: Task) -> Candidate:
-    """Rebuild the candidate of a task as far as scorers need it; explicit parts are in its terms
-    (F8).
-    """
+    """Rebuild the candidate of a task for scorers; explicit parts are in its terms (F8)."""
     terms = {} if task.breakdown is None else dict(task.breakdown.terms)
     link = Link(
         task.url,

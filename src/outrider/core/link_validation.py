@@ -77,9 +77,7 @@ def _field_error(link: Link, name: str) -> str | None:
 
 
 def encode_meta(meta: Mapping[str, Any]) -> bytes | str:
-    """Encode meta as JSON, or return what is wrong with it; strict, so that it decodes to
-    the same.
-    """
+    """Encode meta as strict JSON, or return what is wrong with it."""
     if not isinstance(meta, dict):
         return f"meta must be a dict, not {type(meta).__name__}"
     try:

@@ -128,9 +128,7 @@ class Holder(Protocol):
 
 
 class PolitenessState(msgspec.Struct, frozen=True, gc=False):
-    """A queue's throttle level, failures in a row and last delay, as `decide` needs them (D1, D3,
-    D4).
-    """
+    """A queue's throttle level, failures in a row and last delay, for `decide` (D1, D3, D4)."""
 
     level: int = 0  # throttle level
     calm: int = 0  # Done in a row
@@ -142,9 +140,7 @@ class PolitenessState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """A task leased to a worker, with the queue state that `decide` needs: a finish reads
-    nothing.
-    """
+    """A task leased to a worker, with the queue state that `decide` needs."""
 
     store: str  # id of the store
     task: int  # its number there

@@ -41,9 +41,7 @@ class Tallies:
         self.set(group, before[0] + visits, before[1] + reward)
 
     def set(self, group: str, visits: float, reward: float) -> None:
-        """Replace the counts of a group; over the limit, the group used least recently is
-        forgotten.
-        """
+        """Replace the counts of a group; over the limit, the least recently used is forgotten."""
         self._sums.pop(group, None)
         self._sums[group] = (visits, reward)
         if len(self._sums) > self._most:
@@ -81,9 +79,7 @@ class LearningScorer:
         self._wrong = 0.0
 
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
-        """Score by the expected reward, negated; explored links count as much as the best
-        reward.
-        """
+        """Score by the expected reward, negated; explored links get the best reward."""
         return [self._score(link, url.text, fingerprint) for link, url, _, fingerprint in batch]
 
     def reward(self, lease: Lease, value: float) -> None:
@@ -136,9 +132,7 @@ class LearningScorer:
         return mean
 
     def _compare(self, lease: Lease, expected: float) -> None:
-        """Add the error of the score that this task had: other pending tasks have similar
-        errors.
-        """
+        """Add the error of the score that this task had; pending tasks have similar errors."""
         breakdown = lease.about.breakdown
         before = None if breakdown is None else dict(breakdown.terms).get("expected")
         if before is not None:

@@ -64,9 +64,7 @@ class OpicScorer:
         return [_cash_score(0.0 if link.depth else _SEED, link) for link, *_ in batch]
 
     def score_page(self, batch: Sequence[Candidate], page: Lease) -> list[Score]:
-        """Share the cash of the page equally among its links, known or not, except the
-        page itself.
-        """
+        """Share the cash of the page equally among its links, except those to itself."""
         others = sum(fingerprint != page.fingerprint for *_, fingerprint in batch)
         share = (cash_of(page.about) + _OWN) / max(others, 1)
         return [
