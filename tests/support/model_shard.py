@@ -30,7 +30,7 @@ class ModelShard(Model):
 
     async def pulse(self, crawl: str) -> Pulse:
         """See `Shard`."""
-        c = self.seen(crawl)
+        c = self.crawl_or_empty(crawl)
         return Pulse(
             status=c.status,
             reason=c.reason,
@@ -60,15 +60,15 @@ class ModelShard(Model):
         for name, value in reached.items():
             limit = getattr(c.rules.limits, name)
             if limit and value >= limit and c.status is CrawlStatus.RUNNING:
-                self.move(c, CrawlStatus.PAUSED, f"limit-{name}")
+                self.set_crawl_status(c, CrawlStatus.PAUSED, f"limit-{name}")
 
     def _close(self, c: C) -> None:
         if c.rules.pause_at_finish and not c.at_finish:
             c.at_finish = True
-            self.move(c, CrawlStatus.PAUSED, "finish")
+            self.set_crawl_status(c, CrawlStatus.PAUSED, "finish")
         else:
             c.runs, c.finished = c.runs + 1, self.clock.now_ms()
-            self.move(c, CrawlStatus.FINISHED, f"run {c.runs}")
+            self.set_crawl_status(c, CrawlStatus.FINISHED, f"run {c.runs}")
 
     async def work(self, crawl: str) -> None:
         """See `Shard`."""
@@ -80,7 +80,7 @@ class ModelShard(Model):
         """See `Shard`."""
         page = await self.export(crawl, after=after, limit=limit)
         items = [item for item in page.items if not isinstance(item, (SavedCrawl, SavedEnd))]
-        c = self.seen(crawl)
+        c = self.crawl_or_empty(crawl)
         return ResultPage(
             items, len(c.queues) * 2**32 + len(c.tasks) if page.after is None else page.after
         )
