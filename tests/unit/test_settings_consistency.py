@@ -19,7 +19,7 @@ from outrider.settings import (
     settings_of,
     to_text,
 )
-from outrider.settings.consistency import ORDERS, contradictions, given_in, near_miss
+from outrider.settings.consistency import ORDERS, contradictions, given_paths, near_miss
 from outrider.settings.paths import tree_of, value_at
 from outrider.settings.runtime import Update, apply_updates
 from outrider.store.opening import open_store
@@ -133,7 +133,7 @@ def test_defaults_and_profiles_contradict_nothing():
     for profile in PROFILES:
         settings = settings_of({"profile": profile})
 
-        assert not list(contradictions(settings, given_in(settings, Settings())))
+        assert not list(contradictions(settings, given_paths(settings, Settings())))
 
 
 @pytest.mark.parametrize(
