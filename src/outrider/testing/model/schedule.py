@@ -34,7 +34,7 @@ class Schedule(Views):
         return self.all[name]
 
     def servable(self, q: Q) -> bool:
-        """Whether it is not paused or retired, is past next-ready, has a slot and a due task (E1)."""
+        """Whether it is past next-ready, not paused or retired, with a slot and a due task (E1)."""
         now = self.clock.now_ms()
         free = not q.paused and not q.retired and q.next_ready <= now and q.has_slot()
         return free and bool(q.due(now))
