@@ -1,6 +1,6 @@
-"""What operators do: everywhere step by step, to one queue on its shard, to the crawl at home.
+"""Operators' verbs over shards: on one queue's shard, on all shards step by step, or at home.
 
-What is said of a key is also noted at home, so that home knows all the rules of a crawl.
+An action on one key is also stored at home, so that home has all the rules of a crawl.
 """
 
 from __future__ import annotations
@@ -14,26 +14,38 @@ from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules, Limits
 from outrider.store.noting import checked_prices
 from outrider.store.protocol import Heartbeat, PriorityUpdate, SharedValueWrite, Step, TaskFilter
-from outrider.store.shards.runs import Runs
-from outrider.store.shards.shard import HOME, Shard, joined, parted
+from outrider.store.shards.shard_set import (
+    HOME,
+    RunStatus,
+    Shard,
+    ShardSet,
+    global_number,
+    split_number,
+)
 
 Work: TypeAlias = Callable[[Shard, int, int], Awaitable[Step]]
 
 
-def of_a_shard(rules: CrawlRules) -> CrawlRules:
-    """Limits are looked at where all shards are counted."""
+def rules_of_shard(rules: CrawlRules) -> CrawlRules:
+    """Return the rules for a shard other than home: limits count all shards, so they are home's."""
     return msgspec.structs.replace(rules, limits=Limits())
 
 
-class Steering(Runs):
-    """Admin, but for the crawl's status and its return from an export."""
+class ShardedAdmin:
+    """Admin, without `set_status` and `restore`."""
+
+    def __init__(self, shards: ShardSet, status: RunStatus) -> None:
+        self._shards = shards
+        self._status = status
 
     async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
         """See `protocol.Admin`."""
-        told = [await self._home.configure(crawl, rules, settings)]
-        told += await self._all(shard.configure(crawl, of_a_shard(rules)) for shard in self._others)
-        await self._pulse(crawl)
-        return any(told)
+        answers = [await self._shards.home.configure(crawl, rules, settings)]
+        answers += await self._shards.gather(
+            shard.configure(crawl, rules_of_shard(rules)) for shard in self._shards.others
+        )
+        await self._status.home_summary(crawl)
+        return any(answers)
 
     async def steer(
         self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
@@ -43,60 +55,60 @@ class Steering(Runs):
             step = await self._steer_one(crawl, target, act)
         else:
             step = await self._steer_all(crawl, target, act, after, limit)
-        await self._heed(crawl)
+        await self._status.queues_returned(crawl)
         return step
 
     async def _steer_all(self, crawl: str, target: str, act: Act, after: int, limit: int) -> Step:
-        """Shards without a queue hear of it too, for the queues to come."""
-        (number, local), count = parted(after), 0
+        """Steer every shard, also those without a queue: the action holds for future ones."""
+        (number, local), count = split_number(after), 0
         while number < len(self._shards):
             if count >= limit:
-                return Step(count, joined(number, local))
+                return Step(count, global_number(number, local))
             left = limit - count
             step = await self._shards[number].steer(crawl, target, act, after=local, limit=left)
             count += step.count
             if step.after is not None:
-                return Step(count, joined(number, step.after))
+                return Step(count, global_number(number, step.after))
             number, local = number + 1, 0
         return Step(count, None)
 
     async def _steer_one(self, crawl: str, target: str, act: Act) -> Step:
-        number = self._shard_of(target)
+        number = self._shards.number_of(target)
         if number != HOME:
-            await self._home.steer(crawl, target, act)
+            await self._shards.home.steer(crawl, target, act)
         return await self._shards[number].steer(crawl, target, act)
 
     async def _step(self, crawl: str, work: Work, after: int, limit: int) -> Step:
-        """A step on one shard, and on the next if that was its last."""
-        steps, more = await self._walk(crawl, work, after, limit)
+        """Make a step on one shard, and on the next if that was its last."""
+        steps, more = await self._shards.walk(crawl, work, after, limit)
         return Step(sum(step.count for _, step in steps), more)
 
     async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
         """See `protocol.Admin`."""
-        await self._home.add_roots(crawl, mode, roots)
+        await self._shards.home.add_roots(crawl, mode, roots)
 
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """See `protocol.Admin`."""
-        return await self._home.put_values(crawl, values)
+        return await self._shards.home.put_values(crawl, values)
 
     async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
-        """See `protocol.Admin`: each on its shard; home hears of all, so it knows the crawl."""
+        """See `protocol.Admin`: each on its shard; calling home creates the crawl."""
         checked_prices(updates)
         parts: dict[int, list[PriorityUpdate]] = {HOME: []}
-        for price in updates:
-            number, local = parted(price.task)
-            if 0 <= number < len(self._shards):
-                own = msgspec.structs.replace(price, task=local)
+        for update in updates:
+            number, local = split_number(update.task)
+            if self._shards.has(number):
+                own = msgspec.structs.replace(update, task=local)
                 parts.setdefault(number, []).append(own)
         return sum(
-            await self._all(
+            await self._shards.gather(
                 self._shards[n].update_priorities(crawl, part) for n, part in parts.items()
             )
         )
 
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
-        await self._home.heartbeat(crawl, heartbeat)
+        await self._shards.home.heartbeat(crawl, heartbeat)
 
     async def drop(
         self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
@@ -120,7 +132,7 @@ class Steering(Runs):
             limit,
         )
         if step.count and not dry_run:
-            await self._wake_home(crawl, await self._pulse(crawl))
+            await self._status.work_added(crawl, await self._status.home_summary(crawl))
         return step
 
     async def purge(
