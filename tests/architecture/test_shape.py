@@ -23,8 +23,6 @@ DEEPER_THAN_ONE = {
     "outrider.store.heads",
     "outrider.store.memory",
     "outrider.store.postgres",
-    "outrider.store.redis",
-    "outrider.store.shards",
     "outrider.testing",
     "outrider.testing.model",
 }
