@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from outrider.fetch.detect import detect
+from outrider.fetch.block_detector import detect
 from outrider.fetch.response import Response
 
 FIELDS = (("Content-Type", "text/html; charset=utf-8"), ("Server", "nginx"))

@@ -16,12 +16,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from outrider.bench.results import write_json
+from outrider.bench.measurement import write_json
 from outrider.core.url import UrlRules
 from outrider.fetch.document import Document
-from outrider.fetch.found import reading_rules
-from outrider.fetch.links import read
-from outrider.settings.visiting import FetchSettings
+from outrider.fetch.extract import extract_rules
+from outrider.fetch.reader import extract
+from outrider.settings.worker_schema import FetchSettings
 from outrider.simulation.link_graphs import Web, planted, power_law, tagged
 from outrider.simulation.scorers import compare, shown
 
@@ -38,10 +38,10 @@ Rows = dict[str, dict[float, float]]
 def web_of(folder: Path) -> Web:
     """The pages of a folder and their links, read as a crawl reads them."""
     files = {f"{HOST}{path.relative_to(folder).as_posix()}": path for path in pages_of(folder)}
-    rules = reading_rules(FetchSettings(), UrlRules())
+    rules = extract_rules(FetchSettings(), UrlRules())
     links = {}
     for url, path in files.items():
-        found = read(Document(url, HTML, path.read_bytes()), rules)
+        found = extract(Document(url, HTML, path.read_bytes()), rules)
         texts = (one.text + "index.html" * one.text.endswith("/") for one in found.urls)
         links[url] = tuple(dict.fromkeys(text for text in texts if text in files))
     return Web((f"{HOST}index.html",), links)

@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from outrider import Done, Frontier
-from outrider.bench.results import write_json
+from outrider.bench.measurement import write_json
 from outrider.clock import Clock, SystemClock
 from outrider.executor.executor import Executor
 from outrider.executor.handlers import Handlers

@@ -16,7 +16,7 @@ import hypothesis
 import psycopg_pool
 import pytest
 
-from outrider.store.postgres import running
+from outrider.store.postgres import runner
 from servers.empty_stores import Places
 
 # Fresh examples on every run, and a failure prints the line that repeats it. No deadline: on a
@@ -104,7 +104,7 @@ def warm_postgres(monkeypatch):
     A server process starts with empty caches: with new connections for every test, four fifths of
     the time of a short test on PostgreSQL go into filling them.
     """
-    monkeypatch.setattr(running, "ConnectionPool", _kept_pool)
+    monkeypatch.setattr(runner, "ConnectionPool", _kept_pool)
 
 
 def pytest_sessionfinish():

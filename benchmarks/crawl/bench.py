@@ -22,8 +22,7 @@ import rates
 from webs import cores, pin
 
 from outrider import __version__
-from outrider.bench.measurement import Measure
-from outrider.bench.results import Results
+from outrider.bench.measurement import Measure, Results
 
 PARTS = ("rates", "manners", "kills", "memory")
 ROUNDS = 3

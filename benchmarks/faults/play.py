@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fleet.fake_web import World
 from fleet.run import Played, play
-from outrider.bench.results import write_json
+from outrider.bench.measurement import write_json
 
 STEADY = World(hosts=40, pages=250)
 SLOW = World(hosts=30, pages=150, duration=0.3, delay=0.05, lease=1.0)

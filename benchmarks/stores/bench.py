@@ -22,7 +22,7 @@ from calls import Line
 from sizes import Sizes, quick
 
 from outrider import __version__
-from outrider.bench.results import Results
+from outrider.bench.measurement import Results
 
 ENGINES = {"redis": on_redis, "postgres": on_postgres}
 PARTS = [f"{name}:{part}" for name, engine in ENGINES.items() for part in engine.PARTS]

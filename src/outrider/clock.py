@@ -9,15 +9,15 @@ from typing import Protocol
 
 
 def to_ms(seconds: float) -> int:
-    """A wait in whole milliseconds, rounded up; float noise below a nanosecond is not a wait."""
+    """Return a wait in whole milliseconds, rounded up; less than a nanosecond is ignored."""
     return ceil(seconds * 1000 - 1e-6)
 
 
 class Clock(Protocol):
-    """What a store reads and the shell waits on."""
+    """The clock that a store reads and the shell waits on."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch; a clock stepping back counts as no time."""
+        """Return milliseconds since the epoch; a clock stepping back counts as no time."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -26,7 +26,7 @@ class Clock(Protocol):
 
 
 def is_virtual(clock: Clock) -> bool:
-    """Whether its time is made up: then a store on a server obeys it, instead of its own clock."""
+    """Tell whether the time is virtual: a store on a server then uses it, not its own clock."""
     return bool(getattr(clock, "is_virtual", False))
 
 
@@ -37,7 +37,7 @@ class SystemClock:
         self._offset = time.time_ns() - time.monotonic_ns()
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, as this process counts them."""
+        """Return milliseconds since the epoch, as this process counts them."""
         return (self._offset + time.monotonic_ns()) // 1_000_000
 
     async def sleep(self, seconds: float) -> None:
@@ -46,5 +46,5 @@ class SystemClock:
 
 
 def uptime() -> float:
-    """Seconds of the machine's own steady clock: the same for all its processes."""
+    """Return the seconds of the machine's steady clock: the same for all its processes."""
     return time.monotonic()

@@ -1,6 +1,6 @@
-"""What happened, in order, for those who listen: values, subscribers, JSONL (O3).
+"""Events: what happened, in order, for subscribers and a JSONL file (O3).
 
-Nobody listening costs nothing: callers ask `is_heard` before they make an event.
+Without listeners events cost nothing: callers check `is_heard` before they build one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BACKLOG = 10_000  # events a slow reader may fall behind before the oldest are d
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One thing that happened; `sequence` has no gaps within one frontier."""
+    """One event; `sequence` has no gaps within one frontier."""
 
     name: str
     crawl: str
@@ -32,7 +32,7 @@ Listener: TypeAlias = Callable[[Event], None]
 
 
 class EventBus:
-    """Numbers events and hands them to listeners."""
+    """Numbers events and passes them to listeners."""
 
     def __init__(self, crawl: str) -> None:
         self._crawl = crawl
@@ -41,11 +41,11 @@ class EventBus:
 
     @property
     def is_heard(self) -> bool:
-        """Whether anybody listens."""
+        """Whether there are listeners."""
         return bool(self._listeners)
 
     def emit(self, name: str, at: float, **data: Any) -> None:
-        """Tell every listener; one that raises is let go, the others go on."""
+        """Call every listener; one that raises is removed, the others continue."""
         self._sequence += 1
         event = Event(name, self._crawl, at, self._sequence, data)
         for listener in tuple(self._listeners):
@@ -54,7 +54,7 @@ class EventBus:
     def _tell(self, listener: Listener, event: Event) -> None:
         try:
             listener(event)
-        except Exception:  # noqa: BLE001 - a listener is a user's code, the crawl is not its hostage
+        except Exception:  # noqa: BLE001 - a listener is a user's code and must not stop the crawl
             self.unsubscribe(listener)
 
     def subscribe(self, listener: Listener) -> None:
@@ -62,18 +62,18 @@ class EventBus:
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: Listener) -> None:
-        """Stop calling it; one who never subscribed is fine."""
+        """Stop calling a listener; an unknown one is ignored."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
     def stream(self) -> AsyncIterator[Event]:
-        """Events from now on, until the reader leaves."""
+        """Iterate over events from now on, until the reader stops."""
         queue: asyncio.Queue[Event] = asyncio.Queue()
         reader = weakref.ref(queue)
 
         def put(event: Event) -> None:
             kept = reader()
-            if kept is None:  # nobody ever read it, or whoever did is gone
+            if kept is None:  # it was never read, or its reader is gone
                 self.unsubscribe(put)
                 return
             if kept.qsize() >= BACKLOG:
@@ -108,10 +108,10 @@ class JsonlSink:
     def _line(self, event: Event) -> bytes:
         try:
             return self._encode(event)
-        except UnicodeEncodeError:  # somebody's text has lone surrogates: written as escapes
+        except UnicodeEncodeError:  # text with lone surrogates is written as escapes
             return json.dumps(msgspec.to_builtins(event)).encode()
 
     def close(self) -> None:
-        """Let go of the file, also if its disk has no room for the last line."""
+        """Close the file, even if the disk is full."""
         with suppress(OSError):
             self._file.close()

@@ -1,111 +1,119 @@
-"""Settings → a running crawl: the one place that knows which part is made of which."""
+"""The composition root: builds a running crawl from settings.
+
+With an output path, every crawl built here also recovers the output that killed workers of this
+machine left in doubt: before the first claim, every minute, and at the end.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from random import random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from outrider.clock import Clock
 from outrider.core.task import Lease, Link
-from outrider.errors import InvalidInput, SettingsError
-from outrider.executor.executor import Ending, Executor, Observer, most_slots
+from outrider.errors import InvalidInput, SettingsError, StoreUnavailable
+from outrider.executor.cached_visits import CachedVisits
+from outrider.executor.executor import Ending, Executor
 from outrider.executor.fault_pause import FaultPause
+from outrider.executor.finisher import Observer
 from outrider.executor.handlers import DEFAULT, Handlers
-from outrider.executor.isolation import Isolated
 from outrider.executor.outage import Outage
-from outrider.executor.paging import Paged, PageFunction
-from outrider.executor.spares import Spares
-from outrider.executor.tally import Tally
+from outrider.executor.page_handler import IsolatedPageHandler, PageFunction, PageHandler
+from outrider.executor.run_counts import RunCounts
+from outrider.executor.slots import max_slots
 from outrider.executor.visit import Handler, Stage, Visit
 from outrider.executor.workbench import Workbench
-from outrider.fetch.cache import Cache
-from outrider.fetch.cache_file import CacheFile
-from outrider.fetch.client import Client
-from outrider.fetch.descriptors import idle_connections, raise_limit
-from outrider.fetch.detect import detector_of
-from outrider.fetch.entrance import Entrance
-from outrider.fetch.getting import user_agent
-from outrider.fetch.pacing import Pacing, Refusing
+from outrider.fetch.block_detector import detector_of
+from outrider.fetch.cache import CacheFile, ResponseCache
+from outrider.fetch.fetcher import FetchContext, Fetcher
+from outrider.fetch.http1 import Http1Client
+from outrider.fetch.http_client import user_agent
+from outrider.fetch.local_faults import idle_connections, raise_limit
+from outrider.fetch.pacing import Pacing, RefusalCheck
 from outrider.fetch.reader import Reader
-from outrider.fetch.robots import Shelf
-from outrider.fetch.visiting import Fetcher, Surroundings
+from outrider.fetch.robots import RobotsCache, RobotsGate
 from outrider.frontier import Frontier
 from outrider.frontier.reports import Stats
-from outrider.output.opening import open_sink
+from outrider.output.factory import open_sink
+from outrider.output.recovery import INTERVAL, OutputRecovery
 from outrider.output.sink import Sink, recover
 from outrider.settings import AnySettings, Layer, Settings, layers_of, resolve
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 if TYPE_CHECKING:
     from outrider.fetch.http2 import Http2Client
 
-# What is usual for a crawl of whole sites, unless it is told otherwise.
-# A person may kill a crawl more often than three times before a slow page is read: that is no fault
-# of the page's.
+T = TypeVar("T")
+
+END_TIMEOUT: Final = (
+    5.0  # seconds for which a store that is away is asked again at the end of a run
+)
+
+# Defaults of a crawl of whole sites. `max_crashes` is higher than usual: a user may kill a crawl
+# more than three times before a slow page is read, which is not the page's fault.
 SITES: Final[Mapping[str, Any]] = {
     "scope": {"mode": "domain"},
     "queue": {"max_depth": 100},
     "lease": {"max_crashes": 20},
 }
-
-
-USUALLY: Final = Layer("default of a crawl", SITES)
+SITES_LAYER: Final = Layer("default of a crawl", SITES)
 
 
 class CrawlReport(msgspec.Struct, frozen=True):
-    """How a crawl ended, and what came of it."""
+    """How a crawl ended, and its counters."""
 
     ending: Ending
     stats: Stats
-    fetched: int  # pages a host sent with a 2xx, in this run
+    fetched: int  # pages that hosts sent with a 2xx status, in this run
 
 
 class Working(NamedTuple):
-    """How a worker runs, beyond its settings."""
+    """How a worker runs, apart from its settings."""
 
-    outage: Outage | None = None  # what it does while the store is away
-    stays: bool = False  # when the crawl is over: more may come
-    tally: Tally | None = None  # to count on
-    pause: FaultPause | None = None  # what it does while this machine is out of something
+    outage: Outage | None = None  # retries calls while the store is unavailable
+    stays: bool = False  # when the crawl is finished, wait for more tasks
+    tally: RunCounts | None = None  # counters to continue with
+    pause: FaultPause | None = None  # pauses visits while this machine lacks a resource
 
 
 USUAL: Final = Working()
 
 
 class Crawling:
-    """A frontier, and all that visits its pages."""
+    """A frontier and the executor that visits its pages."""
 
     def __init__(
         self,
         frontier: Frontier,
         handlers: Handlers,
         sink: Sink,
-        cache: Cache | None = None,
+        cache: ResponseCache | None = None,
         how: Working = USUAL,
     ) -> None:
         self.frontier = frontier
-        self.tally = how.tally or Tally()
+        self.tally = how.tally or RunCounts()
         self._observers: list[Observer] = [self.tally]
-        spares = None if cache is None else Spares(frontier, cache)
+        cached_visits = None if cache is None else CachedVisits(frontier, cache)
         self.executor = Executor(
             frontier,
             handlers,
             sink=sink,
             observer=self._observed,
-            spares=spares,
+            cached_visits=cached_visits,
             outage=how.outage,
             pause=how.pause,
             stays=how.stays,
         )
 
     def observe(self, observer: Observer) -> None:
-        """Tell somebody of visits as they end."""
+        """Call `observer` with each batch of visits that ended."""
         self._observers.append(observer)
 
     def _observed(self, visits: Sequence[Visit]) -> None:
@@ -113,7 +121,7 @@ class Crawling:
             observer(visits)
 
     async def run(self) -> Ending:
-        """Until the crawl ends, pauses by itself, or the executor is stopped."""
+        """Run until the crawl ends or pauses, or the executor is stopped."""
         if not self.frontier.settings.executor.workbench:
             return await self.executor.run()
         async with Workbench(self.frontier):
@@ -121,7 +129,7 @@ class Crawling:
 
 
 @asynccontextmanager
-async def opened(  # noqa: PLR0913 - each is one thing a crawl may be made of
+async def opened(  # noqa: PLR0913 - each is one part of a crawl
     store: str | os.PathLike[str] = "memory://",
     *,
     settings: AnySettings = None,
@@ -133,21 +141,22 @@ async def opened(  # noqa: PLR0913 - each is one thing a crawl may be made of
     clock: Clock | None = None,
     how: Working = USUAL,
 ) -> AsyncIterator[Crawling]:
-    """Everything put together: add seeds to `.frontier`, then `await .run()`.
+    """Build a crawl: add seeds to `.frontier`, then `await .run()`.
 
-    `handler` is called with each page; `handlers` replace fetching for types of task.
+    `handler` is called with each page; `handlers` replace fetching for types of task. Output that
+    killed workers left beside `output.path` is recovered, unless a `sink` is given.
     """
     layers, function = layers_of(settings), _function(handler, isolate=isolate)
-    tree = layers.ground().settings
+    tree = layers.base_settings().settings
     raise_limit()
-    _ = _stages(tree)  # a stage that cannot be found is said before anything is opened
+    _ = _stages(tree)  # a stage that cannot be found is refused before anything is opened
     async with AsyncExitStack() as stack:
-        sink = sink or _sink(tree)
-        stack.callback(sink.close)
+        output = _Output(sink or _sink(tree), "" if sink else tree.output.path)
+        stack.callback(output.sink.close)
         frontier = await stack.enter_async_context(
             Frontier.open(store, settings=layers, crawl=crawl, clock=clock)
         )
-        yield await _assembled(stack, frontier, sink, _Handling(function, handlers, how))
+        yield await _build(stack, frontier, output, _Handling(function, handlers, how))
 
 
 @asynccontextmanager
@@ -160,39 +169,78 @@ async def joined(
     sink: Sink | None = None,
     how: Working = USUAL,
 ) -> AsyncIterator[Crawling]:
-    """The same around an attached frontier: one more worker of a crawl that is there.
+    """Build the same around an attached frontier: one more worker of an existing crawl.
 
-    Refused if the crawl's settings name functions that were not given to `Frontier.attach`.
+    Raises SettingsError if the crawl's settings name functions that `Frontier.attach` was not
+    given. Several workers of one machine take their `output.path` from
+    `outrider.output.worker_files`, so that each recovers what the others leave when killed.
     """
     if frontier.lacks:
         raise SettingsError(frontier.lacks)
     function = _function(handler, isolate=isolate)
     raise_limit()
     async with AsyncExitStack() as stack:
-        sink = sink or _sink(frontier.settings)
-        stack.callback(sink.close)
-        yield await _assembled(stack, frontier, sink, _Handling(function, handlers, how))
+        path = "" if sink else frontier.settings.output.path
+        output = _Output(sink or _sink(frontier.settings), path)
+        stack.callback(output.sink.close)
+        yield await _build(stack, frontier, output, _Handling(function, handlers, how))
+
+
+class _Output(NamedTuple):
+    """The sink, and the path beside which dead workers' output is recovered; "": nowhere."""
+
+    sink: Sink
+    path: str
 
 
 class _Handling(NamedTuple):
-    """Who handles pages, and how."""
+    """How pages are handled."""
 
     function: PageFunction | str | None
     handlers: Mapping[str, Handler] | None
     how: Working
 
 
-async def _assembled(
-    stack: AsyncExitStack, frontier: Frontier, sink: Sink, wanted: _Handling
+async def _build(
+    stack: AsyncExitStack, frontier: Frontier, output: _Output, wanted: _Handling
 ) -> Crawling:
     tree = frontier.settings
     cache = _cache(tree.fetch, stack)
     outage, pause = wanted.how.outage or Outage(), wanted.how.pause or FaultPause()
     fetcher = await stack.enter_async_context(fetching(frontier, cache, outage, pause))
     every = {DEFAULT: _handling(fetcher, wanted.function, tree, stack), **(wanted.handlers or {})}
-    await outage.call(lambda: recover(sink, frontier.store))
+    await outage.call(lambda: recover(output.sink, frontier.store))
+    if output.path:
+        sync = tree.store.durability == "sync"
+        recovery = OutputRecovery(output.path, frontier.store, sync=sync)
+        await stack.enter_async_context(recovering(recovery, outage))
     how = wanted.how._replace(outage=outage, pause=pause)
-    return Crawling(frontier, Handlers(every, _stages(tree)), sink, cache, how)
+    return Crawling(frontier, Handlers(every, _stages(tree)), output.sink, cache, how)
+
+
+@asynccontextmanager
+async def recovering(
+    recovery: OutputRecovery, outage: Outage, *, interval: float = INTERVAL
+) -> AsyncIterator[None]:
+    """Recover dead workers' output before, during and after the block."""
+    await outage.call(recovery.run)
+    repeated = asyncio.create_task(recovery.run_every(interval))
+    try:
+        yield
+    finally:
+        repeated.cancel()
+        await asyncio.wait([repeated])
+    with suppress(StoreUnavailable):  # the next worker recovers it
+        await retry_at_end(recovery.run)
+
+
+async def retry_at_end(
+    work: Callable[[], Awaitable[T]], tell: Callable[[str], None] = lambda _: None
+) -> T:
+    """Ask the store at the end of a run, when its server may be ending: retry for END_TIMEOUT."""
+    outage = Outage(tell)
+    outage.end_by(asyncio.get_running_loop().time() + END_TIMEOUT)
+    return await outage.call(work)
 
 
 def _stages(tree: Settings) -> list[Stage]:
@@ -204,14 +252,18 @@ def _sink(tree: Settings) -> Sink:
 
 
 def _function(handler: PageFunction | str | None, *, isolate: bool) -> PageFunction | str | None:
-    """What is to be called with each page; by its name if it is to be called elsewhere."""
+    """The function to call with each page; its name if a child process is to call it."""
     found: PageFunction | None = resolve(handler, "handler")
     if found is not None and not callable(found):
-        raise InvalidInput(f"handler = {handler!r}: give a function, or module:function")
+        raise InvalidInput(
+            f"handler = {handler!r} is not a function; give a function, or module:function"
+        )
     if not isolate or handler is None:
         return found
     if not isinstance(handler, str):
-        raise InvalidInput("isolate: name the handler as module:function, so that it can be found")
+        raise InvalidInput(
+            "isolate needs the handler by name, as module:function: child processes import it"
+        )
     return handler
 
 
@@ -221,8 +273,8 @@ def _handling(
     if function is None:
         return fetcher
     if not isinstance(function, str):
-        return Paged(fetcher, function)
-    isolated = Isolated(fetcher, function, seconds=tree.executor.handler_timeout)
+        return PageHandler(fetcher, function)
+    isolated = IsolatedPageHandler(fetcher, function, seconds=tree.executor.handler_timeout)
     stack.push_async_callback(isolated.close)
     return isolated
 
@@ -230,11 +282,11 @@ def _handling(
 @asynccontextmanager
 async def fetching(
     frontier: Frontier,
-    cache: Cache | None = None,
+    cache: ResponseCache | None = None,
     outage: Outage | None = None,
     pause: FaultPause | None = None,
 ) -> AsyncIterator[Fetcher]:
-    """The default handler, with its connections and caches open."""
+    """Open the default handler with its connections and caches."""
     settings, wanted = frontier.settings, frontier.settings.fetch
     refusing = _refusing(frontier, outage or Outage())
     async with AsyncExitStack() as stack:
@@ -242,8 +294,8 @@ async def fetching(
         if pause is not None:
             pause.relieve = client.close_idle
         pacing = Pacing(client, frontier.clock, random, wanted.total_timeout)
-        around = Surroundings(
-            Entrance(settings, pacing, _shelf(frontier, stack), refusing),
+        around = FetchContext(
+            RobotsGate(settings, pacing, _shelf(frontier, stack), refusing),
             pacing,
             await stack.enter_async_context(Reader(_read_as(settings), settings.url)),
             detector_of(wanted.detector),
@@ -254,13 +306,13 @@ async def fetching(
 
 
 def _read_as(settings: Settings) -> FetchSettings:
-    """Who learns from links is told where on their pages they stand."""
+    """Fetch settings for the reader; a learning scorer also needs the tag path of each link."""
     is_learning = settings.scoring.scorer == "learning"
     return replace(settings.fetch, tag_path=True) if is_learning else settings.fetch
 
 
-def _refusing(frontier: Frontier, outage: Outage) -> Refusing:
-    """A visit must not fail because the store is away for a moment."""
+def _refusing(frontier: Frontier, outage: Outage) -> RefusalCheck:
+    """Ask the frontier whether a link is refused; retry while the store is unavailable."""
 
     async def refusal_of(link: Link, lease: Lease) -> str | None:
         return await outage.call(lambda: frontier.refusal_of(link, lease))
@@ -268,10 +320,10 @@ def _refusing(frontier: Frontier, outage: Outage) -> Refusing:
     return refusal_of
 
 
-def _client(settings: Settings) -> AbstractAsyncContextManager[Client | Http2Client]:
-    """It keeps as many idle connections as the limit of open files allows beside the visits."""
-    kind: type[Client | Http2Client] = _http2() if settings.fetch.http2 else Client
-    kept = idle_connections(settings.fetch.connections, most_slots(settings.executor))
+def _client(settings: Settings) -> AbstractAsyncContextManager[Http1Client | Http2Client]:
+    """The HTTP client; it keeps only as many idle connections as the open-file limit allows."""
+    kind: type[Http1Client | Http2Client] = _http2() if settings.fetch.http2 else Http1Client
+    kept = idle_connections(settings.fetch.connections, max_slots(settings.executor))
     return kind(
         replace(settings.fetch, connections=kept),
         allow_private=settings.url.allow_private,
@@ -289,19 +341,19 @@ def _http2() -> type[Http2Client]:
     return Http2Client
 
 
-def _shelf(frontier: Frontier, stack: AsyncExitStack) -> Shelf:
+def _shelf(frontier: Frontier, stack: AsyncExitStack) -> RobotsCache:
     wanted = frontier.settings.fetch
     file = CacheFile(wanted.robots_cache) if wanted.robots_cache else None
-    shelf = Shelf(frontier.clock, wanted.user_agent, file)
+    shelf = RobotsCache(frontier.clock, wanted.user_agent, file)
     if file is not None:
         stack.callback(file.close)
     return shelf
 
 
-def _cache(wanted: FetchSettings, stack: AsyncExitStack) -> Cache | None:
+def _cache(wanted: FetchSettings, stack: AsyncExitStack) -> ResponseCache | None:
     if not wanted.cache:
         return None
-    cache = Cache(CacheFile(wanted.cache, wanted.cache_bytes))
+    cache = ResponseCache(CacheFile(wanted.cache, wanted.cache_bytes))
     stack.callback(cache.close)
     return cache
 
@@ -315,14 +367,14 @@ async def crawl(
     name: str = "default",
     progress: Callable[[Sequence[Visit]], None] | None = None,
 ) -> CrawlReport:
-    """Crawl from these URLs, politely, to the end; stays on their domains unless told otherwise.
+    """Crawl from these URLs to the end, politely; stays on their domains by default.
 
-    `handler` is called with each page. With a path as `store`, the same call goes on where the
+    `handler` is called with each page. With a path as `store`, the same call resumes where the
     last one stopped, however it was stopped.
     """
     layers = layers_of(settings)
     if not isinstance(settings, Settings):
-        layers = replace(layers, usual=layers.usual or USUALLY)
+        layers = replace(layers, usual=layers.usual or SITES_LAYER)
     async with opened(store, settings=layers, crawl=name, handler=handler) as crawling:
         if progress is not None:
             crawling.observe(progress)

@@ -10,6 +10,7 @@ import pytest
 import outrider
 from outrider import blocking
 from outrider.frontier.steering import QueueHandle
+from outrider.store.protocol import Admin, Inspect, Store
 
 ROOT = pathlib.Path(outrider.__file__).parent
 
@@ -159,3 +160,20 @@ def test_errors_have_one_root():
 
     assert all(issubclass(kind, outrider.OutriderError) for kind in ours)
     assert {kind.__name__ for kind in ours} <= set(outrider.__all__)
+
+
+def test_store_has_six_verbs_in_batches():
+    """M2: the hot path is six verbs; the other protocols repeat none of them."""
+    hot = {"add", "claim", "extend", "finish", "release", "expire"}
+
+    assert verbs(Store) == hot
+    assert not hot & (verbs(Admin) | verbs(Inspect))
+
+
+def verbs(protocol):
+    """List the async methods of a protocol."""
+    return {
+        name
+        for name, value in vars(protocol).items()
+        if callable(value) and not name.startswith("_") and value.__code__.co_flags & 0x80
+    }

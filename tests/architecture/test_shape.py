@@ -21,9 +21,7 @@ DEEPER_THAN_ONE = {
     "outrider.frontier",
     "outrider.store.embedded",
     "outrider.store.heads",
-    "outrider.store.memory",
     "outrider.store.postgres",
-    "outrider.testing",
     "outrider.testing.model",
 }
 # Modules that still ask whether they are half built. The list may only shrink, too.

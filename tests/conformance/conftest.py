@@ -9,9 +9,9 @@ from outrider.store.embedded import EmbeddedStore, roster
 from outrider.store.embedded import store as embedded_store
 from outrider.store.memory import MemoryStore
 from outrider.store.opening import open_store
-from outrider.store.remote import Door, RemoteStore
+from outrider.store.remote import RemoteStore, StoreServer
 from outrider.testing.clock import FakeClock
-from outrider.testing.invariants import Witness
+from outrider.testing.invariants import CheckedStore
 from outrider.testing.model import Model
 from scale import ROUNDS
 from servers.empty_stores import with_parameter
@@ -30,7 +30,7 @@ def plain(kind):
 @asynccontextmanager
 async def remote(clock, tmp_path, places):
     """A memory store as another process would see it: through the socket of a file."""
-    door = await Door.open(MemoryStore(clock), str(tmp_path / "crawl"))
+    door = await StoreServer.open(MemoryStore(clock), str(tmp_path / "crawl"))
     store = await RemoteStore.connect(str(tmp_path / "crawl"))
     try:
         yield store
@@ -112,7 +112,7 @@ def clock():
 async def store(request, clock, tmp_path, places, warm_postgres):
     """Each store in turn, empty, and watched: whatever a test does, the invariants hold."""
     async with STORES[request.param](clock, tmp_path, places) as made:
-        store = Witness(made, clock)
+        store = CheckedStore(made, clock)
         yield store
         for crawl in await store.crawls():
             await store.check(crawl)

@@ -14,7 +14,7 @@ from model_shard import ModelShard
 from outrider.store.opening import open_store
 from outrider.store.shards import ShardedStore
 from outrider.testing import conformance
-from outrider.testing.invariants import Witness
+from outrider.testing.invariants import CheckedStore
 from scale import ROUNDS
 
 # These write numbers, or how many steps there are, as a store of one piece has them.
@@ -171,7 +171,7 @@ TOPICS = {"Cluster": ALL if WHOLE else {"Add", "Crawl", "Finish", "Restoring", "
 @pytest.fixture
 async def store(request, clock, places):
     """One store over shards, watched."""
-    store = Witness(await MAKERS[request.cls.setup](clock, places), clock)
+    store = CheckedStore(await MAKERS[request.cls.setup](clock, places), clock)
     yield store
     for crawl in await store.crawls():
         await store.check(crawl)

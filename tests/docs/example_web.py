@@ -94,11 +94,11 @@ def stand_in(port, put=setattr):
         @classmethod
         def open(cls, store="memory://", *, settings=None, clock=None, **rest):
             """In real time, whatever others do to the clock."""
-            settings = hurried(layers_of(settings).ground().settings, port)
+            settings = hurried(layers_of(settings).base_settings().settings, port)
             return super().open(store, settings=settings, clock=clock or SystemClock(), **rest)
 
     put(wiring, "Frontier", Here)
-    put(wiring, "Client", partial(wiring.Client, _tls=False))  # nobody signed its certificate
+    put(wiring, "Http1Client", partial(wiring.Http1Client, _tls=False))  # self-signed
 
 
 COMMANDS = {

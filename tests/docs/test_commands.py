@@ -9,7 +9,7 @@ import typer
 from outrider.cli import dead, queue
 from outrider.cli.app import app
 from outrider.cli.crawl_report import ENDS
-from outrider.executor.watchdog import EXIT
+from outrider.executor.watchdog import EXIT_CODE
 from outrider.frontier import reports
 from outrider.store import protocol
 
@@ -76,4 +76,4 @@ def test_exit_codes_of_a_crawl_are_those_of_the_code():
     rows = re.findall(r"^\| (\d+) \| `([a-z]+)` \|", table, re.MULTILINE)
 
     assert {end: int(code) for code, end in rows} == {end: ENDS[end][1] for end in ENDS}
-    assert f"| {EXIT} | |" in table
+    assert f"| {EXIT_CODE} | |" in table

@@ -25,8 +25,8 @@ from outrider.core.policy.score import DefaultScorer
 from outrider.core.policy.weights import Scoring
 from outrider.core.task import DEFAULT_ORIGIN, Added, Lease
 from outrider.events import BACKLOG
-from outrider.executor import paging
-from outrider.fetch import sitemaps
+from outrider.executor import page_handler as paging
+from outrider.fetch import feeds
 from outrider.frontier import admitting, reports, rescoring
 from outrider.frontier.signalling import PROPOSED
 from outrider.frontier.steering import QueueHandle
@@ -201,8 +201,11 @@ def test_page_lists_the_origins_and_types_of_the_code_with_what_they_earn():
 def test_known_origins_and_types_are_those_the_code_gives():
     """A name in the code that is missing from the lists would be taken for a typo."""
     text = "".join(path.read_text("utf-8") for path in SOURCE.rglob("*.py"))
-    origins = set(re.findall(r'\borigin="([a-z-]+)"', text)) | {sitemaps.ORIGIN, PROPOSED}
-    types = set(re.findall(r'Link\([^()]*type="([a-z-]+)"', text)) | {sitemaps.TYPE, REFRESH}
+    origins = set(re.findall(r'\borigin="([a-z-]+)"', text)) | {feeds.SITEMAP_ORIGIN, PROPOSED}
+    types = set(re.findall(r'Link\([^()]*type="([a-z-]+)"', text)) | {
+        feeds.SITEMAP_TYPE,
+        REFRESH,
+    }
 
     assert origins | {DEFAULT_ORIGIN, REDIRECT} <= weights.ORIGINS
     assert types <= weights.TASK_TYPES
@@ -222,7 +225,7 @@ def test_events_that_the_code_tells_are_on_the_page():
         ("how-to/signals-and-focus.md", r"in steps of ([\d,]+) tasks", rescoring.STEP),
         ("reference/frontier.md", r"applied in chunks of ([\d,]+)", admitting.CHUNK),
         ("reference/events.md", r"falls more than ([\d,]+) behind", BACKLOG),
-        ("reference/handlers.md", r"At most ([\d,]+) items and links", paging.MOST),
+        ("reference/handlers.md", r"At most ([\d,]+) items and links", paging.MAX_ITEMS),
     ],
 )
 def test_number_on_a_page_is_that_of_the_code(page, pattern, constant):

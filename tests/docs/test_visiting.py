@@ -12,9 +12,9 @@ from outrider import blocking, wiring
 from outrider.cli import crawl_report, watch_app
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS
-from outrider.core.task import Lease, Manners, Task
+from outrider.core.task import Lease, PolitenessState, Task
 from outrider.executor.visit import Visit
-from outrider.fetch import block_signs, reasons
+from outrider.fetch import block_detector, response
 from outrider.fetch.page import Page
 from outrider.fetch.response import Response
 from outrider.output.jsonl import Line
@@ -48,7 +48,7 @@ def public(thing):
 def a_page():
     """One that was fetched."""
     task = Task("default", b"", "https://example.org/", "example.org", "page", 1, 0, 1, 0.0, 1)
-    lease = Lease("", 0, 0, task, 1, "", 0.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("", 0, 0, task, 1, "", 0.0, 0, 0, QueueRules(), PolitenessState())
     return Page(lease, Response("https://example.org/", 200, (), b"", 0.0, 0.0))
 
 
@@ -116,7 +116,7 @@ def test_a_record_is_told_field_by_field():
 
 def test_the_reasons_of_fetching_are_those_of_the_code():
     """Each under its outcome, with its meaning and its details."""
-    for word, (kind, meaning, details) in reasons.REASONS.items():
+    for word, (kind, meaning, details) in response.REASONS.items():
         row = rows(sections("outcomes-and-reasons.md")[kind.__name__])[word]
         assert meaning in row
         assert [detail for detail in details if f"`{detail}`" not in row] == []
@@ -124,9 +124,13 @@ def test_the_reasons_of_fetching_are_those_of_the_code():
 
 def test_every_block_that_is_detected_is_told():
     """By vendor, under challenge or denial."""
-    signs = block_signs
-    every = {vendor.reason for vendor in signs.VENDORS} | {reason for _, reason in signs.UNTITLED}
-    every |= {reason for reason, _ in signs.FIELDS.values()} | {why for _, why in signs.DETOURS}
+    signs = block_detector
+    every = {vendor.reason for vendor in signs.VENDORS} | {
+        reason for _, reason in signs.ANY_TITLE_MARKS
+    }
+    every |= {reason for reason, _ in signs.BLOCK_FIELDS.values()} | {
+        why for _, why in signs.BLOCK_REDIRECTS
+    }
     every |= {"challenge: captcha", "denied: short page"}
     blocked = rows(sections("outcomes-and-reasons.md")["Blocked"])
     page = {f"{word}: {one}" for word in blocked for one in re.findall(r"`([^`]+)`", blocked[word])}

@@ -108,9 +108,9 @@ class Command:
         self.folder = folder
         self._started = []
 
-    def start(self, *words, before="true"):
-        """A process that runs it, after a command of the shell."""
-        command = str(Path(sys.executable).with_name("outrider"))
+    def start(self, *words, before="true", command=None):
+        """A process that runs it, or another command, after a command of the shell."""
+        command = command or str(Path(sys.executable).with_name("outrider"))
         process = subprocess.Popen(
             ["/bin/sh", "-c", f'{before} && exec "$0" "$@"', command, *map(str, words)],
             cwd=self.folder,

@@ -34,7 +34,7 @@ def sites(*names):
 @pytest.fixture
 def impatient(monkeypatch):
     """Waits that are made for days of crawling, short enough for a test."""
-    monkeypatch.setattr(politeness, "THROTTLE_FIRST", 0.3)
+    monkeypatch.setattr(politeness, "FIRST_THROTTLE_SNOOZE", 0.3)
     monkeypatch.setattr(politeness, "UNREACHABLE_FIRST", 0.02)
     monkeypatch.setattr(politeness, "UNREACHABLE_MOST", 0.05)
     for module in ("robots", "entrance"):

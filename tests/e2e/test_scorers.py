@@ -3,7 +3,7 @@
 import pytest
 
 from outrider import Done
-from outrider.core.policy.grouping import TAG_PATH
+from outrider.core.policy.url_groups import TAG_PATH
 from outrider.testing.web import WebServer, small_world
 from outrider.wiring import crawl
 

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import sys
 import threading
 from collections import Counter
 from types import SimpleNamespace
@@ -35,6 +36,22 @@ async def gate(page):
     pathlib.Path(f"{os.getpid()}.waits").write_text("here")
     while not pathlib.Path("open").exists():
         await asyncio.sleep(0.02)
+"""
+PROGRAM = """
+import asyncio
+from mine import gate
+from outrider import Frontier
+from outrider.output.worker_files import worker_files
+from outrider.wiring import joined
+
+async def work(path):
+    own = {"output": {"path": path}, "executor": {"slots": 1}, "fetch": {"robots": False}}
+    async with Frontier.attach("x.outrider", settings=own) as frontier:
+        async with joined(frontier, handler=gate) as crawling:
+            print((await crawling.run()).how)
+
+with worker_files("x") as path:
+    asyncio.run(work(path))
 """
 LEAVE = """
 import pathlib, shutil
@@ -228,17 +245,26 @@ def test_workers_go_on_when_the_holder_of_the_file_is_killed(outrider, web, join
     assert violations(web.hits(), delay=DELAY, web=web.web) == []
 
 
-@pytest.mark.slow
-def test_whoever_goes_on_settles_what_the_killed_left_in_doubt(
-    outrider, web, store, made, on_crawl, states, until
-):
-    """K4: records of visits that never counted go, though nobody writes to those files again."""
+@pytest.fixture(params=["command", "library"])
+def start_gated(request, outrider, store, made):
+    """Starts workers whose handler waits for a file: of the command, or of a Python program."""
     (outrider.folder / "mine.py").write_text(GATE)
+    (outrider.folder / "worker.py").write_text(PROGRAM)
     made(settings={"queue": {"max_depth": 0}, "lease": {"seconds": 10.0}})
-    one = ("work", store, "--handler", "mine:gate", "--slots", 1, "--set", "fetch.robots=false")
-    holder = outrider.start(*one)
+    words = ("work", store, "--handler", "mine:gate", "--slots", 1, "--set", "fetch.robots=false")
+    if request.param == "library":
+        return lambda: outrider.start("worker.py", command=sys.executable)
+    return lambda: outrider.start(*words)
+
+
+@pytest.mark.slow
+def test_surviving_worker_settles_output_that_killed_workers_left_in_doubt(
+    outrider, web, store, start_gated, on_crawl, states, until
+):
+    """K4: records of unfinished visits go, though no process writes to those files again."""
+    holder = start_gated()
     until((outrider.folder / f"{store}.sock").exists)
-    killed, left = outrider.start(*one), outrider.start(*one)
+    killed, left = start_gated(), start_gated()
     until(lambda: states().total() == 3)
     on_crawl(Frontier.resume)
     until(lambda: found(outrider, "*.waits") == 3)
@@ -250,7 +276,7 @@ def test_whoever_goes_on_settles_what_the_killed_left_in_doubt(
         outrider.end(worker)
     end = outrider.end(left)
 
-    assert end.code == 0, end.err
+    assert (end.code, "finished" in end.out) == (0, True), end.err
     assert written(outrider, web) == named(web, web.web.seeds())
 
 

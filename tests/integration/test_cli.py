@@ -89,7 +89,9 @@ def crash(*_):
 def broken_core(monkeypatch):
     """Every seed meets a core that breaks down at its first verdict."""
     play = simulation.simulate
-    monkeypatch.setattr(simulation, "simulate", lambda seed, **kw: play(seed, decided=crash, **kw))
+    monkeypatch.setattr(
+        simulation, "simulate", lambda seed, **kw: play(seed, decide_with=crash, **kw)
+    )
 
 
 @pytest.mark.usefixtures("broken_core")

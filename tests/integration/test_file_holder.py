@@ -10,7 +10,7 @@ import pytest
 from outrider import Done, Frontier, StoreUnavailable, StoreUnresponsive, StoreUnusable
 from outrider.store import opening
 from outrider.store.opening import join_store
-from outrider.store.remote import line, socket_path
+from outrider.store.remote import connection, socket_path
 from outrider.testing import FakeClock
 
 A, B = "https://a.example/", "https://b.example/"
@@ -93,7 +93,7 @@ async def test_held_file_that_is_not_served_is_waited_for_and_named(path, monkey
 
 async def test_held_file_whose_holder_is_silent_is_named_at_once(path, monkeypatch):
     """Not after fifty tries: a second one would say the same."""
-    monkeypatch.setattr(line, "CONNECT_WITHIN", 0.2)
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.2)
     first = await Frontier.open(path)
     socket_path(Path(path)).unlink()
     with socket.socket(socket.AF_UNIX) as deaf:

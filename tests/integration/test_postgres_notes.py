@@ -3,7 +3,7 @@
 import asyncio
 from hashlib import md5
 
-from outrider.store.postgres import running
+from outrider.store.postgres import runner
 from outrider.store.protocol import MAX_NAME_CHARS, ClaimRequest, PriorityUpdate, SharedValueWrite
 from outrider.testing.builders import done, task
 
@@ -31,7 +31,7 @@ async def count_up(store, times):
 
 async def test_two_who_count_in_one_note_lose_nothing(stores, monkeypatch):
     """F5: whoever was too late is told so, and counts on from what stands; nobody is undone."""
-    monkeypatch.setattr(running, "TRIES", 1)
+    monkeypatch.setattr(runner, "MAX_ATTEMPTS", 1)
     await asyncio.gather(*(count_up(store, EACH) for store in stores))
 
     (note,) = await stores[0].values_since(CRAWL)

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from outrider.clock import SystemClock
-from outrider.store.postgres import PostgresStore, routine_statements, running, statements
-from outrider.store.postgres.wire import Wire
+from outrider.store.postgres import PostgresStore, runner, sql
+from outrider.store.postgres.pipeline import Pipeline
 from outrider.store.protocol import ClaimRequest, PriorityUpdate, SharedValueWrite, TaskFilter
 from outrider.testing.builders import done, rules, task
 from postgres_fill import fill
@@ -60,7 +60,7 @@ def plans(monkeypatch):
     """The plans of all statements that are sent once it is called."""
     found = []
 
-    class Explained(Wire):
+    class Explained(Pipeline):
         """Explains what touches tables, before it is done."""
 
         def send(self, statement, params=()):
@@ -89,7 +89,7 @@ def plans(monkeypatch):
 
     def begin():
         found.clear()
-        monkeypatch.setattr(running, "Wire", Explained)
+        monkeypatch.setattr(runner, "Pipeline", Explained)
         return found
 
     return begin
@@ -214,10 +214,8 @@ async def test_a_note_touches_the_one_it_replaces(make, plans):
 
 
 def all_statements():
-    """The texts of both modules, by name."""
-    found = {**vars(statements), **vars(routine_statements)}
-    lanes = dict(enumerate(routine_statements.GROW))
-    return {name: text for name, text in {**found, **lanes}.items() if isinstance(text, str)}
+    """The statements of all files, by name."""
+    return {name: statement.text for name, statement in sql.STATEMENTS.items()}
 
 
 def test_what_moves_is_deleted_without_a_search():
@@ -234,4 +232,4 @@ def test_no_predicate_asks_for_what_changes_row_by_row():
 
     assert len(texts) > 50
     assert not found
-    assert "now()" in statements.NOW
+    assert "now()" in texts["open_transaction"]

@@ -9,7 +9,7 @@ import pytest
 from outrider.clock import SystemClock
 from outrider.errors import Closed, InvalidInput, StoreUnavailable, StoreUnusable
 from outrider.store.opening import open_store
-from outrider.store.postgres import running
+from outrider.store.postgres import runner
 from outrider.testing.builders import task
 from servers import Proxy
 from servers.server_process import free_port
@@ -128,7 +128,7 @@ async def test_a_line_that_cannot_be_trusted_is_told(url, places, certificate):
 
 async def test_a_lost_line_is_told_and_found_again(url, places, monkeypatch):
     """M6: while the server is away verbs say so; once it is back they work, and all is there."""
-    monkeypatch.setattr(running, "POOL_WAIT", 1.0)
+    monkeypatch.setattr(runner, "POOL_TIMEOUT", 1.0)
     with Proxy(places.server("postgres")) as proxy:
         schema = urlsplit(url).query
         store = await open_store(f"{proxy.url}?{schema}", SystemClock())
@@ -146,7 +146,7 @@ async def test_a_lost_line_is_told_and_found_again(url, places, monkeypatch):
 
 async def test_a_line_that_falls_silent_is_given_up(url, places, monkeypatch):
     """M6: nobody waits for ever; unknown whether it was applied, and safe to repeat."""
-    monkeypatch.setattr(running, "PATIENCE", 0.3)
+    monkeypatch.setattr(runner, "CALL_TIMEOUT", 0.3)
     with Proxy(places.server("postgres")) as proxy:
         store = await open_store(f"{proxy.url}?{urlsplit(url).query}", SystemClock())
         await store.add([task("https://a.example/", crawl="c")])
@@ -164,7 +164,9 @@ async def test_statements_that_a_pooler_forgot_are_given_up(url):
     """M4: behind a transaction pooler nothing can be prepared; the store finds that out itself."""
     store = await open_store(url, SystemClock())
     await store.add([task("https://a.example/", crawl="c")])
-    for connection in (taken := [store._runner._pool.getconn() for _ in range(running.POOL_MOST)]):
+    for connection in (
+        taken := [store._runner._pool.getconn() for _ in range(runner.MAX_CONNECTIONS)]
+    ):
         connection.pgconn.exec_(b"deallocate all")
     for connection in taken:
         store._runner._pool.putconn(connection)
@@ -179,9 +181,9 @@ async def test_statements_that_a_pooler_forgot_are_given_up(url):
 
 async def test_a_full_pool_is_told(url, monkeypatch):
     """M4: whoever waits too long for a connection hears how many there are."""
-    monkeypatch.setattr(running, "POOL_WAIT", 0.05)
+    monkeypatch.setattr(runner, "POOL_TIMEOUT", 0.05)
     store = await open_store(url, SystemClock())
-    taken = [store._runner._pool.getconn() for _ in range(running.POOL_MOST)]
+    taken = [store._runner._pool.getconn() for _ in range(runner.MAX_CONNECTIONS)]
     with pytest.raises(StoreUnavailable, match="the pool has at most 10"):
         await store.crawls()
     for connection in taken:
@@ -191,7 +193,7 @@ async def test_a_full_pool_is_told(url, monkeypatch):
 
 
 async def test_a_closed_store_says_so(url):
-    """R1: whoever comes too late is told."""
+    """M6: a verb of a closed store raises Closed."""
     store = await open_store(url, SystemClock())
     await store.close()
     with pytest.raises(Closed):

@@ -123,8 +123,8 @@ async def test_who_waits_hears_of_work(url):
     """C6: an add in one process rings in another, which need not ask all the time."""
     waiting, adding = [await PostgresStore.open(url, SystemClock()) for _ in range(2)]
     rung, other = asyncio.Event(), asyncio.Event()
-    end = waiting.watch(CRAWL, rung.set)
-    waiting.watch("another", other.set)
+    end = waiting.subscribe(CRAWL, rung.set)
+    waiting.subscribe("another", other.set)
 
     async with asyncio.timeout(60):
         number = 0

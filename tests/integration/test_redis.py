@@ -9,7 +9,7 @@ import pytest
 import redis.asyncio
 
 from outrider.clock import SystemClock
-from outrider.core.act import Pause
+from outrider.core.queue_action import Pause
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import StoreFull, StoreUnavailable, StoreUnusable
 from outrider.store.memory import MemoryStore

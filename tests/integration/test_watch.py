@@ -14,10 +14,10 @@ import pytest
 
 from outrider import Done, Failed, Frontier, Link
 from outrider.cli.watch_app import WatchApp
-from outrider.cli.watch_follow import Watch
-from outrider.cli.watch_reach import Presence, Reach
-from outrider.cli.watch_sample import Sampler
 from outrider.errors import StoreUnavailable
+from outrider.monitoring.connection import CrawlConnection, Presence
+from outrider.monitoring.monitor import CrawlMonitor
+from outrider.monitoring.sampler import Sampler
 
 A, B, C = (f"https://{name}.example/" for name in "abc")
 MANNERS = {"politeness": {"min_delay": 2.0}, "retry": {"max_retries": 0}}
@@ -57,14 +57,14 @@ async def crawl(path):
 @asynccontextmanager
 async def watched(path, *, size=(80, 24), every=0.1, grace=0.0):
     """The view of the file, and the one who presses its keys."""
-    watch = Watch(Reach(path, "default", grace=grace))
+    watch = CrawlMonitor(CrawlConnection(path, "default", grace=grace))
     try:
-        app = WatchApp(watch, await watch.begin(), every=every)
+        app = WatchApp(watch, await watch.start(), every=every)
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
             yield app, pilot
     finally:
-        await watch.reach.close()
+        await watch.connection.close()
 
 
 def screen(app):
@@ -382,7 +382,7 @@ async def test_the_last_word_of_a_crawl_that_ended_is_read_from_its_file(path):
         assert screen(app)[2].split()[:4] == ["1", "0", "0", "1"]
 
 
-@pytest.mark.parametrize(("place", "step"), [(Reach, "_opened"), (Sampler, "read")])
+@pytest.mark.parametrize(("place", "step"), [(CrawlConnection, "_open"), (Sampler, "read")])
 async def test_a_crawl_that_ends_as_we_come_is_read_from_its_file(path, monkeypatch, place, step):
     """Before we reached who held it, or while it answered."""
     crawl = await Frontier.open(path, settings=MANNERS)
@@ -394,7 +394,7 @@ async def test_a_crawl_that_ends_as_we_come_is_read_from_its_file(path, monkeypa
         return await whole(*words)
 
     monkeypatch.setattr(place, step, parted)
-    seen = await Watch(Reach(path, "default")).begin()
+    seen = await CrawlMonitor(CrawlConnection(path, "default")).start()
 
     assert (seen.presence, seen.sample.crawl.pending) == (Presence.ALONE, 2)
 
@@ -407,16 +407,16 @@ async def test_an_act_that_fails_says_why(path, crawl, monkeypatch):
         async def ask(work):
             raise StoreUnavailable("[red]nobody[/red] answers")
 
-        monkeypatch.setattr(app._watch.reach, "ask", ask)
+        monkeypatch.setattr(app._watch.connection, "call", ask)
         await pilot.press("p")
         await until(pilot, says(app, "[red]nobody[/red] answers"))
 
 
 async def test_a_file_that_is_gone_is_missed_and_looked_for(path, crawl, tmp_path):
     """The error is the command's usual one."""
-    reach = Reach(str(tmp_path / "other.outrider"), "default")
+    reach = CrawlConnection(str(tmp_path / "other.outrider"), "default")
     with pytest.raises(ValueError, match="no such file"):
-        await Watch(reach).begin()
+        await CrawlMonitor(reach).start()
 
 
 # ---- beside another process

@@ -9,9 +9,9 @@ import pytest
 from outrider.clock import SystemClock
 from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS, CrawlStatus, TaskState
 from outrider.errors import StoreUnusable
-from outrider.store.postgres import PostgresStore, migrating
+from outrider.store.postgres import PostgresStore, migrate
 from outrider.store.postgres.address import parsed
-from outrider.store.postgres.migrating import Migration, prepared, shipped
+from outrider.store.postgres.migrate import Migration, prepare_store, release_migrations
 from outrider.store.protocol import ClaimRequest, SharedValueWrite
 from outrider.testing.builders import done, task
 
@@ -56,7 +56,7 @@ def empty(places, line):
     yield make
     for url in urls:
         line.execute(f"drop schema if exists {schema_of(url)} cascade")
-        prepared(parsed(url))
+        prepare_store(parsed(url))
 
 
 def portrait(line, url):
@@ -71,16 +71,16 @@ def portrait(line, url):
 
 def second(text=ADDED):
     """The migration of a release to come."""
-    return Migration(shipped()[-1].version + 1, "9999_later.sql", text)
+    return Migration(release_migrations()[-1].version + 1, "9999_later.sql", text)
 
 
 def test_what_was_migrated_is_what_is_made_anew(empty, line):
     """M4: a store that went through every release has the tables of one that is new."""
     migrated, fresh = empty(), empty()
-    for count in range(1, len(shipped()) + 1):
-        prepared(parsed(migrated), shipped()[:count])
-    prepared(parsed(migrated), [*shipped(), second()])
-    prepared(parsed(fresh), [*shipped(), second()])
+    for count in range(1, len(release_migrations()) + 1):
+        prepare_store(parsed(migrated), release_migrations()[:count])
+    prepare_store(parsed(migrated), [*release_migrations(), second()])
+    prepare_store(parsed(fresh), [*release_migrations(), second()])
 
     assert portrait(line, migrated) == portrait(line, fresh)
     assert ("task", "colour", "text", "YES", None) in portrait(line, fresh)[0]
@@ -91,7 +91,7 @@ async def test_old_and_new_workers_go_on_side_by_side(empty):
     url = empty()
     old = await PostgresStore.open(url, SystemClock())
     await old.add([task("https://a.example/1", crawl="test")])
-    await asyncio.to_thread(prepared, parsed(url), [*shipped(), second()])
+    await asyncio.to_thread(prepare_store, parsed(url), [*release_migrations(), second()])
     await old.add([task("https://b.example/1", crawl="test")])
     older = await PostgresStore.open(url, SystemClock())
 
@@ -106,7 +106,7 @@ async def test_a_worker_without_notes_goes_on_beside_one_that_has_them(empty, mo
     """M4: the release before notes made the store; both work on it, and one writes notes."""
     url = empty()
     with monkeypatch.context() as before:
-        before.setattr(migrating, "shipped", lambda: shipped()[:1])
+        before.setattr(migrate, "release_migrations", lambda: release_migrations()[:1])
         old = await PostgresStore.open(url, SystemClock())
     await old.add([task("https://a.example/1", crawl="test")])
     new = await PostgresStore.open(url, SystemClock())
@@ -123,35 +123,37 @@ async def test_a_worker_without_notes_goes_on_beside_one_that_has_them(empty, mo
 def test_a_newer_release_that_broke_with_ours_is_refused(empty, line):
     """M4: whoever cannot work beside it says so, and changes nothing."""
     url = empty()
-    prepared(parsed(url), [*shipped(), second(f"-- breaking\n{ADDED}")])
+    prepare_store(parsed(url), [*release_migrations(), second(f"-- breaking\n{ADDED}")])
     before = portrait(line, url)
 
     with pytest.raises(StoreUnusable, match=r"newer release \(9999_later.sql\).*upgrade outrider"):
-        prepared(parsed(url))
+        prepare_store(parsed(url))
     assert portrait(line, url) == before
 
 
 def test_a_migration_that_fails_leaves_nothing(empty, line):
     """M4: each is one transaction; the next one who comes begins where it was."""
     url = empty()
-    prepared(parsed(url))
+    prepare_store(parsed(url))
     before = portrait(line, url)
     with pytest.raises(StoreUnusable, match="no_such_table"):
-        prepared(parsed(url), [*shipped(), second(f"{ADDED}; drop table no_such_table")])
+        prepare_store(
+            parsed(url), [*release_migrations(), second(f"{ADDED}; drop table no_such_table")]
+        )
 
     assert portrait(line, url) == before
-    prepared(parsed(url))
+    prepare_store(parsed(url))
     with pytest.raises(StoreUnusable, match="no_such_table"):
-        prepared(parsed(empty()), [Migration(1, "1.sql", "select * from no_such_table")])
+        prepare_store(parsed(empty()), [Migration(1, "1.sql", "select * from no_such_table")])
 
 
 def test_a_changed_migration_is_refused(empty):
     """M4: a checksum tells which text made the tables."""
-    url, (first, *rest) = empty(), shipped()
-    prepared(parsed(url), [first._replace(text=f"{first.text}\n-- changed"), *rest])
+    url, (first, *rest) = empty(), release_migrations()
+    prepare_store(parsed(url), [first._replace(text=f"{first.text}\n-- changed"), *rest])
 
     with pytest.raises(StoreUnusable, match=f"{first.name} is not what this release ships"):
-        prepared(parsed(url))
+        prepare_store(parsed(url))
 
 
 @pytest.mark.parametrize("table", ["customer", "migration"])
@@ -162,31 +164,33 @@ def test_a_schema_of_somebody_else_is_refused(empty, line, table):
     line.execute(f"create table {schema_of(url)}.{table} (id integer)")
     before = portrait(line, url)
 
-    with pytest.raises(StoreUnusable, match="tables that are not ours; name another one with"):
-        prepared(parsed(url))
+    with pytest.raises(
+        StoreUnusable, match=r"tables that are not Outrider's; name another one with"
+    ):
+        prepare_store(parsed(url))
     assert portrait(line, url) == before
 
 
 async def test_many_may_open_an_empty_place_at_once(empty):
     """M4: one makes the tables, the others wait for it, and all see one store."""
     url = empty()
-    names = await asyncio.gather(*(asyncio.to_thread(prepared, parsed(url)) for _ in range(4)))
+    names = await asyncio.gather(*(asyncio.to_thread(prepare_store, parsed(url)) for _ in range(4)))
 
     assert len(set(names)) == 1
 
 
 def test_an_old_server_is_refused(empty, monkeypatch):
     """M4: the least version is named."""
-    monkeypatch.setattr(migrating, "OLDEST", 990_000)
+    monkeypatch.setattr(migrate, "MIN_VERSION", 990_000)
 
     with pytest.raises(StoreUnusable, match=r"is PostgreSQL \d+; 99 or newer is needed"):
-        prepared(parsed(empty()))
+        prepare_store(parsed(empty()))
 
 
 def test_the_tables_allow_the_states_there_are(empty, line):
     """B2, C1, I1: what SQL checks is what `core.states` tells; leased is having a lease."""
     url = empty()
-    prepared(parsed(url))
+    prepare_store(parsed(url))
     checks = " ".join(text for _, text in portrait(line, url)[2])
 
     for words in (

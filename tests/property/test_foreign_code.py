@@ -19,12 +19,12 @@ from outrider import Frontier
 from outrider.core.policy.rules import CrawlRules
 from outrider.errors import OutriderError
 from outrider.executor.poll import strategy_of
-from outrider.fetch.detect import detector_of
+from outrider.fetch.block_detector import detector_of
 from outrider.frontier.jsonl import Writer
 from outrider.frontier.learning import UPDATES
 from outrider.settings import Settings
-from outrider.settings.kinds import fields_of, struct_kind
-from outrider.settings.reading import adjustable
+from outrider.settings.field_types import fields_of, struct_kind
+from outrider.settings.validation import adjustable
 from outrider.store.memory import MemoryStore
 from outrider.store.opening import open_store
 from outrider.store.protocol import SharedValueWrite

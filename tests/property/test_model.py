@@ -12,7 +12,7 @@ import pytest
 from differential import Disagreement, Duel, shrink
 from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS, CrawlStatus, QueueState
 from outrider.testing.clock import FakeClock
-from outrider.testing.invariants import Witness
+from outrider.testing.invariants import CheckedStore
 from outrider.testing.model import Model
 from random_operations import random_ops
 from scale import ROUNDS
@@ -28,7 +28,7 @@ REPEAT = "OUTRIDER_SEED={seed} .venv/bin/pytest -p no:randomly tests/property/te
 async def failure_of(ops, make_store):
     """What goes wrong in this case, or None."""
     clock = FakeClock()
-    model, store = Witness(Model(clock), clock), make_store(clock)
+    model, store = CheckedStore(Model(clock), clock), make_store(clock)
     try:
         await Duel([model, store], clock).run(ops)
         for crawl in await model.crawls():

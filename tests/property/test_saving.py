@@ -13,12 +13,12 @@ import pytest
 
 from differential import Duel, glance, shrink, steps
 from operations import Say
-from outrider.core.act import Set
+from outrider.core.queue_action import Set
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.saved import SavedEnd
 from outrider.testing.audit import everything
 from outrider.testing.clock import FakeClock
-from outrider.testing.invariants import Witness, check
+from outrider.testing.invariants import CheckedStore, check
 from outrider.testing.model import Model
 from random_operations import random_ops
 from scale import ROUNDS
@@ -165,7 +165,7 @@ async def saved_under_way(ops, seed, make_store):
             if after is not None:
                 page = await source.export(crawl, after=after, limit=dice.randint(1, 3))
                 exports[crawl] = ([*items, *page.items], page.after)
-    copies = [Witness(copy, clock) for copy in (make_store(clock), Model(clock))]
+    copies = [CheckedStore(copy, clock) for copy in (make_store(clock), Model(clock))]
     for crawl, (items, after) in exports.items():
         rest = [] if after is None else (await source.export(crawl, after=after)).items
         for copy in copies:

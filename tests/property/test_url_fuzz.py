@@ -5,8 +5,8 @@ import url as library
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outrider.core.policy.cost import checked_cost, costing
-from outrider.core.policy.keying import checked_key, keying, suffixes
+from outrider.core.policy.cost import cost_function, valid_cost
+from outrider.core.policy.queue_key import key_function, suffixes, valid_key
 from outrider.core.policy.scope import Scope, compile_scope
 from outrider.core.policy.traps import Traps, trap
 from outrider.core.url import (
@@ -163,9 +163,9 @@ def test_every_url_has_a_key_a_cost_and_a_place(url, name):
     """No URL that can be made is beyond the shipped policies."""
     if isinstance(url, Refusal):
         return
-    key = keying(name)(url)
+    key = key_function(name)(url)
 
-    assert checked_key(key) == key
+    assert valid_key(key) == key
     assert all(suffix.startswith(".") for suffix in suffixes(key))
     assert trap(url, Traps(1, 1, 1, calendar=True)) in {
         *(None, "path-depth", "repeated-segment", "many-parameters", "calendar")
@@ -174,7 +174,7 @@ def test_every_url_has_a_key_a_cost_and_a_place(url, name):
         scope = Scope(mode=mode)
         assert compile_scope(scope)(url, {scope.root(url)})
     for policy in ("zero", "unit", "wag", "anti-calendar"):
-        assert checked_cost(costing(policy)(url, url)) is not None
+        assert valid_cost(cost_function(policy)(url, url)) is not None
 
 
 def real_urls():

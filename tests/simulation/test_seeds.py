@@ -1,4 +1,4 @@
-"""Simulated crawls, thousands of them, each from one integer; OUTRIDER_SEEDS says how many."""
+"""S1, S3: simulated crawls, each from one integer; OUTRIDER_SEEDS sets their number."""
 
 import os
 import re

@@ -31,9 +31,9 @@ from operations import (
     Turn,
     Wait,
 )
-from outrider.core.act import Act, Set
 from outrider.core.breakdown import Breakdown
 from outrider.core.pick import Streak
+from outrider.core.queue_action import QueueAction, Set
 from outrider.core.task import Lease, LeaseId
 from outrider.core.verdict import Finished
 from outrider.store.protocol import (
@@ -194,7 +194,7 @@ class Hands:
         ]
         return await self.store.update_priorities(op.crawl, prices)
 
-    async def _steer(self, crawl: str, target: str, act: Act, limit: int) -> int:
+    async def _steer(self, crawl: str, target: str, act: QueueAction, limit: int) -> int:
         return await steps(
             lambda after: self.store.steer(crawl, target, act, after=after, limit=limit)
         )

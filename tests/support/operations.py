@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from outrider.core.act import Act
 from outrider.core.outcome import Outcome
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.task import KnownRule, Task
 from outrider.store.protocol import TaskFilter
@@ -118,7 +118,7 @@ class Steer(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
 
     crawl: str
     target: str
-    act: Act
+    act: QueueAction
     limit: int = 1000
 
 

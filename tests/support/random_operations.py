@@ -34,8 +34,8 @@ from operations import (
     Turn,
     Wait,
 )
-from outrider.core.act import Act, Pause, Resume, Retire, Revive, Set, Snooze, Wake
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.queue_action import Pause, QueueAction, Resume, Retire, Revive, Set, Snooze, Wake
 from outrider.core.states import CrawlStatus
 from outrider.core.task import KnownRule
 from outrider.store.protocol import TaskFilter
@@ -415,7 +415,7 @@ ACTS: Final[Mapping[str, float]] = {
     "wake": 3,
 }
 
-_ACTS: Final[Mapping[str, Callable[[Random], Act]]] = {
+_ACTS: Final[Mapping[str, Callable[[Random], QueueAction]]] = {
     "set": lambda dice: Set(_changes(dice)),
     "pause": lambda _: Pause(),
     "resume": lambda _: Resume(),

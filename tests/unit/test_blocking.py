@@ -7,7 +7,7 @@ import pytest
 
 import outrider
 from outrider import Closed, Done, Failed, ForeignLease, InvalidInput, Link, SettingsError, blocking
-from outrider.core.act import Pause, Resume
+from outrider.core.queue_action import Pause, Resume
 from outrider.frontier.steering import QueueHandle
 from outrider.testing import FakeClock
 

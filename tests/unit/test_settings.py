@@ -22,7 +22,7 @@ from outrider.errors import InvalidInput, SettingsError
 from outrider.settings import (
     QueueSettings,
     Settings,
-    documented,
+    documented_settings,
     from_toml,
     merged,
     override_of,
@@ -32,11 +32,11 @@ from outrider.settings import (
     to_mapping,
 )
 from outrider.settings import crawl_rules as rules_of
+from outrider.settings.code_references import _QUESTIONS
 from outrider.settings.consistency import ORDERS
-from outrider.settings.faults import dotted
-from outrider.settings.kinds import struct_kind
-from outrider.settings.naming import _QUESTIONS
-from outrider.settings.tree import Standing
+from outrider.settings.errors import dotted_path
+from outrider.settings.field_types import struct_kind
+from outrider.settings.schema import Standing
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
@@ -691,10 +691,10 @@ class TestReference:
 
     def test_every_setting_is_documented(self):
         """Each with what is allowed, its default and its meaning."""
-        rows = documented()
+        rows = documented_settings()
 
         assert all(all(row) for row in rows)
-        assert {row[0] for row in rows} >= {dotted(path) for path, _ in leaves()}
+        assert {row[0] for row in rows} >= {dotted_path(path) for path, _ in leaves()}
 
     def test_every_section_is_described(self):
         """Also those that other rooms own."""
@@ -868,7 +868,7 @@ class TestEveryTree:
         bad = planted(path, data.draw(faults(path, kind)))
         before = settings_of(tree)
 
-        assert re.match(rf"{re.escape(dotted(path))}(\.\d+)? = ", refusal(overlaid(tree, bad)))
+        assert re.match(rf"{re.escape(dotted_path(path))}(\.\d+)? = ", refusal(overlaid(tree, bad)))
         with pytest.raises(SettingsError):
             merged(before, bad)
         assert before == settings_of(tree)
@@ -880,4 +880,4 @@ class TestEveryTree:
         assume(path not in {leaf[:n] for leaf, _ in leaves() for n in range(1, 4)})
         assume(path not in {("keys",), ("retry", "types"), ("scoring", "weights")})
 
-        assert refusal(overlaid(tree, planted(path, 1))).startswith(f"{dotted(path)} = ")
+        assert refusal(overlaid(tree, planted(path, 1))).startswith(f"{dotted_path(path)} = ")

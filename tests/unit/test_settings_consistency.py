@@ -13,15 +13,15 @@ from outrider.settings import (
     Layers,
     Settings,
     from_toml,
-    joined,
+    join_stored,
     merged,
     override_of,
     settings_of,
     to_text,
 )
 from outrider.settings.consistency import ORDERS, contradictions, given_in, near_miss
-from outrider.settings.leaves import tree_of, value_at
-from outrider.settings.runtime import Update, over
+from outrider.settings.paths import tree_of, value_at
+from outrider.settings.runtime import Update, apply_updates
 from outrider.store.opening import open_store
 from outrider.testing import FakeClock
 
@@ -80,7 +80,7 @@ class TestEveryPair:
         layers = Layers(file=Layer("file a.toml", tree), command=Layer("command line", low))
 
         with pytest.raises(SettingsError, match="is from file a"):
-            layers.ground()
+            layers.base_settings()
 
     def test_runtime_change_that_crosses_is_refused(self, less, more):
         """`configure` asks for the same."""
@@ -97,7 +97,7 @@ class TestEveryPair:
             Update(path, value, "", 0.0, number)
             for number, (path, value) in enumerate(sorted(_leaves(tree)))
         ]
-        laid = over(Layers().ground(), notes)
+        laid = apply_updates(Layers().base_settings(), notes)
 
         assert laid.ignored
         assert not list(contradictions(laid.settings, laid.origins.keys()))
@@ -105,7 +105,7 @@ class TestEveryPair:
     def test_stored_crawl_with_them_opens_and_tells(self, less, more):
         """Its other settings can still be changed."""
         stored = msgspec.json.encode(crossed(less, more)).decode()
-        ground = joined(stored, {})
+        ground = join_stored(stored, {})
 
         assert ground.is_whole
         assert len(ground.doubts) == 1
@@ -293,8 +293,8 @@ def test_known_names_are_no_typos_of_each_other():
 
 def test_settings_survive_being_stored():
     """What is whole raises no doubts when it is read back."""
-    ground = Layers(command=Layer("command line", {"executor": {"min_slots": 2}})).ground()
-    again = joined(to_text(ground), {})
+    ground = Layers(command=Layer("command line", {"executor": {"min_slots": 2}})).base_settings()
+    again = join_stored(to_text(ground), {})
 
     assert (again.doubts, again.clashes) == ((), ())
     assert value_at(again.settings, ("executor", "min_slots")) == 2

@@ -6,25 +6,31 @@ from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS
 from outrider.errors import SettingsError
 from outrider.settings import (
     PROFILES,
-    Ground,
+    BaseSettings,
     Layer,
     Layers,
     Settings,
-    assigned,
     environment_layer,
     file_layer,
-    joined,
+    join_stored,
     layers_of,
-    listed,
+    list_settings,
+    parse_assignments,
     person,
     settings_of,
     to_text,
     toml_layer,
 )
 from outrider.settings.foreign_code import code_paths
-from outrider.settings.leaves import laid, leaves_of, path_of, tree_of
+from outrider.settings.paths import leaves_of, overlay, path_of, tree_of
 from outrider.settings.profiles import ABOUT
-from outrider.settings.runtime import Update, over, own_alone, update_of, update_text
+from outrider.settings.runtime import (
+    Update,
+    apply_updates,
+    own_process_reason,
+    update_of,
+    update_text,
+)
 
 DELAY = ("politeness", "min_delay")
 
@@ -51,7 +57,7 @@ class TestWhoWins:
         layers = Layers(
             **{name: Layer(name, said(n)) for n, name in enumerate(self.ORDER[:count], 2)}
         )
-        ground = layers.ground()
+        ground = layers.base_settings()
 
         assert ground.settings.politeness.min_delay == count + 1
         assert ground.origins[DELAY] == self.ORDER[count - 1]
@@ -62,7 +68,7 @@ class TestWhoWins:
             usual=Layer("usual", {"queue": {"max_depth": 100}, "lease": {"max_crashes": 9}}),
             command=Layer("command line", {"profile": "news", "queue": {"max_pending": 5}}),
         )
-        ground = layers.ground()
+        ground = layers.base_settings()
 
         assert ground.settings.queue.max_depth == 10
         assert ground.settings.queue.max_pending == 5
@@ -76,11 +82,11 @@ class TestWhoWins:
             file=Layer("file", {"profile": "archive"}), command=Layer("c", {"profile": "fast"})
         )
 
-        assert layers.ground().settings == settings_of(PROFILES["fast"])
+        assert layers.base_settings().settings == settings_of(PROFILES["fast"])
 
     def test_what_nobody_said_is_the_default(self):
         """And has no other origin."""
-        ground = Layers().ground()
+        ground = Layers().base_settings()
 
         assert (ground.settings, ground.origins, ground.profile) == (Settings(), {}, "polite")
 
@@ -91,9 +97,9 @@ class TestWhoWins:
             command=Layer("command line", {"politeness": {"delay": 3}}),
         )
 
-        assert layers.ground().settings.politeness.delay_to == 9.0
+        assert layers.base_settings().settings.politeness.delay_to == 9.0
         with pytest.raises(SettingsError, match=r"politeness\.delay_to"):
-            Layers(file=layers.file).ground()
+            Layers(file=layers.file).base_settings()
 
     def test_a_tree_made_by_hand_says_what_it_changes(self):
         """So that a file that is laid below it still counts."""
@@ -101,8 +107,8 @@ class TestWhoWins:
         layers = layers_of(given)
         with_file = Layers(file=Layer("file", said(7)), given=layers.given)
 
-        assert layers.ground().origins == {("lease", "seconds"): "given"}
-        assert with_file.ground().settings.politeness.min_delay == 7
+        assert layers.base_settings().origins == {("lease", "seconds"): "given"}
+        assert with_file.base_settings().settings.politeness.min_delay == 7
 
     def test_overrides_by_key_meet_in_lower_case(self):
         """However they are written."""
@@ -110,7 +116,7 @@ class TestWhoWins:
             file=Layer("file", {"keys": {"A.example": {"politeness": {"delay": 1}}}}),
             command=Layer("command line", {"keys": {"a.example": {"delay": 2}}}),
         )
-        ground = layers.ground()
+        ground = layers.base_settings()
 
         assert ground.settings.keys == {"a.example": {"delay": 2.0}}
         assert ground.origins == {("keys", "a.example", "delay"): "command line"}
@@ -131,7 +137,7 @@ class TestTheEnvironment:
                 "OUTRIDER__KEYS": '{"a.example" = {delay = 2}}',
             }
         )
-        ground = Layers(environment=layer).ground()
+        ground = Layers(environment=layer).base_settings()
 
         assert ground.settings.politeness.min_delay == 2.5
         assert ground.settings.queue.key == "domain"
@@ -163,7 +169,7 @@ class TestTheEnvironment:
         layers = Layers(environment=environment_layer({name: value}))
 
         with pytest.raises(SettingsError, match=f"^environment {name}: .*{message[:-1]}"):
-            layers.ground()
+            layers.base_settings()
 
     def test_the_real_one_is_asked(self, monkeypatch):
         """When nobody gives another."""
@@ -188,7 +194,7 @@ class TestFiles:
         """By its path."""
         file = tmp_path / "crawl.toml"
         file.write_text('profile = "fast"\n[politeness]\nmin_delay = 4\n')
-        ground = Layers(file=file_layer(file)).ground()
+        ground = Layers(file=file_layer(file)).base_settings()
 
         assert ground.origins[DELAY] == f"file {file}"
         assert (ground.settings.politeness.min_delay, ground.settings.executor.slots) == (4, 256)
@@ -289,7 +295,7 @@ class TestPaths:
         """Several of one section too."""
         pairs = ["politeness.delay=2", "politeness.count_from = start", "queue.key=a:b"]
 
-        assert assigned(pairs) == {
+        assert parse_assignments(pairs) == {
             "politeness": {"delay": 2, "count_from": "start"},
             "queue": {"key": "a:b"},
         }
@@ -298,11 +304,11 @@ class TestPaths:
     def test_what_assigns_nothing_is_refused(self, pair):
         """With an example."""
         with pytest.raises(SettingsError, match=r"politeness\.delay"):
-            assigned([pair])
+            parse_assignments([pair])
 
     def test_a_value_cannot_bring_more_than_itself(self):
         """What TOML would read as a second line is text."""
-        assert assigned(["fetch.contact=1\nx = 2"]) == {"fetch": {"contact": "1\nx = 2"}}
+        assert parse_assignments(["fetch.contact=1\nx = 2"]) == {"fetch": {"contact": "1\nx = 2"}}
 
     def test_leaves_make_the_tree_again(self):
         """And a later leaf replaces a table that it excludes."""
@@ -310,7 +316,7 @@ class TestPaths:
 
         assert tree_of(leaves_of(tree)) == tree
         assert tree_of([(("a", "b"), 1), (("a",), None), (("a", "c"), 2)]) == {"a": {"c": 2}}
-        assert laid(tree, {"a": {"b": None}})["a"] == {"b": None, "c": [2]}
+        assert overlay(tree, {"a": {"b": None}})["a"] == {"b": None, "c": [2]}
 
 
 class TestKept:
@@ -322,7 +328,7 @@ class TestKept:
             file=Layer("file a.toml", {"profile": "archive", **said(9)}),
             command=Layer("command line", {"output": {"path": "/here"}}),
         )
-        found = joined(to_text(layers.ground()), {})
+        found = join_stored(to_text(layers.base_settings()), {})
 
         assert found.origins[DELAY] == "file a.toml"
         assert found.origins["budget", "hold_queues"] == "profile archive"
@@ -331,25 +337,25 @@ class TestKept:
 
     def test_ones_own_sections_have_ones_own_origins(self):
         """And all else is the crawl's."""
-        text = to_text(Ground(settings_of({"executor": {"slots": 5}, **said(3)})))
+        text = to_text(BaseSettings(settings_of({"executor": {"slots": 5}, **said(3)})))
         mine = {("executor", "slots"): "command line", DELAY: "command line"}
-        found = joined(text, {"executor": {"slots": 9}, **said(1)}, mine)
+        found = join_stored(text, {"executor": {"slots": 9}, **said(1)}, mine)
 
         assert found.origins == {("executor", "slots"): "command line", DELAY: "the crawl"}
 
     @pytest.mark.parametrize("garbage", ["3", '{"x": 5}', '{"x": ["["]}', '{"x": [{}]}'])
     def test_origins_that_tell_nothing_do_no_harm(self, garbage):
         """A store is written by others."""
-        found = joined(f'{{"lease": {{"seconds": 5}}, "origins": {garbage}}}', {})
+        found = join_stored(f'{{"lease": {{"seconds": 5}}, "origins": {garbage}}}', {})
 
         assert found.settings.lease.seconds == 5
         assert found.origins == {("lease", "seconds"): "the crawl"}
 
     def test_code_that_lacks_is_named(self):
         """So that whoever changes something else can leave it alone."""
-        text = to_text(Ground(settings_of({"budget": {"cost": "my:cost"}})))
+        text = to_text(BaseSettings(settings_of({"budget": {"cost": "my:cost"}})))
 
-        assert joined(text, {}).code == {("budget", "cost"): "my:cost"}
+        assert join_stored(text, {}).code == {("budget", "cost"): "my:cost"}
 
 
 class TestRuntime:
@@ -357,15 +363,15 @@ class TestRuntime:
 
     def test_it_wins_over_everything(self):
         """In the order it was said."""
-        ground = layers_of(said(3)).ground()
-        found = over(ground, [update(DELAY, 8, 2), update(DELAY, 5, 1)])
+        ground = layers_of(said(3)).base_settings()
+        found = apply_updates(ground, [update(DELAY, 8, 2), update(DELAY, 5, 1)])
 
         assert found.settings.politeness.min_delay == 8.0
         assert found.origins[DELAY] == "runtime (me, 1970-01-01 00:00:00Z)"
 
     def test_what_does_not_fit_is_left_out_alone(self):
         """The rest holds, and it is told which did not, and why."""
-        ground = Layers().ground()
+        ground = Layers().base_settings()
         updates = [
             update(("politeness", "delay_to"), 3, 1),
             update(("lease", "seconds"), 7, 2),
@@ -373,14 +379,14 @@ class TestRuntime:
             update(("lease",), 4, 4),
             update(("queue", "tie"), "none", 5),
         ]
-        found = over(ground, updates)
+        found = apply_updates(ground, updates)
 
         assert found.settings == settings_of({"lease": {"seconds": 7}})
         assert {one.number for one, _ in found.ignored} == {1, 3, 4, 5}
 
     def test_runtime_setting_with_a_foreign_reference_is_left_out_alone(self):
         """The parsed result is judged, even if an update was made without reading its note."""
-        ground = Ground(settings_of({"queue": {"key": "own.module:key"}}))
+        ground = BaseSettings(settings_of({"queue": {"key": "own.module:key"}}))
         updates = [
             update(("keys", "a.example", "cost"), "os:getcwd", 1),
             update(("keys", "a.example", "delay"), 7.0, 2),
@@ -388,7 +394,7 @@ class TestRuntime:
             update(("executor", "pipeline"), ["os:getcwd"], 4),
             update(("lease", "seconds"), 7, 5),
         ]
-        found = over(ground, updates)
+        found = apply_updates(ground, updates)
 
         assert {one.number for one, _ in found.ignored} == {1, 3, 4}
         assert found.settings == settings_of(
@@ -439,7 +445,7 @@ class TestRuntime:
         """Wherever it may stand."""
         value = ["a:b"] if path[-1] == "pipeline" else "a:b"
 
-        assert "code" in own_alone(path, value)
+        assert "code" in own_process_reason(path, value)
 
 
 class TestListing:
@@ -448,7 +454,7 @@ class TestListing:
     def test_every_setting_is_there_with_all_there_is_to_know(self):
         """Fixed ones always, those of the user's own tables as far as they are given."""
         ground = layers_of({"scoring": {"weights": {"nav": 3}}, "keys": {"a": {"delay": 1}}})
-        rows = {row.path: row for row in _rows(ground.ground())}
+        rows = {row.path: row for row in _rows(ground.base_settings())}
 
         fixed = {path for path, _ in leaves_of(Settings())}
         built_in = len(TYPE_WEIGHTS) + len(BONUSES)  # with the weight that is given
@@ -460,17 +466,19 @@ class TestListing:
 
     def test_it_says_when_a_change_is_felt(self):
         """What is read once acts on whoever starts."""
-        rows = {row.path: row.acts for row in _rows(Layers().ground())}
+        rows = {row.path: row.acts for row in _rows(Layers().base_settings())}
 
         assert rows["politeness.delay"] == rows["executor.slots"] == "at once"
         assert rows["fetch.max_body"] == rows["executor.watchdog"] == "when a worker starts"
 
     def test_functions_are_shown_by_name(self):
         """They cannot be written otherwise."""
-        rows = {row.path: row for row in _rows(layers_of({"budget": {"cost": len}}).ground())}
+        rows = {
+            row.path: row for row in _rows(layers_of({"budget": {"cost": len}}).base_settings())
+        }
 
         assert rows["budget.cost"].value == "builtins:len"
 
 
 def _rows(ground):
-    return listed(ground.settings, ground.origins, ground.profile)
+    return list_settings(ground.settings, ground.origins, ground.profile)

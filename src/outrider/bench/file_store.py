@@ -1,4 +1,4 @@
-"""What `make bench` measures of the embedded store, beside the bound in the same run."""
+"""Benchmarks of the embedded store, with the baseline in the same run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from outrider.bench import baseline, workload
+from outrider.bench import workload
 from outrider.bench.measurement import Measure, Windows, best, run
 from outrider.core.outcome import Done
 from outrider.core.task import Link, Task
@@ -20,12 +20,14 @@ EAGER = {"politeness": {"min_delay": 0.0, "factor": 0.0}, "budget": {"balance": 
 
 
 def rates(size: int, rounds: int) -> Iterator[Measure]:
-    """Adds, visits and both together, per CPU second; a file on disk, durability `process`."""
+    """Measure adds, visits and both together per CPU second; durability `process`."""
     raw = list(workload.stream(workload.pages(size)))
     tasks = run(tasks_of(workload.parsed(raw)))
-    yield from (limits := best("bound: adds, dict and heaps", lambda: baseline.adds(tasks), rounds))
+    yield from (
+        limits := best("bound: adds, dict and heaps", lambda: workload.baseline_adds(tasks), rounds)
+    )
     yield from (ours := best("file: adds, parsed", lambda: run(adds(tasks)), rounds))
-    # Medians: the bound's best windows are its first, while all of it fits into the cache.
+    # Medians: the baseline's best windows are its first, while all of it fits into the cache.
     yield Measure("file: adds, parsed ÷ bound", ours[1].value / limits[1].value, "×", 0.30)
     yield from best("file: adds, raw text", lambda: run(raw_adds(raw)), rounds, 100_000)
     yield from best("file: claim + finish, 100", lambda: run(visits(tasks)), rounds)
@@ -38,7 +40,7 @@ def rates(size: int, rounds: int) -> Iterator[Measure]:
 
 
 async def tasks_of(links: list[Link]) -> list[Task]:
-    """Links as a frontier admits them: what reaches a store."""
+    """Return the tasks that a frontier makes of these links."""
     async with Frontier.open("memory://", settings=EAGER) as frontier:
         tasks: list[Task] = []
         for batch in workload.batches(links):
@@ -48,8 +50,8 @@ async def tasks_of(links: list[Link]) -> list[Task]:
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[tuple[Frontier, FakeClock]]:
-    """A frontier over a new file, gone afterwards."""
+async def open_frontier() -> AsyncIterator[tuple[Frontier, FakeClock]]:
+    """Open a frontier over a temporary file."""
     clock = FakeClock()
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "bench.outrider"
@@ -58,8 +60,8 @@ async def opened() -> AsyncIterator[tuple[Frontier, FakeClock]]:
 
 
 async def adds(tasks: list[Task]) -> list[float]:
-    """Parsed links, straight into the store."""
-    async with opened() as (frontier, _):
+    """Add parsed links directly to the store."""
+    async with open_frontier() as (frontier, _):
         windows = Windows(20_000)
         for start in range(0, len(tasks), workload.BATCH):
             windows.done(len(await frontier.store.add(tasks[start : start + workload.BATCH])))
@@ -67,8 +69,8 @@ async def adds(tasks: list[Task]) -> list[float]:
 
 
 async def raw_adds(texts: list[str]) -> list[float]:
-    """Text, through the frontier."""
-    async with opened() as (frontier, _):
+    """Add URL texts through the frontier."""
+    async with open_frontier() as (frontier, _):
         windows = Windows(20_000)
         for batch in workload.batches(texts):
             await frontier.add(batch)
@@ -77,8 +79,8 @@ async def raw_adds(texts: list[str]) -> list[float]:
 
 
 async def visits(tasks: list[Task]) -> list[float]:
-    """Claims and finishes alone."""
-    async with opened() as (frontier, clock):
+    """Claim and finish, without adds."""
+    async with open_frontier() as (frontier, clock):
         await frontier.store.add(tasks)
         windows = Windows(2_000)
         while len(windows.rates) < 20 and await visit(frontier, clock, windows):
@@ -87,10 +89,10 @@ async def visits(tasks: list[Task]) -> list[float]:
 
 
 async def claims(tasks: list[Task]) -> list[float]:
-    """Claims alone, for peers that know no finish: what ends a visit is not counted."""
+    """Claim only, to compare with peers that have no finish: finishes are not timed."""
     rates: list[float] = []
     spent, count = 0.0, 0
-    async with opened() as (frontier, clock):
+    async with open_frontier() as (frontier, clock):
         await frontier.store.add(tasks)
         while len(rates) < 20:
             before = time.process_time()
@@ -104,7 +106,7 @@ async def claims(tasks: list[Task]) -> list[float]:
 
 
 async def visit(frontier: Frontier, clock: FakeClock, windows: Windows) -> int:
-    """One claim of 100, and its end."""
+    """Claim 100 tasks and finish them; return how many there were."""
     claim = await frontier.claim(100)
     await frontier.finish_many([(lease, Done(200, 0.1)) for lease in claim])
     windows.done(len(claim))
@@ -114,15 +116,15 @@ async def visit(frontier: Frontier, clock: FakeClock, windows: Windows) -> int:
 
 
 async def steady(tasks: list[Task]) -> list[float]:
-    """Five adds for every visit, on top of what waits already."""
-    async with opened() as (frontier, clock):
+    """Make five adds for every visit, with half of the tasks pending from the start."""
+    async with open_frontier() as (frontier, clock):
         batches = [tasks[at : at + workload.BATCH] for at in range(0, len(tasks), workload.BATCH)]
         return await _steady(frontier, clock, batches, frontier.store.add)
 
 
 async def raw_steady(texts: list[str]) -> list[float]:
-    """The same from text."""
-    async with opened() as (frontier, clock):
+    """Do the same as `steady` with URL texts."""
+    async with open_frontier() as (frontier, clock):
         return await _steady(frontier, clock, list(workload.batches(texts)), frontier.add)
 
 
@@ -143,13 +145,13 @@ async def _steady(
 
 
 async def singles(texts: list[str]) -> list[float]:
-    """One page at a time, each with ten links."""
-    async with opened() as (frontier, clock):
+    """Visit one page at a time, each with ten links."""
+    async with open_frontier() as (frontier, clock):
         return await single_visits(frontier, clock, workload.parsed(texts[:60_000]))
 
 
 async def single_visits(frontier: Frontier, clock: FakeClock, links: list[Link]) -> list[float]:
-    """The same on any store."""
+    """Visit one page at a time, each with ten links, on any store."""
     await frontier.add(links[:5000])
     count, windows = 0, Windows(500)
     while count < 5000:

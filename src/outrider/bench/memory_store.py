@@ -1,4 +1,4 @@
-"""What `make bench` measures of the memory store: rates, flatness, idle claims, longest call."""
+"""Benchmarks of the memory store: rates, cost by number of queues, idle claims, longest call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from outrider.bench import baseline, workload
+from outrider.bench import workload
 from outrider.bench.file_store import EAGER, single_visits, tasks_of, visit
 from outrider.bench.measurement import Measure, Windows, as_measured, best, resident, run
 from outrider.core.outcome import Done
@@ -20,13 +20,15 @@ WORKER = "bench"
 
 
 def rates(size: int, rounds: int) -> Iterator[Measure]:
-    """Adds, claims and finishes per second through the frontier, and the bound beside them."""
+    """Measure adds, claims and finishes per second through the frontier, and the baseline."""
     texts = workload.pages(size)
     raw = list(workload.stream(texts))
     links = workload.parsed(raw)
     tasks = run(tasks_of(links))
-    yield from best("bound: adds, dict and heaps", lambda: baseline.adds(tasks), rounds)
-    yield from best("bound: visits, heaps", lambda: baseline.visits(tasks, size // 2), rounds)
+    yield from best("bound: adds, dict and heaps", lambda: workload.baseline_adds(tasks), rounds)
+    yield from best(
+        "bound: visits, heaps", lambda: workload.baseline_visits(tasks, size // 2), rounds
+    )
     yield from best("adds, parsed links", lambda: run(_adds(links)), rounds, 200_000)
     yield from best("adds, raw text", lambda: run(_adds(raw)), rounds, 120_000)
     yield from best("claim + finish, batches of 100", lambda: run(_visits(links)), rounds, 60_000)
@@ -60,7 +62,7 @@ async def _singles(links: list[Link]) -> list[float]:
 
 
 def flatness(few: int, many: int, rounds: int) -> Iterator[Measure]:
-    """Claim cost a lease with many queues, as a ratio to that with few."""
+    """Measure the claim cost per lease with many queues, as a ratio to that with few."""
     for name, hold, most in (("all active", False, 3.0), ("hold_queues", True, 2.0)):
         small, large = run(_claim_costs(few, many, rounds, hold=hold))
         title = f"claim at {many:,} queues ÷ at {few:,}, {name}"
@@ -73,7 +75,7 @@ async def _claim_costs(few: int, many: int, rounds: int, *, hold: bool) -> tuple
     small = await _with_queues(few, 60 * rounds * 100 // few + 1, hold=hold)
     large = await _with_queues(many, 1, hold=hold)
     costs: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):  # side by side, so that both see the same noise
+    for _ in range(rounds):  # alternating, so that both see the same noise
         costs[0].append(await _claim_cost(small))
         costs[1].append(await _claim_cost(large))
     result = min(costs[0]), min(costs[1])
@@ -105,7 +107,7 @@ async def _claim_cost(frontier: Frontier) -> float:
 
 
 def idle(queues: int) -> Iterator[Measure]:
-    """An empty claim with every queue snoozed, and with every queue retired."""
+    """Measure an empty claim with every queue snoozed, and with every queue retired."""
     for name in ("snoozed", "retired"):
         cost = run(_idle_claim(queues, is_snoozed=name == "snoozed"))
         title = f"empty claim, {queues:,} queues {name}"
@@ -129,7 +131,7 @@ async def _timed(store: FullStore) -> float:
 
 
 def longest_calls(size: int) -> Iterator[Measure]:
-    """The longest single call, while growing to a size and working at it."""
+    """Measure the longest single call while a crawl grows to a size, and at that size."""
     yield from as_measured(_longest_calls(size))
 
 
@@ -145,7 +147,7 @@ async def _longest_calls(size: int) -> AsyncIterator[Measure]:
         middle = size + size // 100
         collected = await _working(frontier, clock, texts[size:middle])
         yield Measure(f"longest call at {size:,} tasks, Python collecting", collected * 1e3, "ms")
-        gc.freeze()  # as docs/how-to/large-crawls.md says: Python's own pauses, not the store's
+        gc.freeze()  # see docs/how-to/large-crawls.md: these are pauses of Python, not of the store
         working = await _working(frontier, clock, texts[middle:])
         gc.unfreeze()
         yield Measure(f"longest call at {size:,} tasks", working * 1e3, "ms", 50, is_most=True)

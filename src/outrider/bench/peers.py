@@ -1,4 +1,4 @@
-"""Scrapy and Crawlee on the same workload in the same run, in environments of their own."""
+"""Benchmarks of Scrapy and Crawlee on the same workload, each in its own environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPT = Path("benchmarks/peers/run.py")
 
 
 def ratios(size: int, rounds: int) -> Iterator[Measure]:
-    """Ours beside theirs; a peer that could not be measured says why in its name."""
+    """Yield Outrider's rates divided by the peers'; the name of a missing one says why."""
     if not SCRIPT.exists():
         raise InvalidInput(f"{SCRIPT} is not here; run the bench in Outrider's own directory")
     raw = list(workload.stream(workload.pages(size)))

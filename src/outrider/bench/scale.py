@@ -1,6 +1,6 @@
-"""Millions of tasks in one file: memory, the longest call, and how long it takes to open again.
+"""Benchmarks of one file with millions of tasks: memory, longest call, time to open it again.
 
-Each part runs in a process of its own, so that memory is that part's alone.
+Each part runs in its own process, so that memory is measured per part.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def measures(size: int, place: str | None = None) -> Iterator[Measure]:
 
 
 def _part(name: str, path: str, size: int) -> dict[str, float]:
-    """One part in a process of its own; `grow` ends by killing itself after its last word."""
+    """Run one part in a child process; `grow` kills itself after printing its figures."""
     command = [sys.executable, "-m", "outrider.bench.scale", name, path, str(size)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603
     if done.returncode not in (0, -signal.SIGKILL):
@@ -69,7 +69,7 @@ def _part(name: str, path: str, size: int) -> dict[str, float]:
 
 
 def batches(size: int, start: int = 0) -> Iterator[list[Task]]:
-    """New tasks over hosts of Zipf sizes plus one giant, without keeping them."""
+    """Yield new tasks over hosts of Zipf sizes plus one giant host."""
     dice = random.Random(start)
     hosts = max(1, size // PER_HOST)
     weights = list(accumulate(1 / rank for rank in range(1, hosts + 1)))
@@ -91,7 +91,7 @@ def _task(page: int, host: int, dice: random.Random) -> Task:
 
 
 async def grow(path: str, size: int) -> dict[str, Any]:
-    """Add them all."""
+    """Add all tasks."""
     frontier = await Frontier.open(path, settings=EAGER, clock=FakeClock())
     _freeze()
     before, spent, calls = resident(), [0.0], []
@@ -113,23 +113,23 @@ async def grow(path: str, size: int) -> dict[str, Any]:
 
 
 def _freeze() -> None:
-    """As docs/how-to/large-crawls.md says: Python's own pauses are not the store's."""
+    """Keep garbage collections out of the figures (docs/how-to/large-crawls.md)."""
     gc.collect()
     gc.freeze()
 
 
 async def open_(path: str, _size: int) -> dict[str, Any]:
-    """Open, claim once; leave as a killed process would."""
+    """Open the file and claim once; end without closing it."""
     before = time.perf_counter()
     frontier = await Frontier.open(path, settings=EAGER, clock=FakeClock())
     claim = await frontier.claim(1)
     seconds = time.perf_counter() - before
-    assert claim  # noqa: S101 - an opening without work measures nothing
+    assert claim  # noqa: S101 - opening without tasks would measure nothing
     return {"seconds": seconds}
 
 
 async def work(path: str, size: int) -> dict[str, Any]:
-    """Visit a tenth of them, and close in order."""
+    """Visit a tenth of the tasks, and close the file."""
     clock = FakeClock()
     frontier = await Frontier.open(path, settings=EAGER, clock=clock)
     _freeze()
@@ -149,7 +149,7 @@ async def work(path: str, size: int) -> dict[str, Any]:
 
 
 async def _finished(size: int) -> float:
-    """Memory of tasks that came and went: what is left of them when nothing waits."""
+    """Measure the memory of tasks that are done, when no task is pending."""
     clock = FakeClock()
     with tempfile.TemporaryDirectory() as place:
         async with Frontier.open(f"{place}/done", settings=EAGER, clock=clock) as frontier:
@@ -165,7 +165,7 @@ async def _finished(size: int) -> float:
 
 
 async def queues(_path: str, count: int) -> dict[str, Any]:
-    """So many queues with one task each; then queues that came and went."""
+    """Measure the memory of queues with one task each, then of queues that became empty."""
     with tempfile.TemporaryDirectory() as place:
         busy = await _queues(f"{place}/busy", count, keeps=True) - 60
         idle = await _queues(f"{place}/idle", count, keeps=False) - 32
@@ -193,7 +193,7 @@ PARTS = {"grow": grow, "open": open_, "work": work, "queues": queues}
 
 
 def main() -> None:
-    """One part, told as a line of JSON; those that hold a file end as if killed."""
+    """Run one part and print its figures as a JSON line; with an open file it ends as if killed."""
     name, path, size = sys.argv[1:]
     sys.stdout.write(json.dumps(asyncio.run(PARTS[name](path, int(size)))) + "\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What a score costs, and what it costs to think again of a million tasks (F9, C8)."""
+"""Benchmarks of scoring a task, and of rescoring a million tasks (F9, C8)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CLAIM_EVERY: Final = 0.02
 
 
 def scores(rounds: int) -> Iterator[Measure]:
-    """Every feature on; each task has a meta, one in ten a prediction or a cluster of problems."""
+    """Measure a score with every feature on; one task in ten has a prediction or a cluster."""
     batch = [_candidate(number) for number in range(BATCH)]
     few = _cost(_scorer(_signals(batch)), batch, rounds)
     yield Measure("score a task, all features", few * 1e6, "µs", 2.0, is_most=True)
     unrelated = _signals(batch)
     for number in range(100_000):
         mark = fingerprint(f"https://elsewhere.example/{number}")
-        unrelated.hear_prediction(mark, Prediction("https://elsewhere.example/", 0.5, 0.5))
+        unrelated.set_prediction(mark, Prediction("https://elsewhere.example/", 0.5, 0.5))
     many = _cost(_scorer(unrelated), batch, rounds)
     yield Measure("score a task, and 100,000 predictions of others", many * 1e6, "µs")
     yield Measure("  ratio", many / few, "×", 1.1, is_most=True)
@@ -49,14 +49,14 @@ def _candidate(number: int) -> Candidate:
 
 
 def _signals(batch: Sequence[Candidate]) -> Signals:
-    """100 predictions and 50 clusters: hosts, paths and words."""
+    """Return 100 predictions and 50 clusters of hosts, paths and words."""
     signals = Signals()
     for link, url, _, mark in batch[::10]:
-        signals.hear_prediction(mark, Prediction(url.text, 0.8, link.depth / 10))
+        signals.set_prediction(mark, Prediction(url.text, 0.8, link.depth / 10))
     for number in range(50):
         targets = (f"host{number}.example", f"/part{number}", f"topic{number}")
         cluster = Cluster("missing-hub", "", targets[number % 3], ((0, 2 + number),))
-        signals.hear_cluster(str(number), cluster, 1)
+        signals.set_cluster(str(number), cluster, 1)
     return signals
 
 
@@ -76,7 +76,7 @@ def _cost(
 
 
 def rescoring(tasks: int) -> list[Measure]:
-    """All that waits in a file is scored anew, every priority changes, and claims go on."""
+    """Measure rescoring all pending tasks of a file, with claims in between."""
     with TemporaryDirectory() as folder:
         added, seconds, waited, claims = run(_rescoring(Path(folder) / "crawl.outrider", tasks))
     most = 20.0 * tasks / 1_000_000
@@ -99,7 +99,7 @@ async def _rescoring(path: Path, tasks: int) -> tuple[float, float, float, int]:
             answers=False,
         )
         added = time.perf_counter() - began
-        gc.freeze()  # as docs/how-to/large-crawls.md says: Python's own pauses, not the store's
+        gc.freeze()  # see docs/how-to/large-crawls.md: these are pauses of Python, not of the store
         before = time.perf_counter()
         work = asyncio.ensure_future(_changed(frontier))
         waits = await _claim_meanwhile(frontier, work)
@@ -111,7 +111,7 @@ async def _rescoring(path: Path, tasks: int) -> tuple[float, float, float, int]:
 
 
 async def _changed(frontier: Frontier) -> int:
-    """Another weight, and the rescoring that follows."""
+    """Change a weight, and wait for the rescoring that follows."""
     await frontier.configure({"scoring": {"weights": {"default": 50.0}}})
     job = await frontier.rescoring()
     while job.state != "done":
@@ -121,7 +121,7 @@ async def _changed(frontier: Frontier) -> int:
 
 
 async def _claim_meanwhile(frontier: Frontier, work: asyncio.Task[int]) -> list[float]:
-    """How long each claim took, from when it was wanted."""
+    """Return how long each claim took, counted from its planned time."""
     waits = []
     wanted = time.perf_counter()
     while not work.done():

@@ -12,8 +12,8 @@ import msgspec
 from outrider.blocking.loop import Loop
 from outrider.blocking.queue import QueueHandle
 from outrider.clock import Clock
-from outrider.core.act import Act
 from outrider.core.outcome import Outcome
+from outrider.core.queue_action import QueueAction
 from outrider.core.signals import Cluster, Prediction, State
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease, Link
@@ -146,7 +146,7 @@ class Frontier:
         """What the frontier waits on."""
         return self._frontier.clock
 
-    def steer(self, target: str, act: Act) -> int:
+    def steer(self, target: str, act: QueueAction) -> int:
         """See `outrider.Frontier.steer`."""
         return self._loop.run(self._frontier.steer(target, act))
 

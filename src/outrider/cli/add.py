@@ -137,7 +137,7 @@ def _beginning(profile: str) -> Layers:
     layers = Layers(
         environment=environment_layer(), command=Layer("command line", {PROFILE: profile})
     )
-    layers.ground()  # what is wrong with it is said before a file is made
+    layers.base_settings()  # what is wrong with it is said before a file is made
     return layers
 
 

@@ -40,7 +40,7 @@ def bench(
     the bound at the top, which is plain Python without any rules. Every figure is printed, and
     written to the file, when it is measured: a run that is cut off leaves what it has.
     """
-    from outrider.bench.results import Results, measure_parts
+    from outrider.bench.measurement import Results, measure_parts
 
     parts = _parts(quick=quick, only=only or list(PARTS), tasks=tasks)
     measure_parts(Results(json_path, _about()), parts)

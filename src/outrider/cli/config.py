@@ -66,12 +66,12 @@ def get(store: Store, path: _Path, *, crawl: Crawl = "default", as_json: Json = 
 @config.command("set")
 def set_(store: Store, pairs: _Pairs, *, by: _By = None, crawl: Crawl = "default") -> None:
     """Change settings, all of them or none: durable, for every worker within seconds."""
-    from outrider.settings import assigned, person
-    from outrider.settings.leaves import leaves_of
+    from outrider.settings import parse_assignments, person
+    from outrider.settings.paths import leaves_of
 
     if len(pairs) == 2 and "=" not in pairs[0]:  # as people type it: PATH VALUE
         pairs = ["=".join(pairs)]
-    tree = assigned(pairs, "config set")
+    tree = parse_assignments(pairs, "config set")
     on_crawl(store, crawl, lambda frontier: frontier.configure(tree, by=by or person()))
     for path, value in leaves_of(tree):
         _tell(path, f"= {json.dumps(value)}")
@@ -145,16 +145,16 @@ def check(
 
     try:
         layer = file_layer(file)
-        Layers(file=layer).ground()
+        Layers(file=layer).base_settings()
     except SettingsError as error:
         if as_json:
             problem = hide_addresses(str(error), [file])
             say_json({"file": show_address(file), "valid": False, "problem": problem})
         found_wrong(str(error))
     if as_json:
-        say_json({"file": file, "valid": True, "settings": len(list(layer.said()))})
+        say_json({"file": file, "valid": True, "settings": len(list(layer.leaf_origins()))})
     else:
-        say(f"{file}: valid, {len(list(layer.said()))} settings")
+        say(f"{file}: valid, {len(list(layer.leaf_origins()))} settings")
 
 
 # ---- rows
@@ -168,10 +168,10 @@ def _of(found: list[Setting], every: list[Setting], path: str) -> list[Setting]:
 
 
 def _under(every: list[Setting], path: str) -> list[Setting]:
-    from outrider.settings.faults import dotted
-    from outrider.settings.leaves import path_of
+    from outrider.settings.errors import dotted_path
+    from outrider.settings.paths import path_of
 
-    name = dotted(path_of(path))
+    name = dotted_path(path_of(path))
     return [one for one in every if one.path == name or one.path.startswith(f"{name}.")]
 
 
@@ -185,7 +185,7 @@ _INSTEAD: Final = {  # tables of the user's own names: what holds for a name tha
 def _hint(path: str, every: list[Setting]) -> str:
     """What holds instead of an entry that a table does not have, or which path may be meant."""
     from outrider.settings.consistency import NAMES, near_miss
-    from outrider.settings.leaves import path_of
+    from outrider.settings.paths import path_of
 
     parts = path_of(path)
     table = parts[:2]
@@ -237,9 +237,9 @@ def _value(value: Any) -> str:
 
 
 def _tell(path: tuple[str, ...], what: str) -> None:
-    from outrider.settings.faults import dotted
-    from outrider.settings.listing import acts
+    from outrider.settings.errors import dotted_path
+    from outrider.settings.listing import takes_effect
 
-    say(f"{dotted(path)} {what}")
-    if acts(path) != "at once":
-        note(f"{dotted(path)} acts {acts(path)}")
+    say(f"{dotted_path(path)} {what}")
+    if takes_effect(path) != "at once":
+        note(f"{dotted_path(path)} takes effect {takes_effect(path)}")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outrider.cli.opening import source_of
 from outrider.cli.options import Json
 from outrider.cli.showing import found_wrong, many, note, say, say_json, working
 from outrider.errors import InvalidInput
+from outrider.monitoring.connection import check_store
 
 if TYPE_CHECKING:
     from outrider.frontier.copying import CopyReport
@@ -78,7 +78,7 @@ async def _opened(stack: AsyncExitStack, url: str, *, creates: bool) -> FullStor
     from outrider.clock import SystemClock
     from outrider.store.opening import open_store
 
-    source_of(url, creates=creates)
+    check_store(url, creates=creates)
     store = await open_store(url, SystemClock())
     stack.push_async_callback(store.close)
     return store

@@ -13,7 +13,7 @@ from typing import Self
 from outrider.cli.showing import instant, note
 from outrider.clock import SystemClock
 from outrider.core.outcome import Done, Outcome, Throttled
-from outrider.executor.scaling import Decision
+from outrider.executor.slots import ScalingDecision
 from outrider.executor.visit import Visit
 from outrider.logs import printable
 
@@ -21,7 +21,7 @@ from outrider.logs import printable
 class VisitLog:
     """Appends; "" writes nothing."""
 
-    def __init__(self, path: str, decisions: Iterable[Decision] = ()) -> None:
+    def __init__(self, path: str, decisions: Iterable[ScalingDecision] = ()) -> None:
         self._path = path
         self._decisions = decisions
         self._file: FileIO | None = None

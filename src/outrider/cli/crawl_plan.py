@@ -17,20 +17,21 @@ from msgspec.structs import replace
 from outrider.core.url import Url, UrlRules, parse_url
 from outrider.errors import InvalidInput, SettingsError
 from outrider.output.jsonl import ITEMS
+from outrider.output.worker_files import without_suffix
 from outrider.settings import (
     Layer,
     Layers,
     Settings,
-    assigned,
     environment_layer,
     file_layer,
+    parse_assignments,
     resolve,
 )
-from outrider.settings.leaves import laid
+from outrider.settings.paths import overlay
 from outrider.settings.profiles import PROFILE
 from outrider.store.address import check_address, hide_addresses, show_address
 from outrider.store.opening import glance
-from outrider.wiring import SITES, USUALLY
+from outrider.wiring import SITES, SITES_LAYER
 
 SUFFIX: Final = ".outrider"
 _ENDINGS: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
@@ -78,10 +79,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def output_stem(self) -> str:
         """What the names of output files begin with."""
-        path = self.settings.output.path
-        for ending in (".jsonl", ".gz", ".warc"):
-            path = path.removesuffix(ending)
-        return path
+        return without_suffix(self.settings.output.path)
 
     @property
     def files(self) -> dict[str, str]:
@@ -104,10 +102,10 @@ def planned(asked: Asked) -> Plan:
     check_address(store)
     stem = stem_of(store, asked.crawl)
     beside = {"output": {"path": stem}, "fetch": {"robots_cache": f"{stem}.robots"}}
-    usual = replace(USUALLY, tree=laid(SITES, beside))
+    usual = replace(SITES_LAYER, tree=overlay(SITES, beside))
     said = layers_of(asked.settings, asked.options, asked.assign, asked.profile)
     layers = replace(said, usual=usual)
-    settings = layers.ground().settings
+    settings = layers.base_settings().settings
     checked = tuple(_checked(url, settings.url) for url in urls)
     log = stem + ".log" if asked.log is None else asked.log
     return Plan(store, checked, settings, asked.handler, log, asked.crawl, layers, asked.settings)
@@ -169,7 +167,9 @@ def layers_of(
         section: {name: value for name, value in fields.items() if value is not None}
         for section, fields in options.items()
     }
-    tree = laid({name: fields for name, fields in given.items() if fields}, assigned(assign))
+    tree = overlay(
+        {name: fields for name, fields in given.items() if fields}, parse_assignments(assign)
+    )
     if profile is not None:
         tree[PROFILE] = profile
     return Layers(

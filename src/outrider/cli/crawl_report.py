@@ -12,7 +12,7 @@ import msgspec
 from outrider.cli.showing import duration, fields_of, many, say, show_pairs, show_table, size
 from outrider.executor.executor import Ending
 from outrider.executor.fault_pause import FaultPause
-from outrider.executor.tally import Tally
+from outrider.executor.run_counts import RunCounts
 from outrider.frontier.reports import Stats
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Closing(msgspec.Struct, frozen=True):
 async def closing(
     frontier: Frontier,
     ending: Ending,
-    tally: Tally,
+    tally: RunCounts,
     seconds: float,
     pause: FaultPause,
     *,
@@ -116,7 +116,9 @@ async def _counters(frontier: Frontier) -> Stats:
     return Stats(**fields_of(view), queues={}, refused={}, bypassed=0)
 
 
-def _end(ending: Ending, stats: Stats, held: Mapping[str, int], tally: Tally) -> tuple[str, str]:
+def _end(
+    ending: Ending, stats: Stats, held: Mapping[str, int], tally: RunCounts
+) -> tuple[str, str]:
     if ending.how == "stopped":
         return "interrupted", ""
     if ending.how == "cancelled":
@@ -146,13 +148,13 @@ def _way_on(reason: str, resume: str | None) -> str:
     return "" if resume is None else f"; to go on, raise {setting}, run `{resume}` and work again"
 
 
-def _was_turned_away(stats: Stats, tally: Tally) -> bool:
+def _was_turned_away(stats: Stats, tally: RunCounts) -> bool:
     """Most visits were challenged or throttled, and pages were lost to it."""
     refusals = tally.outcomes["blocked"] + tally.outcomes["throttled"]
     return refusals > tally.outcomes["done"] and stats.dead + stats.held > 0
 
 
-def _fetched_nothing(stats: Stats, tally: Tally) -> bool:
+def _fetched_nothing(stats: Stats, tally: RunCounts) -> bool:
     """No page in this run, and none before it: all that is done are errors and redirects."""
     others = tally.outcomes["done"] - tally.fetched
     return not tally.fetched and stats.done <= others
@@ -167,7 +169,7 @@ async def _held(frontier: Frontier) -> Counter[str]:
     return held
 
 
-async def _missed(frontier: Frontier, stats: Stats, tally: Tally) -> Counter[str]:
+async def _missed(frontier: Frontier, stats: Stats, tally: RunCounts) -> Counter[str]:
     """Dead and dropped tasks by reason: the store's, or this run's if there are too many."""
     if stats.known > SCAN:
         names = ("dropped", "failed", "blocked")

@@ -15,15 +15,14 @@ from outrider.cli.crawl_watch import Looks, say_shortage, watched
 from outrider.cli.opening import say_promise
 from outrider.cli.showing import note
 from outrider.cli.stop_signals import StopSignals, stoppable
-from outrider.cli.work_seat import patiently, settling
 from outrider.core.outcome import Done
 from outrider.core.states import CrawlStatus
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.outage import Outage
 from outrider.executor.visit import Visit
-from outrider.settings.faults import dotted
+from outrider.settings.errors import dotted_path
 from outrider.store.address import show_address
-from outrider.wiring import Crawling, Working, opened
+from outrider.wiring import Crawling, Working, opened, retry_at_end
 
 WORRIES: Final = 3  # failures told while nothing else has happened
 
@@ -60,21 +59,22 @@ async def _run(plan: Plan, signals: StopSignals, *, isolate: bool, quiet: bool) 
             crawling.observe(log)
             if is_new and not quiet:
                 crawling.observe(Worry(note))
-            async with (
-                settling(plan.output_stem, crawling.frontier, outage=outage),
-                watched(crawling, title, Looks(), quiet=quiet),
-            ):
+            async with watched(crawling, title, Looks(), quiet=quiet):
                 signals.attach(crawling.executor.stop)
                 ending = await crawling.run()
                 signals.ended()
         frontier, seconds, pause = crawling.frontier, loop.time() - began, crawling.executor.pause
-        return await patiently(lambda: closing(frontier, ending, crawling.tally, seconds, pause))
+        return await retry_at_end(
+            lambda: closing(frontier, ending, crawling.tally, seconds, pause), note
+        )
 
 
 async def _tell_overruled(crawling: Crawling, plan: Plan) -> None:
     """N1: what was said at run time wins over the command line, also over one of later."""
     command = plan.layers.command if plan.layers is not None else None
-    asked = {dotted(path) for path, _ in command.said()} if command is not None else set()
+    asked = (
+        {dotted_path(path) for path, _ in command.leaf_origins()} if command is not None else set()
+    )
     for row in await crawling.frontier.config():
         if row.path in asked and row.origin.startswith("runtime"):
             fix = shlex.join(["outrider", "config", "unset", show_address(plan.store), row.path])

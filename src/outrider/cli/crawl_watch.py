@@ -14,8 +14,8 @@ from outrider.cli.crawl_view import LiveView, Moment, PlainView, SilentView
 from outrider.cli.showing import note
 from outrider.core.policy.rules import Limits
 from outrider.errors import StoreUnavailable
-from outrider.executor.executor import most_slots
-from outrider.fetch.descriptors import shortage
+from outrider.executor.slots import max_slots
+from outrider.fetch.local_faults import descriptor_shortage
 from outrider.frontier import Frontier
 from outrider.settings import Settings
 from outrider.store.protocol import CrawlView
@@ -34,7 +34,7 @@ class Looks(NamedTuple):
 
 def say_shortage(settings: Settings) -> None:
     """Warn of a limit of open files that may be too low for the visits at one time."""
-    if warning := shortage(most_slots(settings.executor)):
+    if warning := descriptor_shortage(max_slots(settings.executor)):
         note(warning)
 
 

@@ -10,12 +10,12 @@ import typer
 
 from outrider.cli.options import Crawl, Json, Store, seconds_of
 from outrider.cli.showing import note, say, say_json
-from outrider.cli.watch_follow import Seen, Watch
 from outrider.cli.watch_plain import ENDED, line, shape
-from outrider.cli.watch_reach import Presence, Reach
-from outrider.cli.watch_sample import Asked
 from outrider.clock import Clock, SystemClock
 from outrider.errors import InvalidInput
+from outrider.monitoring.connection import CrawlConnection, Presence
+from outrider.monitoring.monitor import CrawlMonitor, Observation
+from outrider.monitoring.sampler import SampleRequest
 
 LEAST_EVERY: Final = 0.2  # seconds: more often tells nobody more
 
@@ -45,13 +45,14 @@ def watch(
     In a pipe, with --once or with --json: a line a sample, until the crawl has ended.
     """
     is_live = sys.stdin.isatty() and sys.stdout.isatty() and not (once or as_json)
+    monitor = CrawlMonitor(CrawlConnection(store, crawl))
     if is_live:
-        asyncio.run(live(Watch(Reach(store, crawl)), every))
+        asyncio.run(live(monitor, every))
     else:
-        asyncio.run(plain(Watch(Reach(store, crawl)), every, once=once, as_json=as_json))
+        asyncio.run(plain(monitor, every, once=once, as_json=as_json))
 
 
-async def live(watch: Watch, every: float) -> None:
+async def live(watch: CrawlMonitor, every: float) -> None:
     """On a terminal, until somebody leaves."""
     try:
         from outrider.cli.watch_app import WatchApp
@@ -60,33 +61,33 @@ async def live(watch: Watch, every: float) -> None:
             f"the live view needs {error.name}: pip install 'outrider[cli]', or say --once"
         ) from error
     try:
-        app = WatchApp(watch, await watch.begin(), every=every)
+        app = WatchApp(watch, await watch.start(), every=every)
         await app.run_async()
     finally:
-        await watch.reach.close()
+        await watch.connection.close()
     raise typer.Exit(app.return_code or 0)
 
 
 async def plain(
-    watch: Watch, every: float, *, once: bool, as_json: bool, clock: Clock | None = None
+    watch: CrawlMonitor, every: float, *, once: bool, as_json: bool, clock: Clock | None = None
 ) -> None:
     """A line a sample; what cannot be seen is a remark, once."""
     clock = clock or SystemClock()
     try:
-        seen = await watch.begin(Asked(whole=once))
+        seen = await watch.start(SampleRequest(whole=once))
         _tell(seen, watch, as_json=as_json)
         while not (once or seen.sample.crawl.status in ENDED):
             await clock.sleep(every)
-            last, seen = seen, await watch.look()
+            last, seen = seen, await watch.poll()
             if seen.is_new:
                 _tell(seen, watch, as_json=as_json)
             if _news(seen) and _news(seen) != _news(last):
                 note(_news(seen))
     finally:
-        await watch.reach.close()
+        await watch.connection.close()
 
 
-def _tell(seen: Seen, watch: Watch, *, as_json: bool) -> None:
+def _tell(seen: Observation, watch: CrawlMonitor, *, as_json: bool) -> None:
     if as_json:
         say_json(shape(seen, watch.sampler.hosts))
     else:
@@ -94,7 +95,7 @@ def _tell(seen: Seen, watch: Watch, *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _news(seen: Seen) -> str:
+def _news(seen: Observation) -> str:
     if seen.presence is Presence.ALONE:
         return f"nobody runs {seen.sample.crawl.crawl} now; waiting until somebody does"
-    return seen.trouble
+    return seen.problem

@@ -19,14 +19,14 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Input
 
 from outrider.cli import dead, queue, watch_acts, watch_draw
-from outrider.cli.watch_follow import Seen, Watch
-from outrider.cli.watch_hosts import Order
 from outrider.cli.watch_plain import ENDED
-from outrider.cli.watch_reach import Presence
-from outrider.cli.watch_sample import Asked
 from outrider.cli.watch_screens import Question, Reading
 from outrider.cli.watch_view import Picture, Tab, View
 from outrider.errors import OutriderError
+from outrider.monitoring.connection import Presence
+from outrider.monitoring.hosts import HostOrder
+from outrider.monitoring.monitor import CrawlMonitor, Observation
+from outrider.monitoring.sampler import SampleRequest
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
@@ -74,10 +74,10 @@ class WatchApp(App[None]):
         Binding("question_mark", "help"),
     ]
 
-    def __init__(self, watch: Watch, seen: Seen, *, every: float) -> None:
+    def __init__(self, watch: CrawlMonitor, seen: Observation, *, every: float) -> None:
         super().__init__()
         self._watch, self._seen, self._every = watch, seen, every
-        self._order, self._part = Order.BUSIEST, ""
+        self._order, self._part = HostOrder.BUSIEST, ""
         self._tab: Tab = "hosts"
         self._answer = Text("↑ ↓ choose a host, ? tells all keys", "dim")
         self._nudge = asyncio.Event()
@@ -113,7 +113,7 @@ class WatchApp(App[None]):
 
     async def _follow(self) -> None:
         while self.is_running:
-            seen = await self._watch.look(self._asked())
+            seen = await self._watch.poll(self._asked())
             if seen.presence is not Presence.LOST:
                 self._fresh_at = self._now()
             self._news(seen)
@@ -124,17 +124,17 @@ class WatchApp(App[None]):
                     await self._nudge.wait()
             self._nudge.clear()
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> SampleRequest:
         rows = self._view.rows("hosts")
         near = [*rows.keys[:NEAR], rows.chosen, self._part]
-        return Asked(tuple({key for key in near if key}), letters=self._tab == "dead")
+        return SampleRequest(tuple({key for key in near if key}), dead_letters=self._tab == "dead")
 
-    def _news(self, seen: Seen) -> None:
+    def _news(self, seen: Observation) -> None:
         """Say what is other than before, and what it means."""
         last, status = self._seen, seen.sample.crawl.status
-        if seen.trouble and seen.trouble != last.trouble:
-            place = self._watch.reach.store
-            self._say(f"{seen.trouble.replace(place, Path(place).name)}; trying again", "red")
+        if seen.problem and seen.problem != last.problem:
+            place = self._watch.connection.store
+            self._say(f"{seen.problem.replace(place, Path(place).name)}; trying again", "red")
         elif seen.presence is not last.presence and seen.presence is Presence.ATTACHED:
             self._say("attached", "green")
         elif seen.presence is not last.presence and seen.presence is Presence.ALONE:
@@ -160,11 +160,11 @@ class WatchApp(App[None]):
         sampler = self._watch.sampler
         return Picture(
             self._seen,
-            self._watch.reach.store,
+            self._watch.connection.store,
             self._stale_for(),
-            sampler.history,
+            sampler.rate_history,
             sampler.hosts,
-            sampler.letters,
+            sampler.dead_letters,
             self._order,
             self._part,
             self._tab,
@@ -217,7 +217,7 @@ class WatchApp(App[None]):
 
     async def _done(self, work: Callable[[Frontier], Awaitable[str]]) -> None:
         try:
-            self._say(await self._watch.reach.ask(work))
+            self._say(await self._watch.connection.call(work))
         except (OutriderError, OSError) as error:
             self._say(str(error), "red")
         self._nudge.set()
@@ -272,7 +272,7 @@ class WatchApp(App[None]):
     @on(DataTable.RowSelected, "#letters")
     async def _about_letter(self) -> None:
         url = self._view.rows("letters").chosen
-        for letter in self._watch.sampler.letters.latest:
+        for letter in self._watch.sampler.dead_letters.latest:
             if letter.url == url:
                 await self.push_screen(Reading(letter.url, dead.pairs_of(letter)))
 

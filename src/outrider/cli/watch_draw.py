@@ -9,14 +9,14 @@ from typing import Final
 from rich.text import Text
 
 from outrider.cli.showing import STATES, duration, size
-from outrider.cli.watch_follow import Seen
-from outrider.cli.watch_hosts import Host
 from outrider.cli.watch_plain import ENDED, TASKS
-from outrider.cli.watch_rates import Rates
-from outrider.cli.watch_reach import Presence
-from outrider.cli.watch_sample import Sample
 from outrider.core.states import CrawlStatus
 from outrider.logs import printable
+from outrider.monitoring.connection import Presence
+from outrider.monitoring.hosts import Host
+from outrider.monitoring.monitor import Observation
+from outrider.monitoring.rates import Rates
+from outrider.monitoring.sampler import Sample
 
 RATES_ROOM: Final = 30  # columns of the words beside the chart
 BARS: Final = " ▁▂▃▄▅▆▇█"
@@ -46,7 +46,7 @@ def short(number: float) -> str:
 # ---- the head
 
 
-def head(seen: Seen, place: str, width: int, stale_for: float) -> Text:
+def head(seen: Observation, place: str, width: int, stale_for: float) -> Text:
     """The crawl, its file and how it is, in one line."""
     right = _condition(seen, stale_for)
     name = f" {seen.sample.crawl.crawl} "
@@ -63,7 +63,7 @@ def _tail(text: str, room: int) -> str:
     return "…" + text[len(text) - room + 1 :] if room > 1 else ""
 
 
-def _condition(seen: Seen, stale_for: float) -> Text:
+def _condition(seen: Observation, stale_for: float) -> Text:
     if seen.presence is Presence.LOST or stale_for > 0:
         return Text(f"○ no answer for {duration(stale_for)}", "bold red")
     crawl, is_alone = seen.sample.crawl, seen.presence is Presence.ALONE

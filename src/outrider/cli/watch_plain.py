@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from outrider.cli.showing import count_words, fields_of, instant, size
-from outrider.cli.watch_follow import Seen
-from outrider.cli.watch_hosts import Host, Hosts, Order
-from outrider.cli.watch_sample import Sample
 from outrider.core.states import CrawlStatus
+from outrider.monitoring.hosts import Host, HostOrder, Hosts
+from outrider.monitoring.monitor import Observation
+from outrider.monitoring.sampler import Sample
 
 LEADERS: Final = 10  # hosts of a JSON sample's lists
 TASKS: Final = ("known", "pending", "leased", "done", "dead", "dropped", "held")
@@ -36,7 +36,7 @@ def _parts(sample: Sample) -> Iterator[str]:
     yield f"queues{seen}: {count_words(sample.queues)}"
 
 
-def shape(seen: Seen, hosts: Hosts) -> dict[str, Any]:
+def shape(seen: Observation, hosts: Hosts) -> dict[str, Any]:
     """The same for programs, with the hosts that lead."""
     sample = seen.sample
     return {
@@ -46,8 +46,8 @@ def shape(seen: Seen, hosts: Hosts) -> dict[str, Any]:
         "queues": sample.queues,
         "is_whole": sample.is_whole,
         "rates": sample.rates,
-        "busiest": [_host(host) for host in hosts.ranked(Order.BUSIEST, LEADERS)],
-        "slowest": [_host(host) for host in hosts.ranked(Order.SLOWEST, LEADERS)],
+        "busiest": [_host(host) for host in hosts.ranked(HostOrder.BUSIEST, LEADERS)],
+        "slowest": [_host(host) for host in hosts.ranked(HostOrder.SLOWEST, LEADERS)],
         "heatmap": sample.heat,
     }
 

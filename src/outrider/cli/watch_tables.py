@@ -9,9 +9,9 @@ from rich.text import Text
 
 from outrider.cli.showing import STATES
 from outrider.cli.watch_draw import brief, per_minute, plain, short
-from outrider.cli.watch_hosts import Host
 from outrider.cli.watch_table import Column, Row
 from outrider.frontier.reports import DeadLetter
+from outrider.monitoring.hosts import Host
 
 _LEAST_KEY: Final = 16
 _WIDE_FROM: Final = 96  # columns, for the reason beside the state

@@ -13,13 +13,13 @@ from textual.widgets import ContentSwitcher, Input, Static
 from outrider.cli import queue, watch_draw
 from outrider.cli.showing import many
 from outrider.cli.watch_draw import plain
-from outrider.cli.watch_follow import Seen
-from outrider.cli.watch_hosts import Hosts, Order
-from outrider.cli.watch_letters import Letters
-from outrider.cli.watch_rates import History
-from outrider.cli.watch_reach import Presence
 from outrider.cli.watch_table import Rows
 from outrider.cli.watch_tables import host_columns, host_row, letter_columns, letter_row
+from outrider.monitoring.connection import Presence
+from outrider.monitoring.dead_letters import DeadLetters
+from outrider.monitoring.hosts import HostOrder, Hosts
+from outrider.monitoring.monitor import Observation
+from outrider.monitoring.rates import RateHistory
 
 SPAN: Final = 300.0  # seconds of the chart
 SHOWN: Final = 100  # hosts of the table
@@ -41,13 +41,13 @@ TABS: Final[dict[Tab, str]] = {"hosts": "hosts", "dead": "dead letters", "heat":
 class Picture(msgspec.Struct, frozen=True):
     """All that is drawn at one time."""
 
-    seen: Seen
+    seen: Observation
     place: str
     stale_for: float  # seconds without an answer; 0: the numbers are fresh
-    history: History
+    history: RateHistory
     hosts: Hosts
-    letters: Letters
-    order: Order
+    letters: DeadLetters
+    order: HostOrder
     part: str  # of the keys that are shown
     tab: Tab
     answer: Text
@@ -177,8 +177,8 @@ class View(Vertical):
     def _draw_aside(self, picture: Picture) -> None:
         room, ranked = SIDE - 4, picture.hosts.ranked
         told = [
-            watch_draw.leaders("busiest", ranked(Order.BUSIEST, LEADERS), room, by_pace=True),
-            watch_draw.leaders("slowest", ranked(Order.SLOWEST, LEADERS), room, by_pace=False),
+            watch_draw.leaders("busiest", ranked(HostOrder.BUSIEST, LEADERS), room, by_pace=True),
+            watch_draw.leaders("slowest", ranked(HostOrder.SLOWEST, LEADERS), room, by_pace=False),
         ]
         host = picture.hosts.get(self.rows("hosts").chosen or "")
         if host is not None and picture.tab == "hosts":
@@ -212,13 +212,13 @@ def _tabs(picture: Picture) -> Text:
 
 
 _HEADINGS: Final = {
-    Order.BUSIEST: "busiest first",
-    Order.PENDING: "most pending first",
-    Order.SLOWEST: "slowest first",
-    Order.WAITING: "longest wait first",
-    Order.ERRORS: "most errors in a row first",
-    Order.DEAD: "most dead letters first",
-    Order.KEY: "by key",
+    HostOrder.BUSIEST: "busiest first",
+    HostOrder.PENDING: "most pending first",
+    HostOrder.SLOWEST: "slowest first",
+    HostOrder.WAITING: "longest wait first",
+    HostOrder.ERRORS: "most errors in a row first",
+    HostOrder.DEAD: "most dead letters first",
+    HostOrder.KEY: "by key",
 }
 
 
@@ -230,10 +230,10 @@ def _keys(width: int) -> Text:
     return told
 
 
-def _reasons(letters: Letters, known: int) -> Text:
+def _reasons(letters: DeadLetters, known: int) -> Text:
     lines = [Text.assemble((f"{n:>8,} ", "bold red"), plain(r)) for r, n in letters.most_common]
     if not letters.is_whole:
-        done = letters.looked_at / known if known else 1.0
+        done = letters.scanned / known if known else 1.0
         lines.insert(0, Text(f"looking through {many(known, 'task')}: {done:.0%}", "yellow"))
     elif not lines:
         lines.append(Text("no dead letters", "dim"))

@@ -72,20 +72,20 @@ def work(  # noqa: PLR0913 - a command's options are its parameters
         "output": {"format": form, "path": output, "body": body or None},
     }
     from outrider.cli import work_plan as plans
-    from outrider.cli.opening import source_of
     from outrider.cli.work_run import run
-    from outrider.cli.work_seat import seated
+    from outrider.monitoring.connection import check_store
+    from outrider.output.worker_files import worker_files
 
     # So that module:function may lie here; last, so that it stands in for nothing installed.
     sys.path.append(str(Path.cwd()))
     asked = plans.Asked(
         *(store, crawl, options, settings, assign or [], log, handler, isolate, stay, profile)
     )
-    source_of(store, creates=False)
+    check_store(store, creates=False)
     own = plans.own_of(asked)
     if strange := plans.ignored(own):
         note(f"left to the crawl, which says so for all workers: {', '.join(strange)}")
-    with seated(plans.stem(asked, own)) as name:
+    with worker_files(plans.stem(asked, own)) as name:
         worked = asyncio.run(run(asked, plans.seated_at(name, own), name, quiet=quiet))
     _show(worked, as_json=as_json)
     if worked.closing.code:

@@ -13,20 +13,20 @@ import msgspec
 from outrider.cli.crawl_log import VisitLog
 from outrider.cli.crawl_report import Closing, closing
 from outrider.cli.crawl_watch import Looks, say_shortage, watched
-from outrider.cli.opening import check_crawl, say_promise, source_of
+from outrider.cli.opening import say_promise
 from outrider.cli.showing import note
 from outrider.cli.stop_signals import StopSignals, stoppable
 from outrider.cli.work_plan import Asked, files_of
-from outrider.cli.work_seat import patiently, settling, stem_of
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.outage import Outage
-from outrider.executor.tally import Tally
+from outrider.executor.run_counts import RunCounts
 from outrider.executor.watchdog import Watchdog
 from outrider.frontier import Frontier
+from outrider.monitoring.connection import check_crawl, check_store
 from outrider.settings import Layers
 from outrider.store.address import show_address
-from outrider.wiring import Crawling, Working, joined
+from outrider.wiring import Crawling, Working, joined, retry_at_end
 
 LOOKS = Looks(every=2.0, hosts=0)  # there may be many of us: the store is not ours alone
 
@@ -47,7 +47,7 @@ async def run(asked: Asked, own: Layers, name: str, *, quiet: bool) -> Worked:
 async def _worked(
     asked: Asked, own: Layers, name: str, signals: StopSignals, *, quiet: bool
 ) -> Worked:
-    tally, loop = Tally(), asyncio.get_running_loop()
+    tally, loop = RunCounts(), asyncio.get_running_loop()
     began = loop.time()
     outage, pause = Outage(note, waits_for_room=True), FaultPause(note, waits_for_room=True)
     how = Working(outage, asked.stays, tally, pause)
@@ -55,17 +55,17 @@ async def _worked(
     async with _closing(await _attached(asked, own, outage)) as frontier:
         if asked.settings is not None:
             await frontier.follow(asked.settings, tell=note)
-        async with (
-            settling(stem_of(name), frontier, outage=outage),
-            joined(frontier, handler=asked.handler, isolate=asked.isolate, how=how) as crawling,
-        ):
+        async with joined(
+            frontier, handler=asked.handler, isolate=asked.isolate, how=how
+        ) as crawling:
             ending = await _run(crawling, asked, log, signals, quiet=quiet)
         seconds = loop.time() - began
         words = ["outrider", "resume", show_address(asked.store)]
         named = [] if asked.crawl == "default" else ["--crawl", asked.crawl]
         resume = shlex.join([*words, *named])
-        closed = await patiently(
-            lambda: closing(frontier, ending, tally, seconds, pause, whole=False, resume=resume)
+        closed = await retry_at_end(
+            lambda: closing(frontier, ending, tally, seconds, pause, whole=False, resume=resume),
+            note,
         )
         return Worked(closed, frontier.worker, files_of(name, frontier.settings, log))
 
@@ -82,7 +82,7 @@ async def _attached(asked: Asked, own: Layers, outage: Outage) -> Frontier:
     """The crawl's frontier; a holder of its file that does not answer is waited for."""
 
     async def attach() -> Frontier:
-        source = source_of(asked.store, creates=False)
+        source = check_store(asked.store, creates=False)
         frontier = await Frontier.attach(source, settings=own, crawl=asked.crawl)
         try:
             await check_crawl(frontier, asked.store)

@@ -12,10 +12,16 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from outrider.core.link_faults import fault_of, is_ordinary, meta_of, number_of, shown
-from outrider.core.policy.cost import Cost, checked_cost, unit_cost
-from outrider.core.policy.focus import OFF_FOCUS, Class, Classifier, focused
-from outrider.core.policy.keying import Keying, checked_key, host_key
+from outrider.core.link_validation import (
+    encode_meta,
+    is_ordinary,
+    link_error,
+    priority_number,
+    short_repr,
+)
+from outrider.core.policy.cost import Cost, unit_cost, valid_cost
+from outrider.core.policy.focus import OFF_FOCUS, Class, Classifier, apply_focus
+from outrider.core.policy.queue_key import KeyFunction, host_key, valid_key
 from outrider.core.policy.scope import Admits
 from outrider.core.policy.score import Candidate, Score, Scorer, breakdown_of, explicit
 from outrider.core.policy.traps import Traps, trap
@@ -33,10 +39,10 @@ _Passed: TypeAlias = tuple[Link, Url, str, bytes, int]  # a candidate for a scor
 
 
 class Admission(msgspec.Struct):
-    """Everything that is asked of a link before a store hears of it."""
+    """The checks and policies that turn links into tasks, before a store receives them."""
 
     crawl: str
-    key: Keying
+    key: KeyFunction
     cost: Cost
     scorer: Scorer
     url_rules: UrlRules
@@ -55,10 +61,10 @@ class Admission(msgspec.Struct):
     classify: Classifier | None = None  # when the crawl is focused
     parks: bool = False  # what is off focus is admitted, far behind
 
-    gathers: bool = False  # F10: links that are found add to what is known of their pages
+    gathers: bool = False  # F10: the priorities of links are added to those of known pending tasks
 
     def __post_init__(self) -> None:
-        # In a focused crawl each link brings its whole band: adding them up means nothing.
+        # Priorities of a focused crawl include their band, so they cannot be summed up.
         self.gathers = self.classify is None and bool(getattr(self.scorer, "gathers", False))
         asks_nobody = self.key is host_key and self.cost is unit_cost and self.cost_of is None
         self.is_plain = asks_nobody and self.admits is None
@@ -66,7 +72,7 @@ class Admission(msgspec.Struct):
     def admit(
         self, asked: Sequence[Asked], *, are_seeds: bool = True, found_on: Lease | None = None
     ) -> list[Task | Added]:
-        """A task to store or the reason why not, per link, in order."""
+        """Return a task or a refusal for each link, in order."""
         from_seed = found_on is not None and _leads_from_seed(found_on)
         answers: list[_Passed | Added] = [self._screen(one, are_seeds, from_seed) for one in asked]
         passed = [one for one in answers if not isinstance(one, Added)]
@@ -77,40 +83,42 @@ class Admission(msgspec.Struct):
         ]
 
     def score_again(self, lease: Lease, kind: str) -> Score:
-        """The score of a task that comes back as this type (G3); a broken one keeps the old."""
+        """Score a task that comes back as this type (G3); if the scorer fails, the old
+        score stays.
+        """
         link = Link(lease.url, type=kind, depth=lease.depth, origin=lease.origin, meta=lease.meta)
         url = Url(lease.url, lease.url, _host_of(lease.url))
-        (score,) = self.price([(link, url, lease.key, lease.fingerprint)])
+        (score,) = self.rescore([(link, url, lease.key, lease.fingerprint)])
         return score or Score(lease.priority, breakdown_of(lease.about))
 
-    def price(self, batch: Sequence[Candidate]) -> list[Score | None]:
-        """C8: what each would score now; None: its scorer broke, or what is explicit stays so."""
+    def rescore(self, batch: Sequence[Candidate]) -> list[Score | None]:
+        """Score candidates again (C8); None: the scorer failed, or the priority is explicit."""
         scores = self._scores([(*candidate, 0) for candidate in batch], None)
-        priced: list[Score | None] = []
+        rescored: list[Score | None] = []
         for (link, url, *_), score in zip(batch, scores, strict=True):
             fine = score if isinstance(score, Score) and isfinite(score.priority) else None
             if score is None and self.classify is not None:
-                fine = explicit(number_of(link.priority))
+                fine = explicit(priority_number(link.priority))
             kind = None if fine is None else self._class_of(link, url)
-            priced.append(fine if fine is None or kind is None else focused(fine, kind))
-        return priced
+            rescored.append(fine if fine is None or kind is None else apply_focus(fine, kind))
+        return rescored
 
-    def price_again(self, tasks: Sequence[Task]) -> list[Score | None]:
-        """C8: the same of tasks; a scorer may answer for plain ones without their links."""
+    def rescore_tasks(self, tasks: Sequence[Task]) -> list[Score | None]:
+        """Score tasks again (C8); a scorer may answer for plain tasks without their links."""
         quickly = getattr(self.scorer, "score_plain", None)
         if quickly is None or self.classify is not None:
-            return self.price([candidate_of(task) for task in tasks])
+            return self.rescore([candidate_of(task) for task in tasks])
         scores: list[Score | None] = quickly(tasks)
         rest = [place for place, score in enumerate(scores) if score is None]
-        priced = self.price([candidate_of(tasks[place]) for place in rest]) if rest else ()
-        for place, score in zip(rest, priced, strict=True):
+        rescored = self.rescore([candidate_of(tasks[place]) for place in rest]) if rest else ()
+        for place, score in zip(rest, rescored, strict=True):
             scores[place] = score
         return scores
 
     def _screen(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added:
         link, given = (asked, asked.url) if type(asked) is Link else (_PLAIN, asked)
         if link is not _PLAIN and not is_ordinary(link):
-            fault = fault_of(link)
+            fault = link_error(link)
             if fault is not None:
                 return _refused(given, BAD_LINK, fault)
         url = given if type(given) is Url else parse_url(given, self.url_rules)
@@ -130,7 +138,7 @@ class Admission(msgspec.Struct):
             return _refused(url, BAD_LINK, f"a policy raised {type(error).__name__}: {error}"[:200])
 
     def _police(self, link: Link, url: Url, is_root: bool) -> _Passed | Added:
-        """B4: scope → trap → depth; then key and cost."""
+        """Check scope, trap and depth in this order, then compute key and cost (B4)."""
         if self.admits is not None:
             if is_root and self.root is not None:
                 self.roots.add(self.root(url))
@@ -150,10 +158,10 @@ class Admission(msgspec.Struct):
         return True
 
     def _price(self, link: Link, url: Url) -> _Passed | Added:
-        key = checked_key(self.key(url) if link.key is None else link.key)
+        key = valid_key(self.key(url) if link.key is None else link.key)
         if key is None:
             return _refused(url, BAD_LINK, "queue.key gave no usable key: text, 1 to 255 long")
-        cost = checked_cost((self.cost_of(key) if self.cost_of else self.cost)(url, link.via))
+        cost = valid_cost((self.cost_of(key) if self.cost_of else self.cost)(url, link.via))
         if cost is None:
             return _refused(url, BAD_LINK, "budget.cost gave no whole number from 0 to 65535")
         return link, url, key, fingerprint(link.identity or url.identity), cost
@@ -161,7 +169,7 @@ class Admission(msgspec.Struct):
     def _scores(
         self, passed: Sequence[_Passed], page: Lease | None
     ) -> Sequence[Score | str | None]:
-        """F8: an explicit priority (None here) never reaches the scorer; a fault is text."""
+        """Score links without an explicit priority (F8); None: explicit; text: an error."""
         asked = [one[:4] for one in passed if one[0].priority is None]
         if not asked:
             return [None] * len(passed)
@@ -172,7 +180,7 @@ class Admission(msgspec.Struct):
         return [next(rest) if one[0].priority is None else None for one in passed]
 
     def _scored(self, asked: Sequence[Candidate], page: Lease | None) -> Sequence[Score | str]:
-        """What the scorer says; one that breaks its promise refuses its batch, and no other."""
+        """Call the scorer; one that fails refuses its own batch and no other."""
         of_page = None if page is None else getattr(self.scorer, "score_page", None)
         try:
             given = self.scorer.score(asked) if of_page is None else of_page(asked, page)
@@ -185,7 +193,7 @@ class Admission(msgspec.Struct):
         return [one if type(one) is Score else "scoring.scorer gave no Score" for one in scores]
 
     def _class_of(self, link: Link, url: Url) -> Class | None:
-        """C9: a user's classifier that breaks says `other`."""
+        """Classify a link (C9); a user's classifier that fails answers `other`."""
         if self.classify is None:
             return None
         try:
@@ -195,7 +203,9 @@ class Admission(msgspec.Struct):
         return kind if kind in ("focus", "related") else "other"
 
     def _judged(self, one: _Passed, score: Score | str | None) -> Score | Added | None:
-        """The score it gets (None: the one it brings), in its band if the crawl is focused (C9)."""
+        """Return the final score (None: the explicit one), in its band if the crawl is focused
+        (C9).
+        """
         link, url = one[0], one[1]
         if isinstance(score, str):
             return _refused(url, BAD_LINK, score)
@@ -206,7 +216,7 @@ class Admission(msgspec.Struct):
         kind = self._class_of(link, url) or "other"
         if kind == "other" and not self.parks:
             return Added(url.text, False, OFF_FOCUS)
-        return focused(score or explicit(number_of(link.priority)), kind)
+        return apply_focus(score or explicit(priority_number(link.priority)), kind)
 
     def _task(
         self, one: _Passed, answer: Score | str | None, found_on: Lease | None
@@ -215,14 +225,14 @@ class Admission(msgspec.Struct):
         score = self._judged(one, answer)
         if isinstance(score, Added):
             return score
-        meta = meta_of(link.meta) if link.meta else b""
+        meta = encode_meta(link.meta) if link.meta else b""
         if isinstance(meta, str):
             return _refused(url, BAD_LINK, meta)
         via, tag, known = link.via, link.tag, link.known
         if found_on is not None:  # B1: a found link inherits its page as via, and its tag
             via, tag = via or found_on.url, tag or found_on.tag
             known = "gather" if self.gathers and known == "keep" and score is not None else known
-        priority = number_of(link.priority) if score is None else score.priority
+        priority = priority_number(link.priority) if score is None else score.priority
         return Task(
             self.crawl,
             mark,
@@ -246,7 +256,9 @@ class Admission(msgspec.Struct):
 
 
 def candidate_of(task: Task) -> Candidate:
-    """The link a task was, as far as a scorer asks: what it brought along is in its terms (F8)."""
+    """Rebuild the candidate of a task as far as scorers need it; explicit parts are in its terms
+    (F8).
+    """
     terms = {} if task.breakdown is None else dict(task.breakdown.terms)
     link = Link(
         task.url,
@@ -264,15 +276,15 @@ def candidate_of(task: Task) -> Candidate:
 
 
 def _host_of(text: str) -> str:
-    """Of a URL that was read before."""
+    """Return the host of a URL that was parsed before."""
     return text.partition("://")[2].partition("/")[0].partition(":")[0]
 
 
 def _leads_from_seed(lease: Lease) -> bool:
-    """A seed, or what a seed redirected to, however many hops away: redirects keep the depth."""
+    """Tell whether a link is a seed or the redirect target of one, over any number of hops."""
     return not lease.depth and (lease.via is None or lease.origin == REDIRECT)
 
 
 def _refused(given: object, reason: str, detail: str) -> Added:
     text = given.text if isinstance(given, Url) else given
-    return Added(text if isinstance(text, str) else shown(text), False, reason, None, detail)
+    return Added(text if isinstance(text, str) else short_repr(text), False, reason, None, detail)

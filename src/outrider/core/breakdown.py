@@ -1,4 +1,4 @@
-"""Why a priority is what it is: the terms of a score, which always sum to it (F2)."""
+"""Breakdown: the terms of a score, which always sum to it (F2)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import msgspec
 
 
 class Breakdown(msgspec.Struct, frozen=True, gc=False):
-    """Where a priority came from; the terms sum to it."""
+    """The source of a priority, and its terms, which sum to it."""
 
     source: str
     terms: tuple[tuple[str, float], ...]
 
     @property
     def total(self) -> float:
-        """The sum of the terms."""
+        """Return the sum of the terms."""
         return sum_of(self.terms)
 
 
 def sum_of(terms: Iterable[tuple[str, float]], start: float = 0.0) -> float:
-    """Term by term, from the first: `sum` rounds otherwise from one Python to the next."""
+    """Add term by term from the first; `sum` rounds differently in some versions of Python."""
     for _, value in terms:
         start += value
     return start

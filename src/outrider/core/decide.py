@@ -1,7 +1,7 @@
-"""(lease, outcome, policy, roll) → Verdict: the one place that chooses what follows a visit.
+"""The decision after a visit: (lease, outcome, policy, roll) → Verdict (D3, D4, G1, G3).
 
 A verdict is plain numbers. Counts of the *task* are changes; counts of the *queue* are set from
-what the lease saw, so that N concurrent throttles count once (D3).
+what the lease carried, so that N concurrent throttles count once (D3).
 """
 
 from __future__ import annotations
@@ -12,13 +12,22 @@ from typing import Final, assert_never
 
 import msgspec
 
-from outrider.core.answer import Answer, Last
-from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
-from outrider.core.policy.change import learned
+from outrider.core.outcome import (
+    Answer,
+    Blocked,
+    Done,
+    Dropped,
+    Failed,
+    Last,
+    Outcome,
+    Throttled,
+    Unreachable,
+)
+from outrider.core.policy.change_rate import learned
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import (
     BLOCKS_TO_SNOOZE,
-    CALM,
+    DONE_TO_CALM,
     THROTTLES_TO_RETIRE,
     UNREACHABLE_TO_RETIRE,
     delay_after,
@@ -39,7 +48,7 @@ _REASON_LENGTH: Final = 1000
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What `decide` needs beyond the lease."""
+    """The settings that `decide` needs beside the lease."""
 
     retry: Retry
     lanes: Lanes
@@ -48,7 +57,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 def decide(lease: Lease, outcome: Outcome, policy: Policy, roll: float) -> Verdict:
-    """What follows from what happened; `roll` in [0, 1) is the caller's dice."""
+    """Return the verdict for an outcome; `roll` in [0, 1) is drawn by the caller."""
     match outcome:
         case Done():
             return _done(lease, outcome, policy, roll)
@@ -66,8 +75,8 @@ def decide(lease: Lease, outcome: Outcome, policy: Policy, roll: float) -> Verdi
             assert_never(outcome)
 
 
-def fault_of(outcome: object) -> str | None:
-    """What is wrong with an outcome somebody handed in, or None."""
+def outcome_error(outcome: object) -> str | None:
+    """Return what is wrong with an outcome that a user passed, or None."""
     if type(outcome) is Done and _is_ordinary(outcome):
         return None
     if not isinstance(outcome, Outcome):
@@ -81,7 +90,7 @@ def fault_of(outcome: object) -> str | None:
 
 
 def _is_ordinary(outcome: Done) -> bool:
-    """Whether nothing about it can be wrong: one question for almost all of them."""
+    """Tell cheaply whether an outcome needs no further checks; almost all are such."""
     return (
         type(outcome.seconds) is float
         and 0.0 <= outcome.seconds <= _LONGEST
@@ -122,7 +131,9 @@ def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
     if outcome.from_cache:
         return _from_cache(lease, outcome, policy, roll)
     # D3: the tenth Done in a row lowers the level, and its own delay is already the lower one.
-    level = lease.manners.level - (lease.manners.level > 0 and lease.manners.calm + 1 >= CALM)
+    level = lease.manners.level - (
+        lease.manners.level > 0 and lease.manners.calm + 1 >= DONE_TO_CALM
+    )
     answer, revisit = _remembered(lease, outcome, policy)
     crawl_delay = lease.manners.crawl_delay if outcome.crawl_delay is None else outcome.crawl_delay
     manners = lease.rules.politeness
@@ -137,7 +148,7 @@ def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
         0,
         0,
         0,
-        CALM,
+        DONE_TO_CALM,
         outcome.crawl_delay,
         revisit,
     )
@@ -162,7 +173,9 @@ def _from_cache(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Ver
 def _throttling(
     lease: Lease, outcome: Done | Throttled, verdict: Verdict, retry_after: float, roll: float
 ) -> Verdict:
-    """D3: the queue snoozes; its level and row are the lease's + 1, however many say so at once."""
+    """Snooze the queue (D3); level and row are the lease's + 1, so concurrent throttles
+    count once.
+    """
     level, in_row = lease.manners.level + 1, lease.manners.throttles_in_row + 1
     return msgspec.structs.replace(
         verdict,
@@ -250,7 +263,9 @@ def _unreachable(lease: Lease, outcome: Unreachable) -> Verdict:
 
 
 def _dropped(lease: Lease, outcome: Dropped, roll: float) -> Verdict:
-    """D4, D7: no count of the queue moves; its delay begins only if the host was asked."""
+    """Drop the task (D4, D7); the queue keeps its counts, and waits only if the host was
+    visited.
+    """
     return Verdict(
         *_named(lease, outcome),
         TaskState.DROPPED,
@@ -267,7 +282,7 @@ def _named(lease: Lease, outcome: Outcome) -> tuple[str, int, int, str]:
 
 
 def _delay(lease: Lease, outcome: Outcome, level: int, roll: float) -> float:
-    """D1: what robots.txt said in this very visit counts for its own delay."""
+    """Compute the delay (D1); a Crawl-delay read in this visit already applies to it."""
     seconds = 0.0 if isinstance(outcome, Unreachable) else outcome.seconds
     asked = outcome.crawl_delay
     crawl_delay = lease.manners.crawl_delay if asked is None else asked
@@ -283,7 +298,9 @@ def _retry_in(lease: Lease, asked: float | None, backoff: Backoff, roll: float) 
 
 
 def _remembered(lease: Lease, outcome: Done, policy: Policy) -> tuple[Answer, Revisit | None]:
-    """G3: the answer with what it taught, and how the task comes back; the caller's word wins."""
+    """Return the answer to keep, and when the task comes back (G3); the caller's
+    `revisit_in` wins.
+    """
     answer, after = learned(lease.last, outcome), outcome.revisit_in
     if after is None and policy.revisit_in is not None:
         after = policy.revisit_in(answer, lease.last)

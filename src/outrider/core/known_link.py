@@ -1,4 +1,4 @@
-"""A link to a known URL: what it does not say stays as the task has it (B3)."""
+"""Links to known URLs: fields that the link leaves out are filled in from the task (B3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REFERRING: Final = ("revisit", "raise")  # rules of links that are about a known
 
 
 class KnownTask(Protocol):
-    """What is read of the task."""
+    """The fields that are read of the known task."""
 
     @property
     def key(self) -> str: ...  # noqa: D102
@@ -35,10 +35,10 @@ class KnownTask(Protocol):
 
 
 def complete_link(link: Link, task: KnownTask) -> Link:
-    """The link with everything that it leaves out filled in from the task.
+    """Fill in from the task what the link leaves out.
 
-    What was asked of the priority stays too, if the link asks nothing else of it. `forced`, `delay`
-    and `known` are about one visit: they are as the link says.
+    An explicit priority, base or bias of the task stays, unless the link has one. `forced`, `delay`
+    and `known` belong to one visit: they are taken from the link.
     """
     return replace(
         link,
@@ -54,7 +54,7 @@ def complete_link(link: Link, task: KnownTask) -> Link:
 
 
 def _priority(link: Link, breakdown: Breakdown) -> dict[str, Any]:
-    """F8: an explicit priority, a base and a bias that were given with the task's link."""
+    """Return the explicit priority, base and bias of the task's own link (F8)."""
     terms = dict(breakdown.terms)
     if link.priority is not None:
         return {}

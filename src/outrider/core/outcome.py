@@ -1,4 +1,7 @@
-"""What happened on a visit: a closed union; every reader ends its match in `assert_never` (G0)."""
+"""Outcomes of a visit, and what a done task keeps of the last answer (B1, G0, G3).
+
+`Outcome` is a closed union: every reader ends its match in `assert_never`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Throttled(msgspec.Struct, frozen=True, gc=False):
-    """The host asked for patience: 429, or 503 with Retry-After."""
+    """The host asked to slow down: 429, or 503 with Retry-After."""
 
     retry_after: float | None = None
     seconds: float = 0.0
@@ -45,7 +48,7 @@ class Throttled(msgspec.Struct, frozen=True, gc=False):
 
 
 class Blocked(msgspec.Struct, frozen=True, gc=False):
-    """The host refused us: a challenge or denial page."""
+    """The host refused the crawler: a challenge or denial page."""
 
     reason: str
     seconds: float = 0.0
@@ -53,16 +56,16 @@ class Blocked(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unreachable(msgspec.Struct, frozen=True, gc=False):
-    """Nobody answered: DNS, connect, TLS."""
+    """The host could not be reached: DNS, connect, TLS."""
 
     reason: str
     crawl_delay: float | None = None
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """We chose not to: robots, an off-scope redirect, type, size.
+    """The crawler chose not to visit: robots.txt, an off-scope redirect, type, size.
 
-    Without a request (`visited=False`) the host was left alone, so its delay does not begin anew.
+    Without a request (`visited=False`) the host was not visited, so its delay does not start again.
     """
 
     reason: str
@@ -84,9 +87,9 @@ def outcome_of(
     last_modified: str | None = None,
     digest: str | None = None,
 ) -> Done | Failed | Throttled:
-    """What an HTTP status means for the crawl (G0); `retry_after` is the header in seconds.
+    """Return the outcome of an HTTP status (G0); `retry_after` is the header in seconds.
 
-    A visit without an answer is for the caller to name: Unreachable, Failed, Blocked or Dropped.
+    A visit without an answer is Unreachable, Failed, Blocked or Dropped: the caller knows which.
     """
     asked_to_wait = status == SERVICE_UNAVAILABLE and retry_after is not None
     if status == TOO_MANY_REQUESTS or asked_to_wait:
@@ -94,3 +97,26 @@ def outcome_of(
     if 200 <= status < 500 and status not in TRY_AGAIN:
         return Done(status, seconds, bytes, digest, etag, last_modified)
     return Failed(f"status {status}", seconds, retry_after)
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What a done task keeps: the last answer, and the counts from which its change rate is
+    estimated.
+    """
+
+    status: int
+    bytes: int
+    digest: str | None
+    etag: str | None
+    last_modified: str | None
+    looks: int = 0  # visits that could tell whether the page had changed; older ones count less
+    changes: int = 0  # of those, how many found it changed
+    watched: float = 0.0  # seconds, each wait counted up to the change it ended with
+    planned: float = 0.0  # seconds the policy chose until the next visit; 0: it did not
+
+
+class Last(msgspec.Struct, frozen=True, gc=False):
+    """The last answer to a task that is visited again, and how old it is."""
+
+    answer: Answer
+    age: float  # seconds since that visit ended

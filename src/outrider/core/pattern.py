@@ -1,9 +1,9 @@
-r"""Patterns of users, searched in time that grows linearly with the text, whatever they are.
+r"""Patterns of users: regular expressions searched in time linear in the text.
 
-They come from settings, commands and stores, and run on the event loop: with the engine of the
-standard library, one like `(x+x+)+y` would stop a crawl for hours. The engine here is RE2. Its
+They come from settings, commands and stores, and run on the event loop: with the standard
+library's engine, one like `(x+x+)+y` would stop a crawl for hours. The engine here is RE2. Its
 syntax is that of `re` without what needs backtracking: no lookaround, no back-references. `\d`,
-`\w`, `\s` and `\b` know ASCII only, as URLs do. Sizes are bounded.
+`\w`, `\s` and `\b` match ASCII only, as URLs do. Sizes are bounded.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _tokens = re.compile(
 
 
 class Pattern:
-    """One or several patterns, compiled; `search` says whether any is found in a text."""
+    """One or several compiled patterns; `search` tells whether any is found in a text."""
 
     __slots__ = ("_search",)
 
@@ -65,12 +65,14 @@ class Pattern:
 
 @lru_cache(maxsize=16)
 def compile_pattern(pattern: str) -> Pattern:
-    """A pattern ready to be searched for; one that cannot be raises InvalidInput."""
+    """Compile a pattern; raise InvalidInput if it is not valid."""
     return Pattern(_compiled(pattern, _translated(pattern)))
 
 
 def compile_any(patterns: Sequence[str]) -> Pattern:
-    """A pattern found wherever one of these is, in one search; each is checked by itself."""
+    """Compile patterns into one that is found wherever any of them is; each is validated
+    by itself.
+    """
     sources = [_translated(pattern) for pattern in patterns]
     size = 0
     for pattern, source in zip(patterns, sources, strict=True):
@@ -85,7 +87,7 @@ def compile_any(patterns: Sequence[str]) -> Pattern:
 
 
 def linear_byte_search(pattern: bytes) -> Callable[[bytes], object | None]:
-    """The search for a pattern of our own in bytes of any encoding."""
+    """Return the search function of a built-in pattern over bytes of any encoding."""
     options = _options()
     options.encoding = re2.Options.Encoding.LATIN1
     search: Callable[[bytes], object | None] = re2.compile(pattern, options).search
@@ -93,7 +95,7 @@ def linear_byte_search(pattern: bytes) -> Callable[[bytes], object | None]:
 
 
 def _translated(pattern: object) -> str:
-    """The pattern as RE2 writes it."""
+    """Translate the pattern to RE2's syntax."""
     if not isinstance(pattern, str):
         raise InvalidInput(f"pattern {pattern!r:.100}: give a regular expression as text")
     if len(pattern) > MAX_LENGTH:
@@ -108,7 +110,7 @@ def _escape(pattern: str, found: re.Match[str]) -> str:
     match found[1]:
         case "Z":  # the end of the text
             return r"\z"
-        case "Q" | "E" | "C":  # they exist in RE2 alone, and reach beyond one pattern of a list
+        case "Q" | "E" | "C":  # RE2 only, and their effect would leave one pattern of a list
             raise InvalidInput(f"pattern {_shown(pattern)}: {found[0]} is unknown")
         case _:
             return found[0]
@@ -153,7 +155,7 @@ def _odd_repetition(source: str) -> str | None:
 
 
 def _without_names(source: str) -> str:
-    """The same without names of groups, which may stand in several patterns of a list."""
+    """Remove the names of groups, which may occur in several patterns of a list."""
     for token in reversed([token for token in _tokens(source) if token["group"]]):
         source = f"{source[: token.start()]}({source[token.end() :]}"
     return source

@@ -1,7 +1,7 @@
-"""Who is next, among candidates: lanes, activation, or the end of the claim (C3, C4, E2).
+"""The choice of the next queue among candidates: lane, activation, or the end of the claim.
 
-One pure step shared by every store that can call Python; a store brings the best key of each lane
-and of the inactive heads, and does what the step says.
+One pure step shared by every store that can call Python (C3, C4, E2). The store passes the best
+key of each lane and of the inactive list, and does what the step returns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ACTIVATE: Final = -2
 
 
 class Streak(NamedTuple):
-    """How many leases in a row a claimer took from a lane; travels with its claims (C4)."""
+    """The leases in a row that a claimer took from a lane; it travels with its claims (C4)."""
 
     lane: int = DISCOVERY
     taken: int = 0
@@ -25,10 +25,10 @@ class Streak(NamedTuple):
 def pick(
     first: int, second: int, head: int | None, lane: int, count: int, burst: int
 ) -> tuple[int, int]:
-    """The next step: NOTHING, ACTIVATE, or the lane to lease from; and its count after that.
+    """Return the next step (NOTHING, ACTIVATE, or the lane to lease from) and the count after it.
 
-    `first` and `second` are the smallest queue keys of the two lanes (0: nobody stands there),
-    `head` is the precedence of the best inactive queue; lane and count are the streak so far.
+    `first` and `second` are the smallest queue keys of the two lanes (0: no ready queue), `head` is
+    the precedence of the best inactive queue; lane and count are the streak so far.
     """
     if head is not None and not _served(first, head) and not _served(second, head):
         return ACTIVATE, count  # E2: no ready queue of its precedence or better

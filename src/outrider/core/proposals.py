@@ -1,4 +1,4 @@
-"""What a cluster of problems suggests to visit: pure guesses, each with a confidence (F5)."""
+"""Proposals: the URLs that a problem cluster suggests to visit, each with a confidence (F5)."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ MISSING_HUB: Final = "missing-hub"
 UNKNOWN_PATTERN: Final = "unknown-pattern"
 COVERAGE_GAP: Final = "coverage-gap"
 FACTORS: Final = {MISSING_HUB: 0.8, UNKNOWN_PATTERN: 0.6, COVERAGE_GAP: 0.7}
-MOST: Final = 50  # guesses a cluster may have
-_SURE: Final = 0.95
-_LEAST: Final = 0.3
+MAX_PROPOSALS: Final = 50  # guesses a cluster may have
+_MAX_CONFIDENCE: Final = 0.95
+_MIN_CONFIDENCE: Final = 0.3
 
 
-def proposed(cluster: Cluster, threshold: int) -> list[Prediction]:
-    """From the threshold on, what the cluster thinks is missing."""
+def propose(cluster: Cluster, threshold: int) -> list[Prediction]:
+    """Return the URLs that a cluster proposes, from the threshold on."""
     if cluster.count < threshold or cluster.kind not in FACTORS:
         return []
     confidence = confidence_of(cluster)
-    if confidence <= _LEAST:
+    if confidence <= _MIN_CONFIDENCE:
         return []
     guesses = dict(_guesses(cluster))
     return [
         Prediction(url, confidence, lift, by=cluster.name)
-        for url, lift in list(guesses.items())[:MOST]
+        for url, lift in list(guesses.items())[:MAX_PROPOSALS]
     ]
 
 
 def confidence_of(cluster: Cluster) -> float:
-    """It grows with the first ten problems."""
+    """Return the confidence of a cluster: it grows with the first ten problems."""
     grown = 0.5 + 0.3 * min(cluster.count / 10, 1.0)
-    return min(grown * FACTORS[cluster.kind], _SURE)
+    return min(grown * FACTORS[cluster.kind], _MAX_CONFIDENCE)
 
 
 def _guesses(cluster: Cluster) -> Iterator[tuple[str, float]]:
@@ -54,7 +54,7 @@ def _guesses(cluster: Cluster) -> Iterator[tuple[str, float]]:
 
 
 def _root(cluster: Cluster) -> str | None:
-    """Whose pages are meant: the target's host, or else the scope's."""
+    """Return scheme and host of the proposals: the target's, else the scope's."""
     target = _parsed(cluster.target)
     if target.scheme in ("http", "https") and target.netloc:
         return f"{target.scheme}://{target.netloc}"
@@ -66,7 +66,7 @@ def _root(cluster: Cluster) -> str | None:
 
 
 def _neighbours(path: str) -> Iterator[str]:
-    """The page without its query, the folder above it, and the names an index goes by."""
+    """Yield the page without its query, its parent folder, and the usual names of an index."""
     parent = path.rstrip("/").rpartition("/")[0] + "/"
     yield path or "/"
     yield parent
@@ -79,7 +79,7 @@ def _segments(path: str) -> list[str]:
 
 
 def _parsed(text: str) -> SplitResult:
-    """A path, a bare host or a URL; one that is none of them has no parts."""
+    """Parse a path, a host or a URL; anything else has no parts."""
     is_host = "://" not in text and host_of(text) is not None
     try:
         return urlsplit(f"//{text}" if is_host else text)

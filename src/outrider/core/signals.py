@@ -1,7 +1,7 @@
-"""What a crawl is told about itself: gap predictions and problem clusters, as values (F4, F5).
+"""Signals: the index of gap predictions and problem clusters (F4, F5).
 
-`Signals` is their index: a task looks up its own fingerprint, its key, its host and its text, so
-what does not concern it costs nothing. It has no clock: whoever holds it says what time it is.
+A task looks up its own fingerprint, key, host and text, so signals that do not concern it cost
+nothing. The index has no clock: its owner passes the time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-TEXT_MOST: Final = 512  # letters of a kind, scope or target
+MAX_TEXT: Final = 512  # letters of a kind, scope or target
 SEPARATOR: Final = r"[-/._?&=:%+,;@~!$'()*]"  # whatever parts words in a URL
 _NONE: Final[Mapping[str, float]] = {}
 
@@ -23,11 +23,11 @@ State: TypeAlias = Literal["open", "validated", "failed"]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Finder: TypeAlias = Callable[..., "re.Match[str] | None"]  # of a text, and where to begin
 Sample: TypeAlias = tuple[int, int]  # when, in milliseconds, and how many
-_Text = Annotated[str, Meta(min_length=1, max_length=TEXT_MOST)]
+_Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
 
 
 class Prediction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A URL that somebody thinks is worth a visit, and what came of it."""
+    """A URL that is predicted to be worth a visit, and the result."""
 
     url: str
     confidence: Share
@@ -37,7 +37,7 @@ class Prediction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def score(self) -> float:
-        """F4: before it is capped and weighed."""
+        """Return the bonus before it is capped and weighted (F4)."""
         return self.confidence * 10 + self.lift * 5
 
 
@@ -45,29 +45,31 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
     """Problems of one kind, scope and target within a sliding window."""
 
     kind: _Text
-    scope: Annotated[str, Meta(max_length=TEXT_MOST)]
+    scope: Annotated[str, Meta(max_length=MAX_TEXT)]
     target: _Text
     samples: tuple[Sample, ...] = ()  # oldest first
 
     @property
     def name(self) -> str:
-        """What tells it from all others."""
+        """Return the identity of the cluster."""
         return msgspec.json.encode([self.kind, self.scope, self.target]).decode()
 
     @property
     def count(self) -> int:
-        """How many problems it stands for."""
+        """Return the number of problems."""
         return sum(many for _, many in self.samples)
 
     def since(self, oldest: int) -> Cluster:
-        """What is left of it in a window that began then."""
+        """Return the cluster without samples older than this."""
         if not self.samples or self.samples[0][0] >= oldest:
             return self
         left = tuple(sample for sample in self.samples if sample[0] >= oldest)
         return msgspec.structs.replace(self, samples=left)
 
     def with_one(self, at: int, most: int) -> Cluster:
-        """With one problem more; of too many samples the two oldest become one."""
+        """Return the cluster with one problem more; over the limit, the two oldest samples are
+        merged.
+        """
         samples = (*self.samples, (at, 1))
         if len(samples) > most:
             (_, first), (later, second), *rest = samples
@@ -75,13 +77,15 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, samples=samples)
 
     def boost(self, factor: float, most: float) -> float:
-        """F5: the logarithm keeps a loud problem from drowning all others."""
+        """Return the boost (F5); the logarithm keeps a frequent problem from outweighing all
+        others.
+        """
         count = self.count
         return min(log2(count) * factor, most) if count else 0.0
 
 
 class Clustering(msgspec.Struct, frozen=True):
-    """How problems add up."""
+    """Settings of problem clusters."""
 
     window: float = 1800.0
     factor: float = 2.5
@@ -89,7 +93,7 @@ class Clustering(msgspec.Struct, frozen=True):
 
 
 class Signals:
-    """Predictions by fingerprint, and the boost of a task by what it has in common with targets."""
+    """Predictions by fingerprint, and the boosts of clusters by host and text."""
 
     def __init__(self, how: Clustering | None = None) -> None:
         self.gaps: dict[bytes, Prediction] = {}  # the open ones
@@ -101,15 +105,15 @@ class Signals:
         self._texts: list[tuple[Finder, float, str | None]] = []  # the highest boost first
         self._until: float = inf
 
-    def hear_prediction(self, fingerprint: bytes, prediction: Prediction | None) -> None:
-        """What is known of a URL from now on; only open predictions matter to anybody."""
+    def set_prediction(self, fingerprint: bytes, prediction: Prediction | None) -> None:
+        """Store the prediction of a URL; only open ones are indexed."""
         if prediction is None or prediction.state != "open":
             self.gaps.pop(fingerprint, None)
         else:
             self.gaps[fingerprint] = prediction
 
-    def hear_cluster(self, name: str, cluster: Cluster | None, now: int) -> None:
-        """What is known of a problem from now on."""
+    def set_cluster(self, name: str, cluster: Cluster | None, now: int) -> None:
+        """Store a cluster, or remove it."""
         if cluster is None:
             self.clusters.pop(name, None)
         else:
@@ -117,13 +121,13 @@ class Signals:
         self._index(now)
 
     def use(self, how: Clustering, now: int) -> None:
-        """Other settings: the same problems weigh otherwise."""
+        """Use other settings: the boosts of the same problems change."""
         if how != self._how:
             self._how = how
             self._index(now)
 
-    def slide(self, now: int) -> list[Cluster]:
-        """Let time pass; the clusters whose boost is not what it was."""
+    def expire(self, now: int) -> list[Cluster]:
+        """Drop samples that left the window; return the clusters whose count changed."""
         if now < self._until:
             return []
         before = {name: one.count for name, one in self.clusters.items()}
@@ -131,7 +135,9 @@ class Signals:
         return [one for name, one in self.clusters.items() if one.count != before[name]]
 
     def boost_of(self, key: str, host: str, text: str) -> float:
-        """F5: the highest matching cluster's; a scope that is a host limits it to that host."""
+        """Return the highest boost that matches (F5); a scope that is a host limits it to that
+        host.
+        """
         boost = max(self.hosts.get(key, 0.0), self.hosts.get(host, 0.0))
         if self._limited:
             boost = max(boost, self._limited_boost(key, host), self._limited_boost(host, key))
@@ -145,12 +151,14 @@ class Signals:
         return boost
 
     def _limited_boost(self, target: str, other: str) -> float:
-        """Of clusters whose target is this host, within a scope that is it or the other name."""
+        """Return the boost of clusters with this host as target, within a scope that is either
+        name.
+        """
         limited = self._limited.get(target, ())
         return max((boost for scope, boost in limited if scope in (target, other)), default=0.0)
 
     def _index(self, now: int) -> None:
-        """Everything that is looked up, made anew: problems are rare, and tasks are many."""
+        """Rebuild every index: problems are rare, look-ups are many."""
         window = int(self._how.window * 1000)
         self.clusters = {name: one.since(now - window) for name, one in self.clusters.items()}
         oldest = [one.samples[0][0] for one in self.clusters.values() if one.samples]
@@ -178,7 +186,7 @@ class Signals:
 
 
 def host_of(target: str) -> str | None:
-    """The host a target names: of a URL, or alone."""
+    """Return the host that a target names, as a URL or alone; None: it names none."""
     if "://" not in target and ("/" in target or "." not in target):
         return None
     try:
@@ -188,14 +196,14 @@ def host_of(target: str) -> str | None:
 
 
 def pattern_of(target: str) -> str:
-    """A regular expression that finds a target in a URL: a word only where a word begins."""
+    """Return a regular expression that finds a target in a URL: a word only where a word begins."""
     return (SEPARATOR if target[0].isalnum() else "") + re.escape(target)
 
 
 def finder(targets: Iterable[str]) -> Finder:
-    """Finds where one of the targets may be in a URL, quickly: at the beginning of a word.
+    """Return a quick search for any of the targets in a URL: at the beginning of a word.
 
-    Common beginnings are looked at once. What begins with a separator is found after any.
+    Common prefixes are compared once. A target that begins with a separator is found after any.
     """
     words = [target if target[0].isalnum() else target[1:] for target in targets]
     return re.compile(SEPARATOR + _pattern(_tree(words))).search

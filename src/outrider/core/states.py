@@ -1,6 +1,6 @@
-"""Task moves and queue states as tables; diagrams, stores and tests read them (B2, C1, I1).
+"""Task moves, queue states and crawl statuses, as tables (B2, C1, I1).
 
-An illegal move changes nothing and says so.
+Stores, documentation and tests read them. A move that is not in the table changes nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class TaskState(StrEnum):
-    """Where a task is in its life."""
+    """The state of a task."""
 
     PENDING = "pending"
     LEASED = "leased"
@@ -20,7 +20,7 @@ class TaskState(StrEnum):
 
 
 class QueueState(StrEnum):
-    """What a queue is doing; derived, the first that holds in this order."""
+    """The state of a queue; derived, the first that holds in this order."""
 
     RETIRED = "retired"
     PAUSED = "paused"
@@ -32,7 +32,7 @@ class QueueState(StrEnum):
 
 
 class CrawlStatus(StrEnum):
-    """What a crawl is doing."""
+    """The status of a crawl."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -60,7 +60,7 @@ STATUS_MOVES: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
 }
 
 # What an operator may ask for: only work starts a new run, and only a claim finishes one (I2).
-TURNS: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
+OPERATOR_MOVES: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
     CrawlStatus.RUNNING: frozenset({CrawlStatus.PAUSED, CrawlStatus.CANCELLED}),
     CrawlStatus.PAUSED: frozenset({CrawlStatus.RUNNING, CrawlStatus.CANCELLED}),
     CrawlStatus.FINISHED: frozenset({CrawlStatus.CANCELLED}),
@@ -72,5 +72,5 @@ SNOOZED_REASONS: Final = ("delay", "throttled", "unreachable", "blocked", "waiti
 
 
 def may_move(before: TaskState, after: TaskState) -> bool:
-    """Whether the table allows the move."""
+    """Tell whether the table allows the move."""
     return after in MOVES[before]

@@ -1,6 +1,6 @@
-"""The four faces of a URL: Link (asked for), Task (to be known), Lease (lent), Added (the answer).
+"""Link (a URL to add), Task (an admitted URL), Lease (a leased task), Added (the answer).
 
-Values only. A Task is admitted, keyed, priced and scored: a store takes it as it is.
+Values only. A Task has its key, cost and score: a store takes it as it is.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Sel
 
 import msgspec
 
-from outrider.core.answer import Last
 from outrider.core.breakdown import Breakdown
+from outrider.core.outcome import Last
 from outrider.core.policy.rules import QueueRules
 from outrider.core.url import Url
 from outrider.errors import InvalidInput
@@ -28,8 +28,8 @@ LANES: Final = ("discovery", "acquisition")
 
 KnownRule: TypeAlias = Literal["keep", "raise", "revisit", "gather"]
 
-DEFAULT_ORIGIN: Final = "opportunistic"  # B1: of links that say nothing of how they were found
-PRIORITIES: Final[dict[str, float]] = {  # F8, the names of seed 004
+DEFAULT_ORIGIN: Final = "opportunistic"  # B1: of links without an origin
+PRIORITIES: Final[dict[str, float]] = {  # F8
     "critical": -1000.0,
     "high": -100.0,
     "normal": 0.0,
@@ -38,7 +38,7 @@ PRIORITIES: Final[dict[str, float]] = {  # F8, the names of seed 004
 
 
 class _UnsaidDepth(IntEnum):
-    """The depth of a link that gives none: a seed's, but distinct from a given 0."""
+    """The default depth of a link: equal to 0, but not identical to a given 0."""
 
     DEPTH = 0
 
@@ -46,7 +46,7 @@ class _UnsaidDepth(IntEnum):
         return "0"
 
 
-# Defaults that are told from a given value by identity: a revisit keeps what its link leaves out.
+# Defaults that differ from a given value by identity: a revisit keeps fields its link leaves out.
 UNSAID_DEPTH: Final = _UnsaidDepth.DEPTH
 UNSAID_TYPE: Final = b"page".decode()  # equal to "page", and not the same object
 UNSAID_BIAS: Final = float("0")
@@ -57,9 +57,9 @@ class _Address(msgspec.Struct, frozen=True, gc=False):
 
 
 class Link(_Address, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A URL somebody asks for, with what they know of it. Lower priority is sooner.
+    """A URL to add, with what is known of it. Lower priority is sooner.
 
-    Encoded, it leaves out what was not given, and nothing else.
+    Encoded, it leaves out fields that were not given.
     """
 
     key: str | None = None
@@ -112,7 +112,7 @@ class Added(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeaseId(NamedTuple):
-    """Names one lease of one task: the token changes at claim, release and expiry (H1)."""
+    """The identity of a lease; the token changes at claim, release and expiry (H1)."""
 
     crawl: str
     task: int
@@ -120,15 +120,17 @@ class LeaseId(NamedTuple):
 
 
 class Holder(Protocol):
-    """Whoever a lease gives itself back to."""
+    """The frontier that a lease can be released to."""
 
     def release(self, leases: list[Lease]) -> Awaitable[set[Lease]] | set[Lease]:
-        """Give the leases back unpunished."""
+        """Release the leases without a penalty."""
         ...
 
 
-class Manners(msgspec.Struct, frozen=True, gc=False):
-    """How a queue and its host got on so far: what `decide` needs to know of it (D1, D3, D4)."""
+class PolitenessState(msgspec.Struct, frozen=True, gc=False):
+    """A queue's throttle level, failures in a row and last delay, as `decide` needs them (D1, D3,
+    D4).
+    """
 
     level: int = 0  # throttle level
     calm: int = 0  # Done in a row
@@ -140,9 +142,11 @@ class Manners(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """A task lent to a worker, with what `decide` needs of its queue, so a finish reads nothing."""
+    """A task leased to a worker, with the queue state that `decide` needs: a finish reads
+    nothing.
+    """
 
-    store: str  # which store lent it
+    store: str  # id of the store
     task: int  # its number there
     token: int
     about: Task
@@ -152,13 +156,13 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     failures: int  # of the task
     throttles: int  # of the task
     rules: QueueRules
-    manners: Manners
+    manners: PolitenessState
     holder: Holder | None = None
     last: Last | None = None  # what an earlier visit was answered, if this is a revisit
 
     @property
     def id(self) -> LeaseId:
-        """What the store knows this lease by."""
+        """The identity of this lease in the store."""
         return LeaseId(self.about.crawl, self.task, self.token)
 
     @property
@@ -178,7 +182,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def type(self) -> str:
-        """What kind of page it is thought to be."""
+        """The type of the task."""
         return self.about.type
 
     @property
@@ -203,7 +207,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def cost(self) -> int:
-        """What its visit was charged."""
+        """The cost charged for this visit."""
         return self.about.cost
 
     @property
@@ -223,7 +227,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The link's own data, a fresh copy at every reading."""
+        """The link's own data; a new copy at every access."""
         return msgspec.json.decode(self.about.meta) if self.about.meta else {}
 
     def __eq__(self, other: object) -> bool:
@@ -250,7 +254,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     def __enter__(self) -> Self:
         """As `async with`, for a lease of a blocking frontier."""
         if self.holder is None or iscoroutinefunction(self.holder.release):
-            raise InvalidInput("a lease of an async frontier wants `async with lease:`")
+            raise InvalidInput("a lease of an async frontier needs `async with lease:`")
         return self
 
     def __exit__(

@@ -1,8 +1,8 @@
-"""Text becomes a `Url` here and nowhere else, so a `Url` in hand is always fit to be visited.
+"""The URL parser: the only maker of `Url`, so every `Url` can be visited (A1, A2, A3).
 
-Reading goes in this order, and the first complaint is the answer: not text (`bad-url`), `too-long`,
-`control-characters`, the WHATWG parser's own verdict (`bad-url`), `scheme`, `too-long` again (the
-parser may lengthen), `credentials`, an impossible host (`bad-url`), `private-address`.
+Checks run in this order, and the first that fails is the answer: not text (`bad-url`), `too-long`,
+`control-characters`, the WHATWG parser (`bad-url`), `scheme`, `too-long` again (the parser may
+lengthen), `credentials`, an impossible host (`bad-url`), `private-address`.
 """
 
 import re

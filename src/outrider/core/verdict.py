@@ -1,4 +1,4 @@
-"""What shall be after a visit, in plain numbers: decided by the core, applied by a store."""
+"""Verdict: the changes a store must apply after a visit, in plain numbers (G3, H6)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
+from outrider.core.outcome import Answer
 from outrider.core.states import TaskState
 from outrider.core.task import Added, Task
 
 
 class Revisit(msgspec.Struct, frozen=True, gc=False):
-    """How a done task comes back: when, and as what (G3)."""
+    """When and as what a done task comes back (G3)."""
 
     after: float
     type: str
@@ -24,7 +24,9 @@ class Revisit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """What shall be; a store applies it whole or not at all, with the tasks the page found (H6)."""
+    """The changes to apply; a store applies them whole or not at all, with the links of the page
+    (H6).
+    """
 
     crawl: str
     task: int
@@ -46,7 +48,9 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     retry_in: float = 0.0
     reason: str | None = None
     penalty: int = 0
-    touched: bool = True  # False: the host was not visited (from cache), its manners stay
+    touched: bool = (
+        True  # False: the host was not visited (from cache), so its politeness state stays
+    )
     snooze: float = 0.0  # next-ready is also at least the visit's end + this, for this reason:
     snooze_reason: str | None = None
     retire: str | None = None

@@ -1,6 +1,6 @@
-"""A store that does not answer (M6): said once, asked again ever more rarely, and said when back.
+"""Store outages (M6): calls are repeated until the store answers, and the outage is reported once.
 
-Nothing is given up meanwhile but by whoever must stop; every verb may be repeated (H3).
+Every verb may be repeated (H3), so nothing is given up before the executor must stop.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from outrider.errors import StoreError, StoreFull, StoreUnattended, StoreUnavail
 
 T = TypeVar("T")
 
-FIRST: Final = 0.5  # seconds waited at most, at first; twice as long each time,
-MOST: Final = 30.0  # and never longer: with full jitter, so that workers do not come all at once
+FIRST_WAIT: Final = 0.5  # seconds, at most; doubled each time
+MAX_WAIT: Final = 30.0  # seconds; with full jitter, so that workers do not retry all at once
 
 
 class Outage:
-    """What is between an executor and its store; `tell` hears of the first failure and the end.
+    """Repeats calls to a store while it is unavailable; `tell` gets its first failure and its end.
 
-    A full disk of one's own is a person's to mend, so it is not waited for; what fills a server
-    others may clear away.
+    A full disk of this machine needs an operator and is not waited for, unless `waits_for_room`:
+    on a store's server other programs may free space.
     """
 
     def __init__(
@@ -39,61 +39,61 @@ class Outage:
         self._dice = dice
         self._since: float | None = None
         self._end_at = inf
-        self._stirred = asyncio.Event()
+        self._retry_now = asyncio.Event()
 
     @property
     def is_on(self) -> bool:
-        """Whether the store is away."""
+        """Whether the store is unavailable."""
         return self._since is not None
 
     def end_by(self, at: float) -> None:
-        """From that instant of the loop's clock on nothing is waited for; the sooner one holds."""
+        """Repeat nothing from that time of the loop's clock on; the earliest call holds."""
         self._end_at = min(self._end_at, at)
-        self._stirred.set()
+        self._retry_now.set()
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What the work answers, however often it takes; what cannot be mended by time is raised.
+        """Return what the work returns, repeating it during an outage; raise all other errors.
 
-        A file that nobody holds is not waited for: whoever finds it so may hold it.
+        A file without a holder is not waited for: the caller may open it and become its holder.
         """
-        tries = 0
+        attempts = 0
         while True:
             try:
                 answer = await work()
             except StoreUnattended:
                 raise
             except self._kinds as error:
-                if not self._goes_on(error):
+                if not self._may_retry(error):
                     raise
-                await self._rest(self._dice() * min(MOST, FIRST * 2.0**tries))
-                tries = min(tries + 1, 10)
+                await self._wait(self._dice() * min(MAX_WAIT, FIRST_WAIT * 2.0**attempts))
+                attempts = min(attempts + 1, 10)
             else:
-                self._is_back()
+                self._end()
                 return answer
 
-    def _goes_on(self, error: StoreError) -> bool:
+    def _may_retry(self, error: StoreError) -> bool:
         now = asyncio.get_running_loop().time()
         if now >= self._end_at:
             return False
         if self._since is None:
             self._since = now
-            self._tell(f"{error}; waiting for the store, visits in flight go on")
+            self._tell(f"{error}; waiting for the store, running visits continue")
         return True
 
-    def _is_back(self) -> None:
+    def _end(self) -> None:
         if self._since is not None:
             seconds = asyncio.get_running_loop().time() - self._since
             self._since = None
-            self._stirred.set()  # other callers ask again at once: leases do not wait
+            self._retry_now.set()  # other callers retry at once: their leases run out
             self._tell(f"the store is back after {seconds:.1f} s")
 
-    async def _rest(self, seconds: float) -> None:
-        """Until the time is over, or somebody must stop sooner.
+    async def _wait(self, seconds: float) -> None:
+        """Wait until the time is over, or another call succeeded, or the executor must stop.
 
-        Not by `wait_for`: Python 3.11's forgets that it was cancelled if it was stirred as well.
+        Not by `wait_for`: Python 3.11's loses a cancellation that comes together with the event.
         """
         left = self._end_at - asyncio.get_running_loop().time()
-        self._stirred.clear()
+        self._retry_now.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, min(seconds, left))):
-                await self._stirred.wait()
+                await self._retry_now.wait()

@@ -1,6 +1,6 @@
-"""When a workbench is filled anew (J5): a strategy answers one reading with the seconds to wait.
+"""Polling strategies of the workbench (J5): a function that decides when to borrow again.
 
-A strategy is any function of a `Reading`; it holds no state, so it can be asked at any time.
+A strategy maps a `Reading` to seconds to wait; it holds no state, so it can be called at any time.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TypeAlias
 import msgspec
 
 from outrider.settings import resolve
-from outrider.settings.visiting import ExecutorSettings
+from outrider.settings.worker_schema import ExecutorSettings
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A workbench at one instant: what the last poll brought, and what of it nobody has begun."""
+    """A workbench at one instant: what the last poll borrowed, and what of it has not begun."""
 
     since: float  # seconds since that poll
     tasks: int
@@ -24,21 +24,21 @@ class Reading(msgspec.Struct, frozen=True):
     queues_left: int
 
 
-# 0 or less: poll now; otherwise, look again after so many seconds, or when nothing is left.
+# 0 or less: poll now; otherwise ask again after so many seconds, or when nothing is left.
 Strategy: TypeAlias = Callable[[Reading], float]
 
 
-class Generic(msgspec.Struct, frozen=True):
-    """Not before the least interval, not after the most, and in between when little is left."""
+class GenericStrategy(msgspec.Struct, frozen=True):
+    """Polls after `least` seconds as soon as little is left, and after `most` in any case."""
 
     least: float
     most: float
-    check: float  # seconds between two looks
+    check: float  # seconds between two readings
     tasks_ratio: float
     queues_ratio: float
 
     def __call__(self, reading: Reading) -> float:
-        """Seconds to the next poll, or to the next look."""
+        """Return the seconds to the next poll, or to the next reading."""
         if reading.since < self.least:
             return self.least - reading.since
         if reading.since >= self.most or self._is_little(reading):
@@ -51,11 +51,11 @@ class Generic(msgspec.Struct, frozen=True):
 
 
 def strategy_of(settings: ExecutorSettings) -> Strategy:
-    """The strategy these settings name."""
+    """Return the strategy that `executor.poll` names."""
     if settings.poll != "generic":
         found: Strategy = resolve(settings.poll, "executor.poll")
         return found
-    return Generic(
+    return GenericStrategy(
         settings.poll_min,
         max(settings.poll_min, settings.poll_max),
         settings.poll_check,

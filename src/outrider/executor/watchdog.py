@@ -1,8 +1,8 @@
-"""Against a worker that is alive and does nothing (M6): a thread that ends the process instead.
+"""The watchdog (M6): a thread that ends the process of a worker that makes no progress.
 
-It counts its own looks and reads no clock, so a process that was stopped for a while, or a machine
-that slept, is not taken for one that hangs. Leases of a process that ends so expire: nothing is
-lost, and a supervisor starts another.
+It counts its own checks and reads no clock, so a process that was stopped for a while, or a machine
+that slept, does not count as hanging. The leases of the ended process expire, so nothing is lost,
+and a supervisor starts another.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Final, NoReturn, Protocol, Self
 
-EXIT: Final = 75  # what the process ends with: try again (EX_TEMPFAIL of sysexits.h)
-LOOKS: Final = 12  # without progress, one after the other, before it acts
+EXIT_CODE: Final = 75  # the exit code: try again (EX_TEMPFAIL of sysexits.h)
+MAX_CHECKS: Final = 12  # in a row without progress, before the process is ended
 
 
 class Watched(Protocol):
-    """What is looked at, from another thread: numbers that grow while all is well."""
+    """What is checked, from another thread: numbers that grow while there is progress."""
 
     @property
     def ticks(self) -> int:
-        """Of the event loop."""
+        """Ticks of the event loop."""
         ...
 
     @property
     def turns(self) -> int:
-        """Of the executor: what ended is finished, free slots are claimed for."""
+        """Turns of the executor's loop."""
         ...
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the store is away: then no turn is expected."""
+        """Whether the store is unavailable: then no turn is expected."""
         ...
 
     @property
@@ -44,18 +44,18 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """Looks from the moment it is entered until it is left."""
+    """Checks from entering the block until leaving it."""
 
     def __init__(
         self, watched: Watched, seconds: float, end: Callable[[str], object] | None = None
     ) -> None:
         self._watched = watched
-        self._every = seconds / LOOKS
-        self._end = end or ended
-        self._over = Event()
+        self._interval = seconds / MAX_CHECKS
+        self._exit = end or exit_process
+        self._stopped = Event()
         self._thread = Thread(target=self._watch, name="outrider-watchdog", daemon=True)
         self._ticks = self._turns = -1
-        self._still = self._idle = self._late = 0
+        self._loop_still = self._turns_still = self._stuck_checks = 0
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -67,37 +67,37 @@ class Watchdog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
+        self._stopped.set()
 
     def _watch(self) -> None:
-        while not self._over.wait(self._every):
-            wrong = self.look()
+        while not self._stopped.wait(self._interval):
+            wrong = self.check()
             if wrong is not None:
-                self._end(wrong)
+                self._exit(wrong)
                 return
 
-    def look(self) -> str | None:
-        """What is wrong, once it was so for all looks of the limit."""
-        watched, seconds = self._watched, self._every * LOOKS
+    def check(self) -> str | None:
+        """Check once; return what is wrong once it was wrong for all checks of the limit."""
+        watched, seconds = self._watched, self._interval * MAX_CHECKS
         ticks, turns = watched.ticks, watched.turns
-        self._still = 0 if ticks != self._ticks else self._still + 1
-        moves = turns != self._turns or watched.is_waiting or self._still
-        self._idle = 0 if moves else self._idle + 1
+        self._loop_still = 0 if ticks != self._ticks else self._loop_still + 1
+        moves = turns != self._turns or watched.is_waiting or self._loop_still
+        self._turns_still = 0 if moves else self._turns_still + 1
         stuck = watched.stuck
-        self._late = self._late + 1 if stuck and not self._still else 0
+        self._stuck_checks = self._stuck_checks + 1 if stuck and not self._loop_still else 0
         self._ticks, self._turns = ticks, turns
-        if self._still >= LOOKS:
+        if self._loop_still >= MAX_CHECKS:
             return f"the event loop stood still for {seconds:g} s: something in it blocks"
-        if self._idle >= LOOKS:
-            return f"nothing was finished or claimed for {seconds:g} s, and the store is not away"
-        if self._late >= LOOKS:
+        if self._turns_still >= MAX_CHECKS:
+            return f"nothing was finished or claimed for {seconds:g} s, and the store is available"
+        if self._stuck_checks >= MAX_CHECKS:
             return f"{stuck}, for {seconds:g} s"
         return None
 
 
-def ended(wrong: str) -> NoReturn:
-    """Say what is wrong and where every thread is, and end at once: nothing else can be trusted."""
-    sys.stderr.write(f"outrider: watchdog: {wrong}; leaving with {EXIT}, to be started again\n")
+def exit_process(wrong: str) -> NoReturn:
+    """Write what is wrong and every thread's traceback, and exit without cleaning up."""
+    sys.stderr.write(f"outrider: watchdog: {wrong}; exiting with {EXIT_CODE}, to be restarted\n")
     faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
     sys.stderr.flush()
-    os._exit(EXIT)
+    os._exit(EXIT_CODE)

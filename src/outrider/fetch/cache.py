@@ -1,4 +1,11 @@
-"""Responses kept for reuse: while a host throttles us (D5), and when it says "not modified".
+"""Cache-Control, Expires and Age: how long a response may be used again (RFC 9111).
+
+A file of ours that may forget: values by key, each with a checksum, the oldest out first.
+
+It is only a cache, so whatever it cannot read is a miss and whatever it cannot write is left; but
+a file that is not ours is refused and never touched.
+
+Responses kept for reuse: while a host throttles us (D5), and when it says "not modified".
 
 A response is kept only if its host allows that; what was kept is found as it was, or not at all.
 """
@@ -7,23 +14,245 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
+import apsw
 import msgspec
 
-from outrider.core.answer import Last
-from outrider.fetch.cache_file import CacheFile
-from outrider.fetch.freshness import may_be_kept
-from outrider.fetch.response import Response
+from outrider.core.outcome import Last
+from outrider.errors import InvalidInput
+from outrider.fetch.response import Response, http_date
 
-MOST_BODY: Final = 2 * 2**20  # longer ones are not kept
+# ==== freshness
+
+MAX_AGE: Final = 365 * 86_400.0
+
+_DIRECTIVE: Final = re.compile(r'([a-z0-9-]{1,40})[ \t]*(?:=[ \t]*"?([^",]{0,40}))?', re.IGNORECASE)
+
+
+def cache_directives(response: Response) -> dict[str, str]:
+    """The directives of Cache-Control, lower-case, with values; the first of a name counts."""
+    found: dict[str, str] = {}
+    for field in response.fields("cache-control"):
+        for part in field[:1024].split(","):
+            match = _DIRECTIVE.match(part.strip())
+            if match is not None:
+                found.setdefault(match[1].lower(), (match[2] or "").strip())
+    return found
+
+
+def max_age(response: Response) -> float | None:
+    """The seconds of max-age, at most a year; None if it says none."""
+    text = cache_directives(response).get("max-age", "")
+    return min(float(text), MAX_AGE) if text.isascii() and text.isdigit() else None
+
+
+def may_be_stored(response: Response) -> bool:
+    """Whether the host allows that the response is kept at all."""
+    return "no-store" not in cache_directives(response) and response.header("vary") != "*"
+
+
+def is_usable(response: Response, now: float, max_stale: float) -> bool:
+    """Whether a kept response may stand in without asking, up to `max_stale` seconds too old.
+
+    A host that insists on being asked is taken at its word.
+    """
+    said = cache_directives(response)
+    if "no-cache" in said or "no-store" in said:
+        return False
+    allowance = 0.0 if "must-revalidate" in said else max_stale
+    return max(now - response.at, 0.0) <= _lifetime(response, now) + allowance
+
+
+def _lifetime(response: Response, now: float) -> float:
+    """Seconds it is fresh from when we got it."""
+    age = response.header("age") or ""
+    gone = min(float(age), MAX_AGE) if age.isascii() and age.isdigit() else 0.0
+    given = max_age(response)
+    if given is not None:
+        return max(given - gone, 0.0)
+    made = _date_field(response, "date", now)
+    made = response.at if made is None else made
+    expires = _date_field(response, "expires", now)
+    if response.header("expires") is not None:
+        return 0.0 if expires is None else min(max(expires - made, 0.0), MAX_AGE)
+    return _heuristic_lifetime(made, _date_field(response, "last-modified", now))
+
+
+def _heuristic_lifetime(made: float, modified: float | None) -> float:
+    """A tenth of how long it had not changed, at most a day."""
+    return 0.0 if modified is None else min(max(made - modified, 0.0) / 10, 86_400.0)
+
+
+def _date_field(response: Response, name: str, now: float) -> float | None:
+    text = response.header(name)
+    return None if text is None else http_date(text, now)
+
+
+# ==== cache_file
+
+APPLICATION_ID: Final = 0x4F555443  # "OUTC"
+FORMAT_VERSION: Final = 1
+MAX_VALUE_BYTES: Final = 4 * 2**20
+
+_SQLITE_MAGIC: Final = b"SQLite format 3\0"
+_PAGE_BYTES: Final = 4096
+_EVICTED_AT_ONCE: Final = 64  # entries that go at a time
+_SCHEMA: Final = """
+CREATE TABLE entry (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, data BLOB NOT NULL);
+"""
+_GET: Final = "SELECT CAST(data AS BLOB) FROM entry WHERE key = ?"
+_PUT: Final = "REPLACE INTO entry (key, data) VALUES (?, ?)"
+_EVICT: Final = "DELETE FROM entry WHERE id IN (SELECT id FROM entry ORDER BY id LIMIT ?)"
+_USED_PAGES: Final = (
+    "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
+)
+
+
+class CacheFile:
+    """Values by key; `path` None keeps them in memory. `trouble` says what went wrong last."""
+
+    def __init__(self, path: str | Path | None, most_bytes: int = 2**30) -> None:
+        self.path = None if path is None else Path(path)
+        self.most_bytes = most_bytes
+        self.trouble: str | None = None
+        if self.path is not None:
+            _check_file_head(self.path)
+        self._db: apsw.Connection | None = None
+        try:
+            self._db = _open_database(self.path)
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            self._begin_anew(error)
+        except apsw.Error as error:
+            raise InvalidInput(_unusable(path, error)) from error
+
+    def get(self, key: bytes) -> bytes | None:
+        """A value as it was put; None if there is none, or not as it was put."""
+        if self._db is None:
+            return None
+        try:
+            data = self._db.execute(_GET, (key,)).get
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            self._begin_anew(error)
+            return None
+        except apsw.Error as error:
+            self.trouble = str(error)
+            return None
+        return _verified(key, data)
+
+    def put_many(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        """Put values, replacing those of the same keys; too long ones are left out."""
+        if self._db is None:
+            return
+        rows = [
+            (key, _with_checksum(key, value))
+            for key, value in entries
+            if len(value) <= MAX_VALUE_BYTES
+        ]
+        try:
+            with self._db:
+                self._db.executemany(_PUT, rows)
+                self._make_room()
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            self._begin_anew(error)
+        except apsw.Error as error:  # full, busy, gone: what is not kept is fetched again
+            self.trouble = str(error)
+
+    @property
+    def bytes(self) -> int:
+        """What the entries take."""
+        pages = None if self._db is None else self._db.execute(_USED_PAGES).get
+        return (pages or 0) * _PAGE_BYTES
+
+    def _make_room(self) -> None:
+        while self.bytes > self.most_bytes and self._db is not None:
+            self._db.execute(_EVICT, (_EVICTED_AT_ONCE,))
+            if not self._db.changes():
+                return
+
+    def _begin_anew(self, error: apsw.Error) -> None:
+        """A damaged file of ours is thrown away: all it held can be fetched again."""
+        self.trouble = f"{self.path} was damaged ({error}) and is begun anew"
+        self.close()
+        if self.path is not None:
+            for part in ("", "-wal", "-shm"):
+                Path(f"{self.path}{part}").unlink(missing_ok=True)
+        with suppress(apsw.Error):
+            self._db = _open_database(self.path)
+
+    def close(self) -> None:
+        """Let go; nothing is found or put any more."""
+        db, self._db = self._db, None
+        if db is not None:
+            with suppress(apsw.Error):
+                db.close()
+
+
+def _open_database(path: Path | None) -> apsw.Connection:
+    db = apsw.Connection(":memory:" if path is None else str(path))
+    try:
+        db.set_busy_timeout(100)
+        db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        db.execute("PRAGMA synchronous = OFF")  # power lost: begun anew, at worst
+        db.execute("PRAGMA cache_size = -4096")
+        with db:
+            if not db.execute("PRAGMA user_version").get:
+                db.execute(_SCHEMA)
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        db.execute("PRAGMA journal_mode = WAL")  # now that the file says whose it is
+    except apsw.Error:
+        db.close()
+        raise
+    return db
+
+
+def _check_file_head(path: Path) -> None:
+    """Refuse what is not ours before SQLite touches it; an empty file holds nothing to lose."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InvalidInput(_unusable(path, error)) from error
+    if not head:
+        return
+    if head[:16] != _SQLITE_MAGIC or int.from_bytes(head[68:72], "big") != APPLICATION_ID:
+        raise InvalidInput(f"{path} is not a cache of Outrider; name another file as fetch.cache")
+    if int.from_bytes(head[60:64], "big") > FORMAT_VERSION:
+        raise InvalidInput(
+            f"{path} was written by a newer release of Outrider; name another file as fetch.cache"
+        )
+
+
+def _unusable(path: object, error: Exception) -> str:
+    return f"{path} cannot be used as a cache ({error}); name another file as fetch.cache"
+
+
+def _with_checksum(key: bytes, value: bytes) -> bytes:
+    return zlib.crc32(value, zlib.crc32(key)).to_bytes(4, "little") + value
+
+
+def _verified(key: bytes, data: object) -> bytes | None:
+    if not isinstance(data, bytes) or _with_checksum(key, data[4:]) != data:
+        return None
+    return data[4:]
+
+
+# ==== cache
+
+MAX_CACHED_BODY: Final = 2 * 2**20  # longer ones are not kept
 BATCH: Final = 64  # responses, or
 BATCH_BYTES: Final = 4 * 2**20  # bytes, that are written at a time
 
-_WORTH_PACKING: Final = 512
-_KEPT_STATUSES: Final = frozenset((200, 203))
+_MIN_PACKED_BYTES: Final = 512
+_CACHED_STATUSES: Final = frozenset((200, 203))
 # What readers of a page, of its age and of its validators look at.
-_KEPT_FIELDS: Final = frozenset(
+_CACHED_FIELDS: Final = frozenset(
     (
         *("content-disposition", "content-language", "content-location", "content-type"),
         *("age", "cache-control", "date", "etag", "expires", "last-modified", "vary"),
@@ -33,7 +262,7 @@ _KEPT_FIELDS: Final = frozenset(
 _VALIDATOR: Final = re.compile(r"[\x21-\x7e\x80-\xff][\x20-\x7e\x80-\xff]{0,1023}").fullmatch
 
 
-class _Kept(msgspec.Struct, array_like=True, gc=False):
+class _CachedResponse(msgspec.Struct, array_like=True, gc=False):
     url: str
     status: int
     reason: str
@@ -43,7 +272,7 @@ class _Kept(msgspec.Struct, array_like=True, gc=False):
     body: bytes
 
 
-class Cache:
+class ResponseCache:
     """Responses by the fingerprint of their task."""
 
     def __init__(self, file: CacheFile) -> None:
@@ -54,15 +283,15 @@ class Cache:
     def get(self, fingerprint: bytes) -> Response | None:
         """The response kept for a task; whether it is still `usable` is another question."""
         data = self._unwritten.get(fingerprint) or self._file.get(fingerprint)
-        return None if data is None else _decoded(data)
+        return None if data is None else _decode_response(data)
 
     def keep(self, fingerprint: bytes, response: Response) -> bool:
         """Keep a response in place of the last one, if its host allows that."""
-        if response.status not in _KEPT_STATUSES or len(response.body) > MOST_BODY:
+        if response.status not in _CACHED_STATUSES or len(response.body) > MAX_CACHED_BODY:
             return False
-        if not may_be_kept(response):
+        if not may_be_stored(response):
             return False
-        data = self._unwritten[fingerprint] = _encoded(response)
+        data = self._unwritten[fingerprint] = _encode_response(response)
         self._size += len(data)
         if len(self._unwritten) >= BATCH or self._size >= BATCH_BYTES:
             self.flush()
@@ -81,7 +310,7 @@ class Cache:
         self._file.close()
 
 
-def conditions(last: Last | None, cached: Response | None) -> dict[str, str]:
+def conditional_headers(last: Last | None, cached: Response | None) -> dict[str, str]:
     """Header fields that ask for a page only if it changed.
 
     A kept response is asked about by its own validators, so that on 304 it may stand in; without
@@ -97,9 +326,9 @@ def conditions(last: Last | None, cached: Response | None) -> dict[str, str]:
     return {name: text for name, text in fields.items() if text is not None and _VALIDATOR(text)}
 
 
-def renewed(cached: Response, unchanged: Response) -> Response:
+def merge_not_modified(cached: Response, unchanged: Response) -> Response:
     """The kept response as a 304 confirms it: its body, with the age and fields that came now."""
-    said = {name.lower() for name, _ in unchanged.headers} & _KEPT_FIELDS
+    said = {name.lower() for name, _ in unchanged.headers} & _CACHED_FIELDS
     headers = tuple(field for field in cached.headers if field[0].lower() not in said)
     headers += tuple(field for field in unchanged.headers if field[0].lower() in said)
     return msgspec.structs.replace(
@@ -107,13 +336,13 @@ def renewed(cached: Response, unchanged: Response) -> Response:
     )
 
 
-def _encoded(response: Response) -> bytes:
-    body, is_packed = response.body, len(response.body) >= _WORTH_PACKING
-    kept = _Kept(
+def _encode_response(response: Response) -> bytes:
+    body, is_packed = response.body, len(response.body) >= _MIN_PACKED_BYTES
+    kept = _CachedResponse(
         response.url,
         response.status,
         response.reason,
-        tuple(field for field in response.headers if field[0].lower() in _KEPT_FIELDS),
+        tuple(field for field in response.headers if field[0].lower() in _CACHED_FIELDS),
         response.at,
         is_packed,
         zlib.compress(body, 1) if is_packed else body,
@@ -121,11 +350,13 @@ def _encoded(response: Response) -> bytes:
     return msgspec.msgpack.encode(kept)
 
 
-def _decoded(data: bytes) -> Response | None:
+def _decode_response(data: bytes) -> Response | None:
     try:
-        kept = msgspec.msgpack.decode(data, type=_Kept)
+        kept = msgspec.msgpack.decode(data, type=_CachedResponse)
         body = (
-            zlib.decompressobj().decompress(kept.body, MOST_BODY) if kept.is_packed else kept.body
+            zlib.decompressobj().decompress(kept.body, MAX_CACHED_BODY)
+            if kept.is_packed
+            else kept.body
         )
     except (msgspec.DecodeError, zlib.error):
         return None  # of a release that wrote them otherwise

@@ -1,4 +1,11 @@
-"""Names become addresses here, remembered for a while, and only those that the guard permits.
+"""The guard against being sent into somebody's network: it sees every address before it is used.
+
+A name is judged by what it resolves to, each time, and a socket's own address once more before it
+connects; so neither a name that changes its mind nor a literal address gets past (K5).
+
+Where connections go instead, by settings: URL, Host header and TLS name stay as they are.
+
+Names become addresses here, remembered for a while, and only those that the guard permits.
 
 One lookup of a name serves all who ask meanwhile, and goes on when they are gone. A failure is
 remembered too, but not for long, and not at all if this machine is at fault. The resolver of this
@@ -9,34 +16,117 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeAlias
 
+from aiohttp import AddrInfoType
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from outrider.fetch.guard import Guard
+from outrider.core.addresses import special_block
+from outrider.errors import SettingsError
 from outrider.fetch.local_faults import is_local, local_reason_of
-from outrider.fetch.reasons import PRIVATE_ADDRESS, Hindered
-from outrider.fetch.targets import Target, Targets
+from outrider.fetch.response import PRIVATE_ADDRESS, NoConnection
 
-NAMES: Final = 20_000  # remembered at most
-FAILURE_AGE: Final = 5.0  # seconds
-EACH_FAMILY: Final = 2  # addresses tried: a dead host costs an attempt, or more, for each
-THREADS: Final = 32  # lookups at a time
+# ==== guard
+
+
+def is_special_address(address: str) -> bool:
+    """Whether nobody on the public internet has this address; nor has what is no address at all."""
+    try:
+        return special_block(address) is not None
+    except ValueError:
+        return True
+
+
+class AddressGuard:
+    """Which addresses may be connected to: public ones, and those a person named."""
+
+    def __init__(self, *, allow_private: bool = False) -> None:
+        self._allow_private = allow_private
+        self._named: set[tuple[str, int]] = set()
+
+    def name(self, address: str, port: int) -> None:
+        """Permit an address that settings name."""
+        self._named.add((address, port))
+
+    def permits(self, address: str) -> bool:
+        """Whether a host may lead us there."""
+        return self._allow_private or not is_special_address(address)
+
+    def allows(self, address: str, port: int) -> bool:
+        """Whether we may connect there."""
+        return self.permits(address) or (address, port) in self._named
+
+    def socket(self, info: AddrInfoType) -> socket.socket:
+        """A socket for an address that is permitted."""
+        family, kind, protocol, _, place = info
+        if not self.allows(place[0], place[1]):
+            raise NoConnection(PRIVATE_ADDRESS)
+        return socket.socket(family, kind, protocol)
+
+
+# ==== targets
+
+_ADDRESS_PORT: Final = re.compile(
+    r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/\s]+))(?::(\d{1,5}))?", re.ASCII
+)
+
+
+class ConnectTarget(NamedTuple):
+    """An address, or a name for one, and a port; without one, the URL's stays."""
+
+    address: str
+    port: int | None
+
+
+class ConnectTo:
+    """Who is reached elsewhere: a host by its name, those under a suffix, or everyone (`.`)."""
+
+    def __init__(self, connect_to: Mapping[str, str]) -> None:
+        self._targets = {
+            host.lower() or ".": _parse_target(host, place) for host, place in connect_to.items()
+        }
+
+    def of(self, host: str) -> ConnectTarget | None:
+        """The most exact entry's target."""
+        if not self._targets:
+            return None
+        host = host.rstrip(".")
+        found, at = self._targets.get(host), 0
+        while found is None and (at := host.find(".", at)) >= 0:
+            found = self._targets.get(host[at:])
+            at += 1
+        return found or self._targets.get(".")
+
+
+def _parse_target(host: str, place: str) -> ConnectTarget:
+    parts = _ADDRESS_PORT.fullmatch(place)
+    if parts is None or int(parts[3] or 0) > 0xFFFF:
+        raise SettingsError(f'fetch.connect_to["{host}"]: write address:port, not "{place}"')
+    return ConnectTarget(parts[1] or parts[2], int(parts[3]) if parts[3] else None)
+
+
+# ==== dns
+
+MAX_NAMES: Final = 20_000  # remembered at most
+FAILURE_MAX_AGE: Final = 5.0  # seconds
+MAX_PER_FAMILY: Final = 2  # addresses tried: a dead host costs an attempt, or more, for each
+LOOKUP_THREADS: Final = 32  # lookups at a time
 
 NO_SUCH_HOST: Final = "dns: no such host"
 NO_ANSWER: Final = "dns: no answer"
-FAILED: Final = "dns: failed"
-RESOLVING: Final = "while resolving"  # marks what ended the wait
+LOOKUP_FAILED: Final = "dns: failed"
+RESOLVING_NOTE: Final = "while resolving"  # marks what ended the wait
 # What is said of a name when it may be the resolver that does not answer.
-UNANSWERED: Final = frozenset((NO_ANSWER, FAILED, "dns: time limit"))
+RESOLVER_SUSPECTED: Final = frozenset((NO_ANSWER, LOOKUP_FAILED, "dns: time limit"))
 CHECK_TIMEOUT: Final = 10.0  # seconds the resolver gets to find a name that it found before
-CHECK_AGE: Final = 1.0  # seconds the answer to that holds
+CHECK_MAX_AGE: Final = 1.0  # seconds the answer to that holds
 
 Lookup: TypeAlias = Callable[[str], Awaitable[tuple[str, ...]]]
 
@@ -47,13 +137,13 @@ _REASONS: Final = {
 }
 
 
-class _Known(NamedTuple):
+class _CachedLookup(NamedTuple):
     addresses: tuple[str, ...]
     reason: str  # why there are none
     until: float
 
 
-_CLOSED: Final = _Known((), FAILED, 0.0)
+_CLOSED: Final = _CachedLookup((), LOOKUP_FAILED, 0.0)
 
 
 class Resolver(AbstractResolver):
@@ -61,8 +151,8 @@ class Resolver(AbstractResolver):
 
     def __init__(
         self,
-        guard: Guard,
-        targets: Targets,
+        guard: AddressGuard,
+        targets: ConnectTo,
         *,
         max_age: float,
         lookup: Lookup | None = None,
@@ -70,10 +160,10 @@ class Resolver(AbstractResolver):
         self._guard = guard
         self._targets = targets
         self._max_age = max_age
-        self._threads = ThreadPoolExecutor(THREADS, "outrider-dns")
+        self._threads = ThreadPoolExecutor(LOOKUP_THREADS, "outrider-dns")
         self._lookup = lookup or self._ask_system
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[_Known]] = {}
+        self._known: OrderedDict[str, _CachedLookup] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[_CachedLookup]] = {}
         self._found = ""  # the name that was found last
         self._checking: asyncio.Task[bool] | None = None
         self._checked_at = 0.0
@@ -90,15 +180,15 @@ class Resolver(AbstractResolver):
             return await self._named(host, port, target)
         addresses = [each for each in await self._addresses(host) if self._guard.permits(each)]
         if not addresses:
-            raise Hindered(PRIVATE_ADDRESS)
-        return [_result(host, address, port) for address in _few(addresses)]
+            raise NoConnection(PRIVATE_ADDRESS)
+        return [_result(host, address, port) for address in _first_of_each_family(addresses)]
 
-    async def _named(self, host: str, port: int, target: Target) -> list[ResolveResult]:
+    async def _named(self, host: str, port: int, target: ConnectTarget) -> list[ResolveResult]:
         port = target.port or port
         addresses = await self._addresses(target.address)
         for address in addresses:
             self._guard.name(address, port)
-        return [_result(host, address, port) for address in _few(addresses)]
+        return [_result(host, address, port) for address in _first_of_each_family(addresses)]
 
     async def _addresses(self, host: str) -> tuple[str, ...]:
         if _is_literal(host):
@@ -107,21 +197,21 @@ class Resolver(AbstractResolver):
         if known is None or known.until <= asyncio.get_running_loop().time():
             known = await self._asked(host)
         if not known.addresses:
-            raise Hindered(known.reason)
+            raise NoConnection(known.reason)
         return known.addresses
 
-    async def _asked(self, host: str) -> _Known:
+    async def _asked(self, host: str) -> _CachedLookup:
         task = self._asking.get(host)
         if task is None:
             task = self._asking[host] = asyncio.create_task(self._ask(host))
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
-            error.add_note(RESOLVING)
+            error.add_note(RESOLVING_NOTE)
             raise
         return _CLOSED if task.cancelled() else task.result()
 
-    async def _ask(self, host: str) -> _Known:
+    async def _ask(self, host: str) -> _CachedLookup:
         addresses: tuple[str, ...] = ()
         reason = NO_SUCH_HOST
         try:
@@ -134,16 +224,16 @@ class Resolver(AbstractResolver):
             del self._asking[host]
         return self._remembered(host, addresses, reason)
 
-    def _remembered(self, host: str, addresses: tuple[str, ...], reason: str) -> _Known:
+    def _remembered(self, host: str, addresses: tuple[str, ...], reason: str) -> _CachedLookup:
         if is_local(reason):
-            return _Known((), reason, 0.0)
+            return _CachedLookup((), reason, 0.0)
         if addresses:
             self._found = host
-        age = self._max_age if addresses else min(self._max_age, FAILURE_AGE)
-        known = _Known(addresses, reason, asyncio.get_running_loop().time() + age)
+        age = self._max_age if addresses else min(self._max_age, FAILURE_MAX_AGE)
+        known = _CachedLookup(addresses, reason, asyncio.get_running_loop().time() + age)
         self._known[host] = known
         self._known.move_to_end(host)
-        if len(self._known) > NAMES:
+        if len(self._known) > MAX_NAMES:
             self._known.popitem(last=False)
         return known
 
@@ -161,7 +251,7 @@ class Resolver(AbstractResolver):
         if not self._found or self._found == host:
             return False
         now, checking = asyncio.get_running_loop().time(), self._checking
-        if checking is None or (checking.done() and now - self._checked_at > CHECK_AGE):
+        if checking is None or (checking.done() and now - self._checked_at > CHECK_MAX_AGE):
             checking = self._checking = asyncio.create_task(self._check(self._found))
         await asyncio.wait((checking,))
         return not checking.cancelled() and checking.result()
@@ -206,7 +296,7 @@ def _reason_of(error: Exception) -> str:
         return local
     if isinstance(error, OSError):
         is_dns = isinstance(error, socket.gaierror)
-        return _REASONS.get(error.errno or 0, FAILED) if is_dns else FAILED
+        return _REASONS.get(error.errno or 0, LOOKUP_FAILED) if is_dns else LOOKUP_FAILED
     raise error
 
 
@@ -220,12 +310,12 @@ def _is_literal(host: str) -> bool:
     return True
 
 
-def _few(addresses: Iterable[str]) -> Iterable[str]:
+def _first_of_each_family(addresses: Iterable[str]) -> Iterable[str]:
     """Some of each family, in their order."""
     families: dict[bool, list[str]] = {}
     for address in addresses:
         families.setdefault(":" in address, []).append(address)
-    return chain.from_iterable(islice(family, EACH_FAMILY) for family in families.values())
+    return chain.from_iterable(islice(family, MAX_PER_FAMILY) for family in families.values())
 
 
 def _result(host: str, address: str, port: int) -> ResolveResult:

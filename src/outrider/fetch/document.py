@@ -1,30 +1,172 @@
-"""A body and how to read it: media type, charset, text and tree, each found out when asked for.
+"""Bytes → text as browsers do it: the page's word is heard, and only codecs of this table are used.
+
+Whatever the bytes are, there is a text: what cannot be decoded becomes U+FFFD.
+
+A body and how to read it: media type, charset, text and tree, each found out when asked for.
 
 Nothing here raises for what a host sent; reading is lazy, so an unread page costs nothing.
+
+Measures, in a limited child process, what the tree of a costly page takes.
+
+A handler may ask for any page's tree, and gets it in the process of the crawl. A page whose bound
+(`parse_cost`) is high is therefore parsed elsewhere first: what it took there decides.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from threading import BoundedSemaphore
+from time import process_time
 from typing import Final
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser
 
-from outrider.fetch.charset import UTF_8, charset_of, decoded, without_bom
-from outrider.fetch.parse_cost import may_be_costly
+from outrider.fetch.child_pool import Fault, call_once
+from outrider.fetch.parse_cost import may_be_costly, tree_bytes
 
-OCTETS: Final = "application/octet-stream"
+# ==== charset
+
+UTF_8: Final = "utf-8"
+FALLBACK_CODEC: Final = "windows-1252"
+CHARSET_WITHIN: Final = 1024  # bytes in which a page may name its charset
+
+_BOMS: Final = ((b"\xef\xbb\xbf", UTF_8), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le"))
+_BOM_STARTS: Final = frozenset(bom[:1] for bom, _ in _BOMS)
+
+# Python's codec → the labels of the WHATWG Encoding Standard. What is absent is never used: a page
+# cannot ask for utf-7, for zlib, or for a codec that takes quadratic time.
+_LABELS: Final = {
+    UTF_8: "utf-8 utf8 unicode-1-1-utf-8 unicode11utf8 unicode20utf8 x-unicode20utf8",
+    FALLBACK_CODEC: "windows-1252 cp1252 x-cp1252 ascii us-ascii ansi_x3.4-1968 iso-8859-1 "
+    "iso8859-1 "
+    "iso88591 iso_8859-1 iso_8859-1:1987 iso-ir-100 latin1 latin-1 l1 csisolatin1 cp819 ibm819 "
+    "x-user-defined",
+    "windows-1250": "windows-1250 cp1250 x-cp1250",
+    "windows-1251": "windows-1251 cp1251 x-cp1251",
+    "windows-1253": "windows-1253 cp1253 x-cp1253",
+    "windows-1254": "windows-1254 cp1254 x-cp1254 iso-8859-9 iso8859-9 iso88599 iso_8859-9 latin5 "
+    "l5 csisolatin5 iso-ir-148",
+    "windows-1255": "windows-1255 cp1255 x-cp1255",
+    "windows-1256": "windows-1256 cp1256 x-cp1256",
+    "windows-1257": "windows-1257 cp1257 x-cp1257",
+    "windows-1258": "windows-1258 cp1258 x-cp1258",
+    "cp874": "windows-874 dos-874 iso-8859-11 iso8859-11 iso885911 tis-620",
+    "cp866": "866 cp866 csibm866 ibm866",
+    "iso8859-2": "iso-8859-2 iso8859-2 iso88592 iso_8859-2 latin2 l2 csisolatin2 iso-ir-101",
+    "iso8859-3": "iso-8859-3 iso8859-3 iso88593 iso_8859-3 latin3 l3 csisolatin3 iso-ir-109",
+    "iso8859-4": "iso-8859-4 iso8859-4 iso88594 iso_8859-4 latin4 l4 csisolatin4 iso-ir-110",
+    "iso8859-5": "iso-8859-5 iso8859-5 iso88595 iso_8859-5 cyrillic csisolatincyrillic iso-ir-144",
+    "iso8859-6": "iso-8859-6 iso8859-6 iso88596 iso_8859-6 arabic csisolatinarabic ecma-114 "
+    "asmo-708 iso-8859-6-e iso-8859-6-i",
+    "iso8859-7": "iso-8859-7 iso8859-7 iso88597 iso_8859-7 greek greek8 csisolatingreek ecma-118 "
+    "elot_928 sun_eu_greek",
+    "iso8859-8": "iso-8859-8 iso8859-8 iso88598 iso_8859-8 hebrew csisolatinhebrew visual "
+    "iso-8859-8-e iso-8859-8-i csiso88598e csiso88598i logical",
+    "iso8859-10": "iso-8859-10 iso8859-10 iso885910 latin6 l6 csisolatin6 iso-ir-157",
+    "iso8859-13": "iso-8859-13 iso8859-13 iso885913",
+    "iso8859-14": "iso-8859-14 iso8859-14 iso885914",
+    "iso8859-15": "iso-8859-15 iso8859-15 iso885915 iso_8859-15 latin9 l9 csisolatin9",
+    "iso8859-16": "iso-8859-16",
+    "koi8-r": "koi koi8 koi8-r koi8_r cskoi8r",
+    "koi8-u": "koi8-u koi8-ru",
+    "mac-roman": "macintosh mac csmacintosh x-mac-roman",
+    "mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
+    "gb18030": "gb18030 gbk gb2312 gb_2312 gb_2312-80 chinese csgb2312 csiso58gb231280 iso-ir-58 "
+    "x-gbk",
+    "big5hkscs": "big5 big5-hkscs cn-big5 csbig5 x-x-big5",
+    "euc_jp": "euc-jp x-euc-jp cseucpkdfmtjapanese",
+    "iso2022_jp": "iso-2022-jp csiso2022jp",
+    "cp932": "shift_jis shift-jis sjis x-sjis ms932 ms_kanji windows-31j csshiftjis",
+    "cp949": "euc-kr cseuckr korean ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 windows-949 "
+    "csksc56011987 iso-ir-149",
+    "utf-16-be": "utf-16be unicodefffe",
+    "utf-16-le": "utf-16 utf-16le unicode unicodefeff ucs-2 iso-10646-ucs-2 csunicode",
+}
+_CODECS: Final = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
+
+# Possessive, so that no run of blanks is read twice: it takes linear time.
+_HEADER_CHARSET: Final = re.compile(
+    r"charset\s*+=\s*+[\"']?+\s*+([^\s\"';,]++)", re.IGNORECASE
+).search
+# A comment is passed over whole, so that what it says is not heard. Run over LOOKED_AT bytes only:
+# it takes quadratic time for tags that begin again and again.
+_PAGE_CHARSET: Final = re.compile(
+    rb"<!--.*?(?:-->|\Z)"
+    rb"|<meta[\s/][^>]*?charset\s*+=\s*+[\"']?+\s*+([^\s\"';/>]++)"
+    rb"|<\?xml\s[^>]*?encoding\s*+=\s*+[\"']([^\"'>]++)",
+    re.IGNORECASE | re.DOTALL,
+).finditer
+
+
+def charset_of(body: bytes, content_type: str | None) -> str:
+    """The codec a body is read with: BOM, then header, then the page's own word, then a guess."""
+    bom, codec = _bom(body)
+    if bom:
+        return codec
+    named = _charset_in_header(content_type) or _charset_in_page(body[:CHARSET_WITHIN])
+    return named or (UTF_8 if _is_utf_8(body) else FALLBACK_CODEC)
+
+
+def decode_body(body: bytes, codec: str) -> str:
+    """The text, less its byte order mark; never raises."""
+    return without_bom(body).decode(codec, "replace")
+
+
+def without_bom(body: bytes) -> bytes:
+    """The bytes after the byte order mark, if there is one."""
+    bom, _ = _bom(body)
+    return body[len(bom) :] if bom else body
+
+
+def _bom(body: bytes) -> tuple[bytes, str]:
+    if body[:1] in _BOM_STARTS:
+        for bom, codec in _BOMS:
+            if body.startswith(bom):
+                return bom, codec
+    return b"", ""
+
+
+def _charset_in_header(content_type: str | None) -> str | None:
+    found = _HEADER_CHARSET(content_type) if content_type else None
+    return None if found is None else _CODECS.get(found[1].lower())
+
+
+def _charset_in_page(head: bytes) -> str | None:
+    for found in _PAGE_CHARSET(head):
+        label = found[1] or found[2]
+        if label is None:
+            continue
+        codec = _CODECS.get(label.strip().lower().decode("ascii", "replace"))
+        # Bytes in which the word `charset` could be read are not UTF-16, whatever it says.
+        if codec is not None:
+            return UTF_8 if codec.startswith("utf-16") else codec
+    return None
+
+
+def _is_utf_8(body: bytes) -> bool:
+    try:
+        return body.isascii() or bool(body.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+# ==== document
+
+OCTET_STREAM: Final = "application/octet-stream"
 HTML: Final = "text/html"
 XML: Final = "application/xml"
 GZIP: Final = "application/gzip"
 
 # Mutation events serve scripts; a hostile <select> makes them take quadratic time.
-_WITHOUT_EVENTS: Final = int(LexborDocumentOptions.WO_EVENTS)
-_SNIFFED: Final = 512
+_NO_MUTATION_EVENTS: Final = int(LexborDocumentOptions.WO_EVENTS)
+_SNIFFED_BYTES: Final = 512
 _WHITESPACE: Final = b"\t\n\f\r "
-_UNTOLD: Final = frozenset({"", OCTETS, "unknown/unknown", "application/unknown", "*/*"})
-_MAGIC: Final = (
+_UNKNOWN_TYPES: Final = frozenset(
+    {"", OCTET_STREAM, "unknown/unknown", "application/unknown", "*/*"}
+)
+_MAGIC_NUMBERS: Final = (
     (b"\x1f\x8b\x08", GZIP),
     (b"%PDF-", "application/pdf"),
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -32,7 +174,7 @@ _MAGIC: Final = (
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"PK\x03\x04", "application/zip"),
 )
-_OPENINGS: Final = (
+_MARKUP_OPENINGS: Final = (
     (b"<?xml", XML),
     (b"<rss", XML),
     (b"<feed", XML),
@@ -111,7 +253,7 @@ class Document:
     def media_type(self) -> str:
         """As the host says; if it does not say, as the first bytes look."""
         told = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return sniffed(self.body) if told in _UNTOLD else told
+        return sniff_media_type(self.body) if told in _UNKNOWN_TYPES else told
 
     @cached_property
     def charset(self) -> str:
@@ -121,7 +263,7 @@ class Document:
     @cached_property
     def text(self) -> str:
         """The body as text, whatever it is."""
-        return decoded(self.body, self.charset)
+        return decode_body(self.body, self.charset)
 
     @cached_property
     def source(self) -> bytes:
@@ -136,16 +278,53 @@ class Document:
     @cached_property
     def tree(self) -> LexborHTMLParser:
         """The body as HTML, parsed here and now, whatever that costs."""
-        return LexborHTMLParser(self.source, options=_WITHOUT_EVENTS)
+        return LexborHTMLParser(self.source, options=_NO_MUTATION_EVENTS)
 
 
-def sniffed(body: bytes) -> str:
+def sniff_media_type(body: bytes) -> str:
     """The media type the first bytes look like."""
-    for magic, kind in _MAGIC:
+    for magic, kind in _MAGIC_NUMBERS:
         if body.startswith(magic):
             return kind
-    head = without_bom(body[:_SNIFFED]).lstrip(_WHITESPACE).lower()
-    for opening, kind in _OPENINGS:
+    head = without_bom(body[:_SNIFFED_BYTES]).lstrip(_WHITESPACE).lower()
+    for opening, kind in _MARKUP_OPENINGS:
         if head.startswith(opening):
             return kind
-    return OCTETS if b"\0" in head or not head else "text/plain"
+    return OCTET_STREAM if b"\0" in head or not head else "text/plain"
+
+
+# ==== tree_check
+
+MAX_CPU_SECONDS: Final = 2.0
+MAX_BYTES: Final = 64 * 2**20
+MAX_BYTES_PER_SOURCE_BYTE: Final = 24  # an ordinary tree takes about 7
+CHECK_SECONDS: Final = 5.0
+CHECK_MEMORY: Final = 2**29
+_checks = BoundedSemaphore(2)  # at a time, however many handlers ask
+
+
+def tree_fault(document: Document) -> str:
+    """Why the document's tree may not be built beside a crawl, or "" if it may. Builds the tree."""
+    started = process_time()
+    tree = document.tree
+    seconds = process_time() - started
+    if seconds > MAX_CPU_SECONDS:
+        return f"time: parsing it took {seconds:.1f} s, over {MAX_CPU_SECONDS:g} s"
+    size = tree_bytes(tree.html or "")
+    most = MAX_BYTES + MAX_BYTES_PER_SOURCE_BYTE * len(document.source)
+    if size > most:
+        return f"memory: its tree takes about {size >> 20} MiB, over {most >> 20} MiB"
+    return ""
+
+
+def tree_fault_of_source(source: bytes) -> str:
+    """`tree_fault` of UTF-8 text: what the child process is asked."""
+    return tree_fault(Document("", (("Content-Type", "text/html; charset=utf-8"),), source))
+
+
+def tree_fault_in_child(source: bytes) -> str:
+    """`tree_fault` of UTF-8 text, found out in a child process that ends afterwards; blocks."""
+    target = f"{__name__}:{tree_fault_of_source.__name__}"
+    with _checks:
+        told = call_once(target, source, str, seconds=CHECK_SECONDS, memory=CHECK_MEMORY)
+    return f"{told.kind}: {told.detail}" if isinstance(told, Fault) else told

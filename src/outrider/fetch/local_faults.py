@@ -3,6 +3,18 @@
 A local fault is a lack of descriptors, memory, threads, processes, ports, disk space or network on
 the machine Outrider runs on. It is never charged to a page or to a host: the visit is released and
 the executor pauses (executor/fault_pause.py). A reason that begins with `local:` names one.
+
+The network as this machine sees it: whether there is a route to anywhere at all.
+
+A route is asked for by connecting a UDP socket, which sends nothing. The network counts as gone if
+there is a route neither to the addresses in question, nor to the one that was reached last, nor to
+the rest of the internet. So a host that cannot be reached while others can is at fault itself, and
+an internal network without a default route is a network.
+
+File descriptors of this process: the limit is raised, and shared out among connections.
+
+A visit takes a descriptor for its connection, and more for a moment while addresses of a host are
+tried beside each other or a name is looked up. What is left over may be kept as idle connections.
 """
 
 from __future__ import annotations
@@ -11,11 +23,16 @@ import errno
 import re
 import resource
 import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from ipaddress import ip_address
 from typing import Final
 
 from outrider.errors import LocalFault
 
-LOCAL: Final = "local"  # the first word of such a reason
+# ==== local_faults
+
+LOCAL_PREFIX: Final = "local"  # the first word of such a reason
 
 EMFILE: Final = "local: emfile"
 ENOMEM: Final = "local: enomem"
@@ -75,12 +92,12 @@ SHORTAGES: Final = frozenset(
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 _NO_THREAD: Final = "can't start new thread"  # of a RuntimeError; Python has no class for it
-_DEEPEST: Final = 10  # causes that are looked through
+_MAX_CAUSES: Final = 10  # causes that are looked through
 
 
 def is_local(reason: str) -> bool:
     """Whether a reason names a fault of this machine."""
-    return reason.partition(":")[0] == LOCAL
+    return reason.partition(":")[0] == LOCAL_PREFIX
 
 
 def local_fault(reason: str, detail: str = "") -> LocalFault:
@@ -92,7 +109,7 @@ def local_fault(reason: str, detail: str = "") -> LocalFault:
 
 def local_reason_of(error: BaseException | None) -> str | None:
     """The reason that an error stands for, or its causes; None: it is no fault of this machine."""
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_CAUSES):
         if error is None:
             return None
         reason = _reason_of(error)
@@ -109,14 +126,14 @@ def _reason_of(error: BaseException) -> str | None:
         case socket.gaierror():  # its numbers are not those of other errors
             return ENOMEM if error.errno == socket.EAI_MEMORY else None
         case OSError():
-            return _of_numbers(error)
+            return _reason_of_errno(error)
         case RuntimeError() if str(error) == _NO_THREAD:
             return THREADS
         case _:
             return None
 
 
-def _of_numbers(error: OSError) -> str | None:
+def _reason_of_errno(error: OSError) -> str | None:
     """By its number; an error for several addresses has its numbers in its text alone."""
     if error.errno is not None:
         return ERRNOS.get(error.errno)
@@ -130,3 +147,106 @@ def local_fault_of(error: BaseException) -> LocalFault | None:
         return error
     reason = local_reason_of(error)
     return None if reason is None else local_fault(reason, str(error)[:200])
+
+
+# ==== network
+
+# Documentation addresses (RFC 5737, RFC 3849): only a default route leads to them.
+DEFAULT_ROUTE_ADDRESSES: Final = ("198.51.100.1", "2001:db8::1")
+
+_NO_ROUTE: Final = frozenset(
+    (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL)
+)
+_PORT: Final = 9  # discard
+
+
+def has_route(address: str) -> bool:
+    """Whether this machine knows a way to an address; True where that cannot be found out."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, _PORT))
+    except OSError as error:
+        return error.errno not in _NO_ROUTE and error.errno != errno.EAFNOSUPPORT
+    return True
+
+
+class Network:
+    """Remembers what was reached, and says whether the network is gone."""
+
+    def __init__(self, has_route: Callable[[str], bool] = has_route) -> None:
+        self._has_route = has_route
+        self._reached = ""
+        self._is_loopback = True
+
+    def reached(self, address: str) -> None:
+        """A connection was made; an address of this machine itself proves less than others do."""
+        is_loopback = _is_loopback(address)
+        if address and (self._is_loopback or not is_loopback):
+            self._reached, self._is_loopback = address, is_loopback
+
+    def leads_to(self, addresses: Iterable[str]) -> bool:
+        """Whether there is a route to one of these."""
+        return any(map(self._has_route, addresses))
+
+    def is_gone(self, addresses: Iterable[str] = ()) -> bool:
+        """Whether there is no route: to these, to what was reached last, to anywhere."""
+        known = (self._reached,) if self._reached else ()
+        return not self.leads_to((*addresses, *known, *DEFAULT_ROUTE_ADDRESSES))
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return True
+
+
+# ==== descriptors
+
+WANTED_LIMIT: Final = 65_536  # the limit is raised to this, if the system lets us
+RESERVED_DESCRIPTORS: Final = (
+    128  # for the store, output, parser processes and clients of the control socket
+)
+DESCRIPTORS_PER_VISIT: Final = 2
+
+
+def raise_limit(enough: int = WANTED_LIMIT) -> int:
+    """Raise the soft limit of open files as far as the hard one allows; the limit that holds."""
+    soft, hard = _limits()
+    wanted = max(soft, min(enough, hard))
+    while wanted > soft:
+        # A system may have a limit below the hard one: macOS names none, and allows 10,240.
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(_FILES)[1]))
+            return wanted
+        wanted //= 2
+    return soft
+
+
+_FILES: Final = resource.RLIMIT_NOFILE
+
+
+def _limits() -> tuple[int, int]:
+    """The soft and the hard limit; none is a very large one."""
+    soft, hard = resource.getrlimit(_FILES)
+    none = resource.RLIM_INFINITY
+    return (2**31 if soft == none else soft), (2**31 if hard == none else hard)
+
+
+def idle_connections(wanted: int, visits: int) -> int:
+    """How many idle connections may be kept beside so many visits at one time; at least one."""
+    left = _limits()[0] - RESERVED_DESCRIPTORS - DESCRIPTORS_PER_VISIT * visits
+    return max(1, min(wanted, left))
+
+
+def descriptor_shortage(visits: int) -> str:
+    """What to say if so many visits at one time may run out of descriptors; "": they do not."""
+    limit = _limits()[0]
+    if limit >= RESERVED_DESCRIPTORS + visits:
+        return ""
+    wanted = RESERVED_DESCRIPTORS + DESCRIPTORS_PER_VISIT * visits
+    return (
+        f"{limit:,} open files are allowed, few for {visits:,} visits at one time: "
+        f"raise the limit (ulimit -n {wanted}), or lower executor.slots"
+    )

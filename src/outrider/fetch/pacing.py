@@ -10,15 +10,14 @@ from outrider.clock import Clock
 from outrider.core.outcome import Failed
 from outrider.core.policy.politeness import delay_after, pace
 from outrider.core.task import Lease, Link
-from outrider.fetch.reasons import Trouble
-from outrider.fetch.response import Response
+from outrider.fetch.response import RequestFailure, Response
 
 # Why a link found on a visit would not be admitted; None: it would.
-Refusing: TypeAlias = Callable[[Link, Lease], Awaitable[str | None]]
+RefusalCheck: TypeAlias = Callable[[Link, Lease], Awaitable[str | None]]
 
-MAX_PACED: Final = 10_000  # queues whose next request is remembered
-SHARE: Final = 0.75  # of a short lease: what a request may take of it
-LOST: Final = Failed("lease: lost before the request was sent")
+MAX_PACED_QUEUES: Final = 10_000  # queues whose next request is remembered
+LEASE_SHARE: Final = 0.75  # of a short lease: what a request may take of it
+LEASE_LOST: Final = Failed("lease: lost before the request was sent")
 
 
 class Visit(Protocol):
@@ -37,12 +36,12 @@ class Visit(Protocol):
         ...
 
 
-class Getter(Protocol):
+class RequestClient(Protocol):
     """What makes requests."""
 
     async def get(
         self, url: str, *, headers: Mapping[str, str] = ..., within: float | None = ...
-    ) -> Response | Trouble:
+    ) -> Response | RequestFailure:
         """One request, one value."""
         ...
 
@@ -51,7 +50,7 @@ class Pacing:
     """Asks, and waits between asking."""
 
     def __init__(
-        self, client: Getter, clock: Clock, dice: Callable[[], float], limit: float
+        self, client: RequestClient, clock: Clock, dice: Callable[[], float], limit: float
     ) -> None:
         self._client = client
         self._clock = clock
@@ -65,14 +64,14 @@ class Pacing:
 
     async def get(
         self, visit: Visit, url: str, headers: Mapping[str, str] | None = None
-    ) -> Response | Trouble:
+    ) -> Response | RequestFailure:
         """One request; the lease outlasts it, or it is not sent."""
         await self._keep_pace(visit)
         lease_for = visit.lease.lease_for
         is_short = self._limit >= lease_for  # a time limit left at its default gives way
-        limit = lease_for * SHARE if is_short else self._limit
+        limit = lease_for * LEASE_SHARE if is_short else self._limit
         if not await visit.holds(limit):
-            return LOST
+            return LEASE_LOST
         if is_short:
             return await self._client.get(url, headers=headers or {}, within=limit)
         return await self._client.get(url, headers=headers or {})
@@ -87,7 +86,7 @@ class Pacing:
         if not between:
             return
         now, key = self.now(), visit.lease.key
-        if len(self._next_at) >= MAX_PACED:
+        if len(self._next_at) >= MAX_PACED_QUEUES:
             self._next_at = {key: at for key, at in self._next_at.items() if at > now}
         sent_at = max(now, self._next_at.get(key, now))
         self._next_at[key] = sent_at + between

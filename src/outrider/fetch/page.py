@@ -11,13 +11,12 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from outrider.core.task import Lease, Link
 from outrider.core.url import Url, UrlRules, parse_url
 from outrider.errors import PageTooCostly
-from outrider.fetch.document import Document
-from outrider.fetch.found import Found
+from outrider.fetch.document import Document, tree_fault_in_child
+from outrider.fetch.extract import Extracted
 from outrider.fetch.response import Response
-from outrider.fetch.tree_check import checked_tree_fault
 
-_UNREAD: Final = Found("other")
-_ANY_ADDRESS: Final = UrlRules(allow_private=True)
+_NOT_EXTRACTED: Final = Extracted("other")
+_ANY_URL_RULES: Final = UrlRules(allow_private=True)
 
 
 class Page(Document):
@@ -28,7 +27,7 @@ class Page(Document):
         self.lease = lease
         self.response = response
         self.from_cache = from_cache
-        self.found: Found = _UNREAD
+        self.found: Extracted = _NOT_EXTRACTED
         self.links: list[Link] = []
         self.depth = lease.depth
         self.type = lease.type
@@ -37,7 +36,7 @@ class Page(Document):
         )
         self.reward: float | None = None  # set it to what this page was worth to you (F10)
         if lease.type == "sitemap":
-            self.indexes = _indexes(lease)
+            self.indexes = _nested_indexes(lease)
 
     def __repr__(self) -> str:
         return f"<Page {self.status} {self.url}>"
@@ -86,10 +85,10 @@ class Page(Document):
     def location(self) -> str | None:
         """Where the page has moved to, as an absolute URL."""
         told = self.headers.get("location") if 300 <= self.status < 400 else None
-        base = parse_url(self.url, _ANY_ADDRESS)
+        base = parse_url(self.url, _ANY_URL_RULES)
         if told is None or not isinstance(base, Url):
             return None
-        target = parse_url(told, _ANY_ADDRESS, base)
+        target = parse_url(told, _ANY_URL_RULES, base)
         return target.text if isinstance(target, Url) else None
 
     @property
@@ -99,7 +98,7 @@ class Page(Document):
         A page that could is parsed in a child process first, unless the crawl did so already.
         """
         if self.is_costly and self.tree_fault is None:
-            self.tree_fault = checked_tree_fault(self.source)
+            self.tree_fault = tree_fault_in_child(self.source)
         if self.tree_fault:
             raise PageTooCostly(
                 f"{self.url} is not parsed: {self.tree_fault}; use page.text or page.body"
@@ -111,6 +110,6 @@ class Page(Document):
         return self.html.css(selector)
 
 
-def _indexes(lease: Lease) -> int:
+def _nested_indexes(lease: Lease) -> int:
     told = lease.meta.get("indexes", 0)
     return told if isinstance(told, int) else 0

@@ -19,12 +19,12 @@ from typing import Final
 
 from outrider.core.pattern import linear_byte_search
 
-SMALL: Final = 16 * 1024  # bytes: too few for a tag of harmful length
-LARGE: Final = 256 * 1024
-MOST_OPEN: Final = 2000  # start tags, thus elements in one another
-MOST_TAGS: Final = 4000
-MOST_ROOT_TAGS: Final = 8  # `<html>` and `<body>`: later ones add their attributes to the first
-MOST_COPIES: Final = 64 * 2**20  # bytes of copied elements
+SMALL_PAGE: Final = 16 * 1024  # bytes: too few for a tag of harmful length
+LARGE_PAGE: Final = 256 * 1024
+MAX_START_TAGS: Final = 2000  # start tags, thus elements in one another
+MAX_TAGS: Final = 4000
+MAX_ROOT_TAGS: Final = 8  # `<html>` and `<body>`: later ones add their attributes to the first
+MAX_COPIED_BYTES: Final = 64 * 2**20  # bytes of copied elements
 
 # Bytes of a tree, measured on selectolax 1.0 and rounded up.
 _PER_TAG: Final = 100  # a start or an end tag
@@ -102,15 +102,17 @@ _crowded_tag = re.compile(
 
 def may_be_costly(source: bytes) -> bool:
     """Whether parsing the UTF-8 source of a page may take harmful time or memory; cheap to ask."""
-    if len(source) > LARGE or _has_many_tags(source):
+    if len(source) > LARGE_PAGE or _has_many_tags(source):
         return True
     copies = copied_bytes(source.lower())
-    return copies is None or copies > MOST_COPIES
+    return copies is None or copies > MAX_COPIED_BYTES
 
 
 def _has_many_tags(source: bytes) -> bool:
     tags = source.count(b"<")
-    return tags > MOST_OPEN and (tags > MOST_TAGS or tags - source.count(b"</") > MOST_OPEN)
+    return tags > MAX_START_TAGS and (
+        tags > MAX_TAGS or tags - source.count(b"</") > MAX_START_TAGS
+    )
 
 
 def copied_bytes(source: bytes) -> int | None:
@@ -129,20 +131,20 @@ def copied_bytes(source: bytes) -> int | None:
             weights.append(_weight(rest[0]))
         else:
             return None
-    if roots > MOST_ROOT_TAGS:
+    if roots > MAX_ROOT_TAGS:
         return None
     return _copies(weights, source) if weights else 0
 
 
 def _has_crowded_tag(source: bytes) -> bool:
-    is_doubtful = len(source) > SMALL and _doubtful_tag(source) is not None
+    is_doubtful = len(source) > SMALL_PAGE and _doubtful_tag(source) is not None
     return is_doubtful and _crowded_tag(source) is not None
 
 
 def _copies(weights: list[int], source: bytes) -> int:
     tags = source.count(b"<")
     most = (sum(weights) + _ADOPTED * max(weights)) * tags
-    if most <= MOST_COPIES:  # almost always: a few words of a script look like tags
+    if most <= MAX_COPIED_BYTES:  # almost always: a few words of a script look like tags
         return most
     return sum(weights) * tags + _ADOPTED * max(weights) * len(_formatting_tags(source))
 

@@ -1,4 +1,8 @@
-"""Reads pages: ordinary ones at once, those that may be costly in a limited child process.
+"""What is read out of a response (K3): links of pages, feeds, sitemaps and headers.
+
+Nothing a host sends makes it raise; what could not be read is told as `fault`.
+
+Reads pages: ordinary ones at once, those that may be costly in a limited child process.
 
 A hostile page may take quadratic time or gigabytes in an HTML parser, or find a flaw in it. What is
 read here has a low upper bound of both (`parse_cost`); the worst such page found takes 0.3 s.
@@ -6,36 +10,308 @@ read here has a low upper bound of both (`parse_cost`); the worst such page foun
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, Final, Literal, Self, TypeAlias, assert_never
 
 import msgspec
 
-from outrider.core.url import UrlRules
-from outrider.fetch.apart import SECONDS, Apart, Fault
-from outrider.fetch.document import Document, HeaderFields
-from outrider.fetch.found import Found, ReadingRules, reading_rules
-from outrider.fetch.links import form_of, read
+from outrider.core.url import Refusal, Url, UrlRules, parse_url
+from outrider.fetch.child_pool import DEFAULT_SECONDS, ChildPool, Fault
+from outrider.fetch.document import (
+    GZIP,
+    HTML,
+    XML,
+    Document,
+    HeaderFields,
+    charset_of,
+    tree_fault,
+    without_bom,
+)
+from outrider.fetch.extract import (
+    NOFOLLOW,
+    NOINDEX,
+    BaseUrl,
+    Extracted,
+    ExtractRules,
+    collapse_spaces,
+    extract_html,
+    extract_rules,
+    header_directives,
+    link_relations,
+)
+from outrider.fetch.feeds import (
+    FEED_NAMES,
+    FEED_ROOTS,
+    MAX_NESTED_INDEXES,
+    MAX_SITEMAP_URLS,
+    SITEMAP_INDEX,
+    SITEMAP_NAMES,
+    SITEMAP_ORIGIN,
+    SITEMAP_ROOTS,
+    SITEMAP_TYPE,
+    GzipChunks,
+    XmlElement,
+    XmlElements,
+    chunks_of,
+    feed_reference,
+    feed_title,
+    is_sitemap_line,
+    read_json_feed,
+    sitemap_lines,
+    sitemap_reference,
+)
 from outrider.fetch.page import Page
-from outrider.fetch.parse_cost import LARGE
-from outrider.fetch.tree_check import tree_fault
-from outrider.settings.visiting import FetchSettings
+from outrider.fetch.parse_cost import LARGE_PAGE
+from outrider.settings.worker_schema import FetchSettings
 
-CHILDREN: Final = 2
-MEMORY: Final = 2**29  # bytes a child may take for one page
+# ==== links
+
+Form: TypeAlias = Literal["html", "xml", "gzip", "json", "lines", "other"]
+
+_FORMS: Final[dict[str, Form]] = {
+    HTML: "html",
+    "application/xhtml+xml": "html",
+    XML: "xml",
+    "text/xml": "xml",
+    GZIP: "gzip",
+    "application/x-gzip": "gzip",
+    "application/feed+json": "json",
+    "application/json": "json",
+}
+_WHITESPACE: Final = b"\t\n\f\r "
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_FORM_WITHIN: Final = 1024
+_ROOT_TAGS: Final = (b"<rss", b"<feed", b"<rdf:rdf", b"<urlset", b"<sitemapindex")
+_HTML_OPENINGS: Final = (b"<!doctype html", b"<html")
+_XML_OPENINGS: Final = (b"<?xml", b"<!--", *_ROOT_TAGS)
+_XML_NAMES: Final = FEED_NAMES | SITEMAP_NAMES
+
+
+def extract_here(page: Page, settings: FetchSettings, url_rules: UrlRules) -> Extracted:
+    """What a page leads to and says of itself; reads it here and now."""
+    return extract(page, extract_rules(settings, url_rules))
+
+
+def extract(document: Document, rules: ExtractRules) -> Extracted:
+    """What a document leads to and says of itself; reads it here and now."""
+    here = parse_url(document.url, rules.url_rules)
+    if isinstance(here, Refusal):
+        return Extracted(
+            "other", document.depth + 1, fault=f"its own URL is refused: {here.reason}"
+        )
+    base = BaseUrl(here, rules.url_rules)
+    found = _extract_form(document, base, rules)
+    headers = document.headers
+    if "link" in headers or "x-robots-tag" in headers:
+        found = _with_headers(found, document, base, rules)
+    return _apply_follow_rules(found, rules)
+
+
+def form_of(document: Document) -> Form:
+    """How a document is to be read: as the host says, or as its first bytes show."""
+    if document.body.startswith(_GZIP_MAGIC):
+        return "gzip"
+    told = _FORMS.get(document.media_type, "other")
+    if told in {"html", "xml"} or document.media_type.endswith("+xml"):
+        return _form_of_markup(document.body, "html" if told == "html" else "xml")
+    if told == "other" and document.type == SITEMAP_TYPE:
+        return "xml" if _is_markup(document.body) else "lines"
+    return told
+
+
+def _form_of_markup(body: bytes, told: Form) -> Form:
+    """Feeds and sitemaps come under the name of HTML, and XHTML under that of XML."""
+    head = _head(body).lower()
+    if head.startswith(_HTML_OPENINGS):  # almost all
+        return "html"
+    if head.startswith(_XML_OPENINGS) and any(root in head for root in _ROOT_TAGS):
+        return "xml"
+    return "html" if b"<html" in head else told
+
+
+def _is_markup(body: bytes) -> bool:
+    return _head(body).startswith(b"<")
+
+
+def _head(body: bytes) -> bytes:
+    return without_bom(body[:_FORM_WITHIN]).lstrip(_WHITESPACE)
+
+
+def _extract_form(document: Document, base: BaseUrl, rules: ExtractRules) -> Extracted:
+    form = form_of(document)
+    match form:
+        case "html":
+            return extract_html(document, base, rules)
+        case "xml":
+            pieces = chunks_of(without_bom(document.body))
+            return _extract_xml(
+                document, XmlElements(pieces, document.charset, _XML_NAMES), base, rules
+            )
+        case "gzip":
+            return _extract_gzip(document, base, rules)
+        case "json":
+            return _extract_json(document, base, rules)
+        case "lines":
+            return _extract_lines(document, document.body, base, rules)
+        case "other":
+            return Extracted("other", document.depth + 1)
+        case _:
+            assert_never(form)
+
+
+def _extract_xml(
+    document: Document, elements: XmlElements, base: BaseUrl, rules: ExtractRules
+) -> Extracted:
+    rest = iter(elements)
+    first = tuple(islice(rest, 1))  # now the root is known
+    if elements.base:
+        base = base.moved(elements.base)
+    if elements.root in SITEMAP_ROOTS:
+        return _extract_sitemap(document, elements, chain(first, rest), base, rules)
+    if elements.root not in FEED_ROOTS:
+        return Extracted("other", document.depth + 1, fault=elements.fault)
+    titles: list[str] = []
+    references = _feed_references(chain(first, rest), titles)
+    urls, bad = base.resolve_all(references, rules.max_links)
+    return Extracted(
+        "feed",
+        document.depth + 1,
+        urls,
+        origin="feed",
+        title=collapse_spaces(titles[0]) if titles else None,
+        bad=bad,
+        fault=elements.fault,
+    )
+
+
+def _feed_references(elements: Iterable[XmlElement], titles: list[str]) -> Iterator[str]:
+    for element in elements:
+        if not titles and (title := feed_title(element)):
+            titles.append(title)
+        if reference := feed_reference(element):
+            yield reference
+
+
+def _extract_sitemap(
+    document: Document,
+    elements: XmlElements,
+    entries: Iterable[XmlElement],
+    base: BaseUrl,
+    rules: ExtractRules,
+) -> Extracted:
+    is_index = elements.root == SITEMAP_INDEX
+    if is_index and document.indexes >= MAX_NESTED_INDEXES:
+        fault = f"more than {MAX_NESTED_INDEXES} sitemap indexes, one in another"
+        return Extracted("sitemap", document.depth + 1, fault=fault)
+    references = filter(None, map(sitemap_reference, entries))
+    urls, bad = base.resolve_all(references, _max_entries(rules))
+    return Extracted(
+        "sitemap",
+        document.depth + 1,
+        urls,
+        SITEMAP_TYPE if is_index else "page",
+        SITEMAP_ORIGIN,
+        document.indexes + 1 if is_index else 0,
+        bad=bad,
+        fault=elements.fault,
+    )
+
+
+def _extract_gzip(document: Document, base: BaseUrl, rules: ExtractRules) -> Extracted:
+    """A sitemap, if its beginning looks like one; any other archive is left alone."""
+    unpacked = GzipChunks(document.body, rules.max_unpacked)
+    pieces = iter(unpacked)
+    head = next(pieces, b"")
+    if _is_markup(head):
+        whole = chain((without_bom(head),), pieces)
+        elements = XmlElements(whole, charset_of(head, None), _XML_NAMES)
+        found = _extract_xml(document, elements, base, rules)
+    elif document.type == SITEMAP_TYPE:
+        found = _extract_lines(document, b"".join((head, *pieces)), base, rules)
+    else:
+        found = Extracted("other", document.depth + 1)
+    return _with_fault(found, unpacked.fault)
+
+
+def _extract_lines(
+    document: Document, body: bytes, base: BaseUrl, rules: ExtractRules
+) -> Extracted:
+    lines = filter(is_sitemap_line, sitemap_lines(body))
+    urls, bad = base.resolve_all(lines, _max_entries(rules))
+    return Extracted("sitemap", document.depth + 1, urls, origin=SITEMAP_ORIGIN, bad=bad)
+
+
+def _extract_json(document: Document, base: BaseUrl, rules: ExtractRules) -> Extracted:
+    told = read_json_feed(without_bom(document.body))
+    if told is None:
+        return Extracted("other", document.depth + 1)
+    references, title = told
+    urls, bad = base.resolve_all(references, rules.max_links)
+    title = collapse_spaces(title) if title else None
+    return Extracted("feed", document.depth + 1, urls, origin="feed", title=title, bad=bad)
+
+
+def _max_entries(rules: ExtractRules) -> int:
+    return min(rules.max_links, MAX_SITEMAP_URLS)
+
+
+def _with_headers(
+    found: Extracted, document: Document, base: BaseUrl, rules: ExtractRules
+) -> Extracted:
+    asks = header_directives(document.headers.all("x-robots-tag"), rules.product)
+    links = [one for one in link_relations(document.headers.all("link")) if one.leads()]
+    urls, bad = base.resolve_all((one.reference for one in links), rules.max_links)
+    told = next((one.reference for one in links if "canonical" in one.names), None)
+    canonical = base.resolve(told) if told else None
+    # A sitemap's or feed's own entries have another origin: headers add to pages only.
+    if found.origin is None:
+        known = {url.identity for url in found.urls}
+        urls = [*found.urls, *(url for url in urls if url.identity not in known)]
+    else:
+        urls = found.urls
+    return msgspec.structs.replace(
+        found,
+        urls=urls[: rules.max_links],
+        nofollow=found.nofollow or asks & NOFOLLOW != 0,
+        noindex=found.noindex or asks & NOINDEX != 0,
+        canonical=found.canonical or (canonical.text if isinstance(canonical, Url) else None),
+        bad=found.bad + bad,
+    )
+
+
+def _apply_follow_rules(found: Extracted, rules: ExtractRules) -> Extracted:
+    """Sitemaps are there to be followed; whether links are is a setting and the page's to say."""
+    is_unwanted = not rules.follow and found.kind != "sitemap"
+    if is_unwanted or (found.nofollow and rules.nofollow):
+        return msgspec.structs.replace(found, urls=[])
+    if len(found.urls) >= rules.max_links:
+        return _with_fault(found, f"cut at {rules.max_links} links")
+    return found
+
+
+def _with_fault(found: Extracted, fault: str | None) -> Extracted:
+    return found if fault is None else msgspec.structs.replace(found, fault=found.fault or fault)
+
+
+# ==== reader
+
+MAX_CHILDREN: Final = 2
+CHILD_MEMORY: Final = 2**29  # bytes a child may take for one page
 MAX_WAIT: Final = 60.0  # seconds for a child to come free: half of what a handler may take
 
 
-def is_dangerous(document: Document) -> bool:
+def needs_child(document: Document) -> bool:
     """Whether reading may take harmful time or memory; cheap to ask."""
     form, size = form_of(document), len(document.body)
     if form == "other":
         return False
-    if form == "gzip" or size > LARGE:
+    if form == "gzip" or size > LARGE_PAGE:
         return True
     return form == "html" and document.is_costly
 
 
-class _Task(msgspec.Struct, frozen=True, array_like=True):
+class _ChildTask(msgspec.Struct, frozen=True, array_like=True):
     """A document on its way to the other process."""
 
     url: str
@@ -44,23 +320,23 @@ class _Task(msgspec.Struct, frozen=True, array_like=True):
     type: str
     depth: int
     indexes: int
-    rules: ReadingRules
+    rules: ExtractRules
 
 
-class _Answer(msgspec.Struct, frozen=True, array_like=True):
+class _ChildAnswer(msgspec.Struct, frozen=True, array_like=True):
     """What the child process found, and why the page's tree may not be built elsewhere."""
 
-    found: Found
+    found: Extracted
     tree_fault: str | None
 
 
-def read_apart(told: Any) -> _Answer:
+def extract_in_child(told: Any) -> _ChildAnswer:
     """What the other process does."""
-    task = msgspec.convert(told, _Task)
+    task = msgspec.convert(told, _ChildTask)
     document = Document(task.url, task.fields, task.body)
     document.type, document.depth, document.indexes = task.type, task.depth, task.indexes
     fault = tree_fault(document) if form_of(document) == "html" else None
-    return _Answer(read(document, task.rules), fault)
+    return _ChildAnswer(extract(document, task.rules), fault)
 
 
 class Reader:
@@ -71,16 +347,16 @@ class Reader:
         settings: FetchSettings,
         url_rules: UrlRules,
         *,
-        seconds: float = SECONDS,
-        memory: int = MEMORY,
+        seconds: float = DEFAULT_SECONDS,
+        memory: int = CHILD_MEMORY,
     ) -> None:
-        self._rules = reading_rules(settings, url_rules)
-        target = f"{__name__}:{read_apart.__name__}"
-        self._apart = Apart(
+        self._rules = extract_rules(settings, url_rules)
+        target = f"{__name__}:{extract_in_child.__name__}"
+        self._apart = ChildPool(
             target,
             seconds=seconds,
             memory=memory,
-            children=CHILDREN,
+            children=MAX_CHILDREN,
             quick=seconds / 10,
             max_wait=MAX_WAIT,
         )
@@ -92,18 +368,18 @@ class Reader:
         """End the other processes."""
         await self._apart.close()
 
-    async def read(self, page: Page) -> Found:
+    async def read(self, page: Page) -> Extracted:
         """What the page leads to and says of itself; the page knows it afterwards."""
-        found = await self._read_apart(page) if is_dangerous(page) else read(page, self._rules)
+        found = await self._read_apart(page) if needs_child(page) else extract(page, self._rules)
         page.found, page.links = found, found.links
         return found
 
-    async def _read_apart(self, page: Page) -> Found:
+    async def _read_apart(self, page: Page) -> Extracted:
         fields, about = page.headers.fields, (page.type, page.depth, page.indexes)
-        task = _Task(page.url, fields, page.body, *about, self._rules)
-        answer = await self._apart.call(task, _Answer, key=page.lease.key)
+        task = _ChildTask(page.url, fields, page.body, *about, self._rules)
+        answer = await self._apart.call(task, _ChildAnswer, key=page.lease.key)
         if isinstance(answer, Fault):
             page.tree_fault = f"{answer.kind}: {answer.detail}"
-            return Found("other", page.depth + 1, fault=page.tree_fault)
+            return Extracted("other", page.depth + 1, fault=page.tree_fault)
         page.tree_fault = answer.tree_fault
         return answer.found

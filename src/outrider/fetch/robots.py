@@ -1,39 +1,145 @@
-"""robots.txt by RFC 9309: what a host asks of us, and for how long that is trusted (K2).
+"""A robots.txt as text: the lines that are meant for one robot, and the sitemaps.
+
+Groups of other robots are left out before anything is made of them: a parser that keeps them all
+takes minutes and gigabytes for a file of ten thousand names and as many rules.
+
+robots.txt by RFC 9309: what a host asks of us, and for how long that is trusted (K2).
 
 Judging a URL takes bounded time: where a file would take longer, the URL is not allowed.
+
+robots.txt before the page (K2): asked for once by whoever comes first, then remembered.
+
+Asking is a request of its own: the host's delay comes before the next one.
+
+Redirects of a robots.txt are followed (RFC 9309, 2.3.1.2), five in all. One to a `/robots.txt` may
+always be asked for, and so may one that stays on its scheme, host and port. Any other leads to an
+ordinary URL of another site: it is asked for only if the robots.txt of that site allows it. Where
+that is forbidden, or that robots.txt is itself redirected to yet another host, the first file is
+unavailable (RFC 9309, 2.3.1.3): as if it were missing.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections import OrderedDict
 from functools import lru_cache
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import msgspec
 from protego import Protego
 
 from outrider.clock import Clock
-from outrider.core.outcome import TOO_MANY_REQUESTS, Dropped, Failed, Unreachable
-from outrider.fetch.cache_file import CacheFile
-from outrider.fetch.freshness import max_age_of
-from outrider.fetch.response import Response
-from outrider.fetch.robots_file import RobotsFile, product, text_of
-from outrider.settings.visiting import FetchSettings
+from outrider.core.outcome import (
+    TOO_MANY_REQUESTS,
+    Done,
+    Dropped,
+    Failed,
+    Outcome,
+    Throttled,
+    Unreachable,
+    outcome_of,
+)
+from outrider.core.task import Link
+from outrider.core.url import Url, parse_url
+from outrider.fetch.cache import CacheFile, max_age
+from outrider.fetch.extract import robot_name
+from outrider.fetch.pacing import Pacing, RefusalCheck, Visit
+from outrider.fetch.response import RequestFailure, Response, redirect_target, retry_after_of
+from outrider.settings import Settings
+from outrider.settings.worker_schema import FetchSettings
 
-MOST_DELAY: Final = 86_400.0
-CLOSED_FOR: Final = 9.0  # seconds until a host that could not tell is asked again
-LEAST_AGE: Final = 3600.0  # a host that says max-age=0 is not asked before every page
+# ==== robots_file
+
+MAX_ROBOTS_BYTES: Final = 500 * 1024  # that are read, as RFC 9309 asks for
+MAX_ROBOTS_LINE: Final = 8 * 1024  # no URL that we visit is longer
+MAX_ROBOTS_SITEMAPS: Final = 1000
+
+_ANY_ROBOT: Final = "*"
+_LINES: Final = re.compile(r"[\r\n]+")
+# Also as they are often misspelt: whoever writes `Dissallow` means it.
+_FIELD: Final = re.compile(
+    r"[ \t]*(user[- ]?agent|site-?maps?|allow|diss?all?[oa]w|diasllow|crawl[- ]?delay"
+    r"|request[- ]?rate)[ \t]*[: \t][ \t]*([^#]*)",
+    re.IGNORECASE,
+).match
+_KINDS: Final = {  # by the first letter
+    "u": "user-agent",
+    "s": "sitemap",
+    "a": "allow",
+    "d": "disallow",
+    "c": "crawl-delay",
+    "r": "request-rate",
+}
+
+
+def robots_text(body: bytes) -> str:
+    """The beginning of a file, up to the end of a line."""
+    if len(body) > MAX_ROBOTS_BYTES:
+        end = max(body.rfind(b"\n", 0, MAX_ROBOTS_BYTES), body.rfind(b"\r", 0, MAX_ROBOTS_BYTES))
+        body = body[: end + 1]
+    return body.decode("utf-8-sig", "replace").replace("\0", "")
+
+
+class RobotsFile:
+    """What a file says to one robot: rules of the groups that name it, or else of everybody's."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._names = (name, _ANY_ROBOT)
+        self._groups: dict[str, list[tuple[str, str]]] = {}
+        self._named: set[str] = set()
+        self._is_naming = False
+        self._sitemaps: dict[str, None] = {}
+        for line in _LINES.split(text):
+            found = _FIELD(line) if len(line) <= MAX_ROBOTS_LINE else None
+            if found is not None:
+                self._take(_KINDS[found[1][0].lower()], found[2].strip())
+        ours = next((self._groups[one] for one in self._names if one in self._groups), [])
+        self.rules = tuple(dict.fromkeys(f"{kind}: {value}" for kind, value in ours if value))
+        self.sitemaps = tuple(self._sitemaps)
+
+    def _take(self, kind: str, value: str) -> None:
+        if kind == "user-agent":
+            name = robot_name(value)
+            self._name(name.rstrip("*") or name)
+        elif kind == "sitemap":
+            self._point_to(value)
+        else:
+            self._is_naming = False
+            for name in self._named:
+                self._groups[name].append((kind, value))
+
+    def _name(self, name: str) -> None:
+        """Names in a row share a group; the first after a rule begins another."""
+        if not self._is_naming:
+            self._named = set()
+        self._is_naming = True
+        if name in self._names:
+            self._named.add(name)
+            self._groups.setdefault(name, [])
+
+    def _point_to(self, url: str) -> None:
+        is_absolute = url[:8].lower().startswith(("http://", "https://"))
+        if is_absolute and len(self._sitemaps) < MAX_ROBOTS_SITEMAPS:
+            self._sitemaps[url] = None
+
+
+# ==== robots
+
+MAX_CRAWL_DELAY: Final = 86_400.0
+CLOSED_SECONDS: Final = 9.0  # seconds until a host that could not tell is asked again
+MIN_MAX_AGE: Final = 3600.0  # a host that says max-age=0 is not asked before every page
 
 # For every asterisk Protego takes some 500 ns, and up to 3 ns a character of the URL. This many
 # characters are some 30 ms: room for 16,000 asterisks and an ordinary URL.
-MOST_WORK: Final = 10_000_000
-_WORK_AT_LEAST: Final = 500
+MAX_MATCH_WORK: Final = 10_000_000
+_WORK_PER_ASTERISK: Final = 500
 
-MOST_HOSTS: Final = 50_000
-MOST_TEXT: Final = 64 * 2**20  # characters of rules in memory
+MAX_HOSTS: Final = 50_000
+MAX_RULES_TEXT: Final = 64 * 2**20  # characters of rules in memory
 
 
-class Rules(msgspec.Struct, frozen=True, gc=False):
+class RobotsRules(msgspec.Struct, frozen=True, gc=False):
     """What a host asks of us. One that could not tell is `closed`: why, and only for now."""
 
     text: str = ""  # the lines that allow and disallow
@@ -45,7 +151,7 @@ class Rules(msgspec.Struct, frozen=True, gc=False):
 
     def allows(self, url: str) -> bool:
         """Whether a page of this host may be visited."""
-        if self.closed or self.text.count("*") * (_WORK_AT_LEAST + len(url)) > MOST_WORK:
+        if self.closed or self.text.count("*") * (_WORK_PER_ASTERISK + len(url)) > MAX_MATCH_WORK:
             return False
         return not self.text or _matcher(self.text).can_fetch(url, "*")
 
@@ -62,38 +168,38 @@ def robots_url(url: str) -> str:
 
 def rules_of(
     answer: Response | Failed | Unreachable | Dropped, settings: FetchSettings, now: float = 0.0
-) -> Rules:
+) -> RobotsRules:
     """What the answer to a request for robots.txt means; `now` is for answers without a time.
 
     Redirects were followed by the caller: one that is left means that there is no such file.
     """
     match answer:
         case Response():
-            return _told(answer, settings)
+            return _rules_of_response(answer, settings)
         case Failed() | Unreachable() | Dropped():
-            return _closed(answer.reason, now)
+            return _closed_rules(answer.reason, now)
         case _:
             assert_never(answer)
 
 
-def _closed(reason: str, now: float) -> Rules:
-    return Rules(closed=reason, fetched_at=now, max_age=CLOSED_FOR)
+def _closed_rules(reason: str, now: float) -> RobotsRules:
+    return RobotsRules(closed=reason, fetched_at=now, max_age=CLOSED_SECONDS)
 
 
-def _told(response: Response, settings: FetchSettings) -> Rules:
+def _rules_of_response(response: Response, settings: FetchSettings) -> RobotsRules:
     status, age = response.status, settings.robots_max_age
     if status == TOO_MANY_REQUESTS or not 200 <= status < 500:
-        return _closed(f"status {status}", response.at)
+        return _closed_rules(f"status {status}", response.at)
     if status >= 300:
-        return Rules(fetched_at=response.at, max_age=age)
-    file = RobotsFile(text_of(response.body), product(settings.user_agent))
+        return RobotsRules(fetched_at=response.at, max_age=age)
+    file = RobotsFile(robots_text(response.body), robot_name(settings.user_agent))
     text = "\n".join(rule for rule in file.rules if "allow:" in rule)
-    wanted = max_age_of(response)
-    age = age if wanted is None else min(age, max(wanted, LEAST_AGE))
-    return Rules(text, _delay(file), file.sitemaps, response.at, age)
+    wanted = max_age(response)
+    age = age if wanted is None else min(age, max(wanted, MIN_MAX_AGE))
+    return RobotsRules(text, _crawl_delay(file), file.sitemaps, response.at, age)
 
 
-def _delay(file: RobotsFile) -> float | None:
+def _crawl_delay(file: RobotsFile) -> float | None:
     """The longer of Crawl-delay and Request-rate; a rate for some hours of the day is ignored."""
     paces = "\n".join(rule for rule in file.rules if "allow:" not in rule)
     if not paces:
@@ -103,7 +209,7 @@ def _delay(file: RobotsFile) -> float | None:
     delays = [] if rate is None or rate.start_time else [rate.seconds / rate.requests]
     given = parsed.crawl_delay("*")
     delays += [] if given is None else [given]
-    return min(max(delays), MOST_DELAY) if delays else None
+    return min(max(delays), MAX_CRAWL_DELAY) if delays else None
 
 
 def _parsed(text: str) -> Protego:
@@ -121,20 +227,20 @@ def _matcher(text: str) -> Protego:
     return next(parsed(text) for longest, parsed in _MATCHERS if len(text) <= longest)
 
 
-class Shelf:
+class RobotsCache:
     """The rules of hosts by where their robots.txt is; with a file they outlive the process."""
 
     def __init__(self, clock: Clock, user_agent: str, file: CacheFile | None = None) -> None:
         self._clock, self._file = clock, file
-        self._name = product(user_agent)
-        self._rules: OrderedDict[str, Rules] = OrderedDict()
+        self._name = robot_name(user_agent)
+        self._rules: OrderedDict[str, RobotsRules] = OrderedDict()
         self._size = 0
 
-    def get(self, site: str) -> Rules | None:
+    def get(self, site: str) -> RobotsRules | None:
         """Rules that are still trusted; None: ask the host."""
         rules = self._rules.get(site)
         if rules is None and self._file is not None:
-            rules = _decoded(self._file.get(self._key(site)))
+            rules = _decode_rules(self._file.get(self._key(site)))
             if rules is not None:
                 self._put(site, rules)
         if rules is None or not rules.lasts(self._clock.now_ms() / 1000):
@@ -142,17 +248,19 @@ class Shelf:
         self._rules.move_to_end(site)
         return rules
 
-    def put(self, site: str, rules: Rules) -> None:
+    def put(self, site: str, rules: RobotsRules) -> None:
         """Remember what a host asked for."""
         self._put(site, rules)
         if self._file is not None:  # at once: a killed crawl must not ask all its hosts again
             self._file.put_many([(self._key(site), msgspec.msgpack.encode(rules))])
 
-    def _put(self, site: str, rules: Rules) -> None:
+    def _put(self, site: str, rules: RobotsRules) -> None:
         self._forget(site)
         self._rules[site] = rules
         self._size += _size(rules)
-        while len(self._rules) > MOST_HOSTS or (self._size > MOST_TEXT and len(self._rules) > 1):
+        while len(self._rules) > MAX_HOSTS or (
+            self._size > MAX_RULES_TEXT and len(self._rules) > 1
+        ):
             self._forget(next(iter(self._rules)))
 
     def _forget(self, site: str) -> None:
@@ -164,12 +272,290 @@ class Shelf:
         return f"robots {self._name} {site}".encode()
 
 
-def _size(rules: Rules) -> int:
+def _size(rules: RobotsRules) -> int:
     return len(rules.text) + sum(map(len, rules.sitemaps))
 
 
-def _decoded(data: bytes | None) -> Rules | None:
+def _decode_rules(data: bytes | None) -> RobotsRules | None:
     try:
-        return None if data is None else msgspec.msgpack.decode(data, type=Rules)
+        return None if data is None else msgspec.msgpack.decode(data, type=RobotsRules)
     except msgspec.DecodeError:
         return None  # of a release that wrote them otherwise
+
+
+# ==== entrance
+
+ROBOTS_TYPE: Final = "robots"  # the type of a task that reads a robots.txt for another host
+MAX_ROBOTS_REDIRECTS: Final = 5  # of a redirected robots.txt, as RFC 9309 asks for
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """The page may be visited; with what was learnt of the host on the way, if it was asked."""
+
+    crawl_delay: float | None = None
+    rules: RobotsRules | None = None  # None: robots.txt is not obeyed
+
+    def allows(self, url: str) -> bool:
+        """Whether another URL of the same site may be visited too."""
+        return self.rules is None or self.rules.allows(url)
+
+
+class _OnOtherHost(NamedTuple):
+    """A robots.txt that is on another host."""
+
+    answer: Response  # the redirect
+    target: Url
+    hops: int
+
+
+class _VisitEnded(NamedTuple):
+    """The visit ends before the robots.txt could be read, because of another one on the way."""
+
+    outcome: Outcome
+
+
+class RobotsGate:
+    """Says whether a page may be visited, asking the host first if nobody did."""
+
+    def __init__(
+        self, settings: Settings, pacing: Pacing, shelf: RobotsCache, refusal: RefusalCheck
+    ) -> None:
+        self._settings = settings.fetch
+        self._url_rules = settings.url
+        self._refusal = refusal
+        self._pacing = pacing
+        self._shelf = shelf
+        self._asking: dict[str, asyncio.Lock] = {}
+        self._told: set[str] = set()  # sites whose sitemaps a visit of this process brought home
+
+    async def admit(self, visit: Visit) -> Admission | Outcome:
+        """The way in, or how the visit ends."""
+        if not self._settings.robots:
+            return Admission()
+        if visit.lease.type == ROBOTS_TYPE:
+            return await self._elsewhere(visit)
+        return await self._obey(visit)
+
+    async def _obey(self, visit: Visit) -> Admission | Outcome:
+        """Go by the robots.txt of the page's own site."""
+        site = robots_url(visit.lease.url)
+        rules = self._shelf.get(site)
+        if rules is None:
+            return await self._ask(visit, site)
+        return await self._enter(visit, rules)
+
+    async def _ask(self, visit: Visit, site: str) -> Admission | Outcome:
+        async with self._asking.setdefault(site, asyncio.Lock()):
+            rules = self._shelf.get(site)
+            if rules is not None:  # another visit of the queue asked meanwhile
+                return await self._enter(visit, rules)
+            try:
+                answer = await self._robots(visit, site)
+            finally:
+                self._asking.pop(site, None)
+        return answer if not isinstance(answer, tuple) else await self._enter(visit, *answer)
+
+    async def _enter(
+        self, visit: Visit, rules: RobotsRules, asked: Response | None = None
+    ) -> Admission | Outcome:
+        """What another visit was told may be news: that one may have been killed, or lost."""
+        if asked is not None:
+            self._told.discard(robots_url(visit.lease.url))  # it may name others by now
+        self._add_sitemaps(visit, rules)
+        crawl_delay = rules.crawl_delay or 0.0
+        forbidden = _forbidden(rules, visit, asked.seconds if asked else None)
+        if asked is None and crawl_delay <= visit.lease.manners.crawl_delay:
+            return forbidden or Admission(rules=rules)
+        if forbidden is not None:
+            return msgspec.structs.replace(forbidden, crawl_delay=crawl_delay)
+        await self._pacing.pause(visit, asked, crawl_delay)
+        return Admission(crawl_delay, rules)
+
+    def told(self, visit: Visit) -> None:
+        """The visit is over, and was not lost: its links are added with its outcome."""
+        if visit.lease.type == ROBOTS_TYPE:
+            return
+        if len(self._told) >= MAX_HOSTS:
+            self._told.clear()
+        self._told.add(robots_url(visit.lease.url))
+
+    async def _robots(
+        self, visit: Visit, site: str, *, asking: frozenset[str] = frozenset()
+    ) -> tuple[RobotsRules, Response] | Outcome:
+        """Read the robots.txt of a site; `asking` are those whose redirect it is read for."""
+        answer = await self._follow(visit, site, site, 0, asking | {site})
+        if isinstance(answer, _OnOtherHost):
+            return await self._sent_elsewhere(visit, site, answer)
+        if isinstance(answer, _VisitEnded):
+            return answer.outcome
+        if not isinstance(answer, Response):
+            return self._unread(visit, site, answer)
+        if answer.status == TOO_MANY_REQUESTS:
+            return Throttled(retry_after_of(answer, self._pacing.now()), answer.seconds)
+        rules = rules_of(answer, self._settings)
+        self._shelf.put(site, rules)
+        return rules, answer
+
+    async def _follow(
+        self, visit: Visit, url: str, site: str, hops: int, asking: frozenset[str]
+    ) -> Response | RequestFailure | _OnOtherHost | _VisitEnded:
+        """Ask for a robots.txt and follow its redirects on this host; the last answer counts."""
+        while True:
+            answer = await self._pacing.get(visit, url)
+            if not isinstance(answer, Response):
+                return answer
+            target = (
+                redirect_target(answer, self._url_rules) if hops < MAX_ROBOTS_REDIRECTS else None
+            )
+            if not isinstance(target, Url):
+                return answer
+            if not self._is_here(visit, target):
+                return _OnOtherHost(answer, target, hops + 1)
+            allowed = await self._may_follow(visit, answer, target, site, asking)
+            if allowed is None:
+                return answer
+            if isinstance(allowed, _VisitEnded):
+                return allowed
+            await self._pacing.pause(visit, *allowed)
+            url, hops = target.text, hops + 1
+
+    async def _may_follow(
+        self, visit: Visit, answer: Response, target: Url, site: str, asking: frozenset[str]
+    ) -> tuple[Response, float | None] | _VisitEnded | None:
+        """The last answer and the delay after it if a target may be asked for; None: it may not."""
+        other = robots_url(target.text)
+        if other in {site, target.text}:
+            return answer, None
+        rules, last = self._shelf.get(other), answer
+        if rules is None and other in asking:
+            return None
+        if rules is None:
+            await self._pacing.pause(visit, answer, None)
+            got = await self._robots(visit, other, asking=asking)
+            if not isinstance(got, tuple):
+                return None if isinstance(got, Dropped) else _VisitEnded(got)
+            rules, last = got
+        if rules.closed:
+            return _VisitEnded(_retry_later(rules, visit, last.seconds))
+        return (last, rules.crawl_delay) if rules.allows(target.text) else None
+
+    def _unread(self, visit: Visit, site: str, trouble: RequestFailure) -> Outcome:
+        """A file that cannot be read closes its host for a while; one that was cut does not."""
+        match trouble:
+            case Unreachable() | Dropped(visited=False):  # the page would fare no better
+                return trouble
+            case Failed():
+                return Failed(f"robots.txt: {trouble.reason}", trouble.seconds)
+            case Dropped():
+                rules = rules_of(trouble, self._settings, self._pacing.now())
+                self._shelf.put(site, rules)
+                return _retry_later(rules, visit, trouble.seconds)
+            case _:
+                assert_never(trouble)
+
+    def _is_here(self, visit: Visit, target: Url) -> bool:
+        here = parse_url(visit.lease.url, self._url_rules)
+        return isinstance(here, Url) and target.host == here.host
+
+    async def _sent_elsewhere(
+        self, visit: Visit, site: str, sent: _OnOtherHost
+    ) -> tuple[RobotsRules, Response] | Outcome:
+        """Another host has a queue of its own: it is asked there, and this page comes back."""
+        if (
+            visit.lease.type == ROBOTS_TYPE
+        ):  # what may be read here is not known without another detour
+            return Dropped("robots", sent.answer.seconds)
+        if not await self._add_robots(visit, site, sent):  # not ours to visit: as if missing
+            rules = rules_of(sent.answer, self._settings)
+            self._shelf.put(site, rules)
+            return rules, sent.answer
+        closed = RobotsRules(
+            closed="on another host", fetched_at=sent.answer.at, max_age=CLOSED_SECONDS
+        )
+        self._shelf.put(site, closed)
+        return _retry_later(closed, visit, sent.answer.seconds)
+
+    async def _add_robots(self, visit: Visit, site: str, sent: _OnOtherHost) -> bool:
+        """Add the task that reads a site's robots.txt on another host, if we may go there."""
+        hop = f" {sent.hops}" if visit.lease.type == ROBOTS_TYPE else ""
+        link = Link(
+            sent.target,
+            type=ROBOTS_TYPE,
+            depth=visit.lease.depth,
+            forced=True,
+            known="revisit",
+            identity=f"{ROBOTS_TYPE} {site}{hop}",
+            meta={"of": site, "hops": sent.hops},
+        )
+        if await self._refusal(link, visit.lease) is not None:
+            return False
+        visit.links.append(link)
+        return True
+
+    async def _elsewhere(self, visit: Visit) -> Outcome:
+        """Read a robots.txt that another host sent us for; no robots.txt forbids itself."""
+        site = str(visit.lease.meta.get("of"))
+        entry = Admission() if _is_robots(visit.lease.url) else await self._obey(visit)
+        outcome = entry if not isinstance(entry, Admission) else await self._read_for(visit, site)
+        if isinstance(outcome, Dropped) and (outcome.reason == "robots" or not outcome.visited):
+            missing = RobotsRules(
+                fetched_at=self._pacing.now(), max_age=self._settings.robots_max_age
+            )
+            self._shelf.put(site, missing)
+        if isinstance(entry, Admission) and entry.crawl_delay is not None:
+            return msgspec.structs.replace(outcome, crawl_delay=entry.crawl_delay)
+        return outcome
+
+    async def _read_for(self, visit: Visit, site: str) -> Outcome:
+        """Read the file; its rules are those of the site that sent us."""
+        hops = int(visit.lease.meta.get("hops", 1))
+        url, here = visit.lease.url, robots_url(visit.lease.url)
+        own = here if _is_robots(url) else ""  # other URLs of this host need its leave
+        answer = await self._follow(visit, url, own, hops, frozenset({here, site}))
+        if isinstance(answer, _VisitEnded):
+            return answer.outcome
+        is_sent = isinstance(answer, _OnOtherHost) and await self._add_robots(visit, site, answer)
+        response = answer.answer if isinstance(answer, _OnOtherHost) else answer
+        if not isinstance(response, Response):
+            return response
+        judged = outcome_of(
+            response.status,
+            seconds=response.seconds,
+            bytes=len(response.body),
+            retry_after=retry_after_of(response, self._pacing.now()),
+        )
+        if isinstance(judged, Done) and not is_sent:
+            self._shelf.put(site, rules_of(response, self._settings))
+        return judged
+
+    def _add_sitemaps(self, visit: Visit, rules: RobotsRules) -> None:
+        """Not on the way to a robots.txt: the crawl may have no page of that host."""
+        is_told = not rules.sitemaps or robots_url(visit.lease.url) in self._told
+        if visit.lease.type == ROBOTS_TYPE:
+            return
+        if self._settings.sitemaps and self._settings.follow and not is_told:
+            depth = visit.lease.depth + 1
+            visit.links += [
+                Link(url, type="sitemap", depth=depth, origin="robots") for url in rules.sitemaps
+            ]
+
+
+def _is_robots(url: str) -> bool:
+    return url == robots_url(url)
+
+
+def _forbidden(
+    rules: RobotsRules, visit: Visit, seconds: float | None = None
+) -> Failed | Dropped | None:
+    """What robots.txt says against a page; `seconds` if it was asked for in this visit."""
+    if rules.closed:
+        return _retry_later(rules, visit, seconds or 0.0)
+    if rules.allows(visit.lease.url):
+        return None
+    return Dropped("robots", seconds or 0.0, visited=seconds is not None)
+
+
+def _retry_later(rules: RobotsRules, visit: Visit, seconds: float) -> Failed:
+    """The host could not tell: it is asked again, ever more rarely, until the task is given up."""
+    wait = (CLOSED_SECONDS + 1) * 2.0 ** min(visit.lease.attempt - 1, 6)
+    return Failed(f"robots.txt: {rules.closed}", seconds, retry_in=wait)

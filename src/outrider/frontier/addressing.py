@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.core.policy.keying import address
+from outrider.core.policy.queue_key import address
 from outrider.errors import InvalidInput
 from outrider.frontier.footing import Footing, keying_of
 from outrider.store.protocol import QueueView

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from outrider.core.known_link import REFERRING, complete_link
-from outrider.core.link_faults import fault_of
+from outrider.core.link_validation import link_error
 from outrider.core.task import Added, Lease, Link, Task
 from outrider.core.url import Refusal, Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
@@ -57,7 +57,7 @@ class Admitting(Configuring):
         places = [
             place
             for place, one in enumerate(every)
-            if isinstance(one, Link) and one.known in REFERRING and fault_of(one) is None
+            if isinstance(one, Link) and one.known in REFERRING and link_error(one) is None
         ]
         for start in range(0, len(places), AT_ONCE):
             part = places[start : start + AT_ONCE]

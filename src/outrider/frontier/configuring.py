@@ -13,19 +13,25 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from outrider.core.act import Set
-from outrider.core.policy.keying import address
+from outrider.core.policy.queue_key import address
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import Set
 from outrider.errors import SettingsError, StoreError
 from outrider.frontier.following import EVERY, Followed
 from outrider.frontier.learning import UPDATES, Learning, log
 from outrider.frontier.pages import stepped
-from outrider.settings import Ground, Layer, Layers, Settings, crawl_rules, merged, to_text
-from outrider.settings.faults import Path, dotted, explained
-from outrider.settings.leaves import KEYS, is_under, laid, leaves_of, path_of, tree_of, value_at
-from outrider.settings.reading import check_reach
-from outrider.settings.runtime import Update, change_text, over, own_alone, update_text
-from outrider.settings.showing import plain
+from outrider.settings import BaseSettings, Layer, Layers, Settings, crawl_rules, merged, to_text
+from outrider.settings.dump import plain
+from outrider.settings.errors import Path, dotted_path, translate_errors
+from outrider.settings.paths import KEYS, is_under, leaves_of, overlay, path_of, tree_of, value_at
+from outrider.settings.runtime import (
+    Update,
+    apply_updates,
+    change_text,
+    own_process_reason,
+    update_text,
+)
+from outrider.settings.validation import check_reach
 from outrider.store.protocol import SharedValueWrite
 
 _OVERRIDE: Final = 3  # parts of the path of one field of an override by key
@@ -119,7 +125,7 @@ class Configuring(Learning):
     def _wanted(self, changes: Mapping[str, Any]) -> _Wanted:
         merged(self._settings, changes)  # whatever is wrong with its shape
         said = dict(leaves_of(changes))
-        own = {path: value for path, value in said.items() if own_alone(path, value)}
+        own = {path: value for path, value in said.items() if own_process_reason(path, value)}
         layers, ground = self._layers, self._ground
         if own:
             layers = self._saying(own)
@@ -132,27 +138,29 @@ class Configuring(Learning):
         self._check_reach(ground, settings, said)
         return _Wanted(layers, settings, told, gone, tuple(said))
 
-    def _check_reach(self, ground: Ground, settings: Settings, said: Mapping[Path, Any]) -> None:
+    def _check_reach(
+        self, ground: BaseSettings, settings: Settings, said: Mapping[Path, Any]
+    ) -> None:
         """A4: what is said by key can reach a queue; of a function that is not here, any can."""
         if _KEYING in ground.code and _KEYING not in said:
             return
         names = {
             path[1] for path in said if path[0] == KEYS and len(path) > 1
         } & settings.keys.keys()
-        with explained(str):
+        with translate_errors(str):
             check_reach(settings, None if _KEYING in said else sorted(names))
 
     def _saying(self, own: Mapping[Path, Any]) -> Layers:
         """The layers with what this process says for itself."""
         if self._is_attached:
-            raise SettingsError(next(own_alone(*leaf) for leaf in own.items()))
+            raise SettingsError(next(own_process_reason(*leaf) for leaf in own.items()))
         given = self._layers.given or Layer("given", {})
         tree = given.tree if isinstance(given.tree, Mapping) else tree_of(leaves_of(given.tree))
-        return replace(self._layers, given=replace(given, tree=laid(tree, tree_of(own.items()))))
+        return replace(self._layers, given=replace(given, tree=overlay(tree, tree_of(own.items()))))
 
     def _excluded_by(self, said: Iterable[Path], own: Iterable[Path]) -> tuple[str, ...]:
         """Notes that say something else of these settings, or of a table around them."""
-        names = {dotted(path) for path in said} - {dotted(path) for path in own}
+        names = {dotted_path(path) for path in said} - {dotted_path(path) for path in own}
         return tuple(
             name
             for name, one in self._updates.items()
@@ -167,11 +175,11 @@ class Configuring(Learning):
             raise SettingsError(f"{text}: nothing was said of it at run time")
         return found
 
-    def _valid(self, ground: Ground, updates: Iterable[Update]) -> Settings:
+    def _valid(self, ground: BaseSettings, updates: Iterable[Update]) -> Settings:
         """What holds with these; SettingsError: it cannot, and nothing is changed."""
         if not ground.is_whole:
             raise SettingsError(ground.lacks)
-        laid_over = over(ground, updates)
+        laid_over = apply_updates(ground, updates)
         for update, why in laid_over.ignored:
             if update.number not in self._ignored:
                 raise SettingsError(why)
@@ -215,7 +223,9 @@ class Configuring(Learning):
         there = {one.path: one.value for one in self._updates.values()}
         said = [
             SharedValueWrite(
-                UPDATES, dotted(path), update_text(value, plain(value_at(self._settings, path)), by)
+                UPDATES,
+                dotted_path(path),
+                update_text(value, plain(value_at(self._settings, path)), by),
             )
             for path, value in wanted.said.items()
             if path not in there or there[path] != value
@@ -269,5 +279,5 @@ class Configuring(Learning):
             settings = replace(settings, queue=replace(settings.queue, key=code[_KEYING]))
         by_key = {path: name for path, name in code.items() if path[0] == KEYS}
         if by_key:
-            keys = keys._replace(base=laid(keys.base, tree_of(by_key.items())[KEYS]))
+            keys = keys._replace(base=overlay(keys.base, tree_of(by_key.items())[KEYS]))
         return crawl_rules(settings, keys)

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from outrider.core.decide import REFRESH, decide, fault_of
+from outrider.core.decide import REFRESH, decide, outcome_error
 from outrider.core.outcome import Done, Outcome
 from outrider.core.task import Added, Lease, Link, Task
 from outrider.core.url import Url
@@ -70,7 +70,7 @@ class Finishing(Signalling, Lending):
             return foreign
         if len(visit) == 3 and type(visit[2]) is not list and not isinstance(visit[2], Iterable):
             return InvalidInput(f"links = {visit[2]!r}: a list of URLs or Links")
-        fault = fault_of(visit[1])
+        fault = outcome_error(visit[1])
         return None if fault is None else InvalidInput(fault)
 
     async def _verdict(

@@ -25,9 +25,9 @@ from outrider.frontier.policies import TimedScorer, admission_for, policy_for, s
 from outrider.frontier.reports import Claim
 from outrider.frontier.revisits import Revisits, revisits_for
 from outrider.frontier.telling import Teller
-from outrider.settings import Ground, Layers, Settings, crawl_rules, joined
+from outrider.settings import BaseSettings, Layers, Settings, crawl_rules, join_stored
 from outrider.settings.runtime import Update
-from outrider.settings.tree import KeyLayers
+from outrider.settings.schema import KeyLayers
 from outrider.store.opening import open_store
 from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, SharedValue
 
@@ -164,10 +164,12 @@ class Footing(ABC):
         await self._finishes.drain()
         self._use_leases_of(store if source is None else source)
 
-    def _grounded(self, layers: Layers) -> Ground:
+    def _grounded(self, layers: Layers) -> BaseSettings:
         """What holds but for what was said at run time, if this process said so of itself."""
-        ground = layers.ground()
-        return joined(self._kept, layers.tree(), ground.origins) if self._is_attached else ground
+        ground = layers.base_settings()
+        return (
+            join_stored(self._kept, layers.tree(), ground.origins) if self._is_attached else ground
+        )
 
     def _wait_for_work(self) -> None:
         """Whoever waits wants to be rung; most never wait."""

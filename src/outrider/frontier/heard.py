@@ -99,14 +99,14 @@ class Heard:
             mark = bytes.fromhex(note.name)
         except ValueError:
             return
-        self.signals.hear_prediction(mark, prediction_of(note))
+        self.signals.set_prediction(mark, prediction_of(note))
 
     def _hear_cluster(self, note: SharedValue, now: int) -> None:
         cluster = _read(note.text, _cluster)
         self.clusters.pop(note.name, None)
         if cluster is not None:
             self.clusters[note.name] = cluster
-        self.signals.hear_cluster(note.name, cluster, now)
+        self.signals.set_cluster(note.name, cluster, now)
 
 
 def prediction_of(note: SharedValue) -> Prediction | None:

@@ -14,9 +14,9 @@ from outrider.frontier.footing import SettingsWatcher
 from outrider.frontier.history import HISTORY, PAGE, changes
 from outrider.frontier.rooting import Rooting
 from outrider.logs import logger_of
-from outrider.settings import Change, Setting, Settings, listed
-from outrider.settings.runtime import over, update_of
-from outrider.settings.tree import KeyLayers
+from outrider.settings import Change, Setting, Settings, list_settings
+from outrider.settings.runtime import apply_updates, update_of
+from outrider.settings.schema import KeyLayers
 from outrider.store.protocol import SharedValue
 
 UPDATES: Final = "config"  # the topic of settings said at run time
@@ -30,7 +30,7 @@ class Learning(Rooting):
     async def config(self) -> list[Setting]:
         """Every setting: its value, where that is from, its default and what it means (N5)."""
         await self.learn()
-        return listed(self._settings, self._origins, self._ground.profile)
+        return list_settings(self._settings, self._origins, self._ground.profile)
 
     async def config_history(self) -> list[Change]:
         """Who changed what, when, from what to what: the last thousand changes, in order (N4)."""
@@ -105,7 +105,7 @@ class Learning(Rooting):
 
     def _renew(self) -> None:
         """Lay everything over each other once more, and go by it."""
-        laid = over(self._ground, self._updates.values())
+        laid = apply_updates(self._ground, self._updates.values())
         for update, why in laid.ignored:
             if update.number not in self._ignored:
                 log.warning("crawl %r: a setting is ignored: %s", self.crawl, why)

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from outrider.core.act import Act
 from outrider.core.pattern import compile_pattern
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
@@ -21,7 +21,7 @@ from outrider.store.protocol import TaskFilter
 class Operator(Footing):
     """The steering half of a frontier; every act is durable before it is answered."""
 
-    async def steer(self, target: str, act: Act) -> int:
+    async def steer(self, target: str, act: QueueAction) -> int:
         """Apply an operator's act in bounded steps; answers how many queues it reached.
 
         `target` is a key, a host or a suffix, or empty for every queue; one that can reach none

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from outrider.core.admission import Admission
 from outrider.core.decide import Policy
-from outrider.core.policy.cost import Cost, costing
+from outrider.core.policy.cost import Cost, cost_function
 from outrider.core.policy.focus import Classifier, Focus, classifier_of
-from outrider.core.policy.keying import keying
+from outrider.core.policy.queue_key import key_function
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.policy.scope import compile_scope
 from outrider.core.policy.score import Candidate, Score, Scorer
@@ -85,8 +85,8 @@ def admission_for(
     admits = compile_scope(settings.scope, resolve(settings.scope.function, "scope.function"))
     return Admission(
         crawl=crawl,
-        key=keying(resolve(settings.queue.key, "queue.key")),
-        cost=costing(resolve(settings.budget.cost, "budget.cost")),
+        key=key_function(resolve(settings.queue.key, "queue.key")),
+        cost=cost_function(resolve(settings.budget.cost, "budget.cost")),
         scorer=scorer,
         acquisition=frozenset(settings.lanes.acquisition),
         url_rules=settings.url,
@@ -107,7 +107,7 @@ def _cost_by_key(rules: CrawlRules) -> Callable[[str], Cost] | None:
     overrides = (*rules.keys.values(), *rules.said.values())
     if not any("cost" in override for override in overrides):
         return None
-    return lambda key: costing(resolve(rules.of(key).budget.cost, f"keys.{key}.cost"))
+    return lambda key: cost_function(resolve(rules.of(key).budget.cost, f"keys.{key}.cost"))
 
 
 def policy_for(

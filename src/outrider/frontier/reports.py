@@ -1,4 +1,4 @@
-"""What the frontier answers: values to read, print and compare."""
+"""What the frontier answers: values to read, print and compare (O1)."""
 
 from __future__ import annotations
 

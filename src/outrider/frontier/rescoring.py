@@ -199,7 +199,7 @@ class Rescorer(Noting):
         """C8: what would not change is not written."""
         if not waiting or self._admission.gathers:  # F10: what was gathered cannot be thought again
             return 0
-        scores = self._admission.price_again([one.task for one in waiting])
+        scores = self._admission.rescore_tasks([one.task for one in waiting])
         prices = [
             PriorityUpdate(one.number, one.task.priority, score.priority + 0.0, score.breakdown)
             for one, score in zip(waiting, scores, strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from outrider.core.answer import Answer, Last
+from outrider.core.outcome import Answer, Last
 from outrider.core.policy.revisit import (
     Revisiting,
     first_price,

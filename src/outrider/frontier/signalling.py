@@ -10,8 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from outrider.core.policy.weights import Scoring
-from outrider.core.proposals import MISSING_HUB, proposed
-from outrider.core.signals import TEXT_MOST, Cluster, Prediction, State, host_of, pattern_of
+from outrider.core.proposals import MISSING_HUB, propose
+from outrider.core.signals import MAX_TEXT, Cluster, Prediction, State, host_of, pattern_of
 from outrider.core.states import TaskState
 from outrider.core.task import Lease, Link
 from outrider.core.url import Url, fingerprint, parse_url
@@ -75,7 +75,7 @@ class Signalling(Rescorer):
     async def problems(self) -> list[Cluster]:
         """The clusters of now, the largest first."""
         await self.learn()
-        self._heard.signals.slide(await self._store_now())
+        self._heard.signals.expire(await self._store_now())
         alive = [one for one in self._heard.signals.clusters.values() if one.count]
         return sorted(alive, key=lambda one: -one.count)
 
@@ -98,7 +98,7 @@ class Signalling(Rescorer):
 
     def _slide(self) -> None:
         """F5: time passes; where problems were forgotten, what waits is rescored."""
-        for cluster in self._heard.signals.slide(self._store_ms()):
+        for cluster in self._heard.signals.expire(self._store_ms()):
             self._rescore_later(self._touched(cluster))
 
     # ---- predictions
@@ -162,7 +162,7 @@ class Signalling(Rescorer):
     async def _propose(self, cluster: Cluster) -> None:
         """From the threshold on: what the problems say is missing."""
         found = []
-        for guess in proposed(cluster, self._settings.scoring.problem_threshold):
+        for guess in propose(cluster, self._settings.scoring.problem_threshold):
             url = parse_url(guess.url, self._settings.url)
             mark = fingerprint(url.identity) if isinstance(url, Url) else b""
             old = self._heard.signals.gaps.get(mark)
@@ -255,8 +255,8 @@ def _came_of(verdict: Verdict) -> State:
 
 
 def _text(name: str, value: object, *, least: int = 1) -> str:
-    if isinstance(value, str) and least <= len(value) <= TEXT_MOST and value.isprintable():
+    if isinstance(value, str) and least <= len(value) <= MAX_TEXT and value.isprintable():
         return value
     raise InvalidInput(
-        f"report_problem({name}={value!r:.80}): printable text, {least} to {TEXT_MOST} long"
+        f"report_problem({name}={value!r:.80}): printable text, {least} to {MAX_TEXT} long"
     )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.policy.rules import covers
 from outrider.errors import InvalidInput
 from outrider.frontier.addressing import target_of
@@ -33,24 +33,24 @@ class QueueHandle:
     async def set(self, **changes: Any) -> QueueView | SuffixView:
         """Change balance, total_budget, delay, max_in_flight, precedence, …; acts at once (E5)."""
         return await self._act(
-            acts.Set(override_of(changes, self.key.lower(), self._frontier.settings))
+            actions.Set(override_of(changes, self.key.lower(), self._frontier.settings))
         )
 
     async def pause(self) -> QueueView | SuffixView:
         """Lend nothing of it until resumed."""
-        return await self._act(acts.Pause())
+        return await self._act(actions.Pause())
 
     async def resume(self) -> QueueView | SuffixView:
         """End a pause."""
-        return await self._act(acts.Resume())
+        return await self._act(actions.Resume())
 
     async def retire(self) -> QueueView | SuffixView:
         """Set it aside with its tasks; it no longer holds up the crawl."""
-        return await self._act(acts.Retire())
+        return await self._act(actions.Retire())
 
     async def revive(self) -> QueueView | SuffixView:
         """End a retirement, whatever its reason."""
-        return await self._act(acts.Revive())
+        return await self._act(actions.Revive())
 
     async def snooze(self, seconds: float) -> QueueView | SuffixView:
         """Leave it alone for so long."""
@@ -58,17 +58,17 @@ class QueueHandle:
             raise InvalidInput(f"snooze({seconds!r}): seconds must be a finite number")
         if not 0 <= seconds <= LONGEST_SNOOZE:
             raise InvalidInput(f"snooze({seconds!r}): seconds must be from 0 to ten years")
-        return await self._act(acts.Snooze(float(seconds)))
+        return await self._act(actions.Snooze(float(seconds)))
 
     async def wake(self) -> QueueView | SuffixView:
         """End a snooze; the delay after the last visit is still kept."""
-        return await self._act(acts.Wake())
+        return await self._act(actions.Wake())
 
     async def view(self) -> QueueView | SuffixView:
         """How it stands (E8); a suffix, and a host with several queues, answers with sums."""
         return await self._view(await target_of(self._frontier, self.key))
 
-    async def _act(self, act: acts.Act) -> QueueView | SuffixView:
+    async def _act(self, act: actions.QueueAction) -> QueueView | SuffixView:
         target = await target_of(self._frontier, self.key)
         await self._frontier.steer(target, act)
         return await self._view(target)

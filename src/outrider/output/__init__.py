@@ -1,1 +1,1 @@
-"""Writes down what was fetched: no record torn, none doubled, whenever the process dies."""
+"""Output of a crawl: a killed process leaves no torn record and no duplicate."""

@@ -1,8 +1,8 @@
-"""What is not settled yet, said beside the output before it is written, and read after a kill.
+"""The journal beside an output: which records are in doubt, written before them, read after a kill.
 
-Every statement is a block of its own that begins on a page of the file, never over the one before
-it: a kill in the middle leaves that one. Blocks are JSON, which has no NUL, so nothing that a host
-sent can look like the beginning of one.
+Every statement is a block of its own that begins at a page boundary of the file and never
+overwrites the block before it, so a kill while a block is written leaves the previous one. Blocks
+are JSON, which has no NUL byte, so nothing that a host sent can look like the start of a block.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from outrider.core.task import LeaseId
 from outrider.errors import OutputError
-from outrider.output.faults import unwritable
+from outrider.output.errors import write_error
 
 SUFFIX: Final = ".journal"
 VERSION: Final = 1
@@ -29,12 +29,12 @@ PAGE: Final = 4096
 
 _MAGIC: Final = b"\0outrider output"
 _HEAD: Final = struct.Struct("<16sIQI")  # magic, version, sequence, bytes
-_SUM: Final = 4  # bytes of checksum between head and payload
+_CHECKSUM_BYTES: Final = 4  # between head and payload
 _Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How long a file was, and its last bytes: another file is not taken for it."""
+    """A file's length and its last bytes, by which another file of its name is detected."""
 
     name: str
     length: _Count
@@ -42,7 +42,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Piece(NamedTuple):
-    """Bytes of one record: whose visit it is of, by its place in `leases` (-1: nobody's), where."""
+    """The bytes of one record: index of its visit in `leases` (-1: of no visit), file, length."""
 
     lease: Annotated[int, Meta(ge=-1)]
     file: _Count
@@ -50,20 +50,21 @@ class Piece(NamedTuple):
 
 
 class Patch(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A file becomes what it was, and this."""
+    """Cut a file back to its mark, then append this data."""
 
     mark: Mark
     data: bytes
 
 
-class Resting(msgspec.Struct, frozen=True, tag="resting"):
-    """All that is written stays."""
+# The tags are stored in files; they keep their first names.
+class Settled(msgspec.Struct, frozen=True, tag="resting"):
+    """Everything that is written stays."""
 
     marks: list[Mark]
 
 
-class Open(msgspec.Struct, frozen=True, tag="open"):
-    """Behind the marks stand, or soon will, these pieces; a visit's stay if it was finished."""
+class InDoubt(msgspec.Struct, frozen=True, tag="open"):
+    """These pieces are, or soon will be, behind the marks; those of finished visits stay."""
 
     marks: list[Mark]
     store: str
@@ -72,18 +73,18 @@ class Open(msgspec.Struct, frozen=True, tag="open"):
 
 
 class Redo(msgspec.Struct, frozen=True, tag="redo"):
-    """What stays of a batch is known; until the files say so, it is kept here."""
+    """What stays of a batch is decided, and kept here until the files are patched."""
 
     patches: list[Patch]
 
 
-Statement: TypeAlias = Resting | Open | Redo
+Statement: TypeAlias = Settled | InDoubt | Redo
 
 
 def names_of(statement: Statement) -> list[str]:
-    """The files it is about."""
+    """The files that a statement is about."""
     match statement:
-        case Resting(marks) | Open(marks):
+        case Settled(marks) | InDoubt(marks):
             return [mark.name for mark in marks]
         case Redo(patches):
             return [patch.mark.name for patch in patches]
@@ -96,11 +97,11 @@ _decode = msgspec.json.Decoder(Statement).decode
 
 
 class Journal:
-    """The file, locked by who writes the output; `last` is what was said last, None if nothing."""
+    """The journal file, locked by its writer; `last` is the last statement, or None."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = _locked(path)
+        self._file = _open_locked(path)
         self._sequence = self._at = self._end = 0
         self.last: Statement | None = None
         try:
@@ -114,9 +115,9 @@ class Journal:
         newest = max(_blocks(self.path, data), default=None)
         if newest is not None:
             self._sequence, self._at, payload = newest
-            self._end = self._at + _HEAD.size + _SUM + len(payload)
+            self._end = self._at + _HEAD.size + _CHECKSUM_BYTES + len(payload)
             self.last = self._statement(payload)
-        elif not _is_begun(data):
+        elif not _is_first_block_torn(data):
             raise self._damaged()
 
     def _statement(self, payload: bytes) -> Statement:
@@ -128,13 +129,13 @@ class Journal:
 
     def _damaged(self) -> OutputError:
         return OutputError(
-            f"{self.path} is damaged, or is no journal of Outrider: it would tell whether the last "
-            "records are to stay. Look at the end of the output, then delete this journal to go on "
-            "with it as it is, or name another output"
+            f"{self.path} is damaged, or not a journal of Outrider, so it is unknown whether the "
+            "last records are to stay. Check the end of the output, then delete this journal to "
+            "continue with the output as it is, or choose another output"
         )
 
-    def say(self, statement: Statement, *, sync: bool = False) -> None:
-        """From now on this holds; if it cannot be written, what was said before does."""
+    def write(self, statement: Statement, *, sync: bool = False) -> None:
+        """Replace the last statement; if this cannot be written, the one before still holds."""
         block = _block(self._sequence + 1, _encode(statement))
         at = 0 if len(block) <= self._at else -(-self._end // PAGE) * PAGE
         try:
@@ -142,31 +143,31 @@ class Journal:
             if sync:
                 os.fsync(self._file)
         except OSError as error:
-            raise unwritable(self.path, error) from error
+            raise write_error(self.path, error) from error
         self._sequence, self._at, self._end = self._sequence + 1, at, at + len(block)
         self.last = statement
 
     def _put(self, block: bytes, at: int) -> None:
-        left = memoryview(block)
-        while left:
-            written = os.pwrite(self._file, left, at)
-            left, at = left[written:], at + written
+        rest = memoryview(block)
+        while rest:
+            written = os.pwrite(self._file, rest, at)
+            rest, at = rest[written:], at + written
 
-    def forget(self) -> None:
-        """Nothing is in doubt: it need not be there."""
-        if self._file >= 0:  # else it may be another's by now
+    def delete(self) -> None:
+        """Remove the file: nothing is in doubt."""
+        if self._file >= 0:  # once closed, the path may be another process's journal
             with suppress(FileNotFoundError):
                 os.unlink(self.path)  # noqa: PTH108 - as all else here
 
     def close(self) -> None:
-        """Anyone else may take it."""
+        """Unlock the file for other processes."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
-def last_said(path: Path) -> Statement | None:
-    """What a journal says that may be another's; None if nothing, or nothing that can be read."""
+def read_last(path: Path) -> Statement | None:
+    """The last statement of a journal without locking it; None if there is none, or unreadable."""
     try:
         newest = max(_blocks(path, path.read_bytes()), default=None)
         return None if newest is None else _decode(newest[2])
@@ -174,8 +175,8 @@ def last_said(path: Path) -> Statement | None:
         return None
 
 
-def is_held(path: Path) -> bool:
-    """Whether somebody writes there."""
+def is_locked(path: Path) -> bool:
+    """Whether a process writes to this journal's output."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -186,13 +187,13 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def _locked(path: Path) -> int:
-    """Ours alone; one that was deleted between opening and locking is not the one others see."""
+def _open_locked(path: Path) -> int:
+    """Open and lock a journal; opens again if it was deleted between opening and locking."""
     while True:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise unwritable(path, error) from error
+            raise write_error(path, error) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if path.exists() and os.path.samestat(path.stat(), os.fstat(file)):
@@ -200,8 +201,8 @@ def _locked(path: Path) -> int:
         except BlockingIOError as error:
             os.close(file)
             raise OutputError(
-                f"{path} is held by another process that writes the same output; end it, or name "
-                "another output"
+                f"{path} is held by another process that writes the same output; stop that "
+                "process, or choose another output"
             ) from error
         os.close(file)
 
@@ -212,20 +213,20 @@ def _block(sequence: int, payload: bytes) -> bytes:
 
 
 def _checksum(head: bytes, payload: bytes) -> bytes:
-    return zlib.crc32(payload, zlib.crc32(head)).to_bytes(_SUM, "little")
+    return zlib.crc32(payload, zlib.crc32(head)).to_bytes(_CHECKSUM_BYTES, "little")
 
 
-def _is_begun(data: bytes) -> bool:
-    """Whether this is all there is of a first statement: before it nothing is written."""
+def _is_first_block_torn(data: bytes) -> bool:
+    """Whether the file is the beginning of a first block; no output is written before that one."""
     if len(data) < _HEAD.size:
         return data[: len(_MAGIC)] == _MAGIC[: len(data)]
     magic, _, sequence, length = _HEAD.unpack_from(data)
-    return (magic, sequence) == (_MAGIC, 1) and len(data) < _HEAD.size + _SUM + length
+    return (magic, sequence) == (_MAGIC, 1) and len(data) < _HEAD.size + _CHECKSUM_BYTES + length
 
 
 def _blocks(path: Path, data: bytes) -> Iterator[tuple[int, int, bytes]]:
     for at in range(0, len(data) - _HEAD.size, PAGE):
-        start = at + _HEAD.size + _SUM
+        start = at + _HEAD.size + _CHECKSUM_BYTES
         head, checksum = data[at : at + _HEAD.size], data[at + _HEAD.size : start]
         magic, version, sequence, length = _HEAD.unpack(head)
         if magic != _MAGIC:

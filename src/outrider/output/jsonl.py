@@ -1,4 +1,4 @@
-"""Pages as JSON lines, one a page; what users made of them as lines of a second file."""
+"""Output as JSON lines: one line per page, and items of handlers in a second file."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import msgspec
 
 from outrider.core.outcome import Done
 from outrider.errors import InvalidInput, OutputError
-from outrider.output.faults import unwritable
-from outrider.output.filing import FileSink, Record
+from outrider.output.append_files import AppendFile
+from outrider.output.errors import write_error
+from outrider.output.file_sink import FileSink, Record
 from outrider.output.sink import Page, Visit
-from outrider.output.tail import Tail
 
 SUFFIX: Final = ".jsonl"
 ITEMS: Final = ".items.jsonl"
 
-_FIRST: Final = {SUFFIX: b'{"url":', ITEMS: b"{"}  # how files of ours begin
+_FIRST: Final = {SUFFIX: b'{"url":', ITEMS: b"{"}  # how files of Outrider begin
 _encode = msgspec.json.Encoder().encode
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What is written of a page; what is not known is left out."""
+    """The fields of a page's line; fields without a value are left out."""
 
     url: str
     status: int
-    at: str  # when it was asked for: ISO 8601, UTC, milliseconds
+    at: str  # time of the request: ISO 8601, UTC, milliseconds
     seconds: float
-    bytes: int  # of the body, unpacked
+    bytes: int  # of the body, decompressed
     depth: int = -1
     type: str | None = None
     charset: str | None = None
@@ -49,21 +49,21 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def jsonl_sink(path: str | Path, *, body: bool = False, sync: bool = False) -> FileSink:
-    """Pages to `<path>.jsonl`, items to `<path>.items.jsonl`; `path` may end in `.jsonl` itself."""
+    """Write pages to `<path>.jsonl`, items to `<path>.items.jsonl`; `path` may end in `.jsonl`."""
     stem = Path(path)
     stem = stem.with_name(stem.name.removesuffix(SUFFIX))
     return FileSink(stem.with_name(stem.name + SUFFIX), JsonLines(stem.name, body=body), sync=sync)
 
 
 def items_sink(path: str | Path, *, sync: bool = False) -> FileSink:
-    """Only what users made of pages, to `<path>.items.jsonl`."""
+    """Write only the items of handlers, to `<path>.items.jsonl`."""
     stem = Path(path)
     form = JsonLines(stem.name, pages=False)
     return FileSink(stem.with_name(stem.name + ITEMS), form, sync=sync)
 
 
 class JsonLines:
-    """See `Format`."""
+    """Implements `Format` as JSON lines."""
 
     def __init__(self, stem: str, *, body: bool = False, pages: bool = True) -> None:
         self._body = body
@@ -75,33 +75,33 @@ class JsonLines:
         """See `Format`."""
         return name in self.names
 
-    def begin(self, folder: Path, *, is_fresh: bool) -> None:
+    def open(self, folder: Path, *, is_fresh: bool) -> None:
         """See `Format`."""
         if is_fresh:
             for name in self.names:
                 _check_lines(folder / name, _FIRST[ITEMS if name == self._items else SUFFIX])
             if self._writes_pages:
-                Tail(folder / self._pages).close()  # a crawl without a page has an empty output
+                AppendFile(folder / self._pages).close()  # a crawl of no page has an empty file
 
-    def records(self, visits: Sequence[Visit], length_of: Callable[[str], int]) -> list[Record]:  # noqa: ARG002 - lines go on for ever
+    def records(self, visits: Sequence[Visit], length_of: Callable[[str], int]) -> list[Record]:  # noqa: ARG002 - a file has no maximal length
         """See `Format`."""
         records = []
-        for place, visit in enumerate(visits):
+        for index, visit in enumerate(visits):
             if not isinstance(visit.outcome, Done):
                 continue
             if visit.page is not None and self._writes_pages:
                 line = page_line(visit.page, visit.outcome, visit, body=self._body)
-                records.append(Record(place, self._pages, line))
+                records.append(Record(index, self._pages, line))
             if visit.items:
-                records.append(Record(place, self._items, item_lines(visit.lease.url, visit.items)))
+                records.append(Record(index, self._items, item_lines(visit.lease.url, visit.items)))
         return records
 
-    def stayed(self, visits: Iterable[int]) -> None:
+    def confirm(self, visits: Iterable[int]) -> None:
         """See `Format`."""
 
 
 def page_line(page: Page, done: Done, visit: Visit, *, body: bool) -> bytes:
-    """One line."""
+    """Encode one page as a line."""
     task = visit.lease.about
     line = Line(
         page.url,
@@ -127,7 +127,7 @@ def page_line(page: Page, done: Done, visit: Visit, *, body: bool) -> bytes:
     )
     try:
         return _encode(line) + b"\n"
-    except UnicodeEncodeError:  # a header may hold any bytes
+    except UnicodeEncodeError:  # a header may contain any bytes
         return _encode(_printable(line)) + b"\n"
 
 
@@ -138,7 +138,7 @@ def _meta(meta: bytes) -> msgspec.Raw | None:
 
 
 def _printable(line: Line) -> Line:
-    """The same, with every byte that is no text replaced."""
+    """The same line with every byte that is not text replaced."""
     texts = {
         name: _replaced(value)
         for name, value in msgspec.structs.asdict(line).items()
@@ -153,7 +153,7 @@ def _replaced(text: str) -> str:
 
 
 def item_lines(url: str, items: Sequence[Mapping[str, Any]]) -> bytes:
-    """What a user's function made of a page, a line each; InvalidInput if one is not JSON."""
+    """Encode the items of a page, one per line; raise InvalidInput if one is not JSON."""
     try:
         return b"".join([_item_line(item) for item in items])
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
@@ -163,12 +163,12 @@ def item_lines(url: str, items: Sequence[Mapping[str, Any]]) -> bytes:
 def _item_line(item: Mapping[str, Any]) -> bytes:
     line = _encode(item) + b"\n"
     if line[:1] != b"{":
-        raise TypeError(f"{type(item).__name__}, and must be a dict")
+        raise TypeError(f"{type(item).__name__}, must be a dict")
     return line
 
 
 def _check_lines(path: Path, first: bytes) -> None:
-    """Without a journal only whole lines of ours are believed; nothing is repaired unasked."""
+    """Raise OutputError if a file without a journal is not complete lines of Outrider."""
     try:
         with path.open("rb") as file:
             head, size = file.read(len(first)), file.seek(0, 2)
@@ -177,11 +177,11 @@ def _check_lines(path: Path, first: bytes) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise write_error(path, error) from error
     if head and head != first:
-        raise OutputError(f"{path} is a file, but no output of Outrider; name another output")
+        raise OutputError(f"{path} is a file, but not output of Outrider; choose another output")
     if last not in (b"", b"\n"):
         raise OutputError(
-            f"{path} ends in the middle of a line, and there is no journal to tell why; complete "
-            "or remove its last line, or name another output"
+            f"{path} ends in the middle of a line, and no journal explains it; complete "
+            "or remove its last line, or choose another output"
         )

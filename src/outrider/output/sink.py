@@ -1,4 +1,4 @@
-"""Where visits are written down: what an executor asks of a sink, and what a sink of a visit."""
+"""The sink protocol: where an executor writes visits, and what a sink reads of a visit (K4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.store.protocol import FullStore
 
 
 class Page(Protocol):
-    """What is written of a page; see outrider.fetch."""
+    """The part of a page that is written; see outrider.fetch."""
 
     @property
     def url(self) -> str: ...  # noqa: D102 - as its name says
@@ -46,7 +46,7 @@ class Page(Protocol):
 
 
 class Visit(Protocol):
-    """What is read of a visit that ended; see outrider.executor."""
+    """The part of an ended visit that sinks read; see outrider.executor."""
 
     @property
     def lease(self) -> Lease: ...  # noqa: D102 - as its name says
@@ -61,38 +61,38 @@ class Visit(Protocol):
 
 
 class Sink(Protocol):
-    """Visits in, a batch at a time; write one of your own to send them anywhere."""
+    """Takes visits, one batch at a time; implement it to send visits anywhere."""
 
     def write(self, visits: Sequence[Any]) -> None:
-        """Before the visits are finished; an error means that none of them is written."""
+        """Write a batch before its visits are finished; after an error none of them is written."""
         ...
 
     def settle(self, answers: Sequence[bool] | None) -> None:
-        """After: one that was not finished is not to stay. None: nobody knows."""
+        """Keep the last batch's finished visits, remove the others; None: it is unknown which."""
         ...
 
     def close(self) -> None:
-        """No more visits."""
+        """Close the sink: no more visits follow."""
         ...
 
 
 @runtime_checkable
 class Recoverable(Protocol):
-    """A sink that can find out what is to stay of a batch in doubt."""
+    """A sink that can find out which visits of a batch in doubt were finished."""
 
     async def recover(self, store: FullStore) -> None:
-        """Ask the store, and leave what was finished."""
+        """Ask the store, and keep only visits that were finished."""
         ...
 
 
 async def recover(sink: Sink, store: FullStore) -> None:
-    """After opening a sink, before the first claim: what an earlier process left in doubt."""
+    """Settle what an earlier process left in doubt; call it before the first claim."""
     if isinstance(sink, Recoverable):
         await sink.recover(store)
 
 
 class NoSink:
-    """Nothing is written."""
+    """A sink that writes nothing."""
 
     def write(self, visits: Sequence[Any]) -> None:
         """See `Sink`."""
@@ -105,31 +105,31 @@ class NoSink:
 
 
 class Sinks:
-    """Several as one: a batch is written to all of them or to none."""
+    """Several sinks as one: a batch is written to all of them or to none."""
 
     def __init__(self, *sinks: Sink) -> None:
         self._sinks = sinks
 
     def write(self, visits: Sequence[Any]) -> None:
         """See `Sink`."""
-        for place, sink in enumerate(self._sinks):
+        for index, sink in enumerate(self._sinks):
             try:
                 sink.write(visits)
             except BaseException:
-                Sinks(*self._sinks[:place]).settle([False] * len(visits))
+                Sinks(*self._sinks[:index]).settle([False] * len(visits))
                 raise
 
     def settle(self, answers: Sequence[bool] | None) -> None:
         """See `Sink`."""
-        with ExitStack() as every:  # also those after one that fails
+        with ExitStack() as stack:  # also the sinks after one that fails
             for sink in reversed(self._sinks):
-                every.callback(sink.settle, answers)
+                stack.callback(sink.settle, answers)
 
     def close(self) -> None:
         """See `Sink`."""
-        with ExitStack() as every:
+        with ExitStack() as stack:
             for sink in reversed(self._sinks):
-                every.callback(sink.close)
+                stack.callback(sink.close)
 
     async def recover(self, store: FullStore) -> None:
         """See `Recoverable`."""

@@ -1,7 +1,7 @@
-"""Pages as WARC 1.1: each response as it was sent, one gzip member a record.
+"""Output as WARC 1.1: each response as it was sent, one gzip member per record.
 
-A page that is the same as before is written as a revisit only if this process wrote what it refers
-to: an archive never points at what may not be there.
+An unchanged page is written as a revisit record only if this process wrote the record that it
+refers to, so an archive never refers to a record that may be missing.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from warcio.warcwriter import WARCWriter  # type: ignore[import-untyped]  # it h
 
 from outrider.core.outcome import Done
 from outrider.fetch.response import Response
-from outrider.output.filing import NOBODY, FileSink, Record
+from outrider.output.file_sink import NO_VISIT, FileSink, Record
 from outrider.output.sink import Visit
 
 NOT_MODIFIED: Final = 304
-REMEMBERED: Final = 50_000  # pages a later visit may refer to
-LEVEL: Final = 6  # of compression; 9 takes twice as long for a hundredth less
+MAX_CAPTURES: Final = 50_000  # pages that a later visit may refer to
+COMPRESSION: Final = 6  # level 9 takes twice as long and saves one percent
 
 _SUFFIX: Final = ".warc"
 _UNCHANGED: Final = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
 _NEWLINES: Final = re.compile(r"[\r\n]+")
-_UNPACKED_BY_ALL: Final = {"gzip", "deflate"}  # warcio trips over today's brotli
-_SPOKEN: Final = {"1.0", "1.1"}  # versions of HTTP that readers know
+_KNOWN_CODINGS: Final = {"gzip", "deflate"}  # warcio fails on brotli
+_KNOWN_VERSIONS: Final = {"1.0", "1.1"}  # of HTTP, that readers of archives know
 
 
 class Capture(NamedTuple):
-    """What a later visit of the same page may refer to."""
+    """A written response that a later visit of the same page may refer to."""
 
     url: str
     date: str
@@ -44,29 +44,29 @@ class Capture(NamedTuple):
 
 
 class _Head:
-    """An HTTP head as warcio takes it, byte for byte: its own would rewrite what is not ASCII."""
+    """An HTTP head as warcio expects it, byte for byte: its own class rewrites non-ASCII bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.headers_buff = data
 
     def compute_headers_buffer(self, header_filter: object = None) -> None:
-        """It is what it is."""
+        """Do nothing: the bytes are complete."""
 
 
 def warc_sink(
-    path: str | Path, *, info: Mapping[str, str], most: int = 10**9, sync: bool = False
+    path: str | Path, *, info: Mapping[str, str], max_bytes: int = 10**9, sync: bool = False
 ) -> FileSink:
-    """Responses to `<path>-00001.warc.gz` and on; `info` is said at the beginning of each file."""
+    """Write responses to `<path>-00001.warc.gz` and on; each file begins with `info`."""
     stem = Path(path)
     name = stem.name.removesuffix(".gz").removesuffix(_SUFFIX)
-    return FileSink(stem.with_name(name + _SUFFIX), Warc(name, info, most), sync=sync)
+    return FileSink(stem.with_name(name + _SUFFIX), Warc(name, info, max_bytes), sync=sync)
 
 
 class Warc:
-    """See `Format`."""
+    """Implements `Format` as WARC files."""
 
-    def __init__(self, stem: str, info: Mapping[str, str], most: int) -> None:
-        self._stem, self._info, self._most = stem, info, most
+    def __init__(self, stem: str, info: Mapping[str, str], max_bytes: int) -> None:
+        self._stem, self._info, self._max_bytes = stem, info, max_bytes
         self._number = 1
         self._writer = WARCWriter(BytesIO(), gzip=False, warc_version="1.1")
         self._captures: dict[bytes, Capture] = {}
@@ -85,8 +85,8 @@ class Warc:
         found = re.fullmatch(rf"{re.escape(self._stem)}-([0-9]{{5,}})\.warc\.gz", name)
         return int(found[1]) if found else 0
 
-    def begin(self, folder: Path, *, is_fresh: bool) -> None:
-        """See `Format`: what nobody vouches for is left as it is, and a new file begun."""
+    def open(self, folder: Path, *, is_fresh: bool) -> None:
+        """See `Format`; without a journal, existing files are left alone and a new one used."""
         last = max((self._number_in(path.name) for path in folder.iterdir()), default=0)
         self._number = last + 1 if is_fresh or not last else last
 
@@ -94,32 +94,32 @@ class Warc:
         """See `Format`."""
         self._fresh = {}
         chosen = [
-            (place, visit)
-            for place, visit in enumerate(visits)
+            (index, visit)
+            for index, visit in enumerate(visits)
             if isinstance(visit.outcome, Done) and getattr(visit.page, "response", None)
         ]
         if not chosen:
             return []
-        if length_of(self.names[0]) >= self._most:
+        if length_of(self.names[0]) >= self._max_bytes:
             self._number += 1
         (name,) = self.names
-        first = [] if length_of(name) else [Record(NOBODY, name, self._opening(name))]
-        return first + [Record(place, name, self._page(place, visit)) for place, visit in chosen]
+        first = [] if length_of(name) else [Record(NO_VISIT, name, self._warcinfo(name))]
+        return first + [Record(index, name, self._page(index, visit)) for index, visit in chosen]
 
-    def stayed(self, visits: Iterable[int]) -> None:
+    def confirm(self, visits: Iterable[int]) -> None:
         """See `Format`."""
-        for place in visits:
-            if place in self._fresh:
-                fingerprint, capture = self._fresh[place]
+        for index in visits:
+            if index in self._fresh:
+                fingerprint, capture = self._fresh[index]
                 self._captures.pop(fingerprint, None)
                 self._captures[fingerprint] = capture
-        while len(self._captures) > REMEMBERED:
+        while len(self._captures) > MAX_CAPTURES:
             del self._captures[next(iter(self._captures))]
 
-    def _opening(self, name: str) -> bytes:
+    def _warcinfo(self, name: str) -> bytes:
         return self._packed(self._writer.create_warcinfo_record(name, dict(self._info)))
 
-    def _page(self, place: int, visit: Visit) -> bytes:
+    def _page(self, index: int, visit: Visit) -> bytes:
         response: Response = visit.page.response
         fingerprint, date = visit.lease.fingerprint, _date(response.at)
         headers = {"WARC-Date": date, **_address(response.address)}
@@ -130,7 +130,7 @@ class Warc:
         digest = f"sha1:{b32encode(sha1(payload, usedforsecurity=False).digest()).decode()}"
         if before is not None and payload and before.digest == digest:
             return self._same(response, headers, before)
-        self._fresh[place] = fingerprint, Capture(response.url, date, digest)
+        self._fresh[index] = fingerprint, Capture(response.url, date, digest)
         record = self._writer.create_warc_record(
             response.url,
             "response",
@@ -167,7 +167,7 @@ class Warc:
     def _packed(self, record: Any) -> bytes:
         self._writer.out = out = BytesIO()
         self._writer.write_record(record)
-        return zlib.compress(out.getvalue(), LEVEL, wbits=zlib.MAX_WBITS | 16)
+        return zlib.compress(out.getvalue(), COMPRESSION, wbits=zlib.MAX_WBITS | 16)
 
 
 def _date(at: float) -> str:
@@ -190,15 +190,15 @@ def _address(address: str) -> dict[str, str]:
 
 
 def _payload(response: Response) -> tuple[bytes, str | None]:
-    """The body as it is stored, and how it is packed: as it was sent, if every reader knows how."""
+    """The body as it is stored and its encoding: as it was sent, if every reader can decode it."""
     coding = (response.header("Content-Encoding") or "").strip().lower()
-    if response.packed is None or coding not in _UNPACKED_BY_ALL:
+    if response.packed is None or coding not in _KNOWN_CODINGS:
         return response.body, None
     return response.packed, coding
 
 
 def _stored(response: Response, coding: str | None, length: int) -> list[tuple[str, str]]:
-    """The header as it fits the body as it is stored; what it said on the way is kept aside."""
+    """The header fields for the stored body; fields that do not fit it become `X-Crawler-…`."""
     fits = {"transfer-encoding": None, "content-encoding": coding, "content-length": str(length)}
     fields, is_changed = [], False
     for name, value in response.headers:
@@ -209,8 +209,8 @@ def _stored(response: Response, coding: str | None, length: int) -> list[tuple[s
 
 
 def _head(response: Response, headers: Iterable[tuple[str, str]]) -> bytes:
-    version = response.version if response.version in _SPOKEN else "1.1"
+    version = response.version if response.version in _KNOWN_VERSIONS else "1.1"
     lines = [f"HTTP/{version} {response.status} {response.reason}".rstrip()]
     lines += [f"{name}: {value}" for name, value in headers]
     text = "".join(f"{_NEWLINES.sub(' ', line)}\r\n" for line in lines) + "\r\n"
-    return text.encode("utf-8", "surrogateescape")  # as aiohttp reads what is no UTF-8
+    return text.encode("utf-8", "surrogateescape")  # as aiohttp decodes bytes that are not UTF-8

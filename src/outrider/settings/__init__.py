@@ -1,22 +1,19 @@
-"""One frozen tree of settings: a mapping, TOML text or a change is validated whole, or refused.
+"""Settings: one frozen tree; a mapping, TOML text or a change is validated whole, or refused (N2).
 
-A fault names its path, its value and the fix, and nothing changes. What may stand where is read off
-the structs themselves, so a field and its bounds, its error message and its documentation agree.
+An error names the path, the value and the fix, and nothing changes. What a field may hold is read
+off the structs, so its bounds, its error message and its documentation agree.
 """
 
+from outrider.settings.code_references import resolve
+from outrider.settings.dump import to_mapping
 from outrider.settings.environment import environment_layer, person
-from outrider.settings.kept import joined, to_text
-from outrider.settings.layers import AnySettings, Ground, Layer, Layers, layers_of
-from outrider.settings.leaves import assigned
-from outrider.settings.listing import Setting, listed
-from outrider.settings.naming import resolve
+from outrider.settings.layers import AnySettings, BaseSettings, Layer, Layers, layers_of
+from outrider.settings.listing import Setting, list_settings
+from outrider.settings.paths import parse_assignments
 from outrider.settings.profiles import PROFILES
-from outrider.settings.reading import merged, override_of, settings_of
-from outrider.settings.reference import documented, render_reference
+from outrider.settings.reference import documented_settings, render_reference
 from outrider.settings.runtime import Change
-from outrider.settings.showing import to_mapping
-from outrider.settings.toml import file_layer, from_toml, toml_layer
-from outrider.settings.tree import (
+from outrider.settings.schema import (
     CrawlSettings,
     EventSettings,
     LeaseSettings,
@@ -28,14 +25,17 @@ from outrider.settings.tree import (
     UrlSettings,
     crawl_rules,
 )
+from outrider.settings.stored import join_stored, to_text
+from outrider.settings.toml import file_layer, from_toml, toml_layer
+from outrider.settings.validation import merged, override_of, settings_of
 
 __all__ = [
     "PROFILES",
     "AnySettings",
+    "BaseSettings",
     "Change",
     "CrawlSettings",
     "EventSettings",
-    "Ground",
     "Layer",
     "Layers",
     "LeaseSettings",
@@ -46,17 +46,17 @@ __all__ = [
     "StoreSettings",
     "TrapSettings",
     "UrlSettings",
-    "assigned",
     "crawl_rules",
-    "documented",
+    "documented_settings",
     "environment_layer",
     "file_layer",
     "from_toml",
-    "joined",
+    "join_stored",
     "layers_of",
-    "listed",
+    "list_settings",
     "merged",
     "override_of",
+    "parse_assignments",
     "person",
     "render_reference",
     "resolve",

@@ -1,8 +1,8 @@
-"""Rules between settings: which pairs contradict each other, and which names are probably typos.
+"""Rules between settings: pairs that contradict each other, and names that are probably typos (N2).
 
 Each rule is declared once, in the tables below, and applied to the settings that result from all
-layers. When two settings cross, one of them has no effect; left at its default it gives way, and
-given by a layer it is refused, with both paths and the fix.
+layers. When two settings cross, one of them has no effect: at its default it gives way; given by a
+layer it is refused, with both paths and the fix.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from outrider.core.policy.keying import suffixes
+from outrider.core.policy.queue_key import suffixes
 from outrider.core.policy.retry import Retry
 from outrider.core.policy.weights import BONUSES, ORIGINS, TASK_TYPES
-from outrider.settings.faults import Fault, Path, dotted, shown
-from outrider.settings.leaves import KEYS, leaves_of, value_at
-from outrider.settings.tree import Settings
+from outrider.settings.errors import InvalidSetting, Path, dotted_path, short_repr
+from outrider.settings.paths import KEYS, leaves_of, value_at
+from outrider.settings.schema import Settings
 
 _SIMILAR: Final = 0.8  # of 1: difflib's ratio from which on a name is taken for a typo
 
@@ -82,8 +82,8 @@ NAMES: Final[Mapping[Path, AbstractSet[str]]] = {
 }
 
 
-def contradictions(settings: Settings, given: AbstractSet[Path]) -> Iterator[Fault]:
-    """What contradicts in these settings; `given` are the paths that some layer set."""
+def contradictions(settings: Settings, given: AbstractSet[Path]) -> Iterator[InvalidSetting]:
+    """Yield the contradictions in these settings; `given` are the paths that some layer set."""
     for order in (*ORDERS, *_orders_of_types(settings.retry)):
         if order.moot in given and order.applies(settings):
             yield from _crossed(settings, order)
@@ -95,12 +95,12 @@ def contradictions(settings: Settings, given: AbstractSet[Path]) -> Iterator[Fau
 
 
 def given_in(settings: Settings, usual: Settings) -> set[Path]:
-    """The paths of a tree whose values are not the usual ones."""
+    """Return the paths of a tree whose values are not the defaults."""
     return {path for path, value in leaves_of(settings) if value != value_at(usual, path)}
 
 
 def near_miss(name: str, known: Iterable[str]) -> str | None:
-    """The known name that this one is probably a typo of; None: it is known, or like none."""
+    """Return the known name that a name is probably a typo of; None: it is known, or like none."""
     names = sorted(known)
     if name in names:
         return None
@@ -113,59 +113,64 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
 
 
 def _orders_of_types(retry: Retry) -> Iterator[Order]:
-    """A task type's own policy for retries keeps the same order as the general one."""
+    """Yield the orders of the retry policies of task types."""
     for kind in retry.types:
         base, cap = (("retry", "types", kind, name) for name in ("base", "cap"))
         yield Order(base, cap, base)
 
 
-def _crossed(settings: Settings, order: Order) -> Iterator[Fault]:
+def _crossed(settings: Settings, order: Order) -> Iterator[InvalidSetting]:
     less, more = value_at(settings, order.less), value_at(settings, order.more)
     if less > more or (order.is_strict and less == more):
         yield _fault((order.less, less), (order.more, more), order)
 
 
-def _fault(less: tuple[Path, float], more: tuple[Path, float], order: Order) -> Fault:
-    """The fault of the one without effect, naming the other."""
+def _fault(less: tuple[Path, float], more: tuple[Path, float], order: Order) -> InvalidSetting:
+    """Return the error of the setting without effect, naming the other."""
     is_less = order.moot == order.less
     (path, value), (other, bound) = (less, more) if is_less else (more, less)
     relation = ("less" if is_less else "more") + " than"
     if not order.is_strict:
         relation = "at most" if is_less else "at least"
     verbs = ("lower", "raise") if is_less else ("raise", "lower")
-    fix = f"{verbs[0]} {dotted(path)} or {verbs[1]} {dotted(other)}"
-    problem = f"it must be {relation} {dotted(other)} = {shown(bound)}; {fix}"
-    return Fault(path, value, problem, (other,))
+    fix = f"{verbs[0]} {dotted_path(path)} or {verbs[1]} {dotted_path(other)}"
+    problem = f"it must be {relation} {dotted_path(other)} = {short_repr(bound)}; {fix}"
+    return InvalidSetting(path, value, problem, (other,))
 
 
 _DELAYS: Final = (("politeness", "delay"), ("politeness", "delay_to"))
 
 
-def _delay_range(delay: float, delay_to: float, paths: tuple[Path, Path]) -> Iterator[Fault]:
+def _delay_range(
+    delay: float, delay_to: float, paths: tuple[Path, Path]
+) -> Iterator[InvalidSetting]:
     if delay_to >= 0 and not 0 <= delay <= delay_to:
         first, last = paths
-        fix = f"{dotted(first)} = {shown(delay)} must be from 0 to it; change one of them"
-        yield Fault(last, delay_to, fix, (first,))
+        fix = f"{dotted_path(first)} = {short_repr(delay)} must be from 0 to it; change one of them"
+        yield InvalidSetting(last, delay_to, fix, (first,))
 
 
-# ---- switches that leave nothing to do
+# ---- switches without effect
 
 
-def _idle_switches(settings: Settings, given: AbstractSet[Path]) -> Iterator[Fault]:
+def _idle_switches(settings: Settings, given: AbstractSet[Path]) -> Iterator[InvalidSetting]:
     focus, fetch = settings.focus, settings.fetch
     if focus.on and focus.classifier == "tokens" and not (focus.tokens or focus.lists):
         fix = "no page can match without words; give focus.tokens, focus.lists or focus.classifier"
-        yield Fault(("focus", "on"), True, fix, (("focus", "tokens"), ("focus", "lists")))
+        yield InvalidSetting(("focus", "on"), True, fix, (("focus", "tokens"), ("focus", "lists")))
     if ("fetch", "cache_bytes") in given and fetch.cache and not fetch.cache_bytes:
-        fix = f"fetch.cache = {shown(fetch.cache)} could keep nothing; raise it, or unset the cache"
-        yield Fault(("fetch", "cache_bytes"), 0, fix, (("fetch", "cache"),))
+        cache = short_repr(fetch.cache)
+        fix = f"fetch.cache = {cache} cannot keep anything; raise it, or unset the cache"
+        yield InvalidSetting(("fetch", "cache_bytes"), 0, fix, (("fetch", "cache"),))
 
 
 # ---- names
 
 
-def _misspelt(path: Path, names: Iterable[str], known: AbstractSet[str]) -> Iterator[Fault]:
-    """A name close to a known one that is not given beside it: then both are meant."""
+def _misspelt(
+    path: Path, names: Iterable[str], known: AbstractSet[str]
+) -> Iterator[InvalidSetting]:
+    """Yield names close to a known one that is not given beside them."""
     given = list(names)
     for place, name in enumerate(given):
         meant = near_miss(name, known)
@@ -173,25 +178,25 @@ def _misspelt(path: Path, names: Iterable[str], known: AbstractSet[str]) -> Iter
             continue
         is_list = path == ("lanes", "acquisition")
         where = (*path, str(place)) if is_list else (*path, name)
-        right = shown(meant) if is_list else dotted((*path, meant))
+        right = short_repr(meant) if is_list else dotted_path((*path, meant))
         fix = f"no such name; did you mean {right}? (for a name of your own, give both)"
         value = name if is_list else msgspec.to_builtins(names[name])  # type: ignore[index]
-        yield Fault(where, value, fix)
+        yield InvalidSetting(where, value, fix)
 
 
 # ---- overrides by key
 
 
-def _overrides(settings: Settings) -> Iterator[Fault]:
-    """Of each key what results for it, where the override itself gives the one without effect."""
+def _overrides(settings: Settings) -> Iterator[InvalidSetting]:
+    """Yield contradictions by key, where the override itself gives the setting without effect."""
     for key, override in settings.keys.items():
-        yield from override_faults(settings, key, override)
+        yield from override_errors(settings, key, override)
 
 
-def override_faults(
+def override_errors(
     settings: Settings, key: str, override: Mapping[str, Any], at: Path | None = None
-) -> Iterator[Fault]:
-    """What contradicts in an override for a key or suffix, over the settings that it refines."""
+) -> Iterator[InvalidSetting]:
+    """Yield the contradictions in an override for a key or suffix, with the settings it refines."""
     here = (KEYS, key) if at is None else at
 
     def found(name: str) -> tuple[Path, Any]:
@@ -209,7 +214,7 @@ def override_faults(
 
 
 def _inherited(settings: Settings, key: str, name: str) -> tuple[Path, Any]:
-    """What a wider key says of a field, or the crawl."""
+    """Return the value of a field from a wider key, or from the crawl."""
     names = suffixes(f"*{key}") if key.startswith(".") else (key, *suffixes(key))
     for wider in names:
         value = settings.keys.get(wider, {}).get(name)

@@ -1,7 +1,7 @@
-"""The environment, asked by name: the one place that looks into it.
+"""Settings from environment variables; the only reader of the environment (N1).
 
-Settings have two underscores between the parts of their path, so that no other variable of ours is
-taken for one: OUTRIDER_POLITENESS__MIN_DELAY.
+Two underscores separate the parts of a path, so that no other variable of Outrider is taken for a
+setting: OUTRIDER_POLITENESS__MIN_DELAY.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from outrider.settings.layers import Layer
-from outrider.settings.leaves import leaves_of, read_value, tree_of
+from outrider.settings.paths import leaves_of, read_value, tree_of
 
 PREFIX: Final = "OUTRIDER_"
 PART: Final = "__"
 
 
 def is_set(name: str) -> bool:
-    """Whether a variable has a value, be it an empty one."""
+    """Tell whether a variable has a value, even an empty one."""
     return name in os.environ
 
 
 def environment_layer(variables: Mapping[str, str] | None = None) -> Layer:
-    """What the variables say; their values are read as TOML, else as text."""
+    """Return the layer of the variables; their values are read as TOML, else as text."""
     leaves, origins = [], {}
     for name, text in sorted((os.environ if variables is None else variables).items()):
         if name.startswith(PREFIX) and PART in name:
@@ -38,9 +38,9 @@ def environment_layer(variables: Mapping[str, str] | None = None) -> Layer:
 
 
 def person() -> str:
-    """Who runs this process, and where: user@host."""
+    """Return the user and host of this process: user@host."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container may know no name for a number
+    except (KeyError, OSError, ImportError):  # in a container a user id may have no name
         user = str(os.getuid())
     return "".join(letter for letter in f"{user}@{socket.gethostname()}" if letter.isprintable())

@@ -15,12 +15,12 @@ from typing import Any, Final
 from msgspec import inspect
 
 from outrider.core.policy.code_field import CODE
-from outrider.settings.faults import Path
-from outrider.settings.kinds import fields_of, struct_kind
-from outrider.settings.leaves import KEYS
-from outrider.settings.naming import refers
-from outrider.settings.reading import adjustable
-from outrider.settings.tree import Settings
+from outrider.settings.code_references import is_reference
+from outrider.settings.errors import Path
+from outrider.settings.field_types import fields_of, struct_kind
+from outrider.settings.paths import KEYS
+from outrider.settings.schema import Settings
+from outrider.settings.validation import adjustable
 
 NAMELESS: Final = "?"  # first character of the name of code that cannot be imported
 
@@ -89,7 +89,7 @@ def _marked(kind: inspect.Type, value: Any, path: Path) -> Iterator[tuple[Path, 
 def _is_code(value: object) -> bool:
     if isinstance(value, list | tuple):
         return any(map(_is_code, value))
-    return not isinstance(value, str) or value.startswith(NAMELESS) or refers(value)
+    return not isinstance(value, str) or value.startswith(NAMELESS) or is_reference(value)
 
 
 def _same(value: object, other: object) -> bool:

@@ -1,7 +1,7 @@
-"""Layers: who said what, and what holds when all are laid over each other (N1).
+"""Layers of settings: what each source gives, and the result of laying them over each other (N1).
 
-Defaults < profile < file < environment < command line < what Python gives. What is said at run time
-is laid over all of them, in `runtime`.
+Defaults < profile < file < environment < command line < what Python passes. Runtime settings are
+laid over all of them, in `runtime`.
 """
 
 from __future__ import annotations
@@ -12,30 +12,32 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from outrider.settings.consistency import given_in
-from outrider.settings.faults import Fault, Path, dotted, explained
-from outrider.settings.leaves import is_under, laid, leaves_of, tree_of, value_at
+from outrider.settings.errors import InvalidSetting, Path, dotted_path, translate_errors
+from outrider.settings.paths import is_under, leaves_of, overlay, tree_of, value_at
 from outrider.settings.profiles import POLITE, PROFILE, profile_of
-from outrider.settings.reading import check_reach, check_whole, laid_over
-from outrider.settings.tree import Settings
+from outrider.settings.schema import Settings
+from outrider.settings.validation import check_reach, check_whole, overlay_settings
 
 DEFAULT: Final = "default"
-_QUIET: Final = ("given", "command line")  # whoever said it knows that they did
+_QUIET: Final = ("given", "command line")  # the caller knows what it passed
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A tree as somebody gave it; `origins` tells where single leaves of it are from."""
+    """A tree from one source; `origins` are the sources of single leaves."""
 
     origin: str
     tree: Mapping[str, Any] | Settings
     origins: Mapping[Path, str] = {}
 
-    def said(self) -> Iterator[tuple[Path, str]]:
-        """Every leaf, and where it is from; of a whole tree those that it changes."""
+    def leaf_origins(self) -> Iterator[tuple[Path, str]]:
+        """Yield every leaf with its origin; for a whole tree those that differ from the
+        defaults.
+        """
         for path, _ in leaves_of(_given(self.tree)):
             yield path, self.origins.get(path, self.origin)
 
-    def blamed(self, fault: Fault) -> str:
-        """The fault as its author reads it."""
+    def describe_error(self, fault: InvalidSetting) -> str:
+        """Return the message of an error, with its origin."""
         near = (
             name
             for path, name in self.origins.items()
@@ -45,12 +47,12 @@ class Layer(msgspec.Struct, frozen=True):
         return str(fault) if origin in _QUIET else f"{origin}: {fault}"
 
 
-class Ground(msgspec.Struct, frozen=True):
-    """What holds before anything is said at run time, and where it is from.
+class BaseSettings(msgspec.Struct, frozen=True):
+    """The settings below all runtime settings, with their origins.
 
-    `lacks` says in words what of a joined crawl cannot be had, and `code` what that was called;
-    unless it `is_whole`, not even that is known. `doubts` are contradictions that a joined crawl
-    was begun with, `clashes` those that this process's own settings make with the crawl's.
+    `lacks` says in words what is missing of a joined crawl, and `code` names that code; unless it
+    `is_whole`, the stored settings could not be read. `doubts` are contradictions that the joined
+    crawl was started with, `clashes` those between this process's settings and the crawl's.
     """
 
     settings: Settings
@@ -64,37 +66,37 @@ class Ground(msgspec.Struct, frozen=True):
 
 
 class Layers(msgspec.Struct, frozen=True):
-    """What was said before a crawl is opened, the weakest first."""
+    """The sources of settings before a crawl is opened, the weakest first."""
 
-    usual: Layer | None = None  # for this kind of use
+    usual: Layer | None = None  # the defaults of a kind of use
     file: Layer | None = None
     environment: Layer | None = None
     command: Layer | None = None
     given: Layer | None = None
 
-    def ground(self) -> Ground:
-        """All of them laid over each other, validated whole."""
+    def base_settings(self) -> BaseSettings:
+        """Return the result of all layers, validated whole."""
         settings, origins = Settings(), dict[Path, str]()
         stack = self._stack()
         for layer in stack:
-            with explained(layer.blamed):
-                settings = laid_over(settings, _sections(layer.tree))
-            origins.update(layer.said())
-        with explained(lambda fault: _blamed(stack, fault)):
+            with translate_errors(layer.describe_error):
+                settings = overlay_settings(settings, _sections(layer.tree))
+            origins.update(layer.leaf_origins())
+        with translate_errors(lambda fault: _locate_error(stack, fault)):
             check_whole(settings, origins.keys() | given_in(settings, Settings()))
             check_reach(settings)
-        return Ground(settings, origins, self.profile)
+        return BaseSettings(settings, origins, self.profile)
 
     def tree(self) -> dict[str, Any]:
-        """All of them as one tree, not yet validated."""
+        """Return all layers as one tree, not validated."""
         tree: dict[str, Any] = {}
         for layer in self._stack():
-            tree = laid(tree, _sections(layer.tree))
+            tree = overlay(tree, _sections(layer.tree))
         return tree
 
     @property
     def profile(self) -> str:
-        """The name of the profile that everything begins with."""
+        """The name of the profile below all layers."""
         return str(self._profile()[1])
 
     def _profile(self) -> tuple[Layer | None, object]:
@@ -109,7 +111,7 @@ class Layers(msgspec.Struct, frozen=True):
 
     def _stack(self) -> list[Layer]:
         layer, name = self._profile()
-        with explained(str if layer is None else layer.blamed):
+        with translate_errors(str if layer is None else layer.describe_error):
             profile = Layer(f"profile {name}", profile_of(name))
         rest = [one for one in self._given() if one is not self.usual]
         return [*([self.usual] if self.usual else []), profile, *rest]
@@ -119,20 +121,20 @@ AnySettings: TypeAlias = Settings | Mapping[str, Any] | Layers | None
 
 
 def layers_of(value: AnySettings) -> Layers:
-    """Whatever may be given as settings, as layers."""
+    """Return any form of settings as layers."""
     if isinstance(value, Layers):
         return value
     return Layers(given=Layer("given", {} if value is None else value))
 
 
-def _blamed(stack: list[Layer], fault: Fault) -> str:
-    """A fault of the whole tree, and where its settings are from, but for what was just given."""
-    origins = {path: name for layer in stack for path, name in layer.said()}
+def _locate_error(stack: list[Layer], fault: InvalidSetting) -> str:
+    """Return the message of an error of the whole tree, with the origins of its settings."""
+    origins = {path: name for layer in stack for path, name in layer.leaf_origins()}
     told = []
     for path in (fault.path, *fault.others):
         name = next((name for one, name in origins.items() if is_under(one, path)), "given")
         if name not in _QUIET:
-            told.append(f"{dotted(path)} is from {name}")
+            told.append(f"{dotted_path(path)} is from {name}")
     return f"{fault} ({'; '.join(told)})" if told else str(fault)
 
 
@@ -144,7 +146,7 @@ def _sections(tree: Mapping[str, Any] | Settings) -> Any:
 
 
 def _given(tree: Mapping[str, Any] | Settings) -> Any:
-    """What a whole tree says is what it changes; all else leaves room for other layers."""
+    """Return what a tree gives; for a whole tree what differs from the defaults."""
     if not isinstance(tree, Settings):
         return tree
     usual = Settings()
@@ -154,8 +156,8 @@ def _given(tree: Mapping[str, Any] | Settings) -> Any:
 
 
 def as_text(origins: Mapping[Path, str]) -> dict[str, list[str]]:
-    """Origins with the settings that each of them said."""
+    """Group the paths of settings by their origin."""
     found: dict[str, list[str]] = {}
     for path, origin in origins.items():
-        found.setdefault(origin, []).append(dotted(path))
+        found.setdefault(origin, []).append(dotted_path(path))
     return found

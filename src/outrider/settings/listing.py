@@ -1,4 +1,4 @@
-"""Every setting as a row: value, default, where it is from, what is allowed, what it means (N5)."""
+"""The list of settings: value, default, origin, allowed values and documentation of each (N5)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 from msgspec import inspect
 
 from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS
-from outrider.settings.faults import Path, dotted
-from outrider.settings.kinds import allowed, fields_of, struct_kind
+from outrider.settings.dump import plain
+from outrider.settings.errors import Path, dotted_path
+from outrider.settings.field_types import allowed, fields_of, struct_kind
 from outrider.settings.layers import DEFAULT
-from outrider.settings.leaves import KEYS, value_at
+from outrider.settings.paths import KEYS, value_at
 from outrider.settings.profiles import ABOUT, POLITE, PROFILE, PROFILES
-from outrider.settings.reading import adjustable
 from outrider.settings.reference import described
-from outrider.settings.showing import plain
-from outrider.settings.tree import Settings
+from outrider.settings.schema import Settings
+from outrider.settings.validation import adjustable
 
 _AT_START: Final = frozenset({"store", "events", "output", "fetch", PROFILE})
 BUILT_IN: Final[Mapping[Path, Mapping[str, float]]] = {  # entries that hold unless given otherwise
@@ -39,7 +39,7 @@ _EXECUTOR: Final = frozenset(  # what an executor follows while it runs
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting, and all there is to know of it."""
+    """One setting with its value, origin, default and documentation."""
 
     path: str
     value: Any
@@ -47,17 +47,17 @@ class Setting(msgspec.Struct, frozen=True):
     default: Any
     allowed: str
     about: str
-    acts: str
+    acts: str  # when a change of it takes effect
 
 
-def acts(path: Path) -> str:
-    """When a change of it is felt."""
+def takes_effect(path: Path) -> str:
+    """Return when a change of a setting takes effect."""
     is_live = path[0] not in _AT_START and (path[0] != "executor" or path[-1] in _EXECUTOR)
     return "at once" if is_live else "when a worker starts"
 
 
-def listed(settings: Settings, origins: Mapping[Path, str], profile: str) -> list[Setting]:
-    """All of them; of tables with names of the user's own, what is in them."""
+def list_settings(settings: Settings, origins: Mapping[Path, str], profile: str) -> list[Setting]:
+    """Return all settings; of tables with names of the user's own, their entries."""
     chosen = origins.get((PROFILE,), DEFAULT)
     first = Setting(
         PROFILE,
@@ -66,7 +66,7 @@ def listed(settings: Settings, origins: Mapping[Path, str], profile: str) -> lis
         POLITE,
         " or ".join(PROFILES),
         ABOUT.get(profile, ""),
-        acts((PROFILE,)),
+        takes_effect((PROFILE,)),
     )
     rows = [*_rows(struct_kind(Settings), (), settings), *_overrides(settings.keys)]
     usual = Settings()
@@ -85,11 +85,13 @@ def _row(
 ) -> Setting:
     value, default = (plain(_effective(tree, path)) for tree in trees)
     origin = origins.get(path, DEFAULT)
-    return Setting(dotted(path), value, origin, default, allowed(kind), about, acts(path))
+    return Setting(
+        dotted_path(path), value, origin, default, allowed(kind), about, takes_effect(path)
+    )
 
 
 def _effective(tree: Settings, path: Path) -> object:
-    """What holds at a path: of an entry of a table that nobody gave, what is built in."""
+    """Return the value at a path; for an entry that was not given, the built-in one."""
     value = value_at(tree, path)
     return BUILT_IN.get(path[:-1], {}).get(path[-1]) if value is None else value
 

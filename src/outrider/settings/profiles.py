@@ -1,4 +1,4 @@
-"""Profiles (N4): what a kind of crawl usually wants, under a name; everything else may change it.
+"""Profiles: named sets of settings for a kind of crawl; every other layer may change them (N4).
 
 They name no entry of a table with names of the user's own, so that there is nothing to take back.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from outrider.settings.faults import Fault, stranger
+from outrider.settings.errors import InvalidSetting, unknown_setting
 
 PROFILE: Final = "profile"  # its name among the settings
 POLITE: Final = "polite"
@@ -48,19 +48,19 @@ PROFILES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
     },
 }
 ABOUT: Final[Mapping[str, str]] = {
-    POLITE: "the defaults: one visit of a host at a time, and a rest after each",
-    "archive": "as Heritrix: whole sites one after the other, patient with what fails",
-    "news": "a bounded line of pending pages, articles and discovery taking turns",
-    "paced": "unhurried and unpredictable: 5 to 15 s apart, shuffled, long cooldowns",
+    POLITE: "the defaults: one visit of a host at a time, with a delay after each",
+    "archive": "as Heritrix: whole sites one after the other, with many slow retries",
+    "news": "a bounded number of pending pages; articles and discovery alternate",
+    "paced": "slow and irregular: visits 5 to 15 s apart, shuffled, long cooldowns",
     "fast": "your own servers: no delay, many visits of a host at a time",
 }
 
 
 def profile_of(name: object) -> Mapping[str, Mapping[str, Any]]:
-    """What a profile sets; raises Fault."""
+    """Return the settings of a profile; raises InvalidSetting."""
     if not isinstance(name, str):
-        raise Fault((PROFILE,), name, f"give one of: {', '.join(PROFILES)}")
+        raise InvalidSetting((PROFILE,), name, f"give one of: {', '.join(PROFILES)}")
     if name not in PROFILES:
-        fault = stranger((name,), name, PROFILES, {})
-        raise Fault((PROFILE,), name, fault.problem.replace("setting", PROFILE))
+        fault = unknown_setting((name,), name, PROFILES, {})
+        raise InvalidSetting((PROFILE,), name, fault.problem.replace("setting", PROFILE))
     return PROFILES[name]

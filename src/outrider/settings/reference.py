@@ -1,4 +1,4 @@
-"""Every setting as a row, and the reference page made of the rows."""
+"""The reference page of the settings, rendered from the schema."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final, TypeAlias, cast
 
 from msgspec import inspect
 
-from outrider.settings.faults import Path, dotted
-from outrider.settings.kinds import allowed, blank, struct_kind
-from outrider.settings.tree import Settings, Standing
+from outrider.settings.errors import Path, dotted_path
+from outrider.settings.field_types import allowed, blank, struct_kind
+from outrider.settings.schema import Settings, Standing
 
 _Row: TypeAlias = tuple[str, str, str, str]
 
@@ -21,11 +21,11 @@ _PREFACE: Final = """\
 <!-- Written by outrider.settings.render_reference(); a test compares the two. -->
 
 `settings=` takes a mapping of this shape, and a TOML file has it too: a heading here is a table
-there. `profile = "NAME"` before all tables names what they begin with: `polite`, `archive`, `news`,
-`paced` or `fast`. An unknown name, a wrong type, an absurd value or two that contradict each other
-are refused with their paths, and nothing changes. Who says settings where, and when changes are
-felt: [configure a crawl](../how-to/configure.md). Durations are seconds; of priorities and
-precedences, lower is sooner; `null` means that nothing is given.
+there. `profile = "NAME"` before all tables names the settings they start from: `polite`, `archive`,
+`news`, `paced` or `fast`. An unknown name, a wrong type, an absurd value or two that contradict
+each other are refused with their paths, and nothing changes. Sources of settings, and when changes
+take effect: [configure a crawl](../how-to/configure.md). Durations are seconds; lower priority and
+precedence are sooner; `null` means that nothing is given.
 """
 _ENTRIES: Final = {
     "fetch.connect_to": "<host>",
@@ -34,21 +34,21 @@ _ENTRIES: Final = {
 _TABLE: Final = "| setting | allowed | default | meaning |\n|---|---|---|---|"
 
 
-def documented() -> list[tuple[str, str, str, str]]:
-    """Every setting as (path, what is allowed, default, description)."""
+def documented_settings() -> list[tuple[str, str, str, str]]:
+    """Return every setting as (path, allowed values, default, description)."""
     return [*_rows(struct_kind(Settings), Settings(), ()), *_override_rows()]
 
 
 def render_reference() -> str:
-    """The text of docs/reference/settings.md."""
-    rows = documented()
+    """Return the text of docs/reference/settings.md."""
+    rows = documented_settings()
     return "\n".join([_PREFACE, *(_chapter(field, rows) for field in struct_kind(Settings).fields)])
 
 
 @cache
 def homes() -> Mapping[str, str]:
-    """Where each name is at home, for those who put it into another section."""
-    paths = [path for path, *_ in documented() if "<" not in path]
+    """Return the section of each name, for hints."""
+    paths = [path for path, *_ in documented_settings() if "<" not in path]
     return {path.rpartition(".")[2]: path for path in reversed(paths)}
 
 
@@ -67,10 +67,10 @@ def _field_rows(kind: inspect.Type, default: object, path: Path, about: str) -> 
             yield from _rows(kind, default, path)
         case inspect.DictType():
             entry = kind.value_type
-            name = _ENTRIES.get(dotted(path), "<type>")
+            name = _ENTRIES.get(dotted_path(path), "<type>")
             yield from _field_rows(entry, blank(entry), (*path, name), about)
         case _:
-            yield dotted(path), allowed(kind), json.dumps(default), about
+            yield dotted_path(path), allowed(kind), json.dumps(default), about
 
 
 def _override_rows() -> Iterator[_Row]:
@@ -80,7 +80,7 @@ def _override_rows() -> Iterator[_Row]:
 
 
 def described(kind: inspect.Type) -> str:
-    """What a field or section means."""
+    """Return the description of a field or section."""
     return str((cast("inspect.Metadata", kind).extra_json_schema or {})["description"])
 
 

@@ -1,7 +1,7 @@
-"""What is said of settings while a crawl runs (N1): one note a leaf, laid over all other layers.
+"""Runtime settings: one shared value per leaf, laid over all other layers (N1, N4).
 
-Notes are anybody's who can write to the store. So none names code, and what cannot be laid over the
-rest is left out without spoiling it.
+Anyone who can write to the store can write them. So none of them may name code, and one that
+cannot be applied is left out without affecting the others.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from outrider.errors import SettingsError
-from outrider.settings.faults import Fault, Path, dotted
+from outrider.settings.errors import InvalidSetting, Path, dotted_path
 from outrider.settings.foreign_code import code_in, foreign_code, is_code
-from outrider.settings.kept import is_local
-from outrider.settings.layers import Ground
-from outrider.settings.leaves import KEYS, is_under, path_of, tree_of
+from outrider.settings.layers import BaseSettings
+from outrider.settings.paths import KEYS, is_under, path_of, tree_of
 from outrider.settings.profiles import PROFILE
-from outrider.settings.reading import changed, keys_of
-from outrider.settings.tree import KeyLayers, Settings
+from outrider.settings.schema import KeyLayers, Settings
+from outrider.settings.stored import is_local
+from outrider.settings.validation import apply_changes, keys_of
 
 _AT_START: Final = ("store", "events", "output")
-_NO_CODE: Final = "code is never imported because a store says so; name it at the start"
-_BY_MOST: Final = 200  # characters of a name
+_NO_CODE: Final = "code is never imported from a store; name it when the process starts"
+_MAX_BY: Final = 200  # characters of a name
 _DECODING: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError)
 
 
 class Update(NamedTuple):
-    """One setting as it was said at run time; a value of None takes an entry of a table back."""
+    """One runtime setting; a value of None removes an entry of a table."""
 
     path: Path
     value: Any
     by: str
     at: float
-    number: int  # of the note
+    number: int  # of the shared value
 
     @property
     def origin(self) -> str:
-        """Who said it, and when."""
+        """The person or program that set it, and when."""
         return f"runtime ({self.by}, {datetime.fromtimestamp(self.at, UTC):%Y-%m-%d %H:%M:%SZ})"
 
 
@@ -53,13 +53,15 @@ class Change(msgspec.Struct, frozen=True):
     at: float
 
 
-class Laid(NamedTuple):
-    """What holds with everything said, where it is from, and what was left out and why."""
+class AppliedUpdates(NamedTuple):
+    """The settings with all updates, their origins, and the updates that were ignored, with
+    reasons.
+    """
 
     settings: Settings
     origins: Mapping[Path, str]
     ignored: list[tuple[Update, str]]
-    keys: KeyLayers  # of `settings.keys`: what was there below, and what was said
+    keys: KeyLayers  # of `settings.keys`: those below, and those set at run time
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -76,90 +78,90 @@ class _Changed(msgspec.Struct, frozen=True):
 
 
 def update_text(value: object, old: object, by: str) -> str:
-    """What a note says of a setting."""
-    return msgspec.json.encode(_Said(value, by[:_BY_MOST], old)).decode()
+    """Encode the shared value of a runtime setting."""
+    return msgspec.json.encode(_Said(value, by[:_MAX_BY], old)).decode()
 
 
 def update_of(name: str, text: str, at: float, number: int) -> Update:
-    """The setting that a note says something of; SettingsError: it says nothing sensible."""
+    """Decode the shared value of a runtime setting; raises SettingsError if it is not valid."""
     try:
         said = msgspec.json.decode(text, type=_Said)
         path = path_of(name)
         if isinstance(said.value, dict):
-            raise SettingsError("a table; every setting has a note of its own")
-        if why := own_alone(path, said.value):
+            raise SettingsError("a table; every setting has a shared value of its own")
+        if why := own_process_reason(path, said.value):
             raise SettingsError(why)
-        return Update(path, said.value, said.by[:_BY_MOST], at, number)
+        return Update(path, said.value, said.by[:_MAX_BY], at, number)
     except _DECODING as error:
         raise SettingsError(f"{name}: {error}") from error
 
 
-def own_alone(path: Path, value: object) -> str:
-    """Why a process can only say this for itself; "": it may be said for all workers at once."""
-    name = dotted(path)
+def own_process_reason(path: Path, value: object) -> str:
+    """Return why a setting cannot be set for all workers; "": it can."""
+    name = dotted_path(path)
     if path[:1] == (PROFILE,):
         return f"{name}: settings begin with a profile, so name it where the crawl is begun"
     if path[0] in _AT_START or is_local(path):
-        return f"{name}: every process says this for itself when it starts"
+        return f"{name}: every process sets this for itself when it starts"
     if is_code(path, value):
         return f"{name}: {_NO_CODE}"
     return ""
 
 
 def change_text(path: Path, old: object, new: object, by: str) -> str:
-    """What the history keeps of a change; values that are very long are kept cut."""
+    """Encode a change for the history; very long values are cut."""
     return msgspec.json.encode(
-        _Changed(dotted(path), by[:_BY_MOST], _short(old), _short(new))
+        _Changed(dotted_path(path), by[:_MAX_BY], _short(old), _short(new))
     ).decode()
 
 
 def change_of(text: str, at: float) -> Change | None:
-    """The change that the history tells of; None: nothing that can be read."""
+    """Decode a change of the history; None: it cannot be read."""
     try:
         told = msgspec.json.decode(text, type=_Changed)
     except _DECODING:
         return None
-    return Change(told.path, told.old, told.new, told.by[:_BY_MOST], at)
+    return Change(told.path, told.old, told.new, told.by[:_MAX_BY], at)
 
 
 def _short(value: object) -> object:
     text = msgspec.json.encode(value).decode()
-    return value if len(text) <= _VALUE_MOST else text[:_VALUE_MOST] + "…"
+    return value if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "…"
 
 
-_VALUE_MOST: Final = 2000  # characters of a value in the history
+_MAX_VALUE: Final = 2000  # characters of a value in the history
 
 
-def over(ground: Ground, updates: Iterable[Update]) -> Laid:
-    """Everything said, in the order it was said; whatever does not fit is left out."""
+def apply_updates(base: BaseSettings, updates: Iterable[Update]) -> AppliedUpdates:
+    """Apply updates in their order; those that are not valid are ignored."""
     said, ignored = sorted(updates, key=lambda update: update.number), []
-    own = code_in(ground.settings)
+    own = code_in(base.settings)
     while True:
         try:
             tree = tree_of((one.path, one.value) for one in said)
-            settings = changed(ground.settings, tree, ground.origins.keys())
+            settings = apply_changes(base.settings, tree, base.origins.keys())
             for path, value in foreign_code(settings, own).items():
-                raise Fault(path, value, _NO_CODE)  # noqa: TRY301 - as any other fault of an update
-        except Fault as fault:
-            wrong = _blamed(said, fault)
+                raise InvalidSetting(path, value, _NO_CODE)  # noqa: TRY301 - as any other fault of an update
+        except InvalidSetting as fault:
+            wrong = _conflicting_update(said, fault)
             said.remove(wrong)
             ignored.append((wrong, str(fault)))
         else:
             origins = {one.path: one.origin for one in said}
-            keys = _key_layers(ground.settings, said)
-            return Laid(settings, {**ground.origins, **origins}, ignored, keys)
+            keys = _key_layers(base.settings, said)
+            return AppliedUpdates(settings, {**base.origins, **origins}, ignored, keys)
 
 
 def _key_layers(below: Settings, said: Iterable[Update]) -> KeyLayers:
-    """A4: overrides set at run time win over all below; None takes one of those back."""
+    """Separate overrides set at run time (A4), which win, from those below; None removes one."""
     by_key = [one for one in said if one.path[0] == KEYS and len(one.path) > 1]
     gone = tree_of((one.path, None) for one in by_key if one.value is None)
     new = tree_of((one.path, one.value) for one in by_key if one.value is not None)
     return KeyLayers(keys_of(gone.get(KEYS, {}), below.keys), keys_of(new.get(KEYS, {}), {}))
 
 
-def _blamed(said: list[Update], fault: Fault) -> Update:
-    """Who is at fault; if none is, the last to speak: what was said before held without them."""
+def _conflicting_update(said: list[Update], fault: InvalidSetting) -> Update:
+    """Return the update that caused an error; if none did, the last one."""
     if fault.others:
         paths = (fault.path, *fault.others)
         crossing = [one for one in said if any(is_under(one.path, path) for path in paths)]

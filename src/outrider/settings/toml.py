@@ -1,4 +1,4 @@
-"""TOML text becomes a tree; a fault names the source and the line."""
+"""TOML text as a tree of settings; an error names the source and the line."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from outrider.errors import SettingsError
-from outrider.settings.faults import Path as Where
-from outrider.settings.faults import explained
+from outrider.settings.errors import Path as Where
+from outrider.settings.errors import translate_errors
 from outrider.settings.layers import Layer
-from outrider.settings.reading import begun, laid_over, read_alone
-from outrider.settings.tree import Settings
+from outrider.settings.schema import Settings
+from outrider.settings.validation import overlay_settings, read_alone, split_profile
 
 
 def from_toml(text: str, *, source: str = "settings") -> Settings:
-    """The validated tree that TOML text stands for."""
+    """Parse TOML text into validated settings."""
     return _read(text, source, read_alone)[1]
 
 
 def toml_layer(text: str, *, source: str) -> Layer:
-    """What a file says, each setting checked by itself: only with others is it whole."""
+    """Parse TOML text into a layer, each setting checked by itself."""
     return Layer(f"file {source}", _read(text, source, _checked)[0])
 
 
 def file_layer(path: str | os.PathLike[str]) -> Layer:
-    """The same of the file at a path."""
+    """Read a TOML file into a layer."""
     name = os.fspath(path)
     try:
         text = Path(name).read_text("utf-8")
@@ -40,8 +40,8 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
 
 
 def _checked(tree: dict[str, Any]) -> Settings:
-    rest, usual = begun(tree)
-    return laid_over(usual, rest)
+    rest, usual = split_profile(tree)
+    return overlay_settings(usual, rest)
 
 
 def _read(
@@ -51,12 +51,14 @@ def _read(
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"{source}: not TOML: {error}") from error
-    with explained(lambda fault: f"{source}, line {_line_of(fault.path, text)}: {fault}"):
+    with translate_errors(lambda fault: f"{source}, line {_line_of(fault.path, text)}: {fault}"):
         return tree, check(tree)
 
 
 def _line_of(path: Where, text: str) -> int:
-    """Where the setting begins; tomllib keeps no lines, so ever shorter beginnings are read."""
+    """Return the line of a setting; tomllib keeps no lines, so shorter and shorter prefixes are
+    parsed.
+    """
     lines = text.replace("\r\n", "\n").split("\n")
     counts = range(len(lines))
     end = bisect_left(counts, x=True, key=lambda count: _reaches(_beginning(lines, count)[0], path))
@@ -64,7 +66,7 @@ def _line_of(path: Where, text: str) -> int:
 
 
 def _beginning(lines: Sequence[str], count: int) -> tuple[dict[str, Any], int]:
-    """The longest readable beginning of at most so many lines, and its length."""
+    """Return the longest prefix of at most so many lines that parses, and its length."""
     while True:
         try:
             return tomllib.loads("\n".join(lines[:count])), count

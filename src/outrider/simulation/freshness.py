@@ -16,9 +16,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from outrider.core.answer import Answer, Last
-from outrider.core.outcome import Done
-from outrider.core.policy.change import learned
+from outrider.core.outcome import Answer, Done, Last
+from outrider.core.policy.change_rate import learned
 from outrider.core.policy.revisit import Revisiting, age_worth
 from outrider.frontier import Frontier
 from outrider.frontier.revisits import Revisits

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.policy.rules import Budget
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Link, Task
@@ -45,7 +45,7 @@ class Seeder:
                 run.tasks_of([self._link(found.url, found.type, wave) for found in self._some()])
             )
             await self._insist(tasks)
-            await run.stage.sleep(run.dice.uniform(1.0, 120.0))
+            await run.loop.sleep(run.dice.uniform(1.0, 120.0))
         run.is_seeded = True
 
     async def _insist(self, tasks: list[Task]) -> None:
@@ -53,7 +53,7 @@ class Seeder:
             try:
                 await self._run.store.add(tasks)
             except StoreUnavailable:
-                await self._run.stage.sleep(self._run.dice.uniform(0.1, 3.0))
+                await self._run.loop.sleep(self._run.dice.uniform(0.1, 3.0))
             else:
                 return
 
@@ -92,11 +92,11 @@ class Operator:
         run, every = self._run, self._run.scenario.act_every
         while every:
             pause = run.dice.uniform(0.0, 2 * every)
-            if run.stage.elapsed() + pause >= run.scenario.heal_at:
+            if run.loop.elapsed() + pause >= run.scenario.heal_at:
                 break
-            await run.stage.sleep(pause)
+            await run.loop.sleep(pause)
             await self._meddle()
-        await run.stage.sleep(max(0.0, run.scenario.heal_at - run.stage.elapsed()))
+        await run.loop.sleep(max(0.0, run.scenario.heal_at - run.loop.elapsed()))
         await self._heal()
 
     async def _meddle(self) -> None:
@@ -135,20 +135,20 @@ class Operator:
             return dice.choice((".north.example", ".west.example", ".example"))
         return dice.choice(keys)
 
-    def _act(self) -> acts.Act:
+    def _act(self) -> actions.QueueAction:
         dice = self._run.dice
         name = dice.choice(tuple(SETTABLE))
-        every: tuple[acts.Act, ...] = (
-            acts.Set({name: dice.choice(SETTABLE[name])}),
-            acts.Set({name: dice.choice(SETTABLE[name])}),
-            acts.Pause(),
-            acts.Resume(),
-            acts.Retire(),
-            acts.Revive(),
-            acts.Revive(),
-            acts.Snooze(dice.uniform(0.0, 120.0)),
-            acts.Wake(),
-            acts.Wake(),
+        every: tuple[actions.QueueAction, ...] = (
+            actions.Set({name: dice.choice(SETTABLE[name])}),
+            actions.Set({name: dice.choice(SETTABLE[name])}),
+            actions.Pause(),
+            actions.Resume(),
+            actions.Retire(),
+            actions.Revive(),
+            actions.Revive(),
+            actions.Snooze(dice.uniform(0.0, 120.0)),
+            actions.Wake(),
+            actions.Wake(),
         )
         return dice.choice(every)
 
@@ -172,7 +172,7 @@ class Operator:
             await run.store.set_status(run.crawl, CrawlStatus.CANCELLED)
             return
         await run.store.set_status(run.crawl, CrawlStatus.PAUSED)
-        await run.stage.sleep(run.dice.uniform(0.0, 40.0))
+        await run.loop.sleep(run.dice.uniform(0.0, 40.0))
         await run.store.set_status(run.crawl, CrawlStatus.RUNNING)
 
     async def _retune(self) -> None:
@@ -188,7 +188,7 @@ class Operator:
         )
         rules = crawl_rules(replace(old, budget=budget))
         await run.store.configure(run.crawl, rules)
-        await run.store.steer(run.crawl, "", acts.Set({}))
+        await run.store.steer(run.crawl, "", actions.Set({}))
 
     async def _expire(self) -> int:
         return await self._run.store.expire(limit=self._run.dice.choice((1, 100)))
@@ -197,7 +197,7 @@ class Operator:
         """Other priorities for some that wait, read now and written later (C8)."""
         run, dice = self._run, self._run.dice
         page = await run.store.tasks(run.crawl, TaskFilter(state=TaskState.PENDING), limit=100)
-        await run.stage.sleep(dice.uniform(0.0, 2.0))
+        await run.loop.sleep(dice.uniform(0.0, 2.0))
         prices = [
             PriorityUpdate(one.number, one.priority, dice.uniform(-50.0, 50.0))
             for one in page.items
@@ -214,7 +214,7 @@ class Operator:
         run = self._run
         run.heal()
         while not run.is_seeded:
-            await run.stage.sleep(1.0)
+            await run.loop.sleep(1.0)
         await run.store.configure(run.crawl, crawl_rules(run.scenario.healed()))
         for target in (*self._targets, ""):
             await self._let_go(target)
@@ -226,6 +226,6 @@ class Operator:
     async def _let_go(self, target: str) -> None:
         store, crawl = self._run.store, self._run.crawl
         changes = dict.fromkeys(SETTABLE) if target else {}
-        await store.steer(crawl, target, acts.Set(changes))
-        for act in (acts.Resume(), acts.Revive(), acts.Wake()):
+        await store.steer(crawl, target, actions.Set(changes))
+        for act in (actions.Resume(), actions.Revive(), actions.Wake()):
             await store.steer(crawl, target, act)

@@ -1,6 +1,6 @@
-"""One seed from curtain to curtain: the real core and store against an imagined web (S1, S3).
+"""One simulated crawl: the real core and store against a synthetic web, from one seed (S1, S3).
 
-Safety is judged at every call and by the servers' own record; liveness by the clock: once healed,
+Safety is checked at every call and by the log of the servers; liveness by the clock: once healed,
 the crawl finishes within `BOUND` of virtual time, and every URL ever added is accounted for.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -22,18 +22,20 @@ from outrider.core.url import Url, parse_url
 from outrider.core.verdict import Verdict
 from outrider.frontier.policies import admission_for, policy_for
 from outrider.settings import crawl_rules
-from outrider.simulation.checker import Umpire
+from outrider.simulation.checker import ClaimSampler
 from outrider.simulation.operators import Operator, Seeder
 from outrider.simulation.scenario import Habits, Scenario, scenario_of
-from outrider.simulation.server_log import Record
+from outrider.simulation.server_log import ServerLog
 from outrider.simulation.trace import Trace
-from outrider.simulation.virtual_loop import Stage
+from outrider.simulation.virtual_loop import VirtualLoop
 from outrider.simulation.web import Found, Temper, split
 from outrider.simulation.worker import Worker
 from outrider.store.opening import open_store
 from outrider.store.protocol import CrawlView, FullStore
 from outrider.testing.faults import FaultyStore, seeded
-from outrider.testing.lease_history import InvariantBroken, require
+from outrider.testing.invariants import Call, CheckedStore, InvariantBroken
+from outrider.testing.lease_history import require
+from outrider.testing.visit_history import VisitHistory
 
 CRAWL: Final = "simulated"
 BOUND: Final = 86_400.0  # virtual seconds from healing to `finished`
@@ -43,7 +45,7 @@ Decide: TypeAlias = Callable[[Lease, Outcome, Policy, float], Verdict]
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A promise broken: which rule, how, and when in virtual seconds."""
+    """A broken invariant: the rule, the facts, and when in virtual seconds."""
 
     rule: str
     detail: str
@@ -51,57 +53,57 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class SimulationResult(msgspec.Struct, frozen=True):
-    """What one seed came to."""
+    """The result of one seed."""
 
     seed: int
     violation: Violation | None
     finished_in: float  # virtual seconds from healing to the end
     hosts: int
-    requests: int  # that hosts saw
-    acts: int  # of the operator
+    requests: int  # received by hosts
+    acts: int  # actions of the operator
     faults: Mapping[str, int]
-    view: CrawlView | None  # of the crawl at its end; None if it broke before
+    view: CrawlView | None  # of the crawl at its end; None if an invariant broke before
     trace: Sequence[str] = ()
 
     @property
     def command(self) -> str:
-        """What repeats this seed exactly."""
+        """The command that repeats this seed."""
         return f"outrider simulate --seed {self.seed}"
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """Visits by how they ended."""
+        """The number of visits by outcome."""
         return self.view.outcomes if self.view else {}
 
 
 async def memory(clock: Clock) -> FullStore:
-    """The store that seeds run against unless told otherwise."""
+    """Open the store that seeds run against by default."""
     return await open_store("memory://", clock)
 
 
 def simulate(
-    seed: int, *, opener: Opener = memory, decided: Decide = decide, trace: bool = False
+    seed: int, *, opener: Opener = memory, decide_with: Decide = decide, trace: bool = False
 ) -> SimulationResult:
-    """Play one seed; a violation is in the result, never raised."""
-    return Run(scenario_of(seed), opener, decided, trace=trace).play()
+    """Run one seed; a violation is in the result, never raised."""
+    return Run(scenario_of(seed), opener, decide_with, trace=trace).run()
 
 
 class Run:
-    """Everything the actors of one seed share."""
+    """Everything that the actors of one seed share."""
 
     def __init__(
-        self, scenario: Scenario, opener: Opener, decided: Decide, *, trace: bool = False
+        self, scenario: Scenario, opener: Opener, decide_with: Decide, *, trace: bool = False
     ) -> None:
         self.scenario = scenario
         self.crawl = CRAWL
-        self.stage = Stage()
+        self.loop = VirtualLoop()
         self.dice = random.Random(scenario.seed + 1)
-        self.record = Record()
+        self.server_log = ServerLog()
         self.habits = scenario.habits
         self.is_seeded = False
         self.is_healed = False
         self.is_over = False
-        self.decide = decided
+        self.decide = decide_with
         settings = scenario.settings
         self._admission = admission_for(
             settings, CRAWL, scorer_of(settings.scoring), self.dice.random
@@ -110,33 +112,33 @@ class Run:
         self._urls: dict[str, Url] = {}
         self._operator = Operator(self)
         self._opener = opener
-        self._trace = trace
+        self._trace = Trace(self.loop) if trace else None
         self._view: CrawlView | None = None
 
-    # ---- what actors ask
+    # ---- for the actors
 
     def tasks(self, found: Iterable[Found], *, on: Lease) -> Iterator[Task]:
-        """What a page links to, admitted by the real core."""
+        """Yield the tasks of a page's links, admitted by the real core."""
         depth = on.depth + 1
         links = [Link(self._url(url), type=kind, depth=depth) for url, kind in found]
         return (task for task in self._admission.admit(links, found_on=on) if type(task) is Task)
 
     def tasks_of(self, links: Sequence[Link]) -> Iterator[Task]:
-        """Links of a person, admitted by the real core."""
+        """Yield the tasks of added links, admitted by the real core."""
         return (task for task in self._admission.admit(links) if type(task) is Task)
 
     def keys(self) -> list[str]:
-        """The keys of the queues there are, in the order of their birth."""
-        return list(self.umpire.ledger.book(CRAWL).lines)
+        """Return the keys of all queues, in the order of their creation."""
+        return list(self.checked.checker.leases.crawl(CRAWL).queues)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more: neither on the line nor with the workers."""
+        """End all faults: of the connection to the store and of the workers."""
         self.store.heal()
         self.habits = Habits(extend=1.0)
 
     async def audit(self) -> None:
-        """All books against all views."""
-        await self.umpire.check(CRAWL)
+        """Check all views against the whole history."""
+        await self.checked.check(CRAWL)
 
     def _url(self, text: str) -> Url:
         url = self._urls.get(text)
@@ -144,48 +146,54 @@ class Run:
             url = self._urls[text] = _parsed(text)
         return url
 
-    # ---- the play
+    # ---- the run
 
-    def play(self) -> SimulationResult:
-        """Raise the curtain; whatever breaks ends the play."""
-        self.stage.enter(self._open())
-        self.stage.play(until=0.0)
+    def run(self) -> SimulationResult:
+        """Run the crawl to its end, or to the first violation."""
+        self.loop.start(self._open())
+        self.loop.run(until=0.0)
         violation: Violation | None = None
         try:
-            self._act()
+            self._run_actors()
         except InvariantBroken as broken:
-            violation = Violation(broken.rule, broken.detail, self.stage.elapsed())
-        except Exception as error:  # noqa: BLE001 - a store that breaks down has broken a promise
-            violation = Violation("breakdown", _place_of(error), self.stage.elapsed())
+            violation = Violation(broken.rule, broken.detail, self.loop.elapsed())
+        except Exception as error:  # noqa: BLE001 - an error of the store is a violation
+            violation = Violation("breakdown", _place_of(error), self.loop.elapsed())
         finally:
-            self.stage.close()
+            self.loop.close()
         return self._result(violation)
 
     async def _open(self) -> None:
-        scenario, stage = self.scenario, self.stage
+        scenario, loop = self.scenario, self.loop
         rules = crawl_rules(scenario.settings)
-        store = await self._opener(stage)
-        self.umpire = Umpire(store, stage, random.Random(scenario.seed + 2), rules)
-        self.umpire.trace = Trace(stage) if self._trace else None
-        watched = cast("FullStore", self.umpire)  # a witness keeps what `configure` answers
-        self.store = FaultyStore(watched, stage, seeded(scenario.faults, self.dice))
-        await self.umpire.configure(CRAWL, rules)
+        store = await self._opener(loop)
+        self.checked = CheckedStore(store, loop, rules, self._observe)
+        dice = random.Random(scenario.seed + 2)
+        self._sampler = ClaimSampler(store, loop, self.checked.checker, dice)
+        self.store = FaultyStore(self.checked, loop, seeded(scenario.faults, self.dice))
+        await self.checked.configure(CRAWL, rules)
 
-    def _act(self) -> None:
-        self.stage.enter(Seeder(self).live())
-        self.stage.enter(self._operator.live())
+    async def _observe(self, call: Call, answer: Any) -> None:
+        if self._trace is not None:
+            self._trace.write(call, answer)
+        if call.verb == "claim":
+            await self._sampler.claimed(call.arguments["request"], answer)
+
+    def _run_actors(self) -> None:
+        self.loop.start(Seeder(self).live())
+        self.loop.start(self._operator.live())
         for number in range(self.scenario.workers):
-            self.stage.enter(Worker(self, number + 1).live())
-        in_time = self.stage.play(self.scenario.heal_at + BOUND)
+            self.loop.start(Worker(self, number + 1).live())
+        in_time = self.loop.run(self.scenario.heal_at + BOUND)
         require(in_time and self.is_over, "liveness", f"not over {BOUND:.0f} s after healing")
-        self.stage.enter(self._epilogue())
-        self.stage.play(self.stage.elapsed())
-        self.record.judge(self.umpire)
+        self.loop.start(self._check_end())
+        self.loop.run(self.loop.elapsed())
+        self.server_log.check(self._visits)
 
-    async def _epilogue(self) -> None:
-        """Every URL is accounted for: done, dead, dropped, or held where nobody answers."""
+    async def _check_end(self) -> None:
+        """Check that every URL is done, dead, dropped, or held by a host that does not answer."""
         await self.audit()
-        self._view = view = await self.umpire.crawl(CRAWL)
+        self._view = view = await self.checked.crawl(CRAWL)
         over = view.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED)
         require(over, "liveness", f"the crawl is {view.status}")
         require(not view.leased, "I2", f"{view.leased} are leased at the end")
@@ -193,32 +201,37 @@ class Run:
             view.pending == view.held, "I2", f"{view.pending - view.held} are pending at the end"
         )
         gone = self._gone_keys()
-        page = await self.umpire.queues(CRAWL)
+        page = await self.checked.queues(CRAWL)
         for queue in page.items:
             excused = queue.state is not QueueState.RETIRED or queue.key in gone
             require(
                 excused, "liveness", f"{queue.key} is left retired ({queue.reason}), and is alive"
             )
 
+    @property
+    def _visits(self) -> VisitHistory:
+        visits = self.checked.checker.visits
+        assert visits is not None  # noqa: S101 - the checker was given rules
+        return visits
+
     def _gone_keys(self) -> set[str]:
-        entries = self.umpire.ledger.book(CRAWL).entries.values()
-        return {e.key for e in entries if self._temper(e.url) is Temper.GONE}
+        tasks = self.checked.checker.leases.crawl(CRAWL).tasks.values()
+        return {task.key for task in tasks if self._temper(task.url) is Temper.GONE}
 
     def _temper(self, url: str) -> Temper:
         return self.scenario.web.host(split(url)[0]).temper
 
     def _result(self, violation: Violation | None) -> SimulationResult:
-        trace = self.umpire.trace
         return SimulationResult(
             seed=self.scenario.seed,
             violation=violation,
-            finished_in=max(0.0, self.stage.elapsed() - self.scenario.heal_at),
+            finished_in=max(0.0, self.loop.elapsed() - self.scenario.heal_at),
             hosts=len(self.scenario.web.hosts),
-            requests=len(self.record.requests),
+            requests=len(self.server_log.requests),
             acts=self._operator.acts,
             faults=dict(self.store.counts),
             view=self._view,
-            trace=trace.lines if trace else (),
+            trace=self._trace.lines if self._trace else (),
         )
 
 
@@ -226,7 +239,7 @@ def _parsed(text: str) -> Url:
     url = parse_url(text)
     if isinstance(url, Url):
         return url
-    raise ValueError(f"the synthetic web made a bad URL: {url}")
+    raise ValueError(f"the synthetic web has an invalid URL: {url}")
 
 
 def _place_of(error: Exception) -> str:

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from outrider.core.outcome import Done
-from outrider.core.policy.grouping import TAG_PATH
 from outrider.core.policy.score import Scorer
 from outrider.core.policy.scorers import scorer_of
+from outrider.core.policy.url_groups import TAG_PATH
 from outrider.core.policy.weights import Scoring
 from outrider.core.task import Lease, Link
 from outrider.frontier import Frontier

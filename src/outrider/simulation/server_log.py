@@ -1,7 +1,7 @@
-"""The servers' own record of who came when, and its judgement: spacing and concurrency (D1 to D4).
+"""The servers' log of requests, and its check of spacing and concurrency (D1 to D4).
 
-The store is not asked. A request is judged by the instants its host saw, by what the host answered
-before, and by the rules its visitor was given.
+The store is not asked. A request is checked by the instants at its host, by the host's earlier
+answers, and by the rules in the worker's lease.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ from outrider.clock import to_ms
 from outrider.core.outcome import Done, Outcome, Throttled, Unreachable
 from outrider.core.policy.politeness import Politeness, pace
 from outrider.core.task import Lease
-from outrider.simulation.checker import Umpire
-from outrider.simulation.task_records import Lent
 from outrider.testing.lease_history import require
+from outrider.testing.visit_history import VisitHistory, VisitLease
 
-SHORTEST_SNOOZE: Final = 30.0  # seconds
+MIN_SNOOZE: Final = 30.0  # seconds
 
 
 class Request(msgspec.Struct, eq=False):
-    """One request as its host saw it; `ended` is when the host's last byte left, or the cut."""
+    """One request at its host; `ended` is when its last byte was sent, or it was cut off."""
 
     lease: Lease
     started: int
     ended: int = 0
-    outcome: Outcome | None = None  # None: the visitor died
+    outcome: Outcome | None = None  # None: the worker crashed
 
 
 class Promise(msgspec.Struct, eq=False):
-    """No call after this may bring a request before `until`; after a wake, before `least`."""
+    """No later call may bring a request before `until`; after a wake, before `least`."""
 
     call: int
     until: int
@@ -42,98 +41,102 @@ class Promise(msgspec.Struct, eq=False):
     why: str
 
 
-class Record:
-    """All requests, in the order they came."""
+class ServerLog:
+    """All requests, in the order they arrived."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
 
     def begin(self, lease: Lease, now: int) -> Request:
-        """A request arrives."""
+        """Record the start of a request."""
         request = Request(lease, now)
         self.requests.append(request)
         return request
 
-    def judge(self, umpire: Umpire) -> None:
-        """Complain at the first request that came too soon, or was one too many."""
+    def check(self, visits: VisitHistory) -> None:
+        """Raise `InvariantBroken` for the first request that was too soon or one too many."""
         by_key: defaultdict[str, list[Request]] = defaultdict(list)
         for request in self.requests:
             by_key[request.lease.key].append(request)
         for key, requests in by_key.items():
-            _judge_concurrency(key, requests)
-            _judge_spacing(key, requests, umpire)
-            _judge_pace(requests, umpire)
+            _check_concurrency(key, requests)
+            _check_spacing(key, requests, visits)
+            _check_pace(requests, visits)
 
 
-def _judge_concurrency(key: str, requests: list[Request]) -> None:
-    """D2: by the most generous of the rules their leases carry."""
+def _check_concurrency(key: str, requests: list[Request]) -> None:
+    """Check concurrency by the largest limit in the open requests' leases (D2)."""
     open_: list[Request] = []
     for request in requests:
         open_ = [other for other in open_ if other.ended > request.started]
         open_.append(request)
-        most = max(other.lease.rules.politeness.max_in_flight for other in open_)
-        require(len(open_) <= most, "D2", f"{key} served {len(open_)} requests at once, of {most}")
+        limit = max(other.lease.rules.politeness.max_in_flight for other in open_)
+        require(
+            len(open_) <= limit, "D2", f"{key} served {len(open_)} requests at once, of {limit}"
+        )
 
 
-def _judge_pace(requests: list[Request], umpire: Umpire) -> None:
-    """D1: visits/s, over all slots: 1/rate between two claims that brought a request each."""
-    leases = sorted((umpire.lent[one.lease.id] for one in requests), key=lambda lent: lent.call)
-    for before, lent in pairwise(leases):
-        early = before.at + to_ms(pace(lent.lease.rules.politeness)) - lent.at
-        told = f"{lent.lease.url} was leased {early} ms too soon for its visits a second"
-        require(before.call == lent.call or early <= 0, "D1", told)
+def _check_pace(requests: list[Request], visits: VisitHistory) -> None:
+    """Check visits per second over all slots, between two claims with a request each (D1)."""
+    leases = sorted(
+        (visits.leases[one.lease.id] for one in requests), key=lambda leased: leased.call
+    )
+    for before, leased in pairwise(leases):
+        early = before.at + to_ms(pace(leased.lease.rules.politeness)) - leased.at
+        detail = f"{leased.lease.url} was leased {early} ms too soon for its visits a second"
+        require(before.call == leased.call or early <= 0, "D1", detail)
 
 
-def _judge_spacing(key: str, requests: list[Request], umpire: Umpire) -> None:
-    """D1, D3, D4, E7."""
-    promises = [*_snoozes(key, umpire), *_promises(requests, umpire)]
-    wakes = [call for woken, call in umpire.wakes if woken == key]
+def _check_spacing(key: str, requests: list[Request], visits: VisitHistory) -> None:
+    """Check that no request came before an instant that was promised (D1, D3, D4, E7)."""
+    promises = [*_snoozes(key, visits), *_promises(requests, visits)]
+    wakes = [call for woken, call in visits.wakes if woken == key]
     for request in requests:
-        lent = umpire.lent[request.lease.id]
-        counted = _counted(request, lent)
+        leased = visits.leases[request.lease.id]
+        counted = _counted(request, leased)
         for promise in promises:
-            if promise.until > counted and promise.call < lent.call:
-                woken = any(promise.call < wake < lent.call for wake in wakes)
+            if promise.until > counted and promise.call < leased.call:
+                woken = any(promise.call < wake < leased.call for wake in wakes)
                 early = (promise.least if woken else promise.until) - counted
-                told = f"{request.lease.url} came {early} ms early: {promise.why}"
-                require(early <= 0, "D1", told)
+                detail = f"{request.lease.url} came {early} ms early: {promise.why}"
+                require(early <= 0, "D1", detail)
 
 
-def _counted(request: Request, lent: Lent) -> int:
-    """From the start it is promised between claims, from the end by the server's own record."""
-    return lent.at if _from_start(request) else request.started
+def _counted(request: Request, leased: VisitLease) -> int:
+    """Return the instant that counts: of the claim if delays count from the start."""
+    return leased.at if _from_start(request) else request.started
 
 
 def _from_start(request: Request) -> bool:
     return request.lease.rules.politeness.count_from == "start"
 
 
-def _snoozes(key: str, umpire: Umpire) -> Iterable[Promise]:
-    for snoozed, call, until in umpire.snoozes:
+def _snoozes(key: str, visits: VisitHistory) -> Iterable[Promise]:
+    for snoozed, call, until in visits.snoozes:
         if snoozed == key:
             yield Promise(call, until, 0, "the operator snoozed it")
 
 
-def _promises(requests: list[Request], umpire: Umpire) -> Iterable[Promise]:
+def _promises(requests: list[Request], visits: VisitHistory) -> Iterable[Promise]:
     single = all(r.lease.rules.politeness.max_in_flight == 1 for r in requests)
     floor = min(_least(request.lease.rules.politeness) for request in requests)
     for request in requests:
-        lent = umpire.lent[request.lease.id]
-        if lent.finished_by is not None and request.outcome is not None:
-            yield _promise(request, request.outcome, lent, single=single)
-        elif single and not _from_start(request):  # D7: its end counts, with an earlier delay
+        leased = visits.leases[request.lease.id]
+        if leased.finished_by is not None and request.outcome is not None:
+            yield _promise(request, request.outcome, leased, single=single)
+        elif single and not _from_start(request):  # D7: its end counts, with the least delay
             until = request.ended + to_ms(floor)
-            yield Promise(lent.call, until, until, f"after {request.lease.url}, lost")
+            yield Promise(leased.call, until, until, f"after {request.lease.url}, lost")
 
 
-def _promise(request: Request, outcome: Outcome, lent: Lent, *, single: bool) -> Promise:
-    """What a finished visit promises its host."""
-    start = lent.at if _from_start(request) else request.ended
+def _promise(request: Request, outcome: Outcome, leased: VisitLease, *, single: bool) -> Promise:
+    """Return the promise to a host after a finished visit."""
+    start = leased.at if _from_start(request) else request.ended
     least = start + to_ms(least_delay(request))
-    until = max(least, request.ended + to_ms(patience(outcome)))
-    # With several slots a wake may go by another visit's end, so nothing is left to promise.
+    until = max(least, request.ended + to_ms(min_snooze(outcome)))
+    # With several slots a wake may count from another visit's end, so nothing is promised.
     after_wake = least if single else 0
-    return Promise(lent.finished_by or 0, until, after_wake, f"after {request.lease.url}")
+    return Promise(leased.finished_by or 0, until, after_wake, f"after {request.lease.url}")
 
 
 def _least(manners: Politeness) -> float:
@@ -141,9 +144,9 @@ def _least(manners: Politeness) -> float:
 
 
 def least_delay(request: Request) -> float:
-    """D1, at least: the clamp of what the host itself measured, and its Crawl-delay."""
+    """Return the least delay after a request, by its duration at the host (D1)."""
     manners = request.lease.rules.politeness
-    known = not isinstance(request.outcome, Unreachable)  # how long nobody answered is not told
+    known = not isinstance(request.outcome, Unreachable)  # a host without an answer has no duration
     took = (request.ended - request.started) / 1000 if known else 0.0
     chosen = max(min(manners.factor * took, manners.max_delay), manners.min_delay)
     chosen = manners.delay if manners.delay >= 0 else chosen
@@ -151,8 +154,8 @@ def least_delay(request: Request) -> float:
     return max(chosen, pace(manners), min(asked or 0.0, manners.respect_crawl_delay))
 
 
-def patience(outcome: Outcome) -> float:
-    """D3, D4, at least: what the host asked for, or 30 s."""
+def min_snooze(outcome: Outcome) -> float:
+    """Return the least snooze after an outcome: what the host asked for, or 30 s (D3, D4)."""
     if isinstance(outcome, Throttled):
-        return max(outcome.retry_after or 0.0, SHORTEST_SNOOZE)
-    return SHORTEST_SNOOZE if isinstance(outcome, Unreachable) else 0.0
+        return max(outcome.retry_after or 0.0, MIN_SNOOZE)
+    return MIN_SNOOZE if isinstance(outcome, Unreachable) else 0.0

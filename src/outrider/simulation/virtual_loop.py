@@ -1,7 +1,7 @@
-"""Virtual time for coroutines: who sleeps is woken in the order of their instants, never by a wait.
+"""The virtual loop: a clock, and coroutines that run by it and never wait for real time.
 
-It stands in for an event loop where all waiting is for time: a thousand times fewer steps than
-asyncio takes, and no step that depends on anything but the order in which naps were asked for.
+It replaces an event loop where all waiting is for time: it takes a thousand times fewer steps than
+asyncio, and depends on nothing but the order in which sleeps were asked for.
 """
 
 from __future__ import annotations
@@ -13,58 +13,58 @@ from typing import Any, Final, TypeAlias
 
 from outrider.clock import to_ms
 
-START: Final = 1_700_000_000_000  # milliseconds; any instant would do
+START: Final = 1_700_000_000_000  # milliseconds
 
 Actor: TypeAlias = Coroutine[int, None, None]
 
 
 @coroutine
-def _until(instant: int) -> Generator[int, None, None]:
+def _sleep_until(instant: int) -> Generator[int, None, None]:
     yield instant
 
 
-class Stage:
-    """A clock, and the actors that live by it; each runs until it sleeps."""
+class VirtualLoop:
+    """A clock, and the coroutines that run by it; each runs until it sleeps."""
 
-    is_virtual = True  # stores on a server obey it, instead of their own clock
+    is_virtual = True  # stores on a server use it instead of their own clock
 
     def __init__(self) -> None:
         self._now = START
         self._count = 0
-        self._asleep: list[tuple[int, int, Actor]] = []
+        self._sleeping: list[tuple[int, int, Actor]] = []
 
     def now_ms(self) -> int:
-        """The instant all actors share."""
+        """Return the current instant in milliseconds."""
         return self._now
 
     def elapsed(self) -> float:
-        """Seconds since the curtain rose."""
+        """Return the seconds since the start."""
         return (self._now - START) / 1000
 
     async def sleep(self, seconds: float) -> None:
-        """Return once the stage has come that far; 0 lets the others of this instant go first."""
-        await _until(self._now + to_ms(seconds))
+        """Sleep; with 0, let the other coroutines of this instant run first."""
+        await _sleep_until(self._now + to_ms(seconds))
 
-    def enter(self, actor: Coroutine[Any, Any, None]) -> None:
-        """Let an actor begin, after those who are already waiting for this instant."""
+    def start(self, actor: Coroutine[Any, Any, None]) -> None:
+        """Start a coroutine, after those that already wait for this instant."""
         self._wake_at(self._now, actor)
 
-    def play(self, until: float) -> bool:
-        """Run until nobody waits any more; False if so many seconds were not enough."""
+    def run(self, until: float) -> bool:
+        """Run until no coroutine is left; return False if so many seconds were not enough."""
         end = START + to_ms(until)
-        asleep = self._asleep
-        while asleep:
-            if asleep[0][0] > end:
+        sleeping = self._sleeping
+        while sleeping:
+            if sleeping[0][0] > end:
                 return False
-            self._now, _, actor = heappop(asleep)
+            self._now, _, actor = heappop(sleeping)
             self._step(actor)
         return True
 
     def close(self) -> None:
-        """Send everyone home who still waits."""
-        for _, _, actor in self._asleep:
+        """Close the coroutines that still wait."""
+        for _, _, actor in self._sleeping:
             actor.close()
-        self._asleep.clear()
+        self._sleeping.clear()
 
     def _step(self, actor: Actor) -> None:
         try:
@@ -75,4 +75,4 @@ class Stage:
 
     def _wake_at(self, instant: int, actor: Actor) -> None:
         self._count += 1
-        heappush(self._asleep, (instant, self._count, actor))
+        heappush(self._sleeping, (instant, self._count, actor))

@@ -143,8 +143,8 @@ class Worker:
         if unsent is not None:
             return unsent, ()
         run, lease, now = self._run, held.lease, self._now()
-        response = run.scenario.web.visit(lease.url, run.stage.elapsed())
-        request = run.record.begin(lease, now)
+        response = run.scenario.web.visit(lease.url, run.loop.elapsed())
+        request = run.server_log.begin(lease, now)
         crashes = self._strikes(self._habits.crash)
         request.ended = min(now + to_ms(response.seconds), held.until)
         if crashes:
@@ -246,10 +246,10 @@ class Worker:
         return self._run.scenario.settings.lease.seconds
 
     def _now(self) -> int:
-        return self._run.stage.now_ms()
+        return self._run.loop.now_ms()
 
     async def _sleep(self, seconds: float) -> None:
-        await self._run.stage.sleep(seconds)
+        await self._run.loop.sleep(seconds)
 
     async def _sleep_until(self, instant: int) -> None:
         if instant > self._now():

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus, QueueState
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
@@ -94,7 +94,7 @@ class ForwardingStore(ABC):
         return await self._forward("configure", crawl, rules, settings)
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         return await self._forward("steer", crawl, target, act, after=after, limit=limit)
 

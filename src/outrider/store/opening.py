@@ -88,13 +88,13 @@ async def _open_file(path: str, clock: Clock, durability: str) -> FullStore:
 async def _held(path: str, clock: Clock, durability: str) -> FullStore | None:
     """The file's store, held by this process and served to others; None if another holds it."""
     from outrider.store.embedded import EmbeddedStore
-    from outrider.store.remote import Door
+    from outrider.store.remote import StoreServer
 
     store = EmbeddedStore.open(path, clock, durability=durability, process=_process(os.getpid()))
     if store is None:
         return None
     try:
-        store.before_close((await Door.open(store, path)).close)
+        store.before_close((await StoreServer.open(store, path)).close)
     except OSError:  # no socket can be made here: the file serves its holder alone
         return store
     except BaseException:

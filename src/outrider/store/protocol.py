@@ -1,4 +1,4 @@
-"""The store protocol: `Store` (six hot verbs), `Admin` for operators, `Inspect` for readers.
+"""The store protocol: `Store` (six hot verbs), `Admin` for operators, `Inspect` for readers (M2).
 
 No driver type crosses it. Every verb may be repeated without harm, because a lost connection
 leaves its answer unknown. Durations cross the protocol, instants belong to the store's clock, and
@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, Protocol
 import msgspec
 from msgspec import Meta
 
-from outrider.core.act import Act
-from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
+from outrider.core.outcome import Answer
 from outrider.core.pick import Streak
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
@@ -175,7 +175,7 @@ class Admin(Protocol):
         ...
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """Apply an act to a key, a suffix (".org") or, as "", to every queue."""
         ...

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from outrider.core.breakdown import Breakdown
-from outrider.core.link_faults import META_LIMIT
-from outrider.core.policy.keying import checked_key
+from outrider.core.link_validation import META_LIMIT
+from outrider.core.policy.queue_key import valid_key
 from outrider.core.policy.rules import (
     BUDGET_FIELDS,
     POLITENESS_FIELDS,
@@ -215,7 +215,7 @@ def fault_of(item: Saved) -> str | None:
 
 
 def _fault_of_task(task: SavedTask) -> str | None:
-    if checked_key(task.key) is None:
+    if valid_key(task.key) is None:
         return f"task.key = {task.key!r} must be printable"
     if _is_plain_url(task.url) is None:
         url = parse_url(task.url, _URLS)
@@ -238,7 +238,7 @@ def _fault_of_meta(meta: str) -> str | None:
 
 
 def _fault_of_queue(queue: SavedQueue) -> str | None:
-    if checked_key(queue.key) is None:
+    if valid_key(queue.key) is None:
         return f"queue.key = {queue.key!r} must be printable"
     if queue.standing == "ready" and queue.session is None:
         return "queue.session: a ready queue has one"

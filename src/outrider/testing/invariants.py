@@ -1,388 +1,440 @@
-"""What holds of a store at all times: `check` reads it off its views, a `Witness` off its calls.
+"""The invariant checker: finds broken promises of a store from its calls, answers and views alone.
 
-Both go through the seam alone, so they serve any store. Wrap the store itself; put faults outside
-of the witness, so that it sees what really happened.
+`InvariantChecker` observes calls and answers, live or replayed from logs of processes. A
+`CheckedStore` wraps any store and feeds a checker. `check` compares the views of a store with each
+other. All use the store protocol only, so they serve every store. Put a `FaultyStore` outside of
+the `CheckedStore`, so that the checker sees what really happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import signature
 from itertools import groupby
-from typing import Any
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from outrider.clock import Clock
-from outrider.core.act import Act, Set, Snooze, Wake
 from outrider.core.policy.rules import CrawlRules, covers
+from outrider.core.queue_action import QueueAction, Set, Snooze, Wake
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.store.protocol import (
-    ClaimRequest,
-    ClaimResult,
-    CrawlView,
-    FullStore,
-    Heartbeat,
-    Heat,
-    PriorityUpdate,
-    QueuePosition,
-    QueueView,
-    ResultPage,
-    SharedValue,
-    SharedValueWrite,
-    Step,
-    StoreEvent,
-    TaskFilter,
-    TaskView,
-    Upcoming,
-    WorkerView,
-)
-from outrider.store.saved import Saved
-from outrider.testing.audit import check
+from outrider.errors import StoreUnavailable
+from outrider.store.forwarding import VERBS, ForwardingStore
+from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, Step, TaskFilter
+from outrider.testing.audit import PAGE, check, everything
 from outrider.testing.lease_history import (
-    SURELY_TAKEN_BACK,
+    MAX_SURELY_EXPIRED,
+    Instants,
     InvariantBroken,
-    Ledger,
+    LeaseHistory,
     require,
 )
+from outrider.testing.visit_history import SharesOrder, VisitHistory
 
-__all__ = ["InvariantBroken", "Witness", "check"]
+__all__ = ["OBSERVED", "Call", "CheckedStore", "InvariantBroken", "InvariantChecker", "check"]
+
+# The verbs that change tasks or queues. The checker ignores all others.
+OBSERVED: Final = frozenset(
+    [
+        "add",
+        "claim",
+        "extend",
+        "finish",
+        "release",
+        "expire",
+        "configure",
+        "steer",
+        "set_status",
+        "drop",
+        "replay",
+        "purge",
+        "update_priorities",
+        "restore",
+    ]
+)
+_SIGNATURES: Final = {verb: signature(VERBS[verb]) for verb in OBSERVED}
 
 
-class Witness:
-    """A store that watches itself: hands every call on, and complains at a broken promise."""
+Observer: TypeAlias = Callable[["Call", Any], Awaitable[None]]
 
-    def __init__(self, store: FullStore, clock: Clock) -> None:
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of an observed verb."""
+
+    verb: str
+    arguments: Mapping[str, Any]  # by the names of the protocol
+    number: int  # calls are numbered in the order they began
+    at: Instants
+    alone: bool  # no other call overlapped it
+
+
+def bind(verb: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name, defaults included."""
+    bound = _SIGNATURES[verb].bind(None, *args, **kwargs)
+    bound.apply_defaults()
+    _, *named = bound.arguments.items()
+    return dict(named)
+
+
+class InvariantChecker:
+    """Checks calls and answers of one store, and raises `InvariantBroken` at a contradiction.
+
+    Tell it of every call with `begin`, then with `answered`, or `unanswered` if no answer came.
+    With `rules` it also checks what can only be known of a crawl whose whole history is observed
+    under these rules: see `VisitHistory`.
+    """
+
+    def __init__(
+        self, rules: CrawlRules | None = None, *, shares_order: SharesOrder | None = None
+    ) -> None:
+        self.leases = LeaseHistory()
+        self.visits = None if rules is None else VisitHistory(rules, shares_order)
+        self._is_sharded = shares_order is not None  # M1: some promises hold within each shard
+        self._loans = 0
+        self._ended_runs: set[str] = set()
+        self._answers: dict[str, Callable[..., None]] = {
+            "add": self._added,
+            "claim": self._claimed,
+            "extend": self._extended,
+            "finish": self._finished,
+            "release": self._released,
+            "expire": self._expired,
+            "configure": self._configured,
+            "steer": self._steered,
+            "set_status": self._status_set,
+            "drop": self._tasks_changed,
+            "replay": self._tasks_changed,
+            "purge": self._tasks_changed,
+            "update_priorities": self._priorities_updated,
+            "restore": self._restored,
+        }
+
+    def begin(self, verb: str, arguments: Mapping[str, Any]) -> None:
+        """Observe that a call is about to be made."""
+        match verb:
+            case "add":
+                self.leases.begin_add(arguments["tasks"])
+            case "finish":
+                verdicts: Sequence[Verdict] = arguments["verdicts"]
+                self.leases.begin_end(_lease_of(verdict) for verdict in verdicts)
+                for verdict in verdicts:
+                    self.leases.begin_add(verdict.tasks)
+            case "release":
+                self.leases.begin_end(arguments["leases"])
+            case _:
+                pass  # nothing can be concluded from it before its answer
+
+    def answered(self, call: Call, answer: Any) -> None:
+        """Observe the answer of a call."""
+        self._answers[call.verb](call, answer, **call.arguments)
+
+    def unanswered(self, verb: str, arguments: Mapping[str, Any]) -> None:
+        """Observe that a call got no answer: it may have been applied, so less is sure now."""
+        for crawl in _crawls_of(verb, arguments):
+            record = self.leases.crawl(crawl)
+            record.is_complete, record.ties = False, "unknown"
+        self._doubt_tasks(arguments.get("tasks", ()))
+        for verdict in arguments.get("verdicts", ()):
+            self._doubt_lease(_lease_of(verdict))
+            self._doubt_tasks(verdict.tasks)
+        for lease in arguments["leases"] if verb == "release" else ():
+            self._doubt_lease(lease)
+        if isinstance(arguments.get("act"), Wake | Set):
+            self._steer_queues(arguments["crawl"], arguments["target"], arguments["act"])
+        if "which" in arguments:
+            self._doubt(arguments["crawl"], arguments["which"])
+
+    def reopened(self, crawl: str, now: int) -> None:
+        """Observe that a file is opened again after its holder died: its leases expire (H4)."""
+        self.leases.reopened(crawl, now)
+
+    def take_ended_run(self, crawl: str) -> bool:
+        """Return whether a run of the crawl was seen to end since this was last asked."""
+        has_ended = crawl in self._ended_runs
+        self._ended_runs.discard(crawl)
+        return has_ended
+
+    # ---- Store
+
+    def _added(self, call: Call, answers: Sequence[Added], tasks: Sequence[Task]) -> None:
+        """Check that no known task is added twice (B3)."""
+        require(len(answers) == len(tasks), "B4", f"{len(tasks)} asked, {len(answers)} answered")
+        self.leases.end_add(tasks)
+        pairs = zip(tasks, answers, strict=True)
+        for crawl, group in groupby(pairs, key=lambda pair: pair[0].crawl):
+            self._order_is_known(crawl, known=call.alone)
+            self.leases.added(crawl, group, call.at.began)
+        if self.visits is not None:
+            self.visits.added(tasks, answers)
+
+    def _order_is_known(self, crawl: str, *, known: bool) -> None:
+        if not known:
+            self.leases.crawl(crawl).ties = "unknown"
+
+    def _claimed(self, call: Call, result: ClaimResult, request: ClaimRequest) -> None:
+        """Check leases (H1, D1, D2, E1, C2), and that a run ends with no lease left (I2)."""
+        record, at = self.leases.crawl(request.crawl), call.at
+        is_partial = self._is_sharded and len(result.leases) >= request.limit
+        few = len(record.overdue(at.began)) <= MAX_SURELY_EXPIRED
+        self.leases.expired(request.crawl, at.began, certain=call.alone and few and not is_partial)
+        require(len(result.leases) <= request.limit, "C6", f"{len(result.leases)} leases")
+        self._loans += 1
+        named = bool(request.fingerprints)
+        loan = self._loans if request.lend and not named else 0
+        for lease in result.leases:
+            chosen = not named or lease.fingerprint in request.fingerprints
+            require(chosen, "D5", f"{lease.url} was claimed by fingerprint, and was not named")
+            self.leases.leased(lease, at, alone=call.alone, named=named, loan=loan)
+        if result.status is not CrawlStatus.FINISHED:
+            record.is_finished = False
+        elif call.alone and not record.is_finished:
+            self.leases.run_ended(request.crawl, at.ended)
+            self._ended_runs.add(request.crawl)
+        if self.visits is not None:
+            self.visits.claimed(request, result, call.number, at.ended)
+
+    def _extended(
+        self, call: Call, kept: set[LeaseId], leases: Sequence[LeaseId], lease_for: float
+    ) -> None:
+        """Check that only valid leases are extended (H2)."""
+        require(kept <= set(leases), "H2", "a lease was extended that was not asked for")
+        for lease in kept:
+            self.leases.extended(lease, lease_for, call.at.began)
+
+    def _finished(self, call: Call, answers: Sequence[Finished], verdicts: list[Verdict]) -> None:
+        """Check that a verdict is applied once (H3), and that its links are added (H6)."""
+        for verdict, answer in zip(verdicts, answers, strict=True):
+            self.leases.end_add(verdict.tasks)
+            if answer.state is not None:  # H6: links first
+                in_order = len(verdicts) == 1 or not self._is_sharded  # else by shard
+                self._order_is_known(verdict.crawl, known=call.alone and in_order)
+                pairs = zip(verdict.tasks, answer.answers, strict=True)
+                self.leases.added(verdict.crawl, pairs, call.at.began)
+            self.leases.finished(verdict, answer, call.at, alone=call.alone)
+            if self.visits is not None and answer.state is not None:
+                self.visits.added(verdict.tasks, answer.answers)
+                self.visits.finished(verdict, call.number)
+
+    def _released(self, call: Call, freed: set[LeaseId], leases: Sequence[LeaseId]) -> None:
+        """Check that only valid leases are released (H5)."""
+        require(freed <= set(leases), "H5", "a lease was released that was not asked for")
+        for lease in freed:
+            self.leases.released(lease, call.at.began)
+            if self.visits is not None:
+                self.visits.released(lease)
+        for lease in set(leases) - freed:
+            self.leases.not_released(lease)
+
+    def _expired(self, call: Call, count: int, limit: int) -> None:
+        """Check that only overdue leases expire (H4)."""
+        records = self.leases.crawls.values()
+        overdue = sum(len(record.overdue(call.at.ended)) for record in records)
+        is_sure = call.alone and all(record.is_complete for record in records)
+        holds = count <= min(limit, overdue) or not is_sure
+        require(holds, "H4", f"{count} leases expired, and {overdue} were overdue")
+        if count:
+            for crawl in self.leases.crawls:
+                self.leases.expired(crawl, call.at.began, certain=call.alone and count == overdue)
+
+    # ---- Admin
+
+    def _configured(
+        self, _call: Call, _changed: object, crawl: str, rules: CrawlRules, settings: str
+    ) -> None:
+        """Record the order of ties; after a change of it, ties may be in any order."""
+        del settings
+        record = self.leases.crawl(crawl)
+        if record.arrivals and rules.tie != record.ties:
+            record.ties = "unknown"
+        elif record.ties != "unknown":
+            record.ties = rules.tie
+
+    def _steered(self, call: Call, step: Step, **arguments: Any) -> None:
+        """Record what an operator's action changes of the expected spacing."""
+        crawl, target, act = (arguments[name] for name in ("crawl", "target", "act"))
+        is_whole = (arguments["after"], step.after) == (0, None)
+        if is_whole or not isinstance(act, Snooze):
+            self._steer_queues(crawl, target, act, call.at.began)
+        if self.visits is not None:
+            self.visits.steered(target, act, call.number, call.at.ended)
+
+    def _steer_queues(self, crawl: str, target: str, act: QueueAction, now: int = 0) -> None:
+        for key, queue in self.leases.crawl(crawl).queues.items():
+            if covers(target, key):
+                if isinstance(act, Set):
+                    queue.rules = None
+                if isinstance(act, Snooze):
+                    queue.postpone(now + int(act.seconds * 1000))
+                if isinstance(act, Wake):
+                    queue.wake()
+
+    def _status_set(self, _call: Call, answer: CrawlStatus, crawl: str, **_: object) -> None:
+        """Record that a cancelled crawl's leases are void (I3)."""
+        if answer is CrawlStatus.CANCELLED:
+            self.leases.cancelled(crawl)
+
+    def _tasks_changed(
+        self, call: Call, step: Step, *, crawl: str, which: TaskFilter, dry_run: bool, **_: object
+    ) -> None:
+        """Record that tasks may have changed: the answer does not name them."""
+        if step.count and not dry_run:
+            self._doubt(crawl, which)
+            if call.verb == "replay" and self.visits is not None:
+                self.visits.replayed()
+
+    def _priorities_updated(self, _call: Call, count: int, crawl: str, updates: object) -> None:
+        """Record that priorities changed: the answer does not name the tasks."""
+        del updates
+        if count:
+            self._doubt(crawl, TaskFilter())
+
+    def _restored(self, _call: Call, count: int, crawl: str, saved: object) -> None:
+        """Record that restored tasks have a history that was not observed."""
+        del saved
+        record = self.leases.crawl(crawl)
+        record.is_complete &= not count
+        record.ties = "unknown"
+
+    # ---- doubt
+
+    def _doubt(self, crawl: str, which: TaskFilter) -> None:
+        """Stop relying on the state of tasks that may match a filter."""
+        for task in self.leases.crawl(crawl).tasks.values():
+            if which.key is None or covers(which.key, task.key):
+                task.is_sure = False
+
+    def _doubt_tasks(self, tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            known = self.leases.crawl(task.crawl).tasks.get(task.fingerprint)
+            if known is not None:
+                known.is_sure = False
+
+    def _doubt_lease(self, lease: LeaseId) -> None:
+        """Stop relying on a lease whose end may have been applied, with a refund of its cost."""
+        record = self.leases.crawl(lease.crawl)
+        known = record.leases.get(lease)
+        if known is not None and known.fate in ("closing", "unsure"):
+            record.queue(known.key).charged -= known.cost
+            known.cost = 0
+            record.numbers[lease.task].is_sure = False
+
+
+def _lease_of(verdict: Verdict) -> LeaseId:
+    return LeaseId(verdict.crawl, verdict.task, verdict.token)
+
+
+def _crawls_of(verb: str, arguments: Mapping[str, Any]) -> set[str]:
+    """Return the crawls that a call may change."""
+    match verb:
+        case "add":
+            return {task.crawl for task in arguments["tasks"]}
+        case "finish":
+            return {verdict.crawl for verdict in arguments["verdicts"]}
+        case "release" | "extend":
+            return {lease.crawl for lease in arguments["leases"]}
+        case "claim":
+            return {arguments["request"].crawl}
+        case _:
+            return {arguments["crawl"]} if "crawl" in arguments else set()
+
+
+class CheckedStore(ForwardingStore):
+    """Forwards every call to a store, and raises `InvariantBroken` at a wrong answer.
+
+    `rules` are for the `InvariantChecker`; `observe` is called with every observed call after it.
+    """
+
+    def __init__(
+        self,
+        store: FullStore,
+        clock: Clock,
+        rules: CrawlRules | None = None,
+        observe: Observer | None = None,
+    ) -> None:
         self.store = store
-        self.clock = clock
-        self.ledger = Ledger()
-        self._calls = self._open = self._loans = 0
+        self.checker = InvariantChecker(rules, shares_order=getattr(store, "shares_order", None))
+        self._clock = clock
+        self._observe = observe
+        self._calls = self._open = 0
 
     @property
     def id(self) -> str:
-        """The store's own."""
+        """The id of the store inside."""
         return self.store.id
 
     @property
     def is_inline(self) -> bool:
-        """The store's own."""
+        """Whether the store inside is."""
         return self.store.is_inline
 
-    @property
-    def _is_spread(self) -> bool:
-        """M1: over several shards, some promises hold within each."""
-        return hasattr(self.store, "shares_order")
-
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """Hand on."""
+        """Subscribe to the store inside."""
         return self.store.subscribe(crawl, notify)
 
     async def close(self) -> None:
-        """Close the store."""
+        """Close the store inside."""
         await self.store.close()
 
-    async def check(self, crawl: str) -> None:
-        """Counters and views, and that nothing added was lost and no verdict applied twice."""
-        await check(self.store, crawl)
-        book, view = self.ledger.book(crawl), await self.store.crawl(crawl)
-        if not book.is_whole:
-            return
-        known = len(book.entries)
-        require(known == view.known, "B3", f"{known} were added to {crawl}, known: {view.known}")
-        for fingerprint, entry in book.entries.items():
-            kept = await self.store.task(crawl, fingerprint)
-            require(kept is not None, "B3", f"{entry.url} was added and is lost")
-        crashed = view.outcomes.get("crashed", 0)
-        applied = view.visits - crashed
-        require(applied == book.applied, "H3", f"{book.applied} applied, counted: {applied}")
-        few = crashed <= book.crashes
-        require(few, "C7", f"{crashed} crashes were counted, and {book.crashes} can have been")
-
-    async def _call(self, verb: Coroutine[Any, Any, Any]) -> tuple[Any, bool]:
-        """The answer, and whether no other call overlapped this one."""
+    async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        send = getattr(self.store, verb)
+        if verb not in OBSERVED:
+            return await send(*args, **kwargs)
+        arguments = bind(verb, args, kwargs)
+        self.checker.begin(verb, arguments)
         self._calls += 1
+        began, number, was_alone = self._clock.now_ms(), self._calls, self._open == 0
         self._open += 1
-        began, was_alone = self._calls, self._open == 1
         try:
-            answer = await verb
+            answer = await send(*args, **kwargs)
+        except (StoreUnavailable, asyncio.CancelledError):
+            self.checker.unanswered(verb, arguments)
+            raise
         finally:
             self._open -= 1
-        return answer, was_alone and self._calls == began
+        alone = was_alone and self._calls == number
+        at = Instants(began, self._clock.now_ms())
+        call = Call(verb, arguments, self._calls, at, alone)
+        self.checker.answered(call, answer)
+        if verb == "claim":
+            await self._check_ended_run(arguments["request"].crawl)
+        if self._observe is not None:
+            await self._observe(call, answer)
+        return answer
 
-    # ---- Store
-
-    async def add(self, tasks: Sequence[Task]) -> list[Added]:
-        """Nothing known is added twice."""
-        now = self.clock.now_ms()
-        answers, alone = await self._call(self.store.add(tasks))
-        require(len(answers) == len(tasks), "B4", f"{len(tasks)} asked, {len(answers)} answered")
-        pairs = zip(tasks, answers, strict=True)
-        for crawl, group in groupby(pairs, key=lambda pair: pair[0].crawl):
-            self._note_order(crawl, alone=alone)
-            self.ledger.added(crawl, group, now)
-        return list(answers)
-
-    def _note_order(self, crawl: str, *, alone: bool) -> None:
-        if not alone:
-            self.ledger.book(crawl).ties = "unknown"
-
-    async def claim(self, request: ClaimRequest) -> ClaimResult:
-        """At most one lease a task, spacing, concurrency, budget, order; runs end when done."""
-        began = self.clock.now_ms()
-        answer, alone = await self._call(self.store.claim(request))
-        claimed: ClaimResult = answer
-        book, now = self.ledger.book(request.crawl), self.clock.now_ms()
-        is_partial = self._is_spread and len(claimed.leases) >= request.limit
-        certain = len(book.overdue(began)) <= SURELY_TAKEN_BACK and not is_partial  # M1: by shard
-        self.ledger.taken_back(request.crawl, began, certain=certain)
-        require(len(claimed.leases) <= request.limit, "C6", f"{len(claimed.leases)} leases")
-        self._loans += 1
-        loan = self._loans if request.lend and not request.fingerprints else 0
-        for lease in claimed.leases:
-            fair = not request.fingerprints or lease.fingerprint in request.fingerprints
-            require(fair, "D5", f"{lease.url} was lent by name, and was not named")
-            self.ledger.lent(lease, now, alone=alone, named=bool(request.fingerprints), loan=loan)
-        await self._see_the_end(claimed, request.crawl, now, alone=alone)
-        return claimed
-
-    async def _see_the_end(
-        self, claimed: ClaimResult, crawl: str, now: int, *, alone: bool
-    ) -> None:
-        """I2: a run is closed when nothing unretired is left."""
-        book = self.ledger.book(crawl)
-        if claimed.status is not CrawlStatus.FINISHED:
-            book.is_finished = False
-        elif alone and not book.is_finished:
-            self.ledger.closes_run(crawl, now)
+    async def _check_ended_run(self, crawl: str) -> None:
+        """Check that no unretired task is left when a run ends (I2)."""
+        if self.checker.take_ended_run(crawl):
             view = await self.store.crawl(crawl)
             left = view.pending - view.held + view.leased
             require(left == 0, "I2", f"{crawl} finished with {left} unretired tasks left")
 
-    async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
-        """Only what is held can be renewed."""
-        now = self.clock.now_ms()
-        kept, _ = await self._call(self.store.extend(leases, lease_for=lease_for))
-        require(kept <= set(leases), "H2", "a lease was renewed that nobody asked for")
-        for lease in kept:
-            self.ledger.extended(lease, lease_for, now)
-        return set(kept)
+    async def check(self, crawl: str) -> None:
+        """Check all views, that no added task is lost, and that every verdict counted once."""
+        await check(self.store, crawl)
+        await self._check_tasks(crawl)
+        if self.checker.visits is not None:
+            views = await everything(
+                lambda after: self.store.queues(crawl, after=after, limit=PAGE)
+            )
+            events = await self.store.events_since(crawl, limit=10_000)
+            self.checker.visits.check_end(views, events)
 
-    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
-        """An applied verdict is applied once."""
-        now = self.clock.now_ms()
-        self.ledger.closing(LeaseId(v.crawl, v.task, v.token) for v in verdicts)
-        answers, alone = await self._call(self.store.finish(verdicts))
-        for verdict, answer in zip(verdicts, answers, strict=True):
-            if answer.state is not None:  # H6: links first
-                in_order = len(verdicts) == 1 or not self._is_spread  # else page by page
-                self._note_order(verdict.crawl, alone=alone and in_order)
-                pairs = zip(verdict.tasks, answer.answers, strict=True)
-                self.ledger.added(verdict.crawl, pairs, now)
-            self.ledger.finished(verdict, answer, now, alone=alone)
-        return list(answers)
-
-    async def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
-        """Only what is held can be given back."""
-        now = self.clock.now_ms()
-        self.ledger.closing(leases)
-        freed, _ = await self._call(self.store.release(leases))
-        require(freed <= set(leases), "H5", "a lease was released that nobody asked for")
-        for lease in freed:
-            self.ledger.released(lease, now)
-        for lease in set(leases) - freed:
-            self.ledger.kept(lease)
-        return set(freed)
-
-    async def expire(self, *, limit: int) -> int:
-        """Only overdue leases are taken back."""
-        now = self.clock.now_ms()
-        count, alone = await self._call(self.store.expire(limit=limit))
-        overdue = sum(len(book.overdue(now)) for book in self.ledger.books.values())
-        whole = alone and all(book.is_whole for book in self.ledger.books.values())
-        fair = count <= min(limit, overdue) or not whole
-        require(fair, "H4", f"{count} leases expired, and {overdue} were overdue")
-        if count:
-            for crawl in self.ledger.books:
-                self.ledger.taken_back(crawl, now, certain=count == overdue)
-        return int(count)
-
-    # ---- Admin
-
-    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
-        """Hand on; from now on ties may mix."""
-        changed, _ = await self._call(self.store.configure(crawl, rules, settings))
-        book = self.ledger.book(crawl)
-        if book.arrivals and rules.tie != book.ties:
-            book.ties = "unknown"
-        elif book.ties != "unknown":
-            book.ties = rules.tie
-        return bool(changed)
-
-    async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
-    ) -> Step:
-        """What a person does to queues changes what may be expected of them."""
-        now = self.clock.now_ms()
-        answer, _ = await self._call(self.store.steer(crawl, target, act, after=after, limit=limit))
-        step: Step = answer
-        for key, line in self.ledger.book(crawl).lines.items():
-            if covers(target, key):
-                if isinstance(act, Set):
-                    line.rules = None
-                if isinstance(act, Snooze) and (after, step.after) == (0, None):
-                    line.postpone(now + int(act.seconds * 1000))
-                if isinstance(act, Wake):
-                    line.wake()
-        return step
-
-    async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
-        """Hand on."""
-        await self.store.add_roots(crawl, mode, roots)
-
-    async def set_status(
-        self, crawl: str, status: CrawlStatus, reason: str = "operator"
-    ) -> CrawlStatus:
-        """Hand on; a cancelled crawl's leases are void."""
-        answer, _ = await self._call(self.store.set_status(crawl, status, reason))
-        if answer is CrawlStatus.CANCELLED:
-            self.ledger.cancelled(crawl)
-        return CrawlStatus(answer)
-
-    async def drop(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
-    ) -> Step:
-        """Hand on; who was dropped is not told."""
-        verb = self.store.drop(crawl, which, dry_run=dry_run, after=after, limit=limit)
-        return await self._filter(crawl, which, verb, dry_run=dry_run)
-
-    async def replay(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
-    ) -> Step:
-        """Hand on; who came back is not told."""
-        verb = self.store.replay(crawl, which, dry_run=dry_run, after=after, limit=limit)
-        return await self._filter(crawl, which, verb, dry_run=dry_run)
-
-    async def purge(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
-    ) -> Step:
-        """Hand on."""
-        verb = self.store.purge(crawl, which, dry_run=dry_run, after=after, limit=limit)
-        return await self._filter(crawl, which, verb, dry_run=dry_run)
-
-    async def _filter(
-        self, crawl: str, which: TaskFilter, verb: Coroutine[Any, Any, Step], *, dry_run: bool
-    ) -> Step:
-        answer, _ = await self._call(verb)
-        step: Step = answer
-        if step.count and not dry_run:
-            self._doubt(crawl, which)
-        return step
-
-    def _doubt(self, crawl: str, which: TaskFilter) -> None:
-        """Those that may have matched are no longer surely pending."""
-        for entry in self.ledger.book(crawl).entries.values():
-            if which.key is None or covers(which.key, entry.key):
-                entry.is_sure = False
-
-    async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
-        """Hand on."""
-        return await self.store.put_values(crawl, values)
-
-    async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
-        """Hand on; who was pending is not told."""
-        count, _ = await self._call(self.store.update_priorities(crawl, updates))
-        if count:
-            self._doubt(crawl, TaskFilter())
-        return int(count)
-
-    async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
-        """Hand on."""
-        await self.store.heartbeat(crawl, heartbeat)
-
-    async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
-        """Hand on; what comes back has a history we did not see."""
-        count, _ = await self._call(self.store.restore(crawl, saved))
-        book = self.ledger.book(crawl)
-        book.is_whole, book.ties = book.is_whole and not count, "unknown"
-        return int(count)
-
-    # ---- Inspect
-
-    async def crawls(self) -> list[str]:
-        """Hand on."""
-        return await self.store.crawls()
-
-    async def crawl(self, crawl: str) -> CrawlView:
-        """Hand on."""
-        return await self.store.crawl(crawl)
-
-    async def queue_states(
-        self, crawl: str, *, after: int = 0, limit: int = 1000
-    ) -> ResultPage[Any]:
-        """Hand on."""
-        return await self.store.queue_states(crawl, after=after, limit=limit)
-
-    async def queue(self, crawl: str, key: str) -> QueueView:
-        """Hand on."""
-        return await self.store.queue(crawl, key)
-
-    async def queues(
-        self, crawl: str, *, after: int = 0, limit: int = 1000
-    ) -> ResultPage[QueueView]:
-        """Hand on."""
-        return await self.store.queues(crawl, after=after, limit=limit)
-
-    async def tasks(
-        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
-    ) -> ResultPage[TaskView]:
-        """Hand on."""
-        return await self.store.tasks(crawl, which, after=after, limit=limit)
-
-    async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
-        """Hand on."""
-        return await self.store.task(crawl, fingerprint)
-
-    async def pending_tasks(
-        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
-    ) -> ResultPage[Any]:
-        """Hand on."""
-        return await self.store.pending_tasks(crawl, which, after=after, limit=limit)
-
-    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
-        """Hand on."""
-        return await self.store.upcoming(crawl, key, limit=limit)
-
-    async def position(self, crawl: str, number: int) -> QueuePosition:
-        """Hand on."""
-        return await self.store.position(crawl, number)
-
-    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
-        """Hand on."""
-        return await self.store.roots(crawl, mode, after=after)
-
-    async def heatmap(self, crawl: str) -> Heat:
-        """Hand on."""
-        return await self.store.heatmap(crawl)
-
-    async def settings(self, crawl: str) -> str:
-        """Hand on."""
-        return await self.store.settings(crawl)
-
-    async def values_since(
-        self, crawl: str, *, after: int = 0, limit: int = 1000
-    ) -> list[SharedValue]:
-        """Hand on."""
-        return await self.store.values_since(crawl, after=after, limit=limit)
-
-    async def workers(self, crawl: str) -> list[WorkerView]:
-        """Hand on."""
-        return await self.store.workers(crawl)
-
-    async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
-        """Hand on."""
-        return await self.store.export(crawl, after=after, limit=limit)
-
-    async def events_since(
-        self, crawl: str, *, after: int = 0, limit: int = 1000
-    ) -> list[StoreEvent]:
-        """Hand on."""
-        return await self.store.events_since(crawl, after=after, limit=limit)
+    async def _check_tasks(self, crawl: str) -> None:
+        record, view = self.checker.leases.crawl(crawl), await self.store.crawl(crawl)
+        if not record.is_complete:
+            return
+        known = len(record.tasks)
+        require(known == view.known, "B3", f"{known} were added to {crawl}, known: {view.known}")
+        for fingerprint, task in record.tasks.items():
+            found = await self.store.task(crawl, fingerprint)
+            require(found is not None, "B3", f"{task.url} was added and is lost")
+        crashed = view.outcomes.get("crashed", 0)
+        applied = view.visits - crashed
+        require(applied == record.applied, "H3", f"{record.applied} applied, counted: {applied}")
+        few = crashed <= record.crashes
+        detail = f"{crashed} crashes were counted, and {record.crashes} can have been"
+        require(few, "C7", detail)

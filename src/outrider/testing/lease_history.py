@@ -1,28 +1,30 @@
-"""A history of leases and what must hold of it, kept apart from every store's own books.
+"""The lease history of a store, recorded from calls and answers, and the invariants of leases.
 
-A ledger is told what was asked and answered, and raises `InvariantBroken` at the first answer that
-cannot be true. Where it cannot be sure (overlapping calls, answers lost, rules changed under way)
-it believes the store: it may miss a fault, and never invents one.
+`LeaseHistory` is told what was asked and answered, and raises `InvariantBroken` at the first answer
+that cannot be true. Where the truth is unknown (overlapping calls, lost answers, changed rules) it
+accepts the answer: it may miss a fault, and never reports a false one. Instants that a store chose
+during a call are taken as early as they can have been.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final
+from math import ceil
+from typing import Final, NamedTuple, TypeAlias
 
-from outrider.core.policy.politeness import least_delay, pace
+from outrider.core.policy.politeness import min_delay_between, pace
+from outrider.core.policy.rules import QueueRules
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.testing.history_records import Book, Entry, Line, Visit, whole_ms
 
-__all__ = ["Entry", "InvariantBroken", "Ledger", "require"]
-
-SURELY_TAKEN_BACK: Final = 100  # overdue leases that any claim can be expected to take back
+MAX_SURELY_EXPIRED: Final = 100  # overdue leases that every claim expires
 
 
 class InvariantBroken(AssertionError):
-    """A promise of ARCHITECTURE.md was broken: which one, and by what."""
+    """An invariant of ARCHITECTURE.md does not hold: its rule, and the facts."""
 
     def __init__(self, rule: str, detail: str) -> None:
         super().__init__(f"{rule}: {detail}")
@@ -31,331 +33,523 @@ class InvariantBroken(AssertionError):
 
 
 def require(holds: object, rule: str, detail: str) -> None:
-    """Complain unless it holds."""
+    """Raise `InvariantBroken` unless it holds."""
     if not holds:
         raise InvariantBroken(rule, detail)
 
 
-class Ledger:
-    """What must hold of every lease, whoever asks for it, in whatever order."""
+def whole_ms(seconds: float) -> int:
+    """Convert seconds to whole milliseconds, rounded up (H7)."""
+    return ceil(seconds * 1000 - 1e-6)
+
+
+class Instants(NamedTuple):
+    """When a call was made and when it was answered, in milliseconds: it was applied between."""
+
+    began: int
+    ended: int
+
+
+@dataclass(slots=True, eq=False)
+class LeaseRecord:
+    """One lease, from claim to end."""
+
+    id: LeaseId
+    key: str
+    cost: int
+    started: int
+    deadline: int
+    named: bool = False  # D5: claimed by fingerprint: it takes no slot and does not touch its host
+    loan: int = 0  # C7: the claim that lent its queue; 0: none
+    fate: str = "held"  # held, closing, applied, released, lost, unsure
+
+    def began(self, now: int) -> int:
+        """Return the latest start of its visit: a named or lent task may be visited late."""
+        return now if self.named or self.loan else self.started
+
+    def is_valid(self, now: int) -> bool:
+        """Whether no other lease of its task may exist."""
+        return self.fate == "held" and self.deadline > now
+
+
+@dataclass(slots=True, eq=False)
+class TaskRecord:
+    """One task; `version` invalidates older entries of it in the heaps of its queue."""
+
+    url: str
+    key: str
+    lane: int
+    order: tuple[int, float]  # precedence and priority
+    arrival: int
+    due: int
+    is_pending: bool = True
+    is_sure: bool = True  # whether its state and its order are known
+    version: int = 0
+    lease: LeaseRecord | None = None
+
+    def is_current(self, version: int) -> bool:
+        """Whether a heap entry of this version still describes the task."""
+        return self.version == version and self.is_pending and self.is_sure
+
+
+# Order key or due time, then arrival, id, version and the record.
+DueEntry: TypeAlias = tuple[tuple[int, float], int, int, int, TaskRecord]
+DelayedEntry: TypeAlias = tuple[int, int, int, int, TaskRecord]
+
+
+@dataclass(slots=True, eq=False)
+class QueueRecord:
+    """One queue; instants in milliseconds."""
+
+    rules: QueueRules | None = None  # of the last lease; None: changed since, or no lease yet
+    not_before: int = 0
+    last_start: int = 0
+    last_lease: int | None = None  # D5: without leases by fingerprint
+    last_end: int | None = None
+    last_delay: float = -1.0
+    crawl_delay: float = 0.0
+    charged: int = 0  # costs less refunds
+    penalties: int = 0
+    was_parallel: bool = False
+    loan: int = 0  # C7: the last claim that lent it
+    losses: int = 0  # expired leases of that loan
+    due: dict[int, list[DueEntry]] = field(default_factory=dict)  # one heap per lane
+    delayed: dict[int, list[DelayedEntry]] = field(default_factory=dict)
+
+    def postpone(self, until: int) -> None:
+        """Move the earliest next lease to an instant; it never moves back (D1)."""
+        self.not_before = max(self.not_before, until)
+
+    def visit_ended(self, start: int, now: int, delay: float) -> None:
+        """Apply the delay after a visit, from its end or its start (D1).
+
+        If the rules are not known, it is counted from the start, which is earlier.
+        """
+        from_end = self.rules is not None and self.rules.politeness.count_from == "end"
+        self.postpone((now if from_end else start) + whole_ms(delay))
+        self.last_start, self.last_end = max(start, self.last_start), now
+
+    def usual_delay(self) -> float:
+        """Return the last delay, or the least allowed if there was none (D7)."""
+        if self.last_delay >= 0:
+            return self.last_delay
+        return min_delay_between(self.rules.politeness, self.crawl_delay) if self.rules else 0.0
+
+    def wake(self) -> None:
+        """Apply a wake: back to the last visit's end (or start) + delay (D1)."""
+        if self.rules is None:
+            self.not_before = 0
+            return
+        earliest = 0
+        if self.last_end is not None:
+            from_end = self.rules.politeness.count_from == "end"
+            base = self.last_end if from_end else self.last_start
+            earliest = base + whole_ms(self.usual_delay())
+        self.not_before = min(self.not_before, earliest)
+
+
+@dataclass(slots=True, eq=False)
+class CrawlRecord:
+    """One crawl: its tasks, queues and leases."""
+
+    tasks: dict[bytes, TaskRecord] = field(default_factory=dict)
+    numbers: dict[int, TaskRecord] = field(default_factory=dict)
+    queues: dict[str, QueueRecord] = field(default_factory=dict)
+    leases: dict[LeaseId, LeaseRecord] = field(default_factory=dict)
+    open: dict[LeaseId, LeaseRecord] = field(default_factory=dict)  # those that may still be valid
+    adding: Counter[bytes] = field(default_factory=Counter)  # adds without an answer so far
+    ties: str = "fifo"
+    arrivals: int = 0
+    applied: int = 0
+    crashes: int = 0  # the most that can have been counted
+    is_complete: bool = True  # every known task was added under observation
+    is_finished: bool = False
+
+    def queue(self, key: str) -> QueueRecord:
+        """Return the queue of that key."""
+        return self.queues.setdefault(key, QueueRecord())
+
+    def held(self, now: int) -> Iterator[LeaseRecord]:
+        """Yield the leases that are surely valid."""
+        return (lease for lease in self.open.values() if lease.is_valid(now))
+
+    def overdue(self, now: int) -> list[LeaseRecord]:
+        """Return the leases that may be expired, in the order of H4."""
+        fates = ("held", "unsure")
+        late = [one for one in self.open.values() if one.fate in fates and one.deadline <= now]
+        return sorted(late, key=lambda lease: (lease.deadline, lease.id.task))
+
+    def mark(self, lease: LeaseRecord, fate: str) -> None:
+        """Set the fate of a lease."""
+        lease.fate = fate
+        if fate in ("applied", "released", "lost"):
+            self.open.pop(lease.id, None)
+
+
+class LeaseHistory:
+    """What must hold of every lease, for any number of callers in any order."""
 
     def __init__(self) -> None:
-        self.books: dict[str, Book] = {}
+        self.crawls: dict[str, CrawlRecord] = {}
 
-    def book(self, crawl: str) -> Book:
-        """The crawl of that name."""
-        return self.books.setdefault(crawl, Book())
+    def crawl(self, name: str) -> CrawlRecord:
+        """Return the crawl of that name."""
+        return self.crawls.setdefault(name, CrawlRecord())
 
     # ---- add
 
+    def begin_add(self, tasks: Iterable[Task]) -> None:
+        """Record that tasks may become known from now on, answered or not."""
+        for task in tasks:
+            self.crawl(task.crawl).adding[task.fingerprint] += 1
+
+    def end_add(self, tasks: Iterable[Task]) -> None:
+        """Record that an add was answered: its tasks are known by the answer, or not at all."""
+        for task in tasks:
+            self.crawl(task.crawl).adding[task.fingerprint] -= 1
+
     def added(self, crawl: str, pairs: Iterable[tuple[Task, Added]], now: int) -> None:
-        """Nothing known is added twice; what is a duplicate is known."""
-        book = self.book(crawl)
+        """Check that no known task is added twice, and that a duplicate is known (B3)."""
+        record = self.crawl(crawl)
         for task, answer in pairs:
-            entry = book.entries.get(task.fingerprint)
+            known = record.tasks.get(task.fingerprint)
             if not answer.added:
-                self._refused(book, task, answer, entry)
-            elif entry is None or not (entry.arrival or _may_return(task, entry, now)):
-                self._inserted(book, task, entry, now)
+                self._refused(record, task, answer, known)
+            elif known is None or not (known.arrival or _may_return(task, known, now)):
+                self._inserted(record, task, known, now)
             else:
-                is_sure = bool(entry.arrival)
-                self._revisited(book, task, entry, now)
-                entry.is_sure = is_sure
+                is_sure = bool(known.arrival)
+                self._revisited(record, task, known, now)
+                known.is_sure = is_sure
 
-    def _refused(self, book: Book, task: Task, answer: Added, entry: Entry | None) -> None:
+    def _refused(
+        self, record: CrawlRecord, task: Task, answer: Added, known: TaskRecord | None
+    ) -> None:
         if answer.reason == "duplicate":
-            known = entry is not None or not book.is_whole
-            require(known, "B3", f"{task.url} is called a duplicate and was never added")
-        if entry is not None and task.known == "raise":
-            place = (task.precedence, task.priority + 0.0)
-            if entry.is_pending and place < entry.place:
-                entry.place = place
-                self._stand(book, entry)
-        elif entry is not None and task.known == "gather":
-            entry.is_sure = False  # F10: it moved, if it was pending and its total is a number
+            may_be = record.adding[task.fingerprint] > 0 or not record.is_complete
+            is_known = known is not None or may_be
+            require(is_known, "B3", f"{task.url} is called a duplicate and was never added")
+        if known is not None and task.known == "raise":
+            order = (task.precedence, task.priority + 0.0)
+            if known.is_pending and order < known.order:
+                known.order = order
+                self._enqueue(record, known)
+        elif known is not None and task.known == "gather":
+            known.is_sure = False  # F10: its order changed if it was pending
 
-    def _inserted(self, book: Book, task: Task, entry: Entry | None, now: int) -> None:
-        """A new task; one that was lent before its add was answered is leased already."""
-        book.arrivals += 1
-        if entry is not None:
-            entry.arrival = book.arrivals
+    def _inserted(
+        self, record: CrawlRecord, task: Task, known: TaskRecord | None, now: int
+    ) -> None:
+        """Record a new task; one that was leased before its add was answered is leased already."""
+        record.arrivals += 1
+        if known is not None:
+            known.arrival = record.arrivals
             return
-        place = (task.precedence, task.priority + 0.0)
+        order = (task.precedence, task.priority + 0.0)
         due = now + whole_ms(task.delay)
-        entry = Entry(task.url, task.key, task.lane, place, book.arrivals, due)
-        book.entries[task.fingerprint] = entry
-        self._stand(book, entry)
+        known = TaskRecord(task.url, task.key, task.lane, order, record.arrivals, due)
+        record.tasks[task.fingerprint] = known
+        self._enqueue(record, known)
 
-    def _revisited(self, book: Book, task: Task, entry: Entry, now: int) -> None:
+    def _revisited(self, record: CrawlRecord, task: Task, known: TaskRecord, now: int) -> None:
         require(task.known == "revisit", "B3", f"{task.url} is known and was added again")
-        in_flight = entry.visit is not None and entry.visit.is_valid(now)
+        in_flight = known.lease is not None and known.lease.is_valid(now)
         require(not in_flight, "B3", f"{task.url} is leased and was added again")
-        book.arrivals += 1
-        entry.key, entry.lane, entry.arrival = task.key, task.lane, book.arrivals
-        entry.place, entry.due = (task.precedence, task.priority + 0.0), now + whole_ms(task.delay)
-        entry.is_pending = entry.is_sure = True
-        self._stand(book, entry)
+        record.arrivals += 1
+        known.key, known.lane, known.arrival = task.key, task.lane, record.arrivals
+        known.order = (task.precedence, task.priority + 0.0)
+        known.due = now + whole_ms(task.delay)
+        known.is_pending = known.is_sure = True
+        self._enqueue(record, known)
 
-    def _stand(self, book: Book, entry: Entry) -> None:
-        """Put it in its line anew."""
-        entry.version += 1
-        line = book.line(entry.key)
-        waiting = line.unripe.setdefault(entry.lane, [])
-        heappush(waiting, (entry.due, entry.arrival, id(entry), entry.version, entry))
+    def _enqueue(self, record: CrawlRecord, task: TaskRecord) -> None:
+        """Put a task into its queue; older entries of it become invalid."""
+        task.version += 1
+        delayed = record.queue(task.key).delayed.setdefault(task.lane, [])
+        heappush(delayed, (task.due, task.arrival, id(task), task.version, task))
 
     # ---- claim
 
-    def lent(
-        self, lease: Lease, now: int, *, alone: bool, named: bool = False, loan: int = 0
+    def leased(
+        self, lease: Lease, at: Instants, *, alone: bool, named: bool = False, loan: int = 0
     ) -> None:
-        """One valid lease a task, budget; concurrency, spacing and order unless it was by name.
+        """Check one lease: single, budget; concurrency, spacing and order unless by fingerprint.
 
-        `loan` numbers the claim that lent whole queues (C7); 0: it lent tasks.
+        `loan` numbers the claim that lent whole queues (C7); 0: it leased single tasks.
         """
-        book, line = self.book(lease.crawl), self.book(lease.crawl).line(lease.key)
-        entry = self._entry_of(book, lease)
-        self._check_single(entry, lease, now)
-        self._check_budget(line, lease)
+        record = self.crawl(lease.crawl)
+        queue, task = record.queue(lease.key), self._task_of(record, lease)
+        self._check_single(task, lease, at.ended)
+        self._check_budget(queue, lease)
         if not named:
-            self._check_concurrency(book, lease, now, loan)
+            self._check_concurrency(record, lease, at.ended, loan)
         if alone and not named:
-            self._check_order(book, line, entry, now)
-            if not loan or loan != line.loan:
-                self._check_spacing(line, lease, now)
-                self._check_pace(line, lease, now)
-        if loan and loan != line.loan:
-            line.loan, line.losses = loan, 0
-        visit = self._lend(book, line, entry, lease, now)
-        visit.named, visit.loan = named, loan
+            self._check_order(record, queue, task, at.ended)
+            if not loan or loan != queue.loan:
+                self._check_spacing(queue, lease, at.ended)
+                self._check_pace(queue, lease, at.ended)
+        if loan and loan != queue.loan:
+            queue.loan, queue.losses = loan, 0
+        self._record_lease(record, task, lease, at.began, named=named, loan=loan)
         if not named:
-            self._begin(line, lease, now)
+            self._begin_visit(queue, lease, at.began)
 
-    def _entry_of(self, book: Book, lease: Lease) -> Entry:
-        entry = book.entries.get(lease.about.fingerprint)
-        if entry is None:
-            book.is_whole = False
-            place = (lease.about.precedence, lease.priority + 0.0)
-            entry = Entry(lease.url, lease.key, lease.about.lane, place, 0, 0)
-            book.entries[lease.about.fingerprint] = entry
-        return book.numbers.setdefault(lease.task, entry)
+    def _task_of(self, record: CrawlRecord, lease: Lease) -> TaskRecord:
+        task = record.tasks.get(lease.about.fingerprint)
+        if task is None:
+            record.is_complete &= record.adding[lease.about.fingerprint] > 0
+            order = (lease.about.precedence, lease.priority + 0.0)
+            task = TaskRecord(lease.url, lease.key, lease.about.lane, order, 0, 0)
+            record.tasks[lease.about.fingerprint] = task
+        return record.numbers.setdefault(lease.task, task)
 
-    def _check_single(self, entry: Entry, lease: Lease, now: int) -> None:
-        other = entry.visit
+    def _check_single(self, task: TaskRecord, lease: Lease, now: int) -> None:
+        other = task.lease
         valid = other is not None and other.is_valid(now)
         require(not valid, "H1", f"{lease.url} is leased twice: {lease.id} while {other}")
         require(other is None or other.id != lease.id, "H1", f"the token of {lease.id} is not new")
 
-    def _check_concurrency(self, book: Book, lease: Lease, now: int, loan: int) -> None:
-        """D2; C7: whoever borrowed a queue has it alone, and however much of it, one slot."""
-        same = [v for v in book.held(now) if v.key == lease.key and not v.named]
-        others = [visit for visit in same if not loan or visit.loan != loan]
-        lent = next((visit for visit in others if visit.loan), None)
+    def _check_concurrency(self, record: CrawlRecord, lease: Lease, now: int, loan: int) -> None:
+        """Check that a queue has no more visits than slots (D2).
+
+        A lent queue belongs to its borrower alone, and takes one slot whatever its size (C7).
+        """
+        same = [one for one in record.held(now) if one.key == lease.key and not one.named]
+        others = [one for one in same if not loan or one.loan != loan]
+        lent = next((one for one in others if one.loan), None)
         require(lent is None, "C7", f"{lease.url} is leased while its queue is lent: {lent}")
         count = 1 + len(others)
-        most = lease.rules.politeness.max_in_flight
-        require(count <= most, "D2", f"{lease.key} has {count} visits in flight, of {most}")
+        limit = lease.rules.politeness.max_in_flight
+        require(count <= limit, "D2", f"{lease.key} has {count} visits in flight, of {limit}")
 
-    def _check_budget(self, line: Line, lease: Lease) -> None:
-        """E1, E3: judged after every lease, so it is exceeded by the last task's cost at most.
+    def _check_budget(self, queue: QueueRecord, lease: Lease) -> None:
+        """Check that a queue exceeds its total by the cost of its last task at most (E1, E3).
 
-        Penalties of visits in flight may come on top where there are several slots.
+        With several slots, penalties of visits in flight may be added to that.
         """
         total = lease.rules.budget.total_budget
-        line.was_parallel |= lease.rules.politeness.max_in_flight > 1 or line.loan > 0
-        spent = line.charged + (0 if line.was_parallel else line.penalties)
-        fine = total < 0 or spent < total
-        require(fine, "E1", f"{lease.key} spent {spent} of {total} and is leased: {lease.url}")
+        queue.was_parallel |= lease.rules.politeness.max_in_flight > 1 or queue.loan > 0
+        spent = queue.charged + (0 if queue.was_parallel else queue.penalties)
+        holds = total < 0 or spent < total
+        require(holds, "E1", f"{lease.key} spent {spent} of {total} and is leased: {lease.url}")
 
-    def _check_spacing(self, line: Line, lease: Lease, now: int) -> None:
-        early = line.not_before - now
+    def _check_spacing(self, queue: QueueRecord, lease: Lease, now: int) -> None:
+        early = queue.not_before - now
         require(early <= 0, "D1", f"{lease.url} is leased {early} ms before {lease.key} is ready")
 
-    def _check_pace(self, line: Line, lease: Lease, now: int) -> None:
-        """D1: visits/s is a promise over all slots: 1/rate between any two leases of a queue."""
+    def _check_pace(self, queue: QueueRecord, lease: Lease, now: int) -> None:
+        """Check that 1/visits_per_second passes between two leases, over all slots (D1)."""
         rate = lease.rules.politeness.visits_per_second
-        if rate and line.last_lease is not None:
-            early = line.last_lease + whole_ms(pace(lease.rules.politeness)) - now
-            told = f"{lease.url} is leased {early} ms too soon for {rate} visits a second"
-            require(early <= 0, "D1", told)
+        if rate and queue.last_lease is not None:
+            early = queue.last_lease + whole_ms(pace(lease.rules.politeness)) - now
+            detail = f"{lease.url} is leased {early} ms too soon for {rate} visits a second"
+            require(early <= 0, "D1", detail)
 
-    def _check_order(self, book: Book, line: Line, entry: Entry, now: int) -> None:
-        """C2: nothing due, pending and better stays behind."""
-        first = self._first(line, entry.lane, now)
-        if first is None or first is entry or not entry.arrival or not entry.is_sure:
+    def _check_order(
+        self, record: CrawlRecord, queue: QueueRecord, task: TaskRecord, now: int
+    ) -> None:
+        """Check that no due and pending task of the lane comes before the leased one (C2)."""
+        first = self._first_due(queue, task.lane, now)
+        if first is None or first is task or not task.arrival or not task.is_sure:
             return
-        fair = entry.place < first.place
-        if entry.place == first.place:
-            fair = book.ties != "fifo" or entry.arrival < first.arrival
-        require(fair, "C2", f"{entry.url} {entry.place} is leased before {first.url} {first.place}")
+        holds = task.order < first.order
+        if task.order == first.order:
+            holds = record.ties != "fifo" or task.arrival < first.arrival
+        detail = f"{task.url} {task.order} is leased before {first.url} {first.order}"
+        require(holds, "C2", detail)
 
-    def _first(self, line: Line, lane: int, now: int) -> Entry | None:
-        """The first in line; what is outdated or not sure falls out on the way."""
-        waiting, ripe = line.unripe.setdefault(lane, []), line.ripe.setdefault(lane, [])
-        while waiting and waiting[0][0] <= now:
-            _, arrival, number, version, entry = heappop(waiting)
-            heappush(ripe, (entry.place, arrival, number, version, entry))
-        while ripe and not ripe[0][4].stands_as(ripe[0][3]):
-            heappop(ripe)
-        return ripe[0][4] if ripe else None
+    def _first_due(self, queue: QueueRecord, lane: int, now: int) -> TaskRecord | None:
+        """Return the first due task of a lane, after removing invalid heap entries."""
+        delayed, due = queue.delayed.setdefault(lane, []), queue.due.setdefault(lane, [])
+        while delayed and delayed[0][0] <= now:
+            _, arrival, number, version, task = heappop(delayed)
+            heappush(due, (task.order, arrival, number, version, task))
+        while due and not due[0][4].is_current(due[0][3]):
+            heappop(due)
+        return due[0][4] if due else None
 
-    def _lend(self, book: Book, line: Line, entry: Entry, lease: Lease, now: int) -> Visit:
-        until = now + whole_ms(lease.lease_for)
-        visit = Visit(lease.id, lease.key, lease.about.cost, now, until)
-        if entry.visit is not None and entry.visit.fate in ("held", "unsure"):
-            book.mark(entry.visit, "lost")
-        entry.visit, entry.is_pending = visit, False
-        book.visits[lease.id] = book.open[lease.id] = visit
-        line.charged += lease.about.cost
-        line.rules, line.crawl_delay = lease.rules, lease.manners.crawl_delay
-        if not book.is_whole:  # visits we did not see
-            line.last_delay = lease.manners.last_delay
-        return visit
+    def _record_lease(
+        self,
+        record: CrawlRecord,
+        task: TaskRecord,
+        lease: Lease,
+        began: int,
+        *,
+        named: bool,
+        loan: int,
+    ) -> None:
+        until = began + whole_ms(lease.lease_for)
+        made = LeaseRecord(lease.id, lease.key, lease.about.cost, began, until, named, loan)
+        if task.lease is not None and task.lease.fate in ("held", "unsure"):
+            record.mark(task.lease, "lost")
+        task.lease, task.is_pending = made, False
+        record.leases[lease.id] = record.open[lease.id] = made
+        queue = record.queue(lease.key)
+        queue.charged += lease.about.cost
+        queue.rules, queue.crawl_delay = lease.rules, lease.manners.crawl_delay
+        if not record.is_complete:  # there were visits before the observation
+            queue.last_delay = lease.manners.last_delay
 
-    def _begin(self, line: Line, lease: Lease, now: int) -> None:
-        """D1: a visit begins; leases are spaced if several may run, or if starts count."""
-        line.last_start = line.last_lease = now
-        manners = lease.rules.politeness
-        if manners.count_from == "start" or manners.max_in_flight > 1:
-            line.postpone(now + whole_ms(least_delay(manners, lease.manners.crawl_delay)))
+    def _begin_visit(self, queue: QueueRecord, lease: Lease, began: int) -> None:
+        """Space leases if several may be in flight, or if delays count from the start (D1)."""
+        queue.last_start = queue.last_lease = began
+        politeness = lease.rules.politeness
+        if politeness.count_from == "start" or politeness.max_in_flight > 1:
+            queue.postpone(
+                began + whole_ms(min_delay_between(politeness, lease.manners.crawl_delay))
+            )
 
-    # ---- the ends of a visit
+    # ---- the end of a lease
 
-    def closing(self, leases: Iterable[LeaseId]) -> None:
-        """An end was asked for; until it is answered nobody knows, and asked again neither."""
+    def begin_end(self, leases: Iterable[LeaseId]) -> None:
+        """Record that an end was asked for: a lease is unsure until the answer comes."""
         for lease in set(leases):
-            visit = self.book(lease.crawl).visits.get(lease)
-            if visit is not None and visit.fate in ("held", "closing"):
-                visit.fate = "closing" if visit.fate == "held" else "unsure"
+            known = self.crawl(lease.crawl).leases.get(lease)
+            if known is not None and known.fate in ("held", "closing"):
+                known.fate = "closing" if known.fate == "held" else "unsure"
 
-    def finished(self, verdict: Verdict, answer: Finished, now: int, *, alone: bool) -> None:
-        """H3: applied once, to the lease that holds, and to no other."""
-        book = self.book(verdict.crawl)
+    def finished(self, verdict: Verdict, answer: Finished, at: Instants, *, alone: bool) -> None:
+        """Check that a verdict is applied once, and only by the current token (H3)."""
+        record = self.crawl(verdict.crawl)
         id_ = LeaseId(verdict.crawl, verdict.task, verdict.token)
-        visit = book.visits.get(id_)
-        if visit is None:
-            require(not (answer.applied and book.is_whole), "H3", f"{id_} was never given")
+        lease = record.leases.get(id_)
+        if lease is None:
+            require(not (answer.applied and record.is_complete), "H3", f"{id_} was never given")
         elif not answer.applied:
-            self._was_refused(visit, now, alone=alone)
+            self._finish_refused(lease, at.ended, alone=alone)
         elif answer.state is None:
-            again = visit.fate in ("applied", "unsure")
-            require(again, "H3", f"{id_} is called finished before, and was {visit.fate}")
+            again = lease.fate in ("applied", "unsure")
+            require(again, "H3", f"{id_} is called finished before, and was {lease.fate}")
         else:
-            fits = visit.fate in ("closing", "unsure")
-            require(fits, "H3", f"{id_} is finished, and was {visit.fate}")
-            self._apply(book, visit, verdict, now)
+            fits = lease.fate in ("closing", "unsure")
+            require(fits, "H3", f"{id_} is finished, and was {lease.fate}")
+            self._apply(record, lease, verdict, at.began)
 
-    def _was_refused(self, visit: Visit, now: int, *, alone: bool) -> None:
-        held = visit.fate == "closing" and visit.deadline > now and alone
-        require(not held, "H3", f"{visit.id} was held until {visit.deadline}, and was refused")
-        visit.fate = "unsure" if visit.fate == "closing" else visit.fate
+    def _finish_refused(self, lease: LeaseRecord, now: int, *, alone: bool) -> None:
+        held = lease.fate == "closing" and lease.deadline > now and alone
+        require(not held, "H3", f"{lease.id} was held until {lease.deadline}, and was refused")
+        lease.fate = "unsure" if lease.fate == "closing" else lease.fate
 
-    def _apply(self, book: Book, visit: Visit, verdict: Verdict, now: int) -> None:
-        book.mark(visit, "applied")
-        book.applied += 1
-        line = book.line(visit.key)
-        line.charged -= 0 if verdict.counts else visit.cost
-        line.penalties += verdict.penalty
+    def _apply(self, record: CrawlRecord, lease: LeaseRecord, verdict: Verdict, now: int) -> None:
+        record.mark(lease, "applied")
+        record.applied += 1
+        queue = record.queue(lease.key)
+        queue.charged -= 0 if verdict.counts else lease.cost
+        queue.penalties += verdict.penalty
         if verdict.touched:
-            line.last_delay = verdict.delay
+            queue.last_delay = verdict.delay
             if verdict.crawl_delay is not None:
-                line.crawl_delay = verdict.crawl_delay
-            line.ended(visit.began(now), now, verdict.delay)
-            line.postpone(now + whole_ms(verdict.snooze))
-        entry = book.numbers[visit.id.task]
-        if entry.visit is visit:
-            self._come_back(book, entry, verdict, now)
+                queue.crawl_delay = verdict.crawl_delay
+            queue.visit_ended(lease.began(now), now, verdict.delay)
+            queue.postpone(now + whole_ms(verdict.snooze))
+        task = record.numbers[lease.id.task]
+        if task.lease is lease:
+            self._return_to_queue(record, task, verdict, now)
 
-    def _come_back(self, book: Book, entry: Entry, verdict: Verdict, now: int) -> None:
-        entry.is_pending = verdict.state == "pending"
-        if not entry.is_pending:
+    def _return_to_queue(
+        self, record: CrawlRecord, task: TaskRecord, verdict: Verdict, now: int
+    ) -> None:
+        task.is_pending = verdict.state == "pending"
+        if not task.is_pending:
             return
-        entry.due = now + whole_ms(verdict.retry_in)
+        task.due = now + whole_ms(verdict.retry_in)
         revisit = verdict.revisit
         if revisit is not None:
-            book.arrivals += 1
-            entry.arrival, entry.lane = book.arrivals, revisit.lane
-            entry.place = (revisit.precedence, revisit.priority + 0.0)
-            entry.due = now + whole_ms(revisit.after)
-        self._stand(book, entry)
+            record.arrivals += 1
+            task.arrival, task.lane = record.arrivals, revisit.lane
+            task.order = (revisit.precedence, revisit.priority + 0.0)
+            task.due = now + whole_ms(revisit.after)
+        self._enqueue(record, task)
 
     def extended(self, lease: LeaseId, lease_for: float, now: int) -> None:
-        """H2: only what is held can be renewed."""
-        visit = self.book(lease.crawl).visits.get(lease)
-        if visit is None:
+        """Check that only a valid lease is extended (H2)."""
+        known = self.crawl(lease.crawl).leases.get(lease)
+        if known is None:
             return
-        holds = visit.fate in ("held", "closing", "unsure")
-        require(holds, "H2", f"{lease} is renewed, and was {visit.fate}")
-        visit.fate, visit.deadline = "held", now + whole_ms(lease_for)
+        holds = known.fate in ("held", "closing", "unsure")
+        require(holds, "H2", f"{lease} is extended, and was {known.fate}")
+        known.fate, known.deadline = "held", now + whole_ms(lease_for)
 
     def released(self, lease: LeaseId, now: int) -> None:
-        """H5: only what is held can be given back; the visit's end is now (D7)."""
-        book = self.book(lease.crawl)
-        visit = book.visits.get(lease)
-        if visit is None:
+        """Check that only a valid lease is released (H5); its visit ends now (D7)."""
+        record = self.crawl(lease.crawl)
+        known = record.leases.get(lease)
+        if known is None:
             return
-        fits = visit.fate in ("closing", "unsure")
-        require(fits, "H5", f"{lease} is released, and was {visit.fate}")
-        book.mark(visit, "released")
-        line = book.line(visit.key)
-        line.charged -= visit.cost
-        if not visit.named:
-            line.ended(visit.began(now), now, line.usual_delay())
-        entry = book.numbers[lease.task]
-        if entry.visit is visit:
-            entry.is_pending, entry.due = True, now
-            self._stand(book, entry)
+        fits = known.fate in ("closing", "unsure")
+        require(fits, "H5", f"{lease} is released, and was {known.fate}")
+        record.mark(known, "released")
+        queue = record.queue(known.key)
+        queue.charged -= known.cost
+        if not known.named:
+            queue.visit_ended(known.began(now), now, queue.usual_delay())
+        task = record.numbers[lease.task]
+        if task.lease is known:
+            task.is_pending, task.due = True, now
+            self._enqueue(record, task)
 
-    def kept(self, lease: LeaseId) -> None:
-        """H5: it was not released, so it was lost before, or is no longer known to hold."""
-        visit = self.book(lease.crawl).visits.get(lease)
-        if visit is not None and visit.fate == "closing":
-            visit.fate = "unsure"
+    def not_released(self, lease: LeaseId) -> None:
+        """Record that a lease was not released: it was lost before, or may still hold (H5)."""
+        known = self.crawl(lease.crawl).leases.get(lease)
+        if known is not None and known.fate == "closing":
+            known.fate = "unsure"
 
     def cancelled(self, crawl: str) -> None:
-        """I3: its leases are void."""
-        book = self.book(crawl)
-        for visit in list(book.open.values()):
-            book.mark(visit, "lost")
+        """Record that all leases of a crawl are void (I3)."""
+        record = self.crawl(crawl)
+        for lease in list(record.open.values()):
+            record.mark(lease, "lost")
 
-    def taken_back(self, crawl: str, now: int, *, certain: bool) -> None:
-        """H4, D7: overdue leases are lost, their visits end now; whether they live is not ours."""
-        book = self.book(crawl)
-        for visit in book.overdue(now):
-            was_unsure = visit.fate == "unsure"
-            book.mark(visit, "lost" if certain else "unsure")
-            if was_unsure:
-                book.crashes += 1
-                continue  # its visit may have ended before
-            line = book.line(visit.key)
-            self._lose(book, line, visit, certain=certain)
-            if not visit.named:
-                line.ended(visit.began(now), now, line.usual_delay())
-            entry = book.numbers[visit.id.task]
-            if entry.visit is visit:
-                entry.is_pending = entry.is_sure = False
+    def expired(self, crawl: str, now: int, *, certain: bool) -> None:
+        """Record that overdue leases are lost, and that their visits end now (H4, D7)."""
+        record = self.crawl(crawl)
+        for lease in record.overdue(now):
+            self._expire(record, lease, now, certain=certain)
 
-    def _lose(self, book: Book, line: Line, visit: Visit, *, certain: bool) -> None:
-        """H4: a crash; C7: of a loan the first `max_in_flight`, the others are refunded."""
-        if not visit.loan:
-            book.crashes += 1
+    def reopened(self, crawl: str, now: int) -> None:
+        """Record that a file was opened again: all leases of its last holder expire (H4, D7)."""
+        record = self.crawl(crawl)
+        for lease in list(record.open.values()):
+            self._expire(record, lease, now, certain=True)
+
+    def _expire(self, record: CrawlRecord, lease: LeaseRecord, now: int, *, certain: bool) -> None:
+        was_unsure = lease.fate in ("closing", "unsure")
+        record.mark(lease, "lost" if certain else "unsure")
+        if was_unsure:
+            record.crashes += 1
+            return  # its visit may have ended before
+        queue = record.queue(lease.key)
+        self._count_crash(record, queue, lease, certain=certain)
+        if not lease.named:
+            queue.visit_ended(lease.began(now), now, queue.usual_delay())
+        task = record.numbers[lease.id.task]
+        if task.lease is lease:
+            task.is_pending = task.is_sure = False
+
+    def _count_crash(
+        self, record: CrawlRecord, queue: QueueRecord, lease: LeaseRecord, *, certain: bool
+    ) -> None:
+        """Count a crash (H4); of a loan the first `max_in_flight`, others are refunded (C7)."""
+        if not lease.loan:
+            record.crashes += 1
             return
-        most = line.rules.politeness.max_in_flight if line.rules else None
-        is_known = most is not None and visit.loan == line.loan
-        may_count = not is_known or line.losses < (most or 0)
-        line.losses += 1
-        book.crashes += may_count
+        limit = queue.rules.politeness.max_in_flight if queue.rules else None
+        is_known = limit is not None and lease.loan == queue.loan
+        may_count = not is_known or queue.losses < (limit or 0)
+        queue.losses += 1
+        record.crashes += may_count
         if not (certain and is_known and may_count):
-            line.charged -= visit.cost
+            queue.charged -= lease.cost
 
-    def closes_run(self, crawl: str, now: int) -> None:
-        """I2: nothing is leased anywhere when a run is closed."""
-        book = self.book(crawl)
-        held = next(book.held(now), None)
+    def run_ended(self, crawl: str, now: int) -> None:
+        """Check that no lease is valid when a run ends (I2)."""
+        record = self.crawl(crawl)
+        held = next(record.held(now), None)
         require(held is None, "I2", f"{crawl} finished while {held} holds")
-        book.is_finished = True
+        record.is_finished = True
 
 
-def _may_return(task: Task, entry: Entry, now: int) -> bool:
-    """A task of which only a lease was seen: restored and revisited, or lent before its answer."""
-    in_flight = entry.visit is not None and entry.visit.is_valid(now)
+def _may_return(task: Task, known: TaskRecord, now: int) -> bool:
+    """Whether a task known only by a lease was restored and revisited, not just added."""
+    in_flight = known.lease is not None and known.lease.is_valid(now)
     return task.known == "revisit" and not in_flight

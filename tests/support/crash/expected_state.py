@@ -23,7 +23,7 @@ from crash.call_log import (
     Told,
 )
 from outrider.clock import to_ms
-from outrider.core.policy.politeness import least_delay, pace
+from outrider.core.policy.politeness import min_delay_between, pace
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import TaskState
 from outrider.core.verdict import Verdict
@@ -120,7 +120,7 @@ class Books:
         """A queue; one nobody heard of has its least delay."""
         found = self.queues.get(key)
         if found is None:
-            least = to_ms(least_delay(self.rules(key).politeness, 0.0))
+            least = to_ms(min_delay_between(self.rules(key).politeness, 0.0))
             found = self.queues[key] = QueueFact(least)
         return found
 
@@ -204,7 +204,7 @@ class Books:
         """D1: least milliseconds between two leases; visits/s counts however many slots."""
         manners = self.rules(key).politeness
         is_spaced = manners.count_from == "start" or manners.max_in_flight > 1
-        return to_ms(max(pace(manners), least_delay(manners, 0.0) if is_spaced else 0.0))
+        return to_ms(max(pace(manners), min_delay_between(manners, 0.0) if is_spaced else 0.0))
 
     def _finish(self, end: End, at: int) -> bool:
         verdict, fact = end.verdict, self.tasks[end.url]

@@ -6,7 +6,7 @@ A visit of a killed process ends when somebody opens its file again: the killer 
 from __future__ import annotations
 
 from outrider.clock import to_ms
-from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.politeness import min_delay_between
 from outrider.core.policy.rules import CrawlRules
 from outrider.testing.lease_history import require
 
@@ -27,7 +27,7 @@ class Servers:
             self.visits += 1
             manners = self._rules.of(key).politeness
             present = self._visiting.setdefault(key, set())
-            early = self._last.get(key, 0) + to_ms(least_delay(manners, 0.0)) - at
+            early = self._last.get(key, 0) + to_ms(min_delay_between(manners, 0.0)) - at
             require(early <= 0, "D7", f"{url} is visited {early} ms too soon")
             present.add(url)
             most = manners.max_in_flight

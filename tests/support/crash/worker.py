@@ -1,4 +1,4 @@
-"""A worker that writes down what it was told: adds, visits, releases, an operator's acts.
+"""A worker that writes down what it was told: adds, visits, releases, an operator's actions.
 
 Every line about a call is written before the next call is made, so at most one is ever unsure.
 """
@@ -35,7 +35,7 @@ from crash.call_log import (
 )
 from crash.history import History
 from outrider.clock import SystemClock
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.decide import decide
 from outrider.core.outcome import (
     Blocked,
@@ -73,12 +73,12 @@ HOSTS: Final[dict[str, dict[str, object]]] = {
 }
 
 
-_ACTS: Final[dict[str, acts.Act]] = {
-    "pause": acts.Pause(),
-    "resume": acts.Resume(),
-    "retire": acts.Retire(),
-    "revive": acts.Revive(),
-    "wake": acts.Wake(),
+_ACTS: Final[dict[str, actions.QueueAction]] = {
+    "pause": actions.Pause(),
+    "resume": actions.Resume(),
+    "retire": actions.Retire(),
+    "revive": actions.Revive(),
+    "wake": actions.Wake(),
 }
 
 
@@ -324,7 +324,7 @@ class Worker:
         seconds = self._dice.choice((0.02, 0.2, 30.0)) if act == "snooze" else 0.0
 
         async def make() -> Told:
-            done = acts.Snooze(seconds) if act == "snooze" else _ACTS[act]
+            done = actions.Snooze(seconds) if act == "snooze" else _ACTS[act]
             await self.frontier.store.steer(CRAWL, key, done)
             return Told(self.now)
 

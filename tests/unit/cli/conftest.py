@@ -8,6 +8,7 @@ import pytest
 
 from outrider import Failed, Frontier
 from outrider.cli import app, opening
+from outrider.monitoring import connection
 from outrider.store.opening import open_store
 from outrider.testing import FakeClock
 
@@ -45,7 +46,8 @@ def clock():
 def store(clock, monkeypatch):
     """The store behind every name that commands are given."""
     store = asyncio.run(open_store("memory://", clock))
-    monkeypatch.setattr(opening, "source_of", lambda name, **_: store)
+    for module in (opening, connection):
+        monkeypatch.setattr(module, "check_store", lambda name, **_: store)
     return store
 
 

@@ -85,7 +85,7 @@ class TestShowing:
         shown = outrider("config", "show", "x", "--changed").out
 
         assert "politeness.delay" in shown
-        assert "fixed seconds" in shown
+        assert "fixed delay" in shown
 
     def test_one_is_shown_with_all_there_is_to_know(self, outrider):
         """And a section as a table."""
@@ -144,14 +144,14 @@ class TestChanging:
         """So that nobody waits for it."""
         answer = outrider("config", "set", "x", "fetch.max_links=5")
 
-        assert "fetch.max_links acts when a worker starts" in answer.err
+        assert "fetch.max_links takes effect when a worker starts" in answer.err
 
     @pytest.mark.parametrize(
         ("pair", "said"),
         [
             ("politeness.delay", "config set politeness.delay: write"),
             ("scoring.scorer=os:getcwd", "code is never imported"),
-            ("output.path=/elsewhere", "says this for itself"),
+            ("output.path=/elsewhere", "sets this for itself"),
             ("profile=fast", "settings begin with it"),
         ],
     )

@@ -62,8 +62,13 @@ def test_a_look_makes_no_crawl(outrider, store, words):
     other = outrider(*called(words))
 
     assert (empty.code, other.code) == (2, 2)
-    assert empty.err == "outrider: no crawl 'default' in x: it has none; `outrider add` makes one\n"
-    assert other.err == "outrider: no crawl 'default' in x: it has news; say --crawl NAME\n"
+    assert (
+        empty.err == "outrider: no crawl 'default' in x: it has none; `outrider add` creates one\n"
+    )
+    assert (
+        other.err
+        == "outrider: no crawl 'default' in x: it has news; choose one with --crawl NAME\n"
+    )
     assert asyncio.run(store.crawls()) == ["news"]
 
 

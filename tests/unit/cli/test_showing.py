@@ -194,7 +194,7 @@ def test_an_error_of_the_system_is_one_line(outrider, monkeypatch):
     def broken(*_, **__):
         raise PermissionError(13, "Permission denied", "x.outrider")
 
-    monkeypatch.setattr(opening, "source_of", broken)
+    monkeypatch.setattr(opening, "check_store", broken)
 
     assert outrider("stats", "x") == (2, "", "outrider: x.outrider: Permission denied\n")
 
@@ -205,7 +205,7 @@ def test_many_crawls_are_not_all_listed(outrider, store):
         outrider("add", "x", "https://a.example/", "--crawl", f"c{number}")
     answer = outrider("stats", "x")
 
-    assert "c9, …; say --crawl NAME" in answer.err
+    assert "c9, …; choose one with --crawl NAME" in answer.err
     assert asyncio.run(store.crawls())[-1] == "c11"
 
 

@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 from outrider import Done, Failed, Frontier, Link
-from outrider.cli import opening, watch, watch_draw
+from outrider.cli import watch, watch_draw
 from outrider.cli.watch_acts import Pace, turn
-from outrider.cli.watch_follow import Seen, Watch
-from outrider.cli.watch_reach import Presence, Reach
-from outrider.cli.watch_sample import Asked, Sampler
 from outrider.errors import InvalidInput, StoreUnavailable
+from outrider.monitoring import connection
+from outrider.monitoring.connection import CrawlConnection, Presence
+from outrider.monitoring.monitor import CrawlMonitor, Observation
+from outrider.monitoring.sampler import Sampler, SampleRequest
 from outrider.store.protocol import CrawlView
 
 A = "https://a.example/"
@@ -90,7 +91,7 @@ class TestFollowing:
         """Follows the crawl in plain lines, and lets time pass a sample at a time."""
         frontier = await Frontier.open(store, clock=clock)
         await frontier.add([A, B])
-        watching = Watch(Reach("x", "default"))
+        watching = CrawlMonitor(CrawlConnection("x", "default"))
         task = asyncio.ensure_future(
             watch.plain(watching, 5.0, once=False, as_json=True, clock=clock)
         )
@@ -137,12 +138,12 @@ class TestFollowing:
             raise StoreUnavailable("went away")
 
         monkeypatch.setattr(store, "crawl", silent)
-        monkeypatch.setattr(opening, "source_of", gone)
+        monkeypatch.setattr(connection, "check_store", gone)
         assert await lines() == ([], "outrider: went away\n")
         assert await lines() == ([], "outrider: nobody answers\n")
         assert await lines() == ([], "")
         monkeypatch.undo()
-        monkeypatch.setattr(opening, "source_of", lambda name, **_: store)
+        monkeypatch.setattr(connection, "check_store", lambda name, **_: store)
         (line,), remark = await lines()
 
         assert (line["presence"], remark) == ("attached", "")
@@ -230,7 +231,9 @@ def drawn(crawling):
         (lease,) = await frontier.claim()
         await frontier.finish(lease, Failed("[bold]cut[/bold]"))
         sampler = Sampler()
-        return Seen(Presence.ATTACHED, await sampler.read(frontier, Asked())), sampler
+        return Observation(
+            Presence.ATTACHED, await sampler.read(frontier, SampleRequest())
+        ), sampler
 
     return crawling(fill)
 
@@ -259,8 +262,8 @@ class TestDrawing:
     def test_the_head_says_how_it_is(self, drawn):
         """Running, left alone, or out of reach."""
         seen, _ = drawn
-        alone = Seen(Presence.ALONE, seen.sample)
-        lost = Seen(Presence.LOST, seen.sample)
+        alone = Observation(Presence.ALONE, seen.sample)
+        lost = Observation(Presence.LOST, seen.sample)
 
         assert watch_draw.head(seen, "x", 80, 0.0).plain.rstrip().endswith("● running for 0.0 s")
         assert "running, but nobody runs it" in watch_draw.head(alone, "x", 80, 0.0).plain

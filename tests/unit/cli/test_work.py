@@ -3,16 +3,12 @@
 import asyncio
 import json
 import socket
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from outrider import Done, Frontier
-from outrider.cli import work_plan, work_seat
+from outrider.cli import work_plan
 from outrider.cli.work_plan import Asked
-from outrider.output.jsonl import items_sink
-from outrider.output.left import journals_of
 from outrider.settings import Layer, Layers
 from outrider.store.protocol import Heartbeat, WorkerView
 
@@ -58,32 +54,6 @@ def host(monkeypatch):
     """This machine has a name of letters that no file should have."""
     monkeypatch.setattr(socket, "gethostname", lambda: "my host/1")
     return "my-host-1"
-
-
-def in_doubt(name, lease):
-    """An output whose last record nobody vouches for."""
-    sink = items_sink(name)
-    sink.write([SimpleNamespace(lease=lease, outcome=Done(200), page=None, items=[{}])])
-    sink.close()
-    Path(f"{name}.lock").touch()
-
-
-async def settled(stem, names, meanwhile=(), damaged=""):
-    """Somebody sits down beside these, and when those are settled that came meanwhile, leaves."""
-    every = [*names, *meanwhile]
-    async with Frontier.open("memory://") as frontier, asyncio.timeout(60):
-        await frontier.add([f"https://{n}.example/" for n in range(len(every))])
-        leases = dict(zip(every, await frontier.claim(len(every)), strict=True))
-        for name in names:
-            in_doubt(name, leases[name])
-        if damaged:
-            await asyncio.to_thread(Path(f"{damaged}.items.jsonl").write_bytes, b"of another\n")
-        with work_seat.seated(stem) as seat:
-            async with work_seat.settling(work_seat.stem_of(seat), frontier, every=0):
-                for name in meanwhile:
-                    in_doubt(name, leases[name])
-                    while journals_of(name):  # noqa: ASYNC110 - files ring no bell
-                        await asyncio.sleep(0)
 
 
 class TestOwn:
@@ -140,57 +110,14 @@ class TestOwn:
         assert named["fetch"] == {"robots_cache": "shared"}
 
 
-class TestSeat:
-    """Which files."""
-
-    def test_the_lowest_free_number_is_taken(self, tmp_path, host):
-        """And taken again once its worker is gone."""
-        stem = str(tmp_path / "x")
-        with work_seat.seated(stem) as first:
-            with work_seat.seated(stem) as second:
-                pass
-            with work_seat.seated(stem) as again:
-                pass
-
-        assert [first, second, again] == [f"{stem}-{host}-{n}" for n in (1, 2, 2)]
-
-    def test_what_the_dead_left_is_settled(self, tmp_path, host):
-        """By any other of the same machine: of workers, and of a crawl's own output."""
-        stem = str(tmp_path / "x")
-        names = [f"{stem}-{host}-{n}" for n in (1, 2, 10)]
-        others = [f"{stem}-{host}-2-1", f"{stem}-north-1"]  # of machines with such names
-        asyncio.run(settled(stem, [stem, *names, *others]))
-
-        left = {path.name.partition(".")[0] for path in tmp_path.glob("*.journal")}
-        assert left == {Path(name).name for name in (names[0], *others)}  # its own comes later
-
-    def test_others_are_killed_meanwhile(self, tmp_path, host):
-        """A worker may stay for weeks."""
-        stem = str(tmp_path / "x")
-        asyncio.run(settled(stem, [], [f"{stem}-{host}-7"]))
-
-        assert (tmp_path / f"x-{host}-7.items.jsonl").read_bytes() == b""
-
-    def test_what_cannot_be_settled_is_said_once(self, tmp_path, host, capsys):
-        """And nobody else has to suffer for it."""
-        stem = str(tmp_path / "x")
-        names = [f"{stem}-{host}-{n}" for n in (7, 8)]
-        asyncio.run(settled(stem, names, [f"{stem}-{host}-9"], damaged=names[0]))
-
-        assert capsys.readouterr().err.count("left in doubt: ") == 1
-        assert [path.name for path in tmp_path.glob("*.journal")] == [
-            f"x-{host}-7.items.jsonl.journal"
-        ]
+class TestWork:
+    """The command on a file, without a visit."""
 
     def test_a_folder_that_is_not_there_is_said(self, outrider, tmp_path, file):
         """Before anything is opened."""
         answer = outrider("work", str(file), "--output", str(tmp_path / "no" / "x"))
 
         assert (answer.code, "there is no directory" in answer.err) == (2, True)
-
-
-class TestWork:
-    """The command on a file, without a visit."""
 
     def test_it_ends_with_the_crawl(self, outrider, file, host):
         """As `crawl` would, and says where it wrote."""

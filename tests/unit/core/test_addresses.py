@@ -7,7 +7,7 @@ import pytest
 from outrider.core import addresses
 from outrider.core.addresses import special_block
 from outrider.core.url import Refusal, parse_url
-from outrider.fetch.guard import is_guarded
+from outrider.fetch.dns import is_special_address
 
 # Every row of the two IANA registries, multicast and what was deprecated; those that carry an IPv4
 # address and are judged by it are below.
@@ -59,7 +59,7 @@ def literal(address):
 def test_special_block_is_refused_from_its_first_address_to_its_last(network):
     """By the guard always; as the host of a URL, where no example needs it."""
     for address in ends_of(network):
-        assert is_guarded(address)
+        assert is_special_address(address)
         refused = parse_url(literal(address))
         assert isinstance(refused, Refusal) is (network not in EXAMPLES)
 
@@ -83,7 +83,7 @@ def test_neighbours_of_special_blocks_are_public(address):
 def test_addresses_that_no_host_is_assigned_are_special(address):
     """Whatever IANA reserves next is guarded already."""
     assert special_block(address).name == "not assigned to hosts"
-    assert is_guarded(address)
+    assert is_special_address(address)
 
 
 def carriers_of(address):
@@ -97,19 +97,19 @@ def carriers_of(address):
 def test_special_ipv4_address_inside_ipv6_is_special(network):
     """Mapped, translated, and relayed by 6to4."""
     for address in ends_of(network):
-        assert all(map(is_guarded, carriers_of(address)))
+        assert all(map(is_special_address, carriers_of(address)))
 
 
 @pytest.mark.parametrize("address", [each for each in PUBLIC if ":" not in each])
 def test_public_ipv4_address_inside_ipv6_is_public(address):
     """Networks without IPv4 reach it that way."""
-    assert not any(map(is_guarded, carriers_of(address)))
+    assert not any(map(is_special_address, carriers_of(address)))
 
 
 @pytest.mark.parametrize("address", ["fe80::1%eth0", "ff02::1%1", "2606:4700::1111%lo", "::1%x"])
 def test_address_of_one_interface_is_special(address):
     """Only our own network can be meant."""
-    assert is_guarded(address)
+    assert is_special_address(address)
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "1.2.3", "010.0.0.1", "[::1]", "1.2.3.4 "])
@@ -117,4 +117,4 @@ def test_what_is_no_address_is_guarded(text):
     """A resolver that returns such things is not trusted."""
     with pytest.raises(ValueError, match="address"):
         special_block(text)
-    assert is_guarded(text)
+    assert is_special_address(text)

@@ -3,16 +3,16 @@ import math
 import pytest
 
 from outrider.core.admission import Admission
-from outrider.core.link_faults import fault_of
+from outrider.core.link_validation import link_error
 from outrider.core.policy.cost import unit_cost, wag_cost
-from outrider.core.policy.keying import domain_key, host_key
 from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.queue_key import domain_key, host_key
 from outrider.core.policy.rules import QueueRules
 from outrider.core.policy.scope import Scope, compile_scope
 from outrider.core.policy.score import DefaultScorer, breakdown_of, explicit
 from outrider.core.policy.traps import Traps
 from outrider.core.policy.weights import Scoring
-from outrider.core.task import ACQUISITION, DISCOVERY, Added, Lease, Link, Manners, Task
+from outrider.core.task import ACQUISITION, DISCOVERY, Added, Lease, Link, PolitenessState, Task
 from outrider.core.url import UrlRules, fingerprint, parse_url
 
 A = "https://a.example/"
@@ -50,11 +50,11 @@ def lease(**about):
     given = {"type": "page", "lane": 0, "depth": 0, "precedence": 1, "priority": 0.0, "cost": 1}
     task = Task("c", b"f" * 16, A, "a.example", **{**given, **about})
     rules = QueueRules(politeness=Politeness())
-    return Lease("s", 1, 1, task, 1, "w", 60.0, 0, 0, rules, Manners())
+    return Lease("s", 1, 1, task, 1, "w", 60.0, 0, 0, rules, PolitenessState())
 
 
 def test_text_becomes_a_task():
-    """B1: keyed, priced and scored, by the defaults of a link."""
+    """B1: keyed, rescored and scored, by the defaults of a link."""
     task = admitted(A + "?b=2&a=1")
 
     assert isinstance(task, Task)
@@ -244,20 +244,20 @@ def test_a_good_link_has_no_fault():
         Link(A, priority=True, delay=5, bias=-1),
     ]
 
-    assert [fault_of(link) for link in links] == [None] * len(links)
+    assert [link_error(link) for link in links] == [None] * len(links)
 
 
 def test_a_million_is_as_deep_as_it_may_be():
     """The detail of a refusal promises: from 0 to 1,000,000."""
-    assert fault_of(Link(A, depth=1_000_000)) is None
-    assert "1,000,000" in fault_of(Link(A, depth=1_000_001))
+    assert link_error(Link(A, depth=1_000_000)) is None
+    assert "1,000,000" in link_error(Link(A, depth=1_000_001))
 
 
 @pytest.mark.parametrize("digits", [60, 400, 5000])
 def test_a_huge_number_is_not_spelt_out(digits):
     """A detail is for people."""
-    assert len(fault_of(Link(A, depth=10**digits))) < 200
-    assert len(fault_of(Link(A, depth=-(10**digits)))) < 200
+    assert len(link_error(Link(A, depth=10**digits))) < 200
+    assert len(link_error(Link(A, depth=-(10**digits)))) < 200
 
 
 class Pages(DefaultScorer):
@@ -318,8 +318,8 @@ def test_prices_are_thought_again_as_they_were_found():
     plain, given = Link(A + "news", depth=2), Link(A + "news", priority=3.0)
     batch = [(link, parse_url(link.url), "a.example", b"x" * 16) for link in (plain, given)]
 
-    now = admission().price(batch)
-    focused = admission(classify=_about_news).price(batch)
+    now = admission().rescore(batch)
+    focused = admission(classify=_about_news).rescore(batch)
 
     assert [one and one.priority for one in now] == [14.0, None]
     assert [one.priority for one in focused] == [-5986.0, -5997.0]
@@ -335,4 +335,4 @@ def test_a_scorer_that_breaks_prices_nothing():
             raise RuntimeError("no idea")
 
     batch = [(Link(A), parse_url(A), "a.example", b"x" * 16)]
-    assert admission(scorer=Broken()).price(batch) == [None]
+    assert admission(scorer=Broken()).rescore(batch) == [None]

@@ -1,6 +1,6 @@
 import pytest
 
-from outrider.core.policy.cost import MAX_COST, checked_cost, costing
+from outrider.core.policy.cost import MAX_COST, cost_function, valid_cost
 from outrider.core.url import parse_url
 
 PAGE = "http://example.org/list"
@@ -8,7 +8,7 @@ PAGE = "http://example.org/list"
 
 def cost(name, text, via=None):
     """What the named policy charges for a text."""
-    return costing(name)(parse_url(text), via)
+    return cost_function(name)(parse_url(text), via)
 
 
 @pytest.mark.parametrize("text", [PAGE, PAGE + "?a=1", "http://example.org/calendar/2025"])
@@ -64,22 +64,22 @@ def test_anti_calendar_charges_calendar_words_and_years_once(path, expected):
 
 def test_a_function_is_a_cost_policy():
     """What the user gives is used as it is."""
-    assert costing(max) is max
+    assert cost_function(max) is max
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
     """The nearest is proposed."""
     with pytest.raises(ValueError, match=r"unknown cost 'wagg': .*unit, wag, .* mean 'wag'\?"):
-        costing("wagg")
+        cost_function("wagg")
 
 
 @pytest.mark.parametrize("answer", [0, 1, MAX_COST])
 def test_an_integer_in_range_can_be_a_cost(answer):
     """It comes back unchanged."""
-    assert checked_cost(answer) == answer
+    assert valid_cost(answer) == answer
 
 
 @pytest.mark.parametrize("answer", [-1, MAX_COST + 1, 1.0, float("nan"), "1", None, True])
 def test_anything_else_can_not(answer):
     """A store adds and compares costs as 16-bit integers."""
-    assert checked_cost(answer) is None
+    assert valid_cost(answer) is None

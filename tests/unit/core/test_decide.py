@@ -2,16 +2,15 @@ import math
 
 import pytest
 
-from outrider.core.answer import Answer
-from outrider.core.decide import Policy, decide, fault_of
-from outrider.core.outcome import Blocked, Done, Dropped, Failed, Throttled, Unreachable
+from outrider.core.decide import Policy, decide, outcome_error
+from outrider.core.outcome import Answer, Blocked, Done, Dropped, Failed, Throttled, Unreachable
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.retry import Backoff, Retry
 from outrider.core.policy.rules import Budget, QueueRules
 from outrider.core.policy.score import explicit
 from outrider.core.states import TaskState
-from outrider.core.task import ACQUISITION, Lease, Manners, Task
+from outrider.core.task import ACQUISITION, Lease, PolitenessState, Task
 
 DAY = 86_400.0
 PENDING, DONE = TaskState.PENDING, TaskState.DONE
@@ -30,7 +29,7 @@ def lease(*, manners=None, politeness=None, budget=None, failures=0, throttles=0
     given = {"type": "page", "lane": 0, "depth": 0, "precedence": 1, "priority": 0.0, "cost": 1}
     task = Task("c", b"f" * 16, "https://a.example/1", "a.example", **{**given, **about})
     rules = QueueRules(Politeness(**politeness or {}), Budget(**budget or {}))
-    seen = Manners(**manners or {})
+    seen = PolitenessState(**manners or {})
     return Lease("s", 7, 99, task, 1, "w", 60.0, failures, throttles, rules, seen)
 
 
@@ -469,7 +468,7 @@ def test_a_visit_that_says_nothing_of_robots_keeps_what_was_said(outcome):
 )
 def test_a_proper_outcome_has_no_fault(outcome):
     """Whatever the types allow and makes sense."""
-    assert fault_of(outcome) is None
+    assert outcome_error(outcome) is None
 
 
 @pytest.mark.parametrize(
@@ -505,7 +504,7 @@ def test_a_proper_outcome_has_no_fault(outcome):
 )
 def test_a_fault_names_the_field(outcome, named):
     """Bad input is refused by name, before anything is decided."""
-    assert named in fault_of(outcome)
+    assert named in outcome_error(outcome)
 
 
 @pytest.mark.parametrize(
@@ -525,4 +524,4 @@ def test_a_fault_names_the_field(outcome, named):
 )
 def test_a_duration_that_is_no_number_is_a_fault(outcome, named):
     """A header's text handed on unread is refused by name: deciding on it would raise."""
-    assert named in fault_of(outcome)
+    assert named in outcome_error(outcome)

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from outrider.core.policy.focus import (
     OPENS_BELOW,
     Focus,
+    apply_focus,
     classifier_of,
-    focused,
 )
 from outrider.core.policy.score import explicit
 from outrider.core.task import Link
@@ -60,7 +60,7 @@ def test_words_of_ones_own():
 def test_the_bands_never_meet(priority):
     """C9: whatever the score; and the terms still sum to it."""
     focus, related, other = (
-        focused(explicit(priority), kind) for kind in ("focus", "related", "other")
+        apply_focus(explicit(priority), kind) for kind in ("focus", "related", "other")
     )
 
     assert -6999.1 < focus.priority < OPENS_BELOW < related.priority < other.priority
@@ -71,7 +71,7 @@ def test_the_bands_never_meet(priority):
 
 def test_the_score_orders_within_its_band():
     """C9: −6000 + score, −4000 + score, clipped to ± 999."""
-    assert focused(explicit(12.0), "focus").priority == -5988.0
-    assert focused(explicit(-2000.0), "focus").priority == -6999.0
-    assert focused(explicit(5000.0), "related").priority == -3001.0
-    assert focused(explicit(7.0), "other").priority == 5_000_000.0
+    assert apply_focus(explicit(12.0), "focus").priority == -5988.0
+    assert apply_focus(explicit(-2000.0), "focus").priority == -6999.0
+    assert apply_focus(explicit(5000.0), "related").priority == -3001.0
+    assert apply_focus(explicit(7.0), "other").priority == 5_000_000.0

@@ -1,12 +1,12 @@
 import pytest
 
-from outrider.core.proposals import proposed
+from outrider.core.proposals import propose
 from outrider.core.signals import Cluster
 
 
 def urls(kind, scope, target, count=5):
     """What is proposed, with its lift."""
-    found = proposed(Cluster(kind, scope, target, ((1, count),)), 5)
+    found = propose(Cluster(kind, scope, target, ((1, count),)), 5)
     return {one.url: one.lift for one in found}
 
 
@@ -50,7 +50,7 @@ def test_confidence_grows_with_the_first_ten(kind, count, confidence):
     """F5: times the factor of the kind."""
     cluster = Cluster(kind, "a.example", "/x", ((1, count),))
 
-    found = [one.confidence for one in proposed(cluster, 5)]
+    found = [one.confidence for one in propose(cluster, 5)]
 
     assert found
     assert found == pytest.approx([confidence] * len(found))

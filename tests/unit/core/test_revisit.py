@@ -3,9 +3,8 @@ import math
 import msgspec
 import pytest
 
-from outrider.core.answer import Answer, Last
 from outrider.core.decide import Policy, decide
-from outrider.core.outcome import Done, Failed
+from outrider.core.outcome import Answer, Done, Failed, Last
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.retry import Retry
@@ -22,7 +21,7 @@ from outrider.core.policy.revisit import (
 from outrider.core.policy.rules import Budget, QueueRules
 from outrider.core.policy.score import explicit
 from outrider.core.states import TaskState
-from outrider.core.task import ACQUISITION, Lease, Manners, Task
+from outrider.core.task import ACQUISITION, Lease, PolitenessState, Task
 
 HOUR, DAY = 3600.0, 86_400.0
 VALUE = Revisiting("value")
@@ -37,7 +36,7 @@ def lease(last=None):
     """A lease of a task that was visited before, or not."""
     task = Task("c", b"f" * 16, "https://a.example/1", "a.example", "page", 0, 0, 1, 0.0, 1)
     rules = QueueRules(Politeness(), Budget())
-    return Lease("s", 7, 99, task, 1, "w", 60.0, 0, 0, rules, Manners(), None, last)
+    return Lease("s", 7, 99, task, 1, "w", 60.0, 0, 0, rules, PolitenessState(), None, last)
 
 
 def policy(revisit_in=None):

@@ -58,10 +58,10 @@ def signals_of(predicted=(0.9, 0.5), problems=8, target="a.example", how=None):
     """A prediction for the page, and a cluster of so many problems."""
     signals = Signals(how)
     if predicted:
-        signals.hear_prediction(MARK, Prediction(A, *predicted))
+        signals.set_prediction(MARK, Prediction(A, *predicted))
     if problems:
         cluster = Cluster("missing-hub", "", target, ((NOW, problems),))
-        signals.hear_cluster("one", cluster, NOW)
+        signals.set_cluster("one", cluster, NOW)
     return signals
 
 

@@ -8,16 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.core.breakdown import Breakdown
-from outrider.core.policy.depth import BreadthFirstScorer, DepthFirstScorer
-from outrider.core.policy.grouping import groups_of, lead_groups_of, place_of
 from outrider.core.policy.learning import LearningScorer, Tallies
-from outrider.core.policy.opic import SCALE, OpicScorer, cash_of
 from outrider.core.policy.rules import QueueRules
-from outrider.core.policy.scorers import SCORERS, scorer_of
-from outrider.core.policy.sites import LargestSitesScorer
+from outrider.core.policy.scorers import (
+    SCALE,
+    SCORERS,
+    BreadthFirstScorer,
+    DepthFirstScorer,
+    LargestSitesScorer,
+    OpicScorer,
+    cash_of,
+    scorer_of,
+)
+from outrider.core.policy.url_groups import groups_of, lead_groups_of, place_of
 from outrider.core.policy.weights import Scoring
 from outrider.core.signals import Signals
-from outrider.core.task import Lease, Link, Manners
+from outrider.core.task import Lease, Link, PolitenessState
 from outrider.core.url import Url, fingerprint
 from outrider.testing.builders import task
 
@@ -46,7 +52,7 @@ def lease(url="https://a.example/", *, score=None, **fields):
     if score is not None:
         fields |= {"priority": score.priority, "breakdown": score.breakdown}
     about = task(url, **fields)
-    return Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    return Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
 
 
 def priorities(scorer, *asked, page=None):

@@ -27,7 +27,7 @@ def heard(*clusters, how=None):
     """Signals that heard of them."""
     signals = Signals(how)
     for number, one in enumerate(clusters):
-        signals.hear_cluster(str(number), one, NOW)
+        signals.set_cluster(str(number), one, NOW)
     return signals
 
 
@@ -69,13 +69,13 @@ class TestClusters:
         signals = heard(Cluster("k", "", "a.example", ((NOW, 1), (NOW + 10 * MINUTE, 3))))
 
         assert boost(signals, "https://a.example/") == 5.0
-        assert signals.slide(NOW + 29 * MINUTE) == []
-        (changed,) = signals.slide(NOW + 31 * MINUTE)
+        assert signals.expire(NOW + 29 * MINUTE) == []
+        (changed,) = signals.expire(NOW + 31 * MINUTE)
         assert (changed.target, changed.count) == ("a.example", 3)
         assert boost(signals, "https://a.example/") == log2(3) * 2.5
-        assert signals.slide(NOW + 41 * MINUTE)
+        assert signals.expire(NOW + 41 * MINUTE)
         assert boost(signals, "https://a.example/") == 0.0
-        assert signals.slide(NOW + 99 * MINUTE) == []
+        assert signals.expire(NOW + 99 * MINUTE) == []
 
     def test_other_settings_weigh_the_same_problems(self):
         """N1: live."""
@@ -185,10 +185,10 @@ class TestPredictions:
     def test_only_open_predictions_count(self):
         """F4: what was validated or failed is over."""
         signals = Signals()
-        signals.hear_prediction(b"a", Prediction("https://a.example/", 0.5, 0.5))
+        signals.set_prediction(b"a", Prediction("https://a.example/", 0.5, 0.5))
         assert signals.gaps[b"a"].score == 7.5
 
-        signals.hear_prediction(b"a", Prediction("https://a.example/", 0.5, 0.5, "failed"))
+        signals.set_prediction(b"a", Prediction("https://a.example/", 0.5, 0.5, "failed"))
         assert not signals.gaps
 
 

@@ -9,7 +9,7 @@ from outrider.core.task import (
     Lease,
     LeaseId,
     Link,
-    Manners,
+    PolitenessState,
     Task,
 )
 from outrider.errors import InvalidInput
@@ -31,7 +31,7 @@ class Holder:
 
 def lease(token=9, store="s", task=TASK, holder=None):
     """A lease of the task above."""
-    return Lease(store, 7, token, task, 1, "w", 60.0, 0, 0, QueueRules(), Manners(), holder)
+    return Lease(store, 7, token, task, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState(), holder)
 
 
 def test_link_that_gives_a_default_value_differs_from_one_that_gives_none():

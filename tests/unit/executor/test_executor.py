@@ -4,10 +4,10 @@ from contextlib import suppress
 import pytest
 
 from outrider import Done, Failed, Frontier, Link, StoreFull, wiring
-from outrider.executor import executor as module
+from outrider.executor import running_visits
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.handlers import Handlers
-from outrider.executor.tally import Tally
+from outrider.executor.run_counts import RunCounts
 
 FAST = {"politeness": {"delay": 0.0, "max_in_flight": 100}, "retry": {"base": 0.0, "jitter": 0.0}}
 URLS = [f"https://h{n}.example/" for n in range(20)]
@@ -51,7 +51,7 @@ async def test_it_runs_until_the_crawl_is_finished_links_included():
             visit.links = [Link(f"{visit.url}{n}/", depth=visit.lease.depth + 1) for n in (0, 1)]
         return Done(200)
 
-    tally = Tally()
+    tally = RunCounts()
     async with opened() as frontier:
         await frontier.add(["https://a.example/"])
         ending = await Executor(frontier, Handlers(handle), observer=tally).run()
@@ -162,7 +162,7 @@ async def test_a_visit_that_comes_back_while_a_claim_is_under_way_takes_no_claim
 
 async def test_a_raising_and_a_hanging_handler_take_no_other_down(monkeypatch):
     """J6: they fail, even one that will not be cancelled; all others are done."""
-    monkeypatch.setattr(module, "GRACE", 0.1)
+    monkeypatch.setattr(running_visits, "CANCEL_GRACE", 0.1)
 
     async def handle(visit):
         if "h0." in visit.url:
@@ -373,7 +373,7 @@ async def test_worker_that_stays_waits_at_a_pause_at_finish():
 
 async def test_slots_follow_the_load(monkeypatch):
     """J3: with autoscaling, ready work brings slots, and the reason is kept."""
-    monkeypatch.setattr("outrider.executor.keeping.EVERY", 0.0)
+    monkeypatch.setattr("outrider.executor.housekeeping.SCALING_INTERVAL", 0.0)
     most = 0
 
     async def handle(visit):

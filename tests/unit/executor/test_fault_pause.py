@@ -9,10 +9,11 @@ import pytest
 
 from outrider import Done, Frontier, LocalFault, OutputFull, wiring
 from outrider.executor import fault_pause
-from outrider.executor.executor import HANDLER_FAULTS, Ending, Executor
+from outrider.executor.executor import Ending, Executor
 from outrider.executor.fault_pause import OUTPUT, FaultPause
 from outrider.executor.handlers import Handlers
-from outrider.executor.tally import Tally
+from outrider.executor.run_counts import RunCounts
+from outrider.executor.running_visits import MAX_HANDLER_FAULTS
 
 FAST = {"politeness": {"delay": 0.0, "max_in_flight": 100}, "retry": {"base": 0.0, "jitter": 0.0}}
 POLLS = {"poll_min": 0.0, "poll_check": 0.001}
@@ -124,7 +125,7 @@ class TestPause:
 @pytest.fixture
 def quick(monkeypatch):
     """Waits of a moment."""
-    monkeypatch.setattr(fault_pause, "FIRST", 0.001)
+    monkeypatch.setattr(fault_pause, "FIRST_WAIT", 0.001)
     monkeypatch.setattr(fault_pause, "MAX_WAIT", 0.004)
 
 
@@ -155,7 +156,7 @@ class Machine:
 @pytest.mark.parametrize("fault", [FILES, NETWORK, OSError(errno.EMFILE, "Too many open files")])
 async def test_visits_that_met_a_local_fault_are_repeated_unpunished(fault, workbench):
     """H5, D4: no attempt, no failure of the host, no retry; all pages are done in the end."""
-    said, tally, machine = [], Tally(), Machine(fault, 50)
+    said, tally, machine = [], RunCounts(), Machine(fault, 50)
     settings = FAST | {"executor": POLLS | {"workbench": workbench}, "retry": {"max_retries": 0}}
     how = wiring.Working(tally=tally, pause=FaultPause(said.append))
     async with wiring.opened(settings=settings, handlers={"*": machine}, how=how) as crawling:
@@ -228,7 +229,7 @@ async def test_stop_ends_a_crawl_whose_fault_never_ends(times):
 )
 async def test_page_for_which_a_handler_always_lacks_something_fails_in_the_end(error):
     """Else it would never end; other pages are not held up."""
-    tally, calls = Tally(), 0
+    tally, calls = RunCounts(), 0
 
     async def handle(visit):
         nonlocal calls
@@ -244,7 +245,7 @@ async def test_page_for_which_a_handler_always_lacks_something_fails_in_the_end(
         await Executor(frontier, Handlers(handle), observer=tally).run()
         stats = await frontier.stats()
 
-    assert (stats.done, stats.dead, calls) == (19, 1, HANDLER_FAULTS)
+    assert (stats.done, stats.dead, calls) == (19, 1, MAX_HANDLER_FAULTS)
     assert list(tally.reasons) == [("failed", f"handler: {type(error).__name__}: {error}")]
 
 
@@ -364,7 +365,7 @@ async def test_output_without_room_ends_a_run_that_does_not_wait_for_it():
 @pytest.mark.usefixtures("quick")
 async def test_output_that_cannot_be_settled_for_want_of_room_is_settled_later():
     """K4: what was finished is not visited again."""
-    disk, tally = Disk(0), Tally()
+    disk, tally = Disk(0), RunCounts()
     disk.unsettled = 5
     async with Frontier.open("memory://", settings=FAST) as frontier:
         await frontier.add(URLS)

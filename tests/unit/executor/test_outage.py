@@ -13,8 +13,8 @@ from outrider import (
     StoreUnavailable,
 )
 from outrider.clock import SystemClock
-from outrider.executor import keeping
-from outrider.executor import outage as room
+from outrider.executor import housekeeping
+from outrider.executor import outage as outage_module
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.handlers import Handlers
 from outrider.executor.outage import Outage
@@ -80,10 +80,10 @@ class Shelf:
 @pytest.fixture
 def quick(monkeypatch):
     """Waits of milliseconds."""
-    monkeypatch.setattr(room, "FIRST", 0.001)
-    monkeypatch.setattr(room, "MOST", 0.002)
-    monkeypatch.setattr(keeping, "TICK", 0.01)
-    monkeypatch.setattr(keeping, "BEAT", 0.02)
+    monkeypatch.setattr(outage_module, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(outage_module, "MAX_WAIT", 0.002)
+    monkeypatch.setattr(housekeeping, "TICK_INTERVAL", 0.01)
+    monkeypatch.setattr(housekeeping, "HEARTBEAT_INTERVAL", 0.02)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ async def test_it_is_asked_until_it_answers_and_both_ends_are_said(quick):
     outage = Outage(told.append)
 
     assert await outage.call(Bouncer(9)) == "answer"
-    assert told[0] == "gone for lunch; waiting for the store, visits in flight go on"
+    assert told[0] == "gone for lunch; waiting for the store, running visits continue"
     assert told[1].startswith("the store is back after")
     assert len(told) == 2
     assert not outage.is_on
@@ -133,7 +133,7 @@ async def test_waits_double_up_to_half_a_minute(monkeypatch):
     async def rest(self, seconds):
         waits.append(seconds)
 
-    monkeypatch.setattr(Outage, "_rest", rest)
+    monkeypatch.setattr(Outage, "_wait", rest)
     await Outage(dice=lambda: 1.0).call(Bouncer(12))
     await Outage(dice=lambda: 0.0).call(Bouncer(3))
 
@@ -162,8 +162,8 @@ async def test_room_on_a_server_is_waited_for(quick):
 
 async def test_whoever_must_stop_waits_no_longer(monkeypatch):
     """The wait under way is cut short too."""
-    monkeypatch.setattr(room, "FIRST", 3600.0)
-    monkeypatch.setattr(room, "MOST", 3600.0)
+    monkeypatch.setattr(outage_module, "FIRST_WAIT", 3600.0)
+    monkeypatch.setattr(outage_module, "MAX_WAIT", 3600.0)
     outage = Outage(dice=lambda: 1.0)
     call = asyncio.ensure_future(outage.call(Bouncer(100)))
     await until(lambda: outage.is_on)
@@ -322,8 +322,8 @@ async def test_a_request_waits_for_the_store_without_a_slot(quick, far, line):
 
 async def test_workers_say_how_they_are(monkeypatch, far):
     """M6: idle, busy, draining, and at last gone; seen by every other frontier."""
-    monkeypatch.setattr(keeping, "BEAT", 0.0)
-    monkeypatch.setattr(keeping, "TICK", 0.005)
+    monkeypatch.setattr(housekeeping, "HEARTBEAT_INTERVAL", 0.0)
+    monkeypatch.setattr(housekeeping, "TICK_INTERVAL", 0.005)
     gate, seen = asyncio.Event(), []
 
     async def handle(visit):
@@ -359,8 +359,8 @@ async def test_workers_say_how_they_are(monkeypatch, far):
 
 async def test_a_joined_worker_goes_by_what_is_configured_meanwhile(monkeypatch, far):
     """N1: within seconds, by every worker."""
-    monkeypatch.setattr(keeping, "BEAT", 0.0)
-    monkeypatch.setattr(keeping, "TICK", 0.005)
+    monkeypatch.setattr(housekeeping, "HEARTBEAT_INTERVAL", 0.0)
+    monkeypatch.setattr(housekeeping, "TICK_INTERVAL", 0.005)
     async with Frontier.open(far, settings=FAST) as owner, Frontier.attach(far) as joined:
         executor = Executor(joined, Handlers(done), stays=True)
         run = asyncio.ensure_future(executor.run())
@@ -373,9 +373,9 @@ async def test_a_joined_worker_goes_by_what_is_configured_meanwhile(monkeypatch,
 async def test_who_opened_the_crawl_hears_of_it_too(monkeypatch, far):
     """N1: what another says holds for all, between two beats and whether or not it claims."""
     monkeypatch.setattr(footing, "OFTEN_MS", 10**9)
-    monkeypatch.setattr(keeping, "BEAT", 1000.0)
-    monkeypatch.setattr(keeping, "HEAR", 0.0)
-    monkeypatch.setattr(keeping, "TICK", 0.005)
+    monkeypatch.setattr(housekeeping, "HEARTBEAT_INTERVAL", 1000.0)
+    monkeypatch.setattr(housekeeping, "LISTEN_INTERVAL", 0.0)
+    monkeypatch.setattr(housekeeping, "TICK_INTERVAL", 0.005)
     async with Frontier.open(far, settings=FAST) as owner, Frontier.attach(far) as other:
         executor = Executor(owner, Handlers(done), stays=True)
         run = asyncio.ensure_future(executor.run())
@@ -402,8 +402,8 @@ async def test_one_that_stays_waits_for_more(far):
 
 async def test_callers_that_rest_ask_again_when_the_store_is_back(monkeypatch):
     """One of them learns it first; the leases of the others may not last until their own turn."""
-    monkeypatch.setattr(room, "FIRST", 1000.0)
-    monkeypatch.setattr(room, "MOST", 1000.0)
+    monkeypatch.setattr(outage_module, "FIRST_WAIT", 1000.0)
+    monkeypatch.setattr(outage_module, "MAX_WAIT", 1000.0)
     outage = Outage(dice=lambda: 1.0)
     resting = asyncio.create_task(outage.call(Bouncer(1)))
     await asyncio.sleep(0)

@@ -3,7 +3,7 @@
 import pytest
 
 from outrider.errors import SettingsError
-from outrider.executor.poll import Generic, Reading, strategy_of
+from outrider.executor.poll import GenericStrategy, Reading, strategy_of
 from outrider.settings import settings_of
 
 DEFAULTS = strategy_of(settings_of(None).executor)
@@ -16,7 +16,7 @@ def reading(since, tasks_left=100, queues_left=100):
 
 def test_the_defaults_are_those_of_the_rule():
     """J5: 15 s, 10 min, 30 s, a tenth, a quarter."""
-    assert Generic(15.0, 600.0, 30.0, 0.10, 0.25) == DEFAULTS
+    assert GenericStrategy(15.0, 600.0, 30.0, 0.10, 0.25) == DEFAULTS
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
 from itertools import pairwise
 
-from outrider.executor.scaling import EVERY, KEPT, Reading, Scaler
+from outrider.executor.slots import MAX_DECISIONS, SCALING_INTERVAL, Scaler, SlotReading
 
 
 def replay(scaler, slots, minutes, load, *, start=0.0, lag=0.0, memory=0):
     """Readings every five seconds while so many visits want to run; the slots after each."""
     counts = []
-    for step in range(int(minutes * 60 / EVERY)):
+    for step in range(int(minutes * 60 / SCALING_INTERVAL)):
         idle, has_ready = max(0, slots - load), load > slots
         slots = scaler.decide(
-            Reading(start + step * EVERY, slots, idle, has_ready, lag=lag, memory=memory)
+            SlotReading(
+                start + step * SCALING_INTERVAL, slots, idle, has_ready, lag=lag, memory=memory
+            )
         )
         counts.append(slots)
     return counts
@@ -80,9 +82,9 @@ def test_equal_bounds_never_change_anything():
 def test_only_the_last_hundred_decisions_are_kept():
     """A crawl of months does not grow."""
     scaler, at = Scaler(1, 10**6), 0.0
-    for step in range(3 * KEPT):
+    for step in range(3 * MAX_DECISIONS):
         slots = 10 + step % 2  # as if somebody else changed them
-        scaler.decide(Reading(at, slots, 0, has_ready=True))
+        scaler.decide(SlotReading(at, slots, 0, has_ready=True))
         at += 31.0
 
-    assert len(scaler.decisions) == KEPT
+    assert len(scaler.decisions) == MAX_DECISIONS

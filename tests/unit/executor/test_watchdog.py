@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from outrider.executor.watchdog import LOOKS, Watchdog
+from outrider.executor.watchdog import MAX_CHECKS, Watchdog
 
 
 @pytest.fixture
@@ -20,12 +20,12 @@ def dog(worker):
     return Watchdog(worker, 120.0)
 
 
-def looks(dog, worker, times=LOOKS + 1, **growing):
+def looks(dog, worker, times=MAX_CHECKS + 1, **growing):
     """Look so often, while these numbers grow; the first thing wrong."""
     for number in range(times):
         for name in growing:
             setattr(worker, name, getattr(worker, name) + 1)
-        wrong = dog.look()
+        wrong = dog.check()
         if wrong is not None:
             return number, wrong
     return None
@@ -35,7 +35,7 @@ def test_a_loop_that_stands_still_is_a_hang(dog, worker):
     """After all looks of the limit, and no sooner."""
     when, wrong = looks(dog, worker, 99)
 
-    assert when == LOOKS
+    assert when == MAX_CHECKS
     assert "the event loop stood still for 120 s" in wrong
 
 
@@ -63,13 +63,13 @@ def test_visits_without_an_end_are_a_hang(dog, worker):
     worker.stuck = "2 visits do not end: https://a.example/"
     when, wrong = looks(dog, worker, 99, ticks=1, turns=1)
 
-    assert (when, wrong) == (LOOKS - 1, "2 visits do not end: https://a.example/, for 120 s")
+    assert (when, wrong) == (MAX_CHECKS - 1, "2 visits do not end: https://a.example/, for 120 s")
 
 
 def test_a_moment_of_progress_begins_it_anew(dog, worker):
     """Slow is not dead."""
     for _ in range(5):
-        assert looks(dog, worker, LOOKS) is None
+        assert looks(dog, worker, MAX_CHECKS) is None
         worker.ticks += 1
         worker.turns += 1
 

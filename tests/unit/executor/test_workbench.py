@@ -11,7 +11,7 @@ from outrider.clock import SystemClock
 from outrider.core.states import CrawlStatus, QueueState
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.handlers import Handlers
-from outrider.executor.holding import Holding
+from outrider.executor.lease_renewal import LeaseRenewer
 from outrider.executor.visit import Visit
 from outrider.executor.workbench import Workbench
 from outrider.store.memory import MemoryStore
@@ -446,13 +446,13 @@ async def test_a_visit_relies_on_what_is_left_of_its_lease(frontier, bench, cloc
     line.lost = {"extend"}
     await passes(clock, 25)
     line.lost = set()
-    holding = Holding(frontier)
+    renewer = LeaseRenewer(frontier)
     one = Visit((await frontier.claim(1))[0])
-    holding.begin([one], holding.now())
+    renewer.add([one], renewer.now())
 
-    assert await holding.lasts(one, 30.0)
+    assert await renewer.lasts(one, 30.0)
     before = line.calls["extend"]
-    assert await holding.lasts(one, 40.0)
+    assert await renewer.lasts(one, 40.0)
     assert line.calls["extend"] == before + 1
 
 

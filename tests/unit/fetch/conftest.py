@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.fetch.client import Client
+from outrider.fetch.http1 import Http1Client
 from outrider.fetch.http2 import Http2Client
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 PATIENCE = {"connect_timeout": 30.0, "read_timeout": 30.0, "total_timeout": 60.0}
 
@@ -109,7 +109,7 @@ class Net:
 @pytest.fixture
 def kind():
     """Which client is tested."""
-    return Client
+    return Http1Client
 
 
 @pytest.fixture

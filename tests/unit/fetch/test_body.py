@@ -5,8 +5,8 @@ import zlib
 import brotli
 import pytest
 
-from outrider.fetch.body import CUT, LAYERS, MEMBERS, unpack
-from outrider.fetch.reasons import SIZE, UNPACKING
+from outrider.fetch.http_client import CUT_BODY, MAX_ENCODINGS, MAX_GZIP_MEMBERS, unpack
+from outrider.fetch.response import BAD_ENCODING, BODY_TOO_LARGE
 
 TEXT = b"On the harbour wall an otter sat. " * 100
 MOST = 10_000
@@ -45,7 +45,7 @@ def test_what_was_packed_is_unpacked(name, pack):
 def test_the_limit_is_the_last_byte_that_is_allowed(name, pack):
     """A body of exactly the limit is whole; one byte more is too long."""
     assert unpack(pack(TEXT), name, len(TEXT)) == TEXT
-    assert unpack(pack(TEXT), name, len(TEXT) - 1) == SIZE
+    assert unpack(pack(TEXT), name, len(TEXT) - 1) == BODY_TOO_LARGE
 
 
 @packed_ways
@@ -54,7 +54,7 @@ def test_a_bomb_ends_at_the_limit_without_being_made(name, pack):
     bomb = pack(bytes(32 * MIB))
     tracemalloc.start()
     try:
-        assert unpack(bomb, name, MIB) == SIZE
+        assert unpack(bomb, name, MIB) == BODY_TOO_LARGE
         assert tracemalloc.get_traced_memory()[1] < 4 * MIB
     finally:
         tracemalloc.stop()
@@ -63,13 +63,13 @@ def test_a_bomb_ends_at_the_limit_without_being_made(name, pack):
 @packed_ways
 def test_a_packed_body_that_ends_too_early_is_cut(name, pack):
     """The transfer was whole, its content is not: the end of the stream is missing."""
-    assert unpack(pack(TEXT)[:-3], name, MOST) == CUT
+    assert unpack(pack(TEXT)[:-3], name, MOST) == CUT_BODY
 
 
 @packed_ways
 def test_what_is_not_packed_as_it_says_is_refused(name, pack):
     """A body that is labelled as packed and is not, or is corrupt, cannot be unpacked."""
-    assert unpack(b"\xff\xff<html>plain text, but labelled</html>", name, MOST) == UNPACKING
+    assert unpack(b"\xff\xff<html>plain text, but labelled</html>", name, MOST) == BAD_ENCODING
 
 
 @packed_ways
@@ -100,14 +100,14 @@ def test_layers_come_off_from_the_outside_in():
 def test_more_layers_than_anyone_needs_are_refused():
     """Each layer multiplies what a small body can cost."""
     packed = TEXT
-    for _ in range(LAYERS + 1):
+    for _ in range(MAX_ENCODINGS + 1):
         packed = gzip.compress(packed)
-    assert unpack(packed, ",".join(["gzip"] * (LAYERS + 1)), MOST) == UNPACKING
+    assert unpack(packed, ",".join(["gzip"] * (MAX_ENCODINGS + 1)), MOST) == BAD_ENCODING
 
 
 def test_a_bomb_inside_a_bomb_ends_at_the_limit():
     """The limit holds for every layer."""
-    assert unpack(gzip.compress(gzip.compress(bytes(16 * MIB))), "gzip,gzip", MIB) == SIZE
+    assert unpack(gzip.compress(gzip.compress(bytes(16 * MIB))), "gzip,gzip", MIB) == BODY_TOO_LARGE
 
 
 def test_members_of_a_gzip_body_are_one_body():
@@ -118,9 +118,9 @@ def test_members_of_a_gzip_body_are_one_body():
 
 def test_the_limit_holds_for_all_members_together():
     """Many small members cannot pass for a small body."""
-    assert unpack(gzip.compress(TEXT) * 5, "gzip", 4 * len(TEXT)) == SIZE
+    assert unpack(gzip.compress(TEXT) * 5, "gzip", 4 * len(TEXT)) == BODY_TOO_LARGE
 
 
 def test_too_many_members_are_refused():
     """Empty members cost a copy of the rest each, and mean nothing."""
-    assert unpack(gzip.compress(b"") * (MEMBERS + 1), "gzip", MOST) == UNPACKING
+    assert unpack(gzip.compress(b"") * (MAX_GZIP_MEMBERS + 1), "gzip", MOST) == BAD_ENCODING

@@ -5,12 +5,19 @@ import apsw
 import msgspec
 import pytest
 
-from outrider.core.answer import Answer, Last
+from outrider.core.outcome import Answer, Last
 from outrider.errors import InvalidInput
 from outrider.fetch import cache as cache_module
-from outrider.fetch.cache import MOST_BODY, Cache, conditions, renewed
-from outrider.fetch.cache_file import FORMAT, MOST_VALUE, CacheFile
-from outrider.fetch.freshness import usable
+from outrider.fetch.cache import (
+    FORMAT_VERSION,
+    MAX_CACHED_BODY,
+    MAX_VALUE_BYTES,
+    CacheFile,
+    ResponseCache,
+    conditional_headers,
+    is_usable,
+    merge_not_modified,
+)
 from outrider.fetch.response import Response
 
 NOW = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
@@ -28,7 +35,7 @@ def page(*fields, body=b"<p>hello</p>" * 100, status=200):
 @pytest.fixture
 def cache():
     """In memory."""
-    return Cache(CacheFile(None))
+    return ResponseCache(CacheFile(None))
 
 
 class TestKeeping:
@@ -67,7 +74,7 @@ class TestKeeping:
             page(status=206),
             page(status=404),
             page(status=301),
-            page(body=b"x" * (MOST_BODY + 1)),
+            page(body=b"x" * (MAX_CACHED_BODY + 1)),
         ],
         ids=["no-store", "vary", "part", "missing", "redirect", "long"],
     )
@@ -78,7 +85,7 @@ class TestKeeping:
 
     def test_the_longest_body_comes_back_whole(self, cache):
         """Unpacking is bounded, but not below what is kept."""
-        body = os.urandom(1024) * (MOST_BODY // 1024)
+        body = os.urandom(1024) * (MAX_CACHED_BODY // 1024)
         cache.keep(KEY, page(body=body))
 
         assert cache.get(KEY).body == body
@@ -86,7 +93,7 @@ class TestKeeping:
     def test_a_batch_is_written_without_being_told(self):
         """At most a batch is lost with the process, and no page waits for a write of its own."""
         file = CacheFile(None)
-        cache = Cache(file)
+        cache = ResponseCache(file)
         for number in range(cache_module.BATCH):
             assert file.get(b"\0" * 16) is None
             cache.keep(number.to_bytes(16, "big"), page())
@@ -98,15 +105,15 @@ class TestKeeping:
         file = CacheFile(None)
         file.put_many([(KEY, msgspec.msgpack.encode([1, 2, 3]))])
 
-        assert Cache(file).get(KEY) is None
+        assert ResponseCache(file).get(KEY) is None
 
     def test_it_outlives_the_process(self, tmp_path):
         """Closing writes the rest."""
-        first = Cache(CacheFile(tmp_path / "cache"))
+        first = ResponseCache(CacheFile(tmp_path / "cache"))
         first.keep(KEY, page(body=b"kept"))
         first.close()
 
-        assert Cache(CacheFile(tmp_path / "cache")).get(KEY).body == b"kept"
+        assert ResponseCache(CacheFile(tmp_path / "cache")).get(KEY).body == b"kept"
 
 
 class TestUsable:
@@ -131,21 +138,21 @@ class TestUsable:
     )
     def test_a_response_is_fresh_as_long_as_its_host_said(self, fields, age, expected):
         """max-age before Expires before a tenth of its time unchanged (RFC 9111)."""
-        assert usable(page(*fields), NOW + age, max_stale=0.0) is expected
+        assert is_usable(page(*fields), NOW + age, max_stale=0.0) is expected
 
     def test_it_may_be_so_much_too_old(self):
         """Our patience is added to the host's."""
         response = page(("Cache-Control", "max-age=60"))
 
-        assert usable(response, NOW + 160, max_stale=100.0)
-        assert not usable(response, NOW + 161, max_stale=100.0)
+        assert is_usable(response, NOW + 160, max_stale=100.0)
+        assert not is_usable(response, NOW + 161, max_stale=100.0)
 
     def test_unless_the_host_insists_on_being_asked(self):
         """`must-revalidate` forbids what is too old, and only that."""
         response = page(("Cache-Control", "max-age=60, must-revalidate"))
 
-        assert usable(response, NOW + 60, max_stale=100.0)
-        assert not usable(response, NOW + 61, max_stale=100.0)
+        assert is_usable(response, NOW + 60, max_stale=100.0)
+        assert not is_usable(response, NOW + 61, max_stale=100.0)
 
 
 class TestConditions:
@@ -153,24 +160,26 @@ class TestConditions:
 
     def test_a_page_never_seen_is_asked_for_plainly(self):
         """Without validators there is no condition."""
-        assert conditions(None, None) == {}
-        assert conditions(None, page()) == {}
+        assert conditional_headers(None, None) == {}
+        assert conditional_headers(None, page()) == {}
 
     def test_the_last_answer_is_asked_about(self):
         """Even without its body a 304 saves one."""
-        assert conditions(self.LAST, None) == {
+        assert conditional_headers(self.LAST, None) == {
             "If-None-Match": '"last"',
             "If-Modified-Since": TEN_HOURS_BEFORE,
         }
 
     def test_a_kept_response_is_asked_about_by_its_own_validators(self):
         """Otherwise 304 could confirm a body that we do not have."""
-        assert conditions(self.LAST, page(("ETag", 'W/"kept"'))) == {"If-None-Match": 'W/"kept"'}
+        assert conditional_headers(self.LAST, page(("ETag", 'W/"kept"'))) == {
+            "If-None-Match": 'W/"kept"'
+        }
 
     @pytest.mark.parametrize("etag", ["", 'a"\r\nX-Evil: 1', '"\x00"', '"€"', '"' + "x" * 2000])
     def test_a_validator_that_cannot_be_sent_back_is_not(self, etag):
         """It came from a host: it must not smuggle a field into our requests."""
-        assert conditions(None, page(("ETag", etag))) == {}
+        assert conditional_headers(None, page(("ETag", etag))) == {}
 
 
 class TestRenewed:
@@ -181,7 +190,7 @@ class TestRenewed:
             "https://h.example/", 304, (("date", HOUR_LATER), ("Server", "s")), b"", 0.1, NOW + 3600
         )
 
-        found = renewed(cached, unchanged)
+        found = merge_not_modified(cached, unchanged)
 
         assert (found.status, found.body, found.at) == (200, b"x", NOW + 3600)
         assert found.headers == (
@@ -214,7 +223,7 @@ class TestFile:
     def test_a_value_that_is_too_long_is_left_out(self):
         """The others of its batch are put."""
         file = CacheFile(None)
-        file.put_many([(b"a", b"x" * (MOST_VALUE + 1)), (b"b", b"2")])
+        file.put_many([(b"a", b"x" * (MAX_VALUE_BYTES + 1)), (b"b", b"2")])
 
         assert (file.get(b"a"), file.get(b"b")) == (None, b"2")
 
@@ -277,7 +286,7 @@ class TestFile:
         path = tmp_path / "cache"
         CacheFile(path).close()
         db = apsw.Connection(str(path))
-        db.execute(f"PRAGMA user_version = {FORMAT + 1}")
+        db.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
         db.close()
 
         with pytest.raises(InvalidInput, match="newer release"):

@@ -4,10 +4,8 @@ import socket
 import pytest
 
 from outrider.fetch import dns
-from outrider.fetch.dns import Resolver
-from outrider.fetch.guard import Guard
-from outrider.fetch.reasons import Hindered
-from outrider.fetch.targets import Targets
+from outrider.fetch.dns import AddressGuard, ConnectTo, Resolver
+from outrider.fetch.response import NoConnection
 
 
 class Phonebook:
@@ -31,8 +29,8 @@ class Phonebook:
 
 def resolver(phonebook, *, connect_to=None, allow_private=False, max_age=300.0):
     """One that asks the phonebook."""
-    guard = Guard(allow_private=allow_private)
-    return Resolver(guard, Targets(connect_to or {}), max_age=max_age, lookup=phonebook)
+    guard = AddressGuard(allow_private=allow_private)
+    return Resolver(guard, ConnectTo(connect_to or {}), max_age=max_age, lookup=phonebook)
 
 
 async def places(of, host, port=80):
@@ -42,7 +40,7 @@ async def places(of, host, port=80):
 
 async def reason(of, host):
     """Why there is no connection."""
-    with pytest.raises(Hindered) as caught:
+    with pytest.raises(NoConnection) as caught:
         await of.resolve(host, 80)
     return caught.value.reason
 
@@ -96,7 +94,7 @@ async def test_a_failure_is_told_and_remembered_for_a_moment(error, expected):
     of = resolver(book)
     assert [await reason(of, "a.test") for _ in range(3)] == [expected] * 3
     assert len(book.asked) == 1
-    assert 0 < of._known["a.test"].until - asyncio.get_running_loop().time() <= dns.FAILURE_AGE
+    assert 0 < of._known["a.test"].until - asyncio.get_running_loop().time() <= dns.FAILURE_MAX_AGE
 
 
 async def test_a_lookup_that_takes_too_long_is_given_up_but_not_lost():
@@ -109,7 +107,7 @@ async def test_a_lookup_that_takes_too_long_is_given_up_but_not_lost():
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
         await waiting
-    assert caught.value.__notes__ == [dns.RESOLVING]
+    assert caught.value.__notes__ == [dns.RESOLVING_NOTE]
     book.is_open.set()
     assert await places(of, "a.test") == [("1.1.1.1", 80)]
     assert book.asked == ["a.test"]
@@ -172,7 +170,7 @@ async def test_few_addresses_of_each_family_are_tried():
 
 async def test_the_names_remembered_are_bounded(monkeypatch):
     """The oldest are forgotten first."""
-    monkeypatch.setattr(dns, "NAMES", 2)
+    monkeypatch.setattr(dns, "MAX_NAMES", 2)
     book = Phonebook(("1.1.1.1",))
     of = resolver(book)
     for host in ("a.test", "b.test", "c.test", "b.test", "a.test"):
@@ -182,7 +180,7 @@ async def test_the_names_remembered_are_bounded(monkeypatch):
 
 async def test_a_name_asked_for_anew_is_the_youngest_again(monkeypatch):
     """What is forgotten first is what was looked up longest ago."""
-    monkeypatch.setattr(dns, "NAMES", 2)
+    monkeypatch.setattr(dns, "MAX_NAMES", 2)
     of = resolver(Phonebook(("1.1.1.1",)), max_age=0.0)
     for host in ("a.test", "b.test", "a.test", "c.test"):
         await of.resolve(host, 80)

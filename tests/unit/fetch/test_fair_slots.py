@@ -2,10 +2,9 @@ import asyncio
 
 import pytest
 
-from outrider.fetch import apart as module
-from outrider.fetch.apart import Apart, Fault
-from outrider.fetch.fair_slots import MAX_KEYS, FairSlots, FaultRecord
-from outrider.fetch.inside import ANSWERED
+from outrider.fetch import child_pool as module
+from outrider.fetch.child_main import ANSWER
+from outrider.fetch.child_pool import MAX_KEYS, ChildPool, FairSlots, Fault, FaultRecord
 
 
 class Bench:
@@ -143,7 +142,7 @@ class FakeChild:
         asked = request[5:].decode()
         self.log.append(asked)
         if asked.startswith("good"):
-            return ANSWERED
+            return ANSWER
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -162,10 +161,10 @@ def pool(monkeypatch):
         self._alive.add(child)
         return child
 
-    monkeypatch.setattr(Apart, "_started", started)
-    monkeypatch.setattr(Apart, "_end", lambda self, child: self._alive.discard(child))
-    monkeypatch.setattr(module, "_read", lambda data, answer: "answered")
-    made = Apart("any:function", seconds=0.2, children=2, quick=0.01, max_wait=60.0)
+    monkeypatch.setattr(ChildPool, "_started", started)
+    monkeypatch.setattr(ChildPool, "_end", lambda self, child: self._alive.discard(child))
+    monkeypatch.setattr(module, "_decode_answer", lambda data, answer: "answered")
+    made = ChildPool("any:function", seconds=0.2, children=2, quick=0.01, max_wait=60.0)
     return made, log
 
 

@@ -1,12 +1,12 @@
 import pytest
 
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.core.url import UrlRules
-from outrider.fetch.links import found_in
 from outrider.fetch.page import Page
+from outrider.fetch.reader import extract_here
 from outrider.fetch.response import Response
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing.builders import task
 
 URL = "https://example.org/feed/all.xml"
@@ -14,10 +14,10 @@ URL = "https://example.org/feed/all.xml"
 
 def found(body, content_type="application/xml", **settings):
     """What is found in a feed."""
-    lease = Lease("s", 1, 1, task(URL), 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, task(URL), 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     body = body.encode() if isinstance(body, str) else body
     response = Response(URL, 200, (("Content-Type", content_type),), body, 0.1, 0.0)
-    return found_in(Page(lease, response), FetchSettings(**settings), UrlRules())
+    return extract_here(Page(lease, response), FetchSettings(**settings), UrlRules())
 
 
 def paths(*args, **settings):

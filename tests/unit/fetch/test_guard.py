@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from outrider.fetch.guard import Guard, is_guarded
-from outrider.fetch.reasons import Hindered
+from outrider.fetch.dns import AddressGuard, is_special_address
+from outrider.fetch.response import NoConnection
 
 PRIVATE = [
     *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1"),  # noqa: S104
@@ -26,33 +26,36 @@ def info(address, port=80):
 @pytest.mark.parametrize("address", PRIVATE)
 def test_addresses_inside_networks_are_guarded(address):
     """Loopback, private, link-local, multicast, reserved, and any of them in IPv6's clothes."""
-    assert is_guarded(address)
+    assert is_special_address(address)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are_not_guarded(address):
     """Also those that NAT64 and 6to4 translate, which is how some networks reach all the others."""
-    assert not is_guarded(address)
+    assert not is_special_address(address)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:10.0.0.1"])
 def test_no_socket_is_made_for_a_guarded_address(address):
     """The last check sees the very address that would be connected to."""
-    with pytest.raises(Hindered, match="private-address"):
-        Guard().socket(info(address))
+    with pytest.raises(NoConnection, match="private-address"):
+        AddressGuard().socket(info(address))
 
 
 def test_a_socket_is_made_for_what_is_permitted():
     """Public addresses, and all of them where private ones are allowed."""
-    for guard, address in ((Guard(), "1.1.1.1"), (Guard(allow_private=True), "127.0.0.1")):
+    for guard, address in (
+        (AddressGuard(), "1.1.1.1"),
+        (AddressGuard(allow_private=True), "127.0.0.1"),
+    ):
         with guard.socket(info(address)) as made:
             assert (made.family, made.type) == (socket.AF_INET, socket.SOCK_STREAM)
 
 
 def test_a_named_address_is_exempt_with_its_port_only():
     """What settings name may be connected to; its neighbours on other ports may not."""
-    guard = Guard()
+    guard = AddressGuard()
     guard.name("127.0.0.1", 8080)
     guard.socket(info("127.0.0.1", 8080)).close()
-    with pytest.raises(Hindered):
+    with pytest.raises(NoConnection):
         guard.socket(info("127.0.0.1", 22))

@@ -11,9 +11,9 @@ import brotli
 import pytest
 
 from outrider.core.outcome import Dropped, Failed
-from outrider.fetch.client import Client
-from outrider.fetch.connection import INTERIM
+from outrider.fetch.http1 import Http1Client
 from outrider.fetch.http2 import Http2Client
+from outrider.fetch.http_client import MAX_INTERIM_RESPONSES
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -31,7 +31,7 @@ OVER_CURL = {
 }
 
 
-@pytest.fixture(params=[Client, Http2Client])
+@pytest.fixture(params=[Http1Client, Http2Client])
 def kind(request):
     """Both promise the same."""
     return request.param
@@ -251,7 +251,7 @@ async def test_a_caller_may_have_less_time(net):
 
 async def test_a_few_interim_answers_are_passed_over(net):
     """They are part of HTTP, each time anew."""
-    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * INTERIM
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * MAX_INTERIM_RESPONSES
     server = await net.serve({"/": hints + OK})
     client = net.client()
     assert [(await client.get(server.url + "/")).body for _ in range(3)] == [b"hi"] * 3

@@ -19,7 +19,7 @@ from h2.exceptions import ProtocolError
 from outrider import Frontier
 from outrider.core.outcome import Dropped, Failed, Unreachable
 from outrider.errors import SettingsError
-from outrider.fetch.client import Client
+from outrider.fetch.http1 import Http1Client
 from outrider.fetch.http2 import Http2Client
 from outrider.wiring import fetching
 
@@ -261,7 +261,7 @@ async def test_what_curl_knows_no_address_for_it_cannot_reach(net, monkeypatch):
         return 0 if option == CurlOpt.RESOLVE else Curl.setopt(handle, option, value)
 
     server = await net.serve({"/": OK})
-    monkeypatch.setattr("outrider.fetch.transfer._Handle.setopt", unpinned)
+    monkeypatch.setattr("outrider.fetch.http2._CurlHandle.setopt", unpinned)
     assert await net.client().get(server.url + "/") == Unreachable("dns: failed")
     assert server.connections == 0
 
@@ -342,7 +342,7 @@ async def test_no_browser_is_imitated_even_if_the_environment_asks_for_it(net, m
 
 async def test_the_setting_chooses_the_client():
     """HTTP/1.1 unless told otherwise."""
-    for wanted, kind in ((False, Client), (True, Http2Client)):
+    for wanted, kind in ((False, Http1Client), (True, Http2Client)):
         settings = {"fetch": {"http2": wanted}}
         async with (
             Frontier.open("memory://", settings=settings) as frontier,

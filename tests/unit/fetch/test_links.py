@@ -2,16 +2,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.core.link_faults import is_ordinary
+from outrider.core.link_validation import is_ordinary
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Link, Manners
+from outrider.core.task import Lease, Link, PolitenessState
 from outrider.core.url import Url, UrlRules
-from outrider.fetch import references
-from outrider.fetch.hints import NOFOLLOW, NOINDEX, asked_by_headers, asked_of_all, relations
-from outrider.fetch.links import found_in
+from outrider.fetch import extract as extract_module
+from outrider.fetch.extract import (
+    NOFOLLOW,
+    NOINDEX,
+    header_directives,
+    link_relations,
+    meta_directives,
+)
 from outrider.fetch.page import Page
+from outrider.fetch.reader import extract_here
 from outrider.fetch.response import Response
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing.builders import task
 
 URL = "https://example.org/a/page?q=1"
@@ -21,10 +27,10 @@ HTML = "text/html; charset=utf-8"
 def found(body, *fields, content_type=HTML, url=URL, type="page", rules=None, **settings):
     """What is found in a page."""
     about = task(url, type=type, depth=2)
-    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     body = body.encode() if isinstance(body, str) else body
     response = Response(url, 200, (("Content-Type", content_type), *fields), body, 0.1, 0.0)
-    return found_in(Page(lease, response), FetchSettings(**settings), rules or UrlRules())
+    return extract_here(Page(lease, response), FetchSettings(**settings), rules or UrlRules())
 
 
 def urls(*args, **settings):
@@ -219,13 +225,13 @@ def test_the_product_is_the_name_robots_tags_use():
 )
 def test_robots_headers_speak_to_all_or_to_one(values, expected):
     """A name and a colon address one robot, until the next name."""
-    assert asked_by_headers(values, "outrider") == expected
+    assert header_directives(values, "outrider") == expected
 
 
 def test_robots_words_are_exact():
     """A word inside another is not that word."""
-    assert asked_of_all("nofollowing, xnoindex") == 0
-    assert asked_of_all(" none ") == NOFOLLOW | NOINDEX
+    assert meta_directives("nofollowing, xnoindex") == 0
+    assert meta_directives(" none ") == NOFOLLOW | NOINDEX
 
 
 def test_a_robots_header_stops_links_of_any_kind():
@@ -255,7 +261,9 @@ def test_a_robots_header_stops_links_of_any_kind():
 )
 def test_link_headers_are_read(value, expected):
     """By RFC 8288: quotes, commas in them, several links in one field."""
-    assert [(one.reference, set(one.names), one.type) for one in relations([value])] == expected
+    assert [
+        (one.reference, set(one.names), one.type) for one in link_relations([value])
+    ] == expected
 
 
 def test_headers_add_links_and_the_canonical_address():
@@ -344,19 +352,19 @@ def test_other_bodies_lead_nowhere(name):
 )
 def test_what_is_remembered_is_what_would_be_parsed(page, reference):
     """The memory only saves time: after any other page the answer is the parser's own."""
-    references._remembered.cache_clear()
+    extract_module._resolve_cached.cache_clear()
     for other in ("https://example.org/x/y", "https://example.org/z/?q=/w/", "http://other.org/"):
         urls(f'<a href="{reference}">', url=other)
-    wanted = references.parse_url(reference, UrlRules(), references.parse_url(page))
+    wanted = extract_module.parse_url(reference, UrlRules(), extract_module.parse_url(page))
 
     assert urls(f'<a href="{reference}">', url=page) == [wanted.text]
 
 
 def test_long_references_are_not_remembered():
     """So the memory is bounded in bytes too."""
-    references._remembered.cache_clear()
+    extract_module._resolve_cached.cache_clear()
     assert len(urls(f"<a href=/{'x' * 300}>")) == 1
-    assert references._remembered.cache_info().currsize == 0
+    assert extract_module._resolve_cached.cache_info().currsize == 0
 
 
 PIECES = st.sampled_from(

@@ -9,11 +9,18 @@ import socket
 import pytest
 
 from outrider import LocalFault, Unreachable
-from outrider.fetch import descriptors
-from outrider.fetch.client import Client
-from outrider.fetch.local_faults import FAULTS, local_fault, local_fault_of, local_reason_of
-from outrider.fetch.network import ANYWHERE, Network, has_route
-from outrider.settings.visiting import FetchSettings
+from outrider.fetch import local_faults
+from outrider.fetch.http1 import Http1Client
+from outrider.fetch.local_faults import (
+    DEFAULT_ROUTE_ADDRESSES,
+    FAULTS,
+    Network,
+    has_route,
+    local_fault,
+    local_fault_of,
+    local_reason_of,
+)
+from outrider.settings.worker_schema import FetchSettings
 
 HERE = "203.0.113.7"
 
@@ -77,7 +84,7 @@ class TestNetwork:
         """Also to the host in question."""
         assert self.network().is_gone([HERE])
 
-    @pytest.mark.parametrize("route", [*ANYWHERE, HERE])
+    @pytest.mark.parametrize("route", [*DEFAULT_ROUTE_ADDRESSES, HERE])
     def test_one_route_is_a_network(self, route):
         """A default route of either family, or one to the host itself."""
         assert not self.network(route).is_gone([HERE])
@@ -118,7 +125,7 @@ class TestClient:
                 return (HERE,)
 
             network = Network(lambda address: address in routes)
-            client = Client(
+            client = Http1Client(
                 FetchSettings(), allow_private=True, _lookup=lookup or found, _network=network
             )
             error = OSError(number, os.strerror(number))
@@ -151,7 +158,7 @@ class TestClient:
     @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EHOSTUNREACH])
     async def test_no_route_to_a_host_is_the_hosts_while_there_is_a_network(self, failing, number):
         """D4: it is unreachable, as an IPv6 host is where there is IPv4 alone."""
-        assert await failing(number, ANYWHERE[0]) == Unreachable("connect: no route")
+        assert await failing(number, DEFAULT_ROUTE_ADDRESSES[0]) == Unreachable("connect: no route")
 
     @pytest.mark.parametrize(
         "number", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ETIMEDOUT, errno.EADDRNOTAVAIL]
@@ -165,7 +172,9 @@ class TestClient:
 
     async def test_missing_address_family_is_the_hosts(self, failing):
         """No address of our own to connect from, though ports are free."""
-        assert await failing(errno.EADDRNOTAVAIL, ANYWHERE[0]) == Unreachable("connect: no route")
+        assert await failing(errno.EADDRNOTAVAIL, DEFAULT_ROUTE_ADDRESSES[0]) == Unreachable(
+            "connect: no route"
+        )
 
     async def test_refusal_is_an_answer_whatever_the_network(self, failing):
         """Only a host refuses."""
@@ -181,7 +190,9 @@ class TestClient:
         with pytest.raises(LocalFault, match="no network"):
             await failing(errno.EIO, lookup=lookup)
 
-        assert isinstance(await failing(errno.EIO, ANYWHERE[1], lookup=lookup), Unreachable)
+        assert isinstance(
+            await failing(errno.EIO, DEFAULT_ROUTE_ADDRESSES[1], lookup=lookup), Unreachable
+        )
 
     @pytest.mark.parametrize(
         ("error", "reason"),
@@ -200,7 +211,7 @@ class TestClient:
                 raise answers.pop()
             return ("127.0.0.1",)
 
-        async with Client(FetchSettings(), _lookup=lookup) as client:
+        async with Http1Client(FetchSettings(), _lookup=lookup) as client:
             with pytest.raises(LocalFault) as caught:
                 await client.get("http://host.test/")
             again = await client.get("http://host.test/")
@@ -217,7 +228,7 @@ class TestClient:
                 raise socket.gaierror(socket.EAI_AGAIN, "x")
             return ("127.0.0.1",)
 
-        async with Client(FetchSettings(), _lookup=lookup) as client:
+        async with Http1Client(FetchSettings(), _lookup=lookup) as client:
             first = await client.get("http://dead.test/")
             await client.get("http://good.test/")
             client._resolver._known.clear()
@@ -268,7 +279,7 @@ class TestDescriptors:
     ):
         """And never lowered."""
         limits.update(soft=soft, hard=hard, allowed=allowed)
-        descriptors.raise_limit()
+        local_faults.raise_limit()
 
         assert limits["soft"] == after
 
@@ -280,14 +291,14 @@ class TestDescriptors:
         """Of 1,000 wanted."""
         limits.update(soft=limit)
 
-        assert descriptors.idle_connections(1000, visits) == kept
+        assert local_faults.idle_connections(1000, visits) == kept
 
     @pytest.mark.parametrize(("limit", "is_short"), [(1024, False), (100, True)])
     def test_limit_too_low_for_the_slots_is_reported(self, limits, limit, is_short):
         """With the number that would do."""
         limits.update(soft=limit)
 
-        assert ("ulimit -n 256" in descriptors.shortage(64)) == is_short
+        assert ("ulimit -n 256" in local_faults.descriptor_shortage(64)) == is_short
 
 
 async def test_idle_connections_give_their_descriptors_to_new_ones(net, monkeypatch):

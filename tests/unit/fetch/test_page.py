@@ -1,10 +1,9 @@
 import pytest
 
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Manners
-from outrider.fetch.charset import _CODECS, charset_of, decoded
-from outrider.fetch.document import Headers, sniffed
-from outrider.fetch.found import Found
+from outrider.core.task import Lease, PolitenessState
+from outrider.fetch.document import _CODECS, Headers, charset_of, decode_body, sniff_media_type
+from outrider.fetch.extract import Extracted
 from outrider.fetch.page import Page
 from outrider.fetch.response import Response
 from outrider.testing.builders import task
@@ -15,7 +14,7 @@ URL = "https://example.org/a/page"
 def page(body=b"", content_type="text/html", *fields, status=200, type="page", meta=b""):
     """A page as a visit makes it."""
     about = task(URL, type=type, depth=2, meta=meta)
-    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     headers = (("Content-Type", content_type), *fields)
     return Page(lease, Response(URL, status, headers, body, 0.25, 1e9))
 
@@ -42,7 +41,7 @@ def test_a_page_that_was_not_read_says_nothing():
 def test_a_page_tells_what_was_found():
     """What reading found out is shown by the page itself."""
     one = page()
-    one.found = Found("html", title="T", canonical="https://c/", nofollow=True, noindex=True)
+    one.found = Extracted("html", title="T", canonical="https://c/", nofollow=True, noindex=True)
 
     assert (one.title, one.canonical, one.is_nofollow, one.is_noindex) == (
         "T",
@@ -119,7 +118,7 @@ def test_a_media_type_that_is_told_is_believed():
 )
 def test_first_bytes_give_a_type_away(body, expected):
     """Signatures, then the first tag, then text."""
-    assert sniffed(body) == expected
+    assert sniff_media_type(body) == expected
 
 
 @pytest.mark.parametrize(
@@ -162,8 +161,8 @@ def test_a_dangerous_codec_is_never_used(label):
 @pytest.mark.parametrize("codec", ["utf-8", "gb18030", "iso2022_jp", "utf-16-le", "cp932", "cp949"])
 def test_wrong_bytes_never_raise(codec):
     """What cannot be decoded is replaced."""
-    assert isinstance(decoded(bytes(range(256)) * 3 + b"\xff", codec), str)
-    assert decoded(b"a\xff", "utf-8") == "a\ufffd"
+    assert isinstance(decode_body(bytes(range(256)) * 3 + b"\xff", codec), str)
+    assert decode_body(b"a\xff", "utf-8") == "a\ufffd"
 
 
 def test_a_byte_order_mark_is_no_text():

@@ -9,12 +9,12 @@ from selectolax.lexbor import LexborHTMLParser
 
 from outrider import PageTooCostly
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.fetch.document import Document
 from outrider.fetch.page import Page
 from outrider.fetch.parse_cost import (
-    LARGE,
-    MOST_COPIES,
+    LARGE_PAGE,
+    MAX_COPIED_BYTES,
     copied_bytes,
     may_be_costly,
     tree_bytes,
@@ -65,7 +65,7 @@ BOMBS = {
 def page(body, content_type="text/html; charset=utf-8"):
     """A page as a visit makes it."""
     lease = Lease(
-        "s", 1, 1, task("https://a.example/"), 1, "w", 60.0, 0, 0, QueueRules(), Manners()
+        "s", 1, 1, task("https://a.example/"), 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState()
     )
     return Page(lease, Response(lease.url, 200, (("Content-Type", content_type),), body, 0.1, 0.0))
 
@@ -118,7 +118,7 @@ from test_parse_cost import BOMBS, page
 from outrider import PageTooCostly
 from outrider.core.url import UrlRules
 from outrider.fetch.reader import Reader
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 def taken():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -173,5 +173,5 @@ def test_bound_grows_with_size_and_not_only_with_count():
     light = "<p><b title='x'>" + "<p>x" * 1000
     heavy = f"<p><b title='{'x' * 100_000}'>" + "<p>x" * 1000
 
-    assert len(heavy) < LARGE
-    assert copied_bytes(light.encode()) < MOST_COPIES < copied_bytes(heavy.encode())
+    assert len(heavy) < LARGE_PAGE
+    assert copied_bytes(light.encode()) < MAX_COPIED_BYTES < copied_bytes(heavy.encode())

@@ -3,13 +3,13 @@ import gzip
 import pytest
 
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.core.url import UrlRules
 from outrider.fetch.page import Page
-from outrider.fetch.parse_cost import LARGE, MOST_OPEN, MOST_TAGS, SMALL
-from outrider.fetch.reader import Reader, is_dangerous
+from outrider.fetch.parse_cost import LARGE_PAGE, MAX_START_TAGS, MAX_TAGS, SMALL_PAGE
+from outrider.fetch.reader import Reader, needs_child
 from outrider.fetch.response import Response
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing.builders import task
 
 URL = "https://example.org/a/"
@@ -20,16 +20,16 @@ ATTRIBUTES = b" ".join(b"a%d" % n for n in range(5000))
 def page(body, content_type=HTML, *, type="page", url=URL):
     """A page as a visit makes it."""
     about = task(url, type=type, depth=2)
-    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     return Page(lease, Response(url, 200, (("Content-Type", content_type),), body, 0.1, 0.0))
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        b"x" * (LARGE + 1),
-        b"<b>" * (MOST_OPEN + 1),
-        b"<b></b>" * MOST_TAGS,
+        b"x" * (LARGE_PAGE + 1),
+        b"<b>" * (MAX_START_TAGS + 1),
+        b"<b></b>" * MAX_TAGS,
         b"<p " + ATTRIBUTES + b">",
         b"<p x=1>" * 99 + b"<p/" + ATTRIBUTES.replace(b" ", b"/") + b">",
         b"<p x='>' y=\">\" " + ATTRIBUTES + b">",
@@ -42,16 +42,16 @@ def page(body, content_type=HTML, *, type="page", url=URL):
 )
 def test_dangerous_pages_are_told(body):
     """Too large, too many tags, or a tag of too many attributes however it hides its end."""
-    assert is_dangerous(page(body))
+    assert needs_child(page(body))
 
 
 def test_page_in_utf_16_is_judged_by_its_characters():
     """Its bytes look like no tags at all."""
-    plain, bomb = "<p>" + "x" * SMALL, "<p>" + "<b id=1>" * 500 + "<p>x" * 500
+    plain, bomb = "<p>" + "x" * SMALL_PAGE, "<p>" + "<b id=1>" * 500 + "<p>x" * 500
 
-    assert is_dangerous(page(bomb.encode("utf-16"), "text/html"))
-    assert not is_dangerous(page(plain.encode("utf-16"), "text/html"))
-    assert not is_dangerous(page(plain.encode("koi8-r"), "text/html; charset=koi8-r"))
+    assert needs_child(page(bomb.encode("utf-16"), "text/html"))
+    assert not needs_child(page(plain.encode("utf-16"), "text/html"))
+    assert not needs_child(page(plain.encode("koi8-r"), "text/html; charset=koi8-r"))
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_page_in_utf_16_is_judged_by_its_characters():
 )
 def test_ordinary_pages_are_not_dangerous(body):
     """They are read at once."""
-    assert not is_dangerous(page(body))
+    assert not needs_child(page(body))
 
 
 def test_what_leads_nowhere_is_not_dangerous():
     """An image of any size is not read at all."""
-    assert not is_dangerous(page(b"x" * (LARGE + 1), "image/png"))
+    assert not needs_child(page(b"x" * (LARGE_PAGE + 1), "image/png"))
 
 
 def test_what_is_packed_is_dangerous():
     """A few bytes may unpack to many."""
-    assert is_dangerous(page(gzip.compress(b"<urlset/>"), "application/xml"))
+    assert needs_child(page(gzip.compress(b"<urlset/>"), "application/xml"))
 
 
 async def test_an_ordinary_page_is_read_here():
@@ -97,7 +97,7 @@ async def test_an_ordinary_page_is_read_here():
 async def test_a_dangerous_page_is_read_apart_with_the_same_result():
     """Whichever way, the answer is one."""
     html = b"<html lang=en><title>T</title><link rel=canonical href=c>" + b"<a href=b><p>" * 9
-    large = html + b" " * LARGE
+    large = html + b" " * LARGE_PAGE
     sitemap = gzip.compress(b"<sitemapindex><sitemap><loc>/s</loc></sitemap></sitemapindex>")
     async with Reader(FetchSettings(), UrlRules()) as reader:
         here, there = await reader.read(page(html)), await reader.read(page(large))
@@ -115,7 +115,7 @@ async def test_a_page_that_takes_too_long_leads_nowhere():
     """Nested so that a parser takes quadratic time: it is given up, and the next page is read."""
     async with Reader(FetchSettings(), UrlRules(), seconds=1.0) as reader:
         slow = await reader.read(page(b"<div>" * 200_000))
-        well = await reader.read(page(b"<a href=b>" + b" " * LARGE))
+        well = await reader.read(page(b"<a href=b>" + b" " * LARGE_PAGE))
 
     assert (slow.kind, slow.urls, slow.fault) == ("other", [], "time: took longer than 1 s")
     assert len(well.urls) == 1

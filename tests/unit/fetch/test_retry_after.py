@@ -1,7 +1,12 @@
 import pytest
 
-from outrider.fetch.response import Response
-from outrider.fetch.retry_after import MOST, http_date, retry_after, retry_after_of
+from outrider.fetch.response import (
+    MAX_RETRY_AFTER,
+    Response,
+    http_date,
+    retry_after,
+    retry_after_of,
+)
 
 NOW = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 FORMS = [
@@ -32,7 +37,7 @@ class TestSeconds:
     @pytest.mark.parametrize("value", ["86401", "999999999999999999"])
     def test_more_than_a_day_is_a_day(self, value):
         """D3: Retry-After is honoured up to 24 h."""
-        assert retry_after(value, None, NOW) == MOST
+        assert retry_after(value, None, NOW) == MAX_RETRY_AFTER
 
 
 class TestDates:
@@ -58,7 +63,7 @@ class TestDates:
 
     def test_a_date_far_ahead_is_a_day(self):
         """The cap holds for dates too."""
-        assert retry_after("Mon, 06 Nov 2094 08:00:00 GMT", None, NOW) == MOST
+        assert retry_after("Mon, 06 Nov 2094 08:00:00 GMT", None, NOW) == MAX_RETRY_AFTER
 
     def test_two_digits_of_a_year_that_seem_far_ahead_are_past(self):
         """RFC 9110: more than 50 years in the future means the last such year."""

@@ -5,11 +5,18 @@ import pytest
 
 from outrider.core.outcome import Dropped, Failed, Unreachable
 from outrider.fetch import robots
-from outrider.fetch.cache_file import CacheFile
+from outrider.fetch.cache import CacheFile
 from outrider.fetch.response import Response
-from outrider.fetch.robots import CLOSED_FOR, Rules, Shelf, robots_url, rules_of
-from outrider.fetch.robots_file import MOST_BYTES, MOST_SITEMAPS
-from outrider.settings.visiting import FetchSettings
+from outrider.fetch.robots import (
+    CLOSED_SECONDS,
+    MAX_ROBOTS_BYTES,
+    MAX_ROBOTS_SITEMAPS,
+    RobotsCache,
+    RobotsRules,
+    robots_url,
+    rules_of,
+)
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing import FakeClock
 
 NOW = 1_700_000_000.0
@@ -162,8 +169,8 @@ class TestStatuses:
 
         assert not rules.allows("https://h.example/x")
         assert rules.closed == f"status {status}"
-        assert rules.lasts(NOW + CLOSED_FOR - 1)
-        assert not rules.lasts(NOW + CLOSED_FOR)
+        assert rules.lasts(NOW + CLOSED_SECONDS - 1)
+        assert not rules.lasts(NOW + CLOSED_SECONDS)
 
     @pytest.mark.parametrize("trouble", [Failed("cut"), Unreachable("dns"), Dropped("size")])
     def test_no_answer_is_closed_for_now(self, trouble):
@@ -221,16 +228,16 @@ class TestSitemaps:
 
     def test_there_is_an_end_to_sitemaps(self):
         """A file of nothing else is cut."""
-        text = "\n".join(f"Sitemap: https://h/{n}" for n in range(3 * MOST_SITEMAPS))
+        text = "\n".join(f"Sitemap: https://h/{n}" for n in range(3 * MAX_ROBOTS_SITEMAPS))
 
-        assert len(told(text).sitemaps) == MOST_SITEMAPS
+        assert len(told(text).sitemaps) == MAX_ROBOTS_SITEMAPS
 
 
 class TestBounds:
     def test_the_first_500_kib_are_read_to_the_end_of_a_line(self):
         """A rule that is cut in the middle would be another rule."""
         head = "User-agent: *\nDisallow: /a\n"
-        pad = "#" * (MOST_BYTES - len(head) - len("\nDisallow: /b"))
+        pad = "#" * (MAX_ROBOTS_BYTES - len(head) - len("\nDisallow: /b"))
         text = f"{head}{pad}\nDisallow: /bcd\nDisallow: /e"
 
         assert allowed(text, "/a", "/bxx", "/e") == [False, True, True]
@@ -328,7 +335,7 @@ def clock():
 class TestShelf:
     def test_rules_are_found_until_they_expire(self, clock):
         """A day later the host is asked again."""
-        shelf, rules = Shelf(clock, "Outrider"), told("User-agent: *\nDisallow: /a")
+        shelf, rules = RobotsCache(clock, "Outrider"), told("User-agent: *\nDisallow: /a")
         shelf.put(SITE, rules)
 
         assert shelf.get(SITE) == rules
@@ -338,7 +345,7 @@ class TestShelf:
 
     def test_new_rules_take_the_place_of_old_ones(self, clock):
         """The last word counts."""
-        shelf = Shelf(clock, "Outrider")
+        shelf = RobotsCache(clock, "Outrider")
         shelf.put(SITE, told("User-agent: *\nDisallow: /a"))
         shelf.put(SITE, told("User-agent: *\nDisallow: /b"))
 
@@ -348,8 +355,8 @@ class TestShelf:
 
     def test_the_host_not_asked_for_longest_goes_first(self, clock, monkeypatch):
         """Memory is bounded by hosts."""
-        monkeypatch.setattr(robots, "MOST_HOSTS", 2)
-        shelf, rules = Shelf(clock, "Outrider"), told("")
+        monkeypatch.setattr(robots, "MAX_HOSTS", 2)
+        shelf, rules = RobotsCache(clock, "Outrider"), told("")
         shelf.put("a", rules)
         shelf.put("b", rules)
         shelf.get("a")
@@ -359,10 +366,10 @@ class TestShelf:
 
     def test_long_rules_make_room_for_themselves(self, clock, monkeypatch):
         """Memory is bounded by text too."""
-        monkeypatch.setattr(robots, "MOST_TEXT", 1000)
-        shelf = Shelf(clock, "Outrider")
+        monkeypatch.setattr(robots, "MAX_RULES_TEXT", 1000)
+        shelf = RobotsCache(clock, "Outrider")
         for site in "abc":
-            shelf.put(site, Rules("x" * 400, fetched_at=NOW, max_age=DAY))
+            shelf.put(site, RobotsRules("x" * 400, fetched_at=NOW, max_age=DAY))
 
         assert [shelf.get(site) is not None for site in "abc"] == [False, True, True]
 
@@ -382,7 +389,7 @@ class TestShelf:
     def test_rules_of_another_release_are_asked_for_again(self, clock):
         """What cannot be read is a miss."""
         file = CacheFile(None)
-        shelf = Shelf(clock, "Outrider", file)
+        shelf = RobotsCache(clock, "Outrider", file)
         file.put_many([(shelf._key(SITE), msgspec.msgpack.encode({"text": 7}))])
 
         assert shelf.get(SITE) is None
@@ -390,15 +397,15 @@ class TestShelf:
     def test_rules_are_written_at_once(self, clock):
         """A killed crawl does not ask its hosts again."""
         file = CacheFile(None)
-        Shelf(clock, "Outrider", file).put(SITE, told(""))
+        RobotsCache(clock, "Outrider", file).put(SITE, told(""))
 
-        assert Shelf(clock, "Outrider", file).get(SITE) is not None
+        assert RobotsCache(clock, "Outrider", file).get(SITE) is not None
 
 
 def with_file(tmp_path, clock, act, agent="Outrider"):
     """What a shelf of one process answers; the file stays."""
     file = CacheFile(tmp_path / "crawl.robots")
-    shelf = Shelf(clock, agent, file)
+    shelf = RobotsCache(clock, agent, file)
     try:
         return act(shelf)
     finally:

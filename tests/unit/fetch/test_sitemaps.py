@@ -4,15 +4,14 @@ import tracemalloc
 import pytest
 
 from outrider.core.policy.rules import QueueRules
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.core.url import UrlRules
-from outrider.fetch import sitemaps
-from outrider.fetch.links import found_in
-from outrider.fetch.markup import DEEPEST, LONGEST_TOKEN
+from outrider.fetch import feeds, reader
+from outrider.fetch.feeds import MAX_DEPTH, MAX_NESTED_INDEXES, MAX_TOKEN_BYTES, GzipChunks
 from outrider.fetch.page import Page
+from outrider.fetch.reader import extract_here
 from outrider.fetch.response import Response
-from outrider.fetch.sitemaps import MOST_INDEXES, Unpacked
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 from outrider.testing.builders import task
 
 URL = "https://example.org/sitemap.xml"
@@ -22,10 +21,10 @@ XML = "application/xml"
 def found(body, content_type=XML, *fields, type="sitemap", meta=b"", **settings):
     """What is found in a sitemap."""
     about = task(URL, type=type, depth=1, meta=meta)
-    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), Manners())
+    lease = Lease("s", 1, 1, about, 1, "w", 60.0, 0, 0, QueueRules(), PolitenessState())
     body = body.encode() if isinstance(body, str) else body
     response = Response(URL, 200, (("Content-Type", content_type), *fields), body, 0.1, 0.0)
-    return found_in(Page(lease, response), FetchSettings(**settings), UrlRules())
+    return extract_here(Page(lease, response), FetchSettings(**settings), UrlRules())
 
 
 def paths(*args, **settings):
@@ -77,7 +76,7 @@ def test_an_index_leads_to_sitemaps():
 def test_an_index_that_leads_to_itself_comes_to_an_end():
     """Each level counts, and at the last nothing is read any more."""
     meta = b""
-    for level in range(MOST_INDEXES):
+    for level in range(MAX_NESTED_INDEXES):
         (link,) = found(index(URL + f"?{level}"), meta=meta).links
         meta = b'{"indexes":%d}' % link.meta["indexes"]
     last = found(index(URL), meta=meta)
@@ -158,7 +157,7 @@ def test_a_zip_bomb_is_cut():
 def test_unpacking_is_exact_about_its_bound():
     """As many bytes as allowed are whole; one more is too many."""
     packed = gzip.compress(b"x" * 1000)
-    whole, cut = Unpacked(packed, 1000), Unpacked(packed, 999)
+    whole, cut = GzipChunks(packed, 1000), GzipChunks(packed, 999)
 
     assert (b"".join(whole), whole.fault) == (b"x" * 1000, None)
     assert (b"".join(cut), cut.fault) == (b"x" * 999, "unpacks to too many bytes")
@@ -193,17 +192,17 @@ def test_an_external_document_type_is_not_fetched():
 
 def test_nesting_is_bounded():
     """What was read before is kept."""
-    body = "<urlset><url><loc>/1</loc></url>" + "<x>" * (DEEPEST + 1)
+    body = "<urlset><url><loc>/1</loc></url>" + "<x>" * (MAX_DEPTH + 1)
     one = found(body)
 
     assert len(one.urls) == 1
-    assert one.fault == f"elements are nested deeper than {DEEPEST}"
+    assert one.fault == f"elements are nested deeper than {MAX_DEPTH}"
 
 
 @pytest.mark.parametrize("opening", ["<!--", "<x y='", "<x ", "<?x "])
 def test_a_token_without_end_is_given_up(opening):
     """An XML parser reads one again with every piece: that would take quadratic time."""
-    body = "<urlset><url><loc>/1</loc></url>" + opening + "y" * (4 * LONGEST_TOKEN)
+    body = "<urlset><url><loc>/1</loc></url>" + opening + "y" * (4 * MAX_TOKEN_BYTES)
     one = found(body)
 
     assert len(one.urls) == 1
@@ -220,8 +219,8 @@ def test_an_address_without_end_is_no_address():
 
 def test_a_sitemap_is_cut_at_what_the_protocol_allows(monkeypatch):
     """Fifty thousand; fewer if fewer links are wanted."""
-    assert sitemaps.MOST_URLS == 50_000
-    monkeypatch.setattr(sitemaps, "MOST_URLS", 100)
+    assert feeds.MAX_SITEMAP_URLS == 50_000
+    monkeypatch.setattr(reader, "MAX_SITEMAP_URLS", 100)
     many = urlset(*(f"/{n}" for n in range(105)))
 
     assert len(found(many).urls) == 100

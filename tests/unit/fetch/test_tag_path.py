@@ -2,12 +2,12 @@
 
 import pytest
 
-from outrider.core.policy.grouping import TAG_PATH
+from outrider.core.policy.url_groups import TAG_PATH
 from outrider.core.url import UrlRules
 from outrider.fetch.document import Document
-from outrider.fetch.found import Found, reading_rules
-from outrider.fetch.links import read
-from outrider.settings.visiting import FetchSettings
+from outrider.fetch.extract import Extracted, extract_rules
+from outrider.fetch.reader import extract
+from outrider.settings.worker_schema import FetchSettings
 
 URL = "https://a.example/"
 HTML = ("Content-Type", "text/html; charset=utf-8")
@@ -15,8 +15,8 @@ HTML = ("Content-Type", "text/html; charset=utf-8")
 
 def found(body, *fields, **settings):
     """What is read out of a page, with the paths of its anchors unless told else."""
-    rules = reading_rules(FetchSettings(**{"tag_path": True, **settings}), UrlRules())
-    return read(Document(URL, (HTML, *fields), body.encode()), rules)
+    rules = extract_rules(FetchSettings(**{"tag_path": True, **settings}), UrlRules())
+    return extract(Document(URL, (HTML, *fields), body.encode()), rules)
 
 
 def paths(body, *fields, **settings):
@@ -78,5 +78,5 @@ def test_a_page_that_wants_no_links_followed_has_no_paths_to_tell():
 
 def test_paths_cross_to_another_process():
     """A found page is a value."""
-    one = Found("html", 1, [], tag_paths=["a"])
+    one = Extracted("html", 1, [], tag_paths=["a"])
     assert one.links == []

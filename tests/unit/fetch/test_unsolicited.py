@@ -6,10 +6,10 @@ import socket
 import pytest
 from aiohttp import ServerDisconnectedError
 
-from outrider.fetch.client import Client
-from outrider.fetch.connection import Handler
+from outrider.fetch.http1 import Http1Client
+from outrider.fetch.http1_connection import ConnectionHandler
 from outrider.fetch.http2 import Http2Client
-from outrider.settings.visiting import FetchSettings
+from outrider.settings.worker_schema import FetchSettings
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 GOOD = HEAD + b"Content-Length: 4\r\n\r\ngood"
@@ -41,7 +41,7 @@ SURPLUS = {
 }
 
 
-@pytest.fixture(params=[Client, Http2Client])
+@pytest.fixture(params=[Http1Client, Http2Client])
 def kind(request):
     """Both promise the same."""
     return request.param
@@ -118,7 +118,7 @@ async def test_bytes_behind_an_answer_end_the_connection(visit, kind, answer):
     assert {first for first, _, _ in got} <= {b"", b"good"}
     later = {name: each[1:] for name, each in zip(hosts, got, strict=True)}
     assert later == dict.fromkeys(hosts, [b"good"] * 2)
-    if kind is Client or answer != "chunks":
+    if kind is Http1Client or answer != "chunks":
         assert {name: host.connections for name, host in hosts.items()} == dict.fromkeys(hosts, 2)
 
 
@@ -162,8 +162,8 @@ async def test_host_that_speaks_first_is_not_heard(visit, is_tls):
 
 async def test_new_connection_over_which_bytes_came_fails_the_request(net, monkeypatch):
     """Nothing is sent over it, and there is no second try: the host would do it again."""
-    monkeypatch.setattr(Handler, "is_spoilt", lambda handler: True)
-    client, server = Client(FetchSettings(), allow_private=True), await net.serve({})
+    monkeypatch.setattr(ConnectionHandler, "is_spoilt", lambda handler: True)
+    client, server = Http1Client(FetchSettings(), allow_private=True), await net.serve({})
     got = await client.get(server.url + "/")
     await client.close()
     assert (got.reason, server.heads, server.connections) == ("protocol: message", [], 1)
@@ -218,7 +218,9 @@ async def connected():
     """A connection of a client and the socket of its host."""
     here, there = socket.socketpair()
     loop = asyncio.get_running_loop()
-    transport, handler = await loop.create_connection(lambda: Handler(loop, {}), sock=here)
+    transport, handler = await loop.create_connection(
+        lambda: ConnectionHandler(loop, {}), sock=here
+    )
     yield handler, there
     transport.abort()
     there.close()

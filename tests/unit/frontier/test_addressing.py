@@ -3,7 +3,7 @@
 import pytest
 
 from outrider import Done, Frontier, InvalidInput, Link, SettingsError
-from outrider.core.act import Pause
+from outrider.core.queue_action import Pause
 from outrider.frontier.footing import rules_of
 from outrider.settings import from_toml, merged, settings_of
 

@@ -139,7 +139,7 @@ async def test_without_the_crawls_functions_one_looks_and_steers(opened, store, 
     async with Frontier.attach(store, clock=clock) as other:
         assert (await other.stats()).known == 1
         await other.queue("a").pause()
-        with pytest.raises(SettingsError, match=r"queue\.key was .*lambda.*by hand"):
+        with pytest.raises(SettingsError, match=r"queue\.key was .*lambda.*pass it"):
             await other.add([B])
         assert other.is_attached
 

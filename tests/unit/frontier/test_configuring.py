@@ -220,8 +220,8 @@ async def test_an_attached_frontier_loses_no_rule_of_the_owner(opened, store, cl
     """Code that it cannot have keeps its name, and the text of the owner stays."""
     owner = await opened(
         {
-            "budget": {"cost": "outrider.core.policy.cost:costing", "balance": 4},
-            "keys": {"a.example": {"cost": "outrider.core.policy.cost:costing", "delay": 3}},
+            "budget": {"cost": "outrider.core.policy.cost:cost_function", "balance": 4},
+            "keys": {"a.example": {"cost": "outrider.core.policy.cost:cost_function", "delay": 3}},
         },
         store,
     )
@@ -233,7 +233,7 @@ async def test_an_attached_frontier_loses_no_rule_of_the_owner(opened, store, cl
     await owner.learn()
 
     assert await store.settings("default") == before
-    assert rules.queue.budget.cost == "outrider.core.policy.cost:costing"
+    assert rules.queue.budget.cost == "outrider.core.policy.cost:cost_function"
     assert rules.keys["a.example"] == {"cost": rules.queue.budget.cost, "delay": 3.0}
     assert (owner.settings.budget.balance, owner.settings.budget.total_budget) == (4, 8)
 

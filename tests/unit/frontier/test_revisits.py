@@ -2,8 +2,8 @@ import msgspec
 import pytest
 
 from outrider import Done, Link
-from outrider.core.answer import Answer, Last
-from outrider.core.policy.change import learned
+from outrider.core.outcome import Answer, Last
+from outrider.core.policy.change_rate import learned
 from outrider.core.policy.revisit import Revisiting, first_price, interval
 from outrider.frontier.revisits import HEARD, Revisits, revisits_for
 

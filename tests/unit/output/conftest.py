@@ -9,7 +9,7 @@ import pytest
 
 from outrider import Done, Frontier, Link
 from outrider.fetch.response import Response
-from outrider.output import journal, tail, tails
+from outrider.output import append_files, journal
 
 AT = 1_700_000_000.125
 SETTINGS = {"politeness": {"min_delay": 0, "factor": 0, "max_in_flight": 100}}
@@ -139,7 +139,7 @@ def system(monkeypatch):
     """The system that output works on is replaced."""
 
     def replace(new):
-        for module in (journal, tail, tails):
+        for module in (journal, append_files):
             monkeypatch.setattr(module, "os", new)
         return new
 
@@ -148,7 +148,7 @@ def system(monkeypatch):
 
 def bury(sink):
     """What the system does when a process is dead."""
-    for one in (*sink._tails._open.values(), sink._journal):
+    for one in (*sink._files._open.values(), sink._journal):
         if one._file >= 0:
             os.close(one._file)
 

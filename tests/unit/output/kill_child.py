@@ -19,7 +19,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from outrider import Frontier
 from outrider.core.states import TaskState
-from outrider.output import journal, tail, tails
+from outrider.output import append_files, journal
 from outrider.output.jsonl import jsonl_sink
 from outrider.output.sink import recover
 from outrider.output.warc import warc_sink
@@ -47,7 +47,7 @@ class Suicide(Mortal):
 def sink_of(folder, form):
     """The same output for all."""
     if form == "warc":
-        return warc_sink(folder / "news", info={"software": "x"}, most=20_000)
+        return warc_sink(folder / "news", info={"software": "x"}, max_bytes=20_000)
     return jsonl_sink(folder / "news")
 
 
@@ -84,7 +84,7 @@ def live(folder, form, life, dice):
     """In a process of its own."""
     if life % 2:
         mortal = Suicide(dice.randint(1, 150), torn=dice.random() < 0.5)
-        for module in (journal, tail, tails):
+        for module in (journal, append_files):
             module.os = mortal
     asyncio.run(work(folder, form, life, dice))
     os._exit(0)

@@ -11,21 +11,21 @@ from outrider.core.task import LeaseId
 from outrider.errors import OutputError
 from outrider.output.journal import (
     PAGE,
+    InDoubt,
     Journal,
     Mark,
-    Open,
     Patch,
     Piece,
     Redo,
-    Resting,
+    Settled,
     _block,
     _encode,
 )
 
 MARKS = [Mark("a.jsonl", 17, b"end\n"), Mark("b.jsonl", 0, b"")]
 SAID = [
-    Resting(MARKS),
-    Open(MARKS, "store", [LeaseId("c", 7, 9)], [Piece(0, 1, 12), Piece(-1, 0, 3)]),
+    Settled(MARKS),
+    InDoubt(MARKS, "store", [LeaseId("c", 7, 9)], [Piece(0, 1, 12), Piece(-1, 0, 3)]),
     Redo([Patch(MARKS[0], b"\0\xff\n")]),
 ]
 
@@ -45,7 +45,7 @@ def last_in(path):
 
 def big(dice):
     """A statement of any size."""
-    return Open(MARKS, "s", [LeaseId("c", n, n) for n in range(dice.choice((0, 1, 900)))], [])
+    return InDoubt(MARKS, "s", [LeaseId("c", n, n) for n in range(dice.choice((0, 1, 900)))], [])
 
 
 @pytest.mark.parametrize("statement", SAID, ids=lambda one: type(one).__name__)
@@ -53,7 +53,7 @@ def test_what_was_said_last_is_read_again(statement, path):
     """Whatever was said before."""
     journal = Journal(path)
     for earlier in (*SAID, statement):
-        journal.say(earlier, sync=True)
+        journal.write(earlier, sync=True)
     journal.close()
 
     assert last_in(path) == statement
@@ -77,9 +77,9 @@ def test_a_statement_that_was_cut_short_leaves_the_one_before(seed, path):
     """A kill in the middle of a write, at any byte."""
     dice, journal = random.Random(seed), Journal(path)
     for _ in range(dice.randrange(1, 12)):
-        journal.say(before := big(dice))
+        journal.write(before := big(dice))
     whole = path.read_bytes()
-    journal.say(after := big(dice))
+    journal.write(after := big(dice))
     at, end = journal._at, journal._end
     journal.close()
     data = path.read_bytes()
@@ -94,8 +94,8 @@ def test_it_does_not_grow_for_ever(path):
     """Two statements' room is enough."""
     journal, dice = Journal(path), random.Random(1)
     for _ in range(500):
-        journal.say(big(dice))
-        journal.say(Resting(MARKS))
+        journal.write(big(dice))
+        journal.write(Settled(MARKS))
     journal.close()
 
     assert path.stat().st_size < 20 * PAGE
@@ -103,11 +103,11 @@ def test_it_does_not_grow_for_ever(path):
 
 def test_what_a_host_sent_is_never_taken_for_a_statement(path):
     """A page may well hold the very bytes of one, at every place."""
-    forged = _block(2**60, _encode(Resting([Mark("b.jsonl", 1, b"x")])))
+    forged = _block(2**60, _encode(Settled([Mark("b.jsonl", 1, b"x")])))
     statement = Redo([Patch(MARKS[0], b"".join(forged.rjust(PAGE - 8, b" ") for _ in range(20)))])
     journal = Journal(path)
     for _ in range(3):
-        journal.say(statement)
+        journal.write(statement)
     journal.close()
 
     assert last_in(path) == statement
@@ -127,7 +127,7 @@ def test_what_is_no_journal_is_refused_with_the_way_out_and_left(data, path):
 def test_a_statement_with_a_flipped_bit_is_never_believed(path):
     """Whichever byte it is in."""
     journal = Journal(path)
-    journal.say(SAID[1])
+    journal.write(SAID[1])
     journal.close()
     data = path.read_bytes()
 
@@ -140,7 +140,7 @@ def test_a_statement_with_a_flipped_bit_is_never_believed(path):
 def test_one_of_a_newer_release_is_refused(path):
     """Nobody knows what it says."""
     journal = Journal(path)
-    journal.say(SAID[0])
+    journal.write(SAID[0])
     journal.close()
     data = bytearray(path.read_bytes())
     struct.pack_into("<I", data, 16, 2)
@@ -176,7 +176,7 @@ def test_one_that_was_deleted_while_another_waited_for_it_is_not_used(path, monk
     def slow_open(*args):
         file = real(*args)
         if first._file >= 0:
-            first.forget()
+            first.delete()
             first.close()
         return file
 
@@ -187,12 +187,12 @@ def test_one_that_was_deleted_while_another_waited_for_it_is_not_used(path, monk
     second.close()
 
 
-def test_a_closed_one_forgets_nothing(path):
+def test_a_closed_journal_deletes_nothing(path):
     """The file may be another's by then."""
     journal = Journal(path)
     journal.close()
     other = Journal(path)
-    journal.forget()
+    journal.delete()
 
     assert path.exists()
     other.close()

@@ -201,7 +201,7 @@ def test_a_foreign_file_is_refused_and_left(data, tmp_path):
     """Nothing of ours is ever appended to it."""
     (tmp_path / "news.jsonl").write_bytes(data)
 
-    with pytest.raises(OutputError, match=r"news\.jsonl is a file, but no output of Outrider"):
+    with pytest.raises(OutputError, match=r"news\.jsonl is a file, but not output of Outrider"):
         jsonl_sink(tmp_path / "news")
 
     assert (tmp_path / "news.jsonl").read_bytes() == data
@@ -209,7 +209,7 @@ def test_a_foreign_file_is_refused_and_left(data, tmp_path):
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     """It is not made: it may be a typing error."""
-    with pytest.raises(OutputError, match=r"there is no directory .*nowhere; make it first"):
+    with pytest.raises(OutputError, match=r"there is no directory .*nowhere; create it first"):
         jsonl_sink(tmp_path / "nowhere" / "news")
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from outrider import Settings
 from outrider.errors import OutputError, OutriderError
+from outrider.output.factory import open_sink
 from outrider.output.jsonl import jsonl_sink
-from outrider.output.opening import open_sink
 from outrider.output.sink import NoSink, Sinks, recover
 from outrider.settings import settings_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outrider.errors import OutputError, OutputFull, OutputUnavailable
-from outrider.output.faults import unwritable
+from outrider.output.errors import write_error
 from outrider.output.jsonl import jsonl_sink
 from outrider.output.sink import recover
 
@@ -58,9 +58,9 @@ def exchange(path):
     ("harm", "told"),
     [
         (shorten, "it has 100 bytes, and had"),
-        (lengthen, "and was to have"),
+        (lengthen, "and should have at most"),
         (exchange, "it is another file"),
-        (os.unlink, "it is gone"),
+        (os.unlink, "it is missing"),
     ],
 )
 def test_an_output_that_is_not_what_the_journal_says_is_refused_and_left(harm, told, left):
@@ -166,7 +166,7 @@ def test_closing_twice_is_closing_once(path):
     other.close()
 
 
-# ---- no room
+# ---- no space
 
 
 class FullDisk:
@@ -209,7 +209,7 @@ def test_on_a_full_disk_nothing_of_a_batch_stays_and_it_may_be_tried_again(
     before = path.read_bytes()
     disk.room = room
     for _ in range(3):
-        with pytest.raises(OutputFull, match=r"news.*no room.*make room") as caught:
+        with pytest.raises(OutputFull, match=r"news.*no space.*free space") as caught:
             sink.write(visits[1:])
         assert caught.value.retryable
         assert path.read_bytes() == before
@@ -344,8 +344,8 @@ def test_with_sync_journal_and_output_are_safe_before_a_write_returns(path, visi
 
 def test_file_that_cannot_be_opened_for_want_of_descriptors_is_no_fault_of_the_file(tmp_path):
     """It may be tried again: the error says what is short."""
-    short = unwritable(tmp_path / "news.jsonl", OSError(errno.EMFILE, "Too many open files"))
-    denied = unwritable(tmp_path / "news.jsonl", OSError(errno.EACCES, "Permission denied"))
+    short = write_error(tmp_path / "news.jsonl", OSError(errno.EMFILE, "Too many open files"))
+    denied = write_error(tmp_path / "news.jsonl", OSError(errno.EACCES, "Permission denied"))
 
     assert isinstance(short, OutputUnavailable)
     assert (short.retryable, denied.retryable) == (True, False)

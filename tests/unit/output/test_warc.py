@@ -262,7 +262,7 @@ def test_only_answers_are_archived(opened, visits, tmp_path):
 
 def test_a_file_that_is_full_is_followed_by_another(opened, leases, kit, tmp_path):
     """Each begins with its own first record; nothing is split between two."""
-    sink = opened(most=1500)
+    sink = opened(max_bytes=1500)
     for lease in leases:
         sink.write([kit.responded(lease, os.urandom(600))])
         sink.settle([True])
@@ -366,7 +366,7 @@ async def dies(calls, torn, frontier, opened, kit, system):
     """Whether a process does, and what is left is whole again afterwards."""
     mortal, sinks = system(kit.Mortal(calls, torn=torn)), []
     try:
-        sinks.append(opened(most=500))
+        sinks.append(opened(max_bytes=500))
         await lived(sinks[0], frontier, kit, mortal.step)
     except kit.Killed:
         for sink in sinks:
@@ -386,7 +386,7 @@ async def test_a_death_at_any_instant_leaves_archives_that_others_can_read(
     for calls in itertools.count(1):
         async with Frontier.open("memory://", settings=kit.settings) as frontier:
             was_killed = await dies(calls, torn, frontier, opened, kit, system)
-            sink = opened(most=500)
+            sink = opened(max_bytes=500)
             await recover(sink, frontier.store)
             await check(frontier, tmp_path)
             await lived(sink, frontier, kit, lambda: None)

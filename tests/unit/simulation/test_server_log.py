@@ -1,27 +1,21 @@
-import random
-
 import pytest
 
 from outrider.core.outcome import Done, Throttled, Unreachable
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.rules import CrawlRules, QueueRules
-from outrider.core.task import Lease, Manners
-from outrider.simulation.checker import Umpire
-from outrider.simulation.server_log import Record
-from outrider.simulation.task_records import Lent
-from outrider.simulation.virtual_loop import Stage
-from outrider.store.memory import MemoryStore
+from outrider.core.task import Lease, PolitenessState
+from outrider.simulation.server_log import ServerLog
 from outrider.testing.builders import task
-from outrider.testing.lease_history import InvariantBroken
+from outrider.testing.invariants import InvariantBroken
+from outrider.testing.visit_history import VisitHistory, VisitLease
 
 
 class Servers:
     """A record written by hand: when each request was claimed, began, ended and was finished."""
 
     def __init__(self, **manners) -> None:
-        stage = Stage()
-        self.record = Record()
-        self.umpire = Umpire(MemoryStore(stage), stage, random.Random(0), CrawlRules())
+        self.log = ServerLog()
+        self.visits = VisitHistory(CrawlRules())
         self._rules = QueueRules(Politeness(**manners))
         self._calls = 0
 
@@ -29,29 +23,39 @@ class Servers:
         """A lease, given at this second."""
         self._calls += 1
         lease = Lease(
-            "s", self._calls, self._calls, task(), 1, "w", 60.0, 0, 0, self._rules, Manners()
+            "s",
+            self._calls,
+            self._calls,
+            task(),
+            1,
+            "w",
+            60.0,
+            0,
+            0,
+            self._rules,
+            PolitenessState(),
         )
-        self.umpire.lent[lease.id] = Lent(lease, int(at * 1000), self._calls)
+        self.visits.leases[lease.id] = VisitLease(lease, int(at * 1000), self._calls)
         return lease
 
     def visit(self, start, end, outcome=None, *, lease=None):
         """A request from start to end, finished at its end."""
         lease = lease or self.claim(start)
-        request = self.record.begin(lease, int(start * 1000))
+        request = self.log.begin(lease, int(start * 1000))
         request.ended = int(end * 1000)
         if outcome is not None:
             self._calls += 1
             request.outcome = outcome
-            self.umpire.lent[lease.id].finished_by = self._calls
+            self.visits.leases[lease.id].finished_by = self._calls
 
     def wake(self):
         """An operator ends the snooze."""
         self._calls += 1
-        self.umpire.wakes.append(("a.example", self._calls))
+        self.visits.wakes.append(("a.example", self._calls))
 
-    def judge(self):
-        """By the servers."""
-        self.record.judge(self.umpire)
+    def check(self):
+        """Check the log."""
+        self.log.check(self.visits)
 
 
 def test_a_patient_visitor_is_not_accused():
@@ -59,7 +63,7 @@ def test_a_patient_visitor_is_not_accused():
     servers = Servers()
     servers.visit(0.0, 2.0, Done(200))
     servers.visit(12.0, 13.0, Done(200))
-    servers.judge()
+    servers.check()
 
 
 def test_a_visit_before_the_delay_is_over_is_seen():
@@ -68,7 +72,7 @@ def test_a_visit_before_the_delay_is_over_is_seen():
     servers.visit(0.0, 2.0, Done(200))
     servers.visit(11.999, 13.0, Done(200))
     with pytest.raises(InvariantBroken, match="1 ms early"):
-        servers.judge()
+        servers.check()
 
 
 def test_two_visits_at_once_are_seen():
@@ -77,7 +81,7 @@ def test_two_visits_at_once_are_seen():
     servers.visit(0.0, 2.0)
     servers.visit(1.0, 3.0)
     with pytest.raises(InvariantBroken, match="D2"):
-        servers.judge()
+        servers.check()
 
 
 def test_several_slots_may_overlap():
@@ -86,7 +90,7 @@ def test_several_slots_may_overlap():
     first, second = servers.claim(0.0), servers.claim(1.0)
     servers.visit(0.0, 2.0, Done(200), lease=first)
     servers.visit(2.5, 3.0, Done(200), lease=second)
-    servers.judge()
+    servers.check()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,7 @@ def test_patience_is_kept(outcome, seconds):
     servers.visit(0.0, 0.1, outcome)
     servers.visit(0.099 + seconds, 300.0)
     with pytest.raises(InvariantBroken, match="1 ms early"):
-        servers.judge()
+        servers.check()
 
 
 def test_a_wake_ends_patience_but_not_the_delay():
@@ -108,23 +112,23 @@ def test_a_wake_ends_patience_but_not_the_delay():
     servers.visit(0.0, 0.1, Throttled(200.0))
     servers.wake()
     servers.visit(1.1, 2.0)
-    servers.judge()
+    servers.check()
 
     servers = Servers()
     servers.visit(0.0, 0.1, Throttled(200.0))
     servers.wake()
     servers.visit(1.0, 2.0)
     with pytest.raises(InvariantBroken, match="100 ms early"):
-        servers.judge()
+        servers.check()
 
 
 def test_an_operators_snooze_is_kept():
     """E7: left alone for so many seconds."""
     servers = Servers()
-    servers.umpire.snoozes.append(("a.example", 0, 60_000))
+    servers.visits.snoozes.append(("a.example", 0, 60_000))
     servers.visit(59.0, 60.0)
     with pytest.raises(InvariantBroken, match="snoozed"):
-        servers.judge()
+        servers.check()
 
 
 def test_counted_from_the_start_claims_are_what_counts():
@@ -132,4 +136,4 @@ def test_counted_from_the_start_claims_are_what_counts():
     servers = Servers(count_from="start", delay=10.0)
     servers.visit(0.0, 9.0, Done(200))
     servers.visit(10.0, 11.0, Done(200))
-    servers.judge()
+    servers.check()

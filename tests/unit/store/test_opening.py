@@ -12,7 +12,7 @@ from outrider.clock import SystemClock
 from outrider.errors import StoreDamaged, StoreError
 from outrider.store.embedded.store import EmbeddedStore
 from outrider.store.opening import open_store
-from outrider.store.remote import address
+from outrider.store.remote import socket_address
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ async def test_opening_without_a_place_for_its_socket_leaves_nothing_behind(
     held, file, tmp_path, monkeypatch
 ):
     """The error names what is in the way; once that is gone, the same process opens the file."""
-    monkeypatch.setattr(address, "_private_directories", list)
+    monkeypatch.setattr(socket_address, "_private_directories", list)
     obstacle = file.with_name(f"{file.name}.sock")
     obstacle.write_text("precious")
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from model_shard import ModelShard, sharded_model
-from outrider.core.act import Retire, Revive
+from outrider.core.queue_action import Retire, Revive
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreUnavailable
 from outrider.store.protocol import ClaimRequest, PriorityUpdate, SharedValueWrite, TaskFilter

@@ -12,18 +12,18 @@ from outrider.errors import StoreUnavailable
 from outrider.store.protocol import ClaimRequest
 from outrider.testing.builders import done, failed, rules, task
 from outrider.testing.clock import FakeClock
-from outrider.testing.invariants import InvariantBroken, Witness, check
+from outrider.testing.invariants import CheckedStore, InvariantBroken, check
 from outrider.testing.model import Model
 
 replace = msgspec.structs.replace
 
 
 class Watched:
-    """A store that lies in some methods, under a witness, and a few words to drive it."""
+    """A store that lies in some methods, under a checked, and a few words to drive it."""
 
     def __init__(self, lies):
         self.clock = FakeClock()
-        self.store = Witness(type("Liar", (Model,), lies)(self.clock), self.clock)
+        self.store = CheckedStore(type("Liar", (Model,), lies)(self.clock), self.clock)
 
     async def add(self, *urls, **fields):
         """Add pages of one host."""
@@ -40,7 +40,7 @@ class Watched:
 
 
 async def broken_by(lies, story):
-    """The rule that the witness sees broken."""
+    """The rule that the checked sees broken."""
     with pytest.raises(InvariantBroken) as caught:
         await story(Watched(lies))
     return caught.value.rule
@@ -524,14 +524,14 @@ async def test_overlapping_claims_are_not_compared():
 
 
 async def test_an_honest_store_is_believed():
-    """The model itself breaks nothing, and what a witness did not see it does not judge."""
+    """The model itself breaks nothing, and what a checked did not see it does not judge."""
     clock = FakeClock()
     model = Model(clock)
     await model.add([task()])
-    witness = Witness(model, clock)
+    checked = CheckedStore(model, clock)
 
-    (lease,) = (await witness.claim(ClaimRequest("default", "w", 1))).leases
-    await witness.add([task()])
-    await witness.finish([done(lease)])
+    (lease,) = (await checked.claim(ClaimRequest("default", "w", 1))).leases
+    await checked.add([task()])
+    await checked.finish([done(lease)])
 
-    await witness.check("default")
+    await checked.check("default")

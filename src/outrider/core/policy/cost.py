@@ -1,4 +1,4 @@
-"""What a visit is charged against its queue's budget: an integer from 0 to 65,535.
+"""Cost policies: what a visit is charged against its queue's budget, from 0 to 65,535 (E4).
 
 The cost is also the task's precedence, so dearer URLs wait behind cheaper ones of their queue.
 """
@@ -53,7 +53,7 @@ _NAMES: Final[dict[str, Cost]] = {
 }
 
 
-def costing(name: str | Cost) -> Cost:
+def cost_function(name: str | Cost) -> Cost:
     """Find a cost policy by its name in the settings; a function is one already."""
     if callable(name):
         return name
@@ -62,8 +62,8 @@ def costing(name: str | Cost) -> Cost:
     raise ValueError(_unknown(name))
 
 
-def checked_cost(cost: object) -> int | None:
-    """Give back what a user's function answered if it can be a cost, else None."""
+def valid_cost(cost: object) -> int | None:
+    """Return what a user's function answered if it is a valid cost, else None."""
     if isinstance(cost, int) and not isinstance(cost, bool) and 0 <= cost <= MAX_COST:
         return cost
     return None

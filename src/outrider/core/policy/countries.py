@@ -1,4 +1,4 @@
-"""An example of a focus: the names of countries, and words that lead to them (C9)."""
+"""An example list for a focus: names of countries, and words that lead to them (C9)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Total prioritisation: what a crawl is about comes before everything else (C9).
+"""Focus: total prioritisation by a classifier that answers `focus`, `related` or `other` (C9).
 
-A classifier says `focus`, `related` or `other` of a link. The bands cannot meet: whatever a score
-is, it is clipped before it is put into its band.
+Scores are clipped before they are moved into their band, so the bands never overlap.
 """
 
 from __future__ import annotations
@@ -39,9 +38,11 @@ _words = re.compile(r"[^\W_]+").findall
 
 
 class Focus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a focused crawl is about."""
+    """Settings of a focused crawl."""
 
-    on: Annotated[bool, Meta(description="true: total prioritisation, all else waits")] = False
+    on: Annotated[bool, Meta(description="true: total prioritisation, everything else waits")] = (
+        False
+    )
     classifier: Annotated[
         str | Any,
         Meta(
@@ -62,12 +63,12 @@ class Focus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ()
     other: Annotated[
         Literal["refuse", "park"],
-        Meta(description="what becomes of all else: refused as `off-focus`, or far behind"),
+        Meta(description="everything else: refused as `off-focus`, or added far behind"),
     ] = "refuse"
 
 
 def classifier_of(focus: Focus, function: Classifier | None = None) -> Classifier:
-    """The classifier that the settings name."""
+    """Return the classifier that the settings name."""
     if function is not None:
         return function
     listed = [LISTS[name] for name in focus.lists]
@@ -77,7 +78,7 @@ def classifier_of(focus: Focus, function: Classifier | None = None) -> Classifie
 
 
 def phrases(texts: list[str]) -> frozenset[tuple[str, ...]]:
-    """Words and phrases as they are compared."""
+    """Normalise words and phrases for comparison."""
     return frozenset(tuple(_words(text.lower())) for text in texts if _words(text))
 
 
@@ -92,7 +93,7 @@ def _class_of(
 
 
 def _runs(link: Link, url: Url) -> Iterator[tuple[str, ...]]:
-    """Every run of words that is long enough to be a phrase and no longer."""
+    """Yield every sequence of words that could be a phrase."""
     path = url.text.partition("://")[2].partition("/")[2]
     for text in (link.type, path, *_texts(link.meta, _DEEPEST)):
         words = _words(text.lower())[:_MOST_WORDS]
@@ -102,7 +103,7 @@ def _runs(link: Link, url: Url) -> Iterator[tuple[str, ...]]:
 
 
 def _texts(value: object, depth: int) -> Iterator[str]:
-    """The texts of a link's meta; it is anybody's, so it is looked into only so far."""
+    """Yield the texts of a link's meta; it is untrusted, so depth and number are bounded."""
     if isinstance(value, str):
         yield value[:4096]
     elif depth and isinstance(value, dict | list | tuple):
@@ -110,8 +111,8 @@ def _texts(value: object, depth: int) -> Iterator[str]:
             yield from _texts(inner, depth - 1)
 
 
-def focused(score: Score, kind: Class) -> Score:
-    """The score in its band; its terms still sum to it."""
+def apply_focus(score: Score, kind: Class) -> Score:
+    """Move a score into its band; its terms still sum to it."""
     if kind == "other":
         return _shifted(score, PARKED, -score.priority)
     clipped = max(-CLIP, min(CLIP, score.priority))

@@ -1,4 +1,4 @@
-"""Which of the two lanes a task stands in, and how they take turns (C4)."""
+"""The two lanes: which types of task belong to acquisition, and the burst (C4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a host is left alone after a visit (D1, D3, D4)."""
+"""Politeness: the delay after a visit, and the snoozes of failing hosts (D1, D3, D4)."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ _DAY: Final = 86_400.0
 _MAX_WAIT: Final = 1e9  # seconds, 31 years: an instant after it fits into every store
 _Seconds = Annotated[float, Meta(ge=0, le=_DAY)]
 
-THROTTLE_FIRST: Final = 30.0
-THROTTLE_MOST: Final = 900.0
+FIRST_THROTTLE_SNOOZE: Final = 30.0
+MAX_THROTTLE_SNOOZE: Final = 900.0
 THROTTLE_SPREAD: Final = 0.1
-CALM: Final = 10  # Done in a row that lower the throttle level by one
+DONE_TO_CALM: Final = 10  # Done in a row that lower the throttle level by one
 THROTTLES_TO_RETIRE: Final = 10
-UNREACHABLE_FIRST: Final = 30.0
-UNREACHABLE_MOST: Final = 300.0
+FIRST_UNREACHABLE_SNOOZE: Final = 30.0
+MAX_UNREACHABLE_SNOOZE: Final = 300.0
 UNREACHABLE_TO_RETIRE: Final = 5
 BLOCKS_TO_SNOOZE: Final = 3
 
 
 class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The manners kept towards one queue."""
+    """Settings of politeness towards one queue."""
 
     factor: Annotated[
         float, Meta(ge=0, le=1000, description="delay after a visit = factor × its duration")
     ] = 5.0
-    min_delay: Annotated[_Seconds, Meta(description="least seconds between two visits")] = 1.0
-    max_delay: Annotated[_Seconds, Meta(description="most seconds of the clamp")] = 30.0
+    min_delay: Annotated[_Seconds, Meta(description="minimum of the delay, in seconds")] = 1.0
+    max_delay: Annotated[_Seconds, Meta(description="maximum of the delay, in seconds")] = 30.0
     respect_crawl_delay: Annotated[
         _Seconds, Meta(description="robots.txt Crawl-delay is obeyed up to this many seconds")
     ] = 300.0
@@ -40,7 +40,12 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1, le=10_000, description="visits at one time, per queue")
     ] = 1
     delay: Annotated[
-        float, Meta(ge=-1, le=_DAY, description="≥ 0: fixed seconds, in place of the clamp")
+        float,
+        Meta(
+            ge=-1,
+            le=_DAY,
+            description="≥ 0: fixed delay in seconds, instead of factor, min and max",
+        ),
     ] = -1.0
     delay_to: Annotated[
         float,
@@ -60,60 +65,62 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=1e9,
-            description="after each visit its size / this rate is waited, in KB a second; visits at"
-            " one time are not added up; 0: no limit",
+            description="the delay after a visit is at least its size / this rate, in KB a second;"
+            " visits at the same time are not added up; 0: no limit",
         ),
     ] = 0.0
 
 
-def least_delay(manners: Politeness, crawl_delay: float) -> float:
-    """What any two visits keep, whatever the last one took: min or fixed, or Crawl-delay."""
-    least = manners.delay if manners.delay >= 0 else manners.min_delay
-    return max(least, min(crawl_delay, manners.respect_crawl_delay))
+def min_delay_between(rules: Politeness, crawl_delay: float) -> float:
+    """Return the delay between any two visits, whatever they took: min or fixed, or Crawl-delay."""
+    least = rules.delay if rules.delay >= 0 else rules.min_delay
+    return max(least, min(crawl_delay, rules.respect_crawl_delay))
 
 
-def pace(manners: Politeness) -> float:
-    """Seconds between two leases of a queue, over all its slots: 1/visits_per_second (D1)."""
-    rate = manners.visits_per_second
+def pace(rules: Politeness) -> float:
+    """Return the seconds between two leases of a queue over all its slots: 1/visits_per_second
+    (D1).
+    """
+    rate = rules.visits_per_second
     return 1.0 / max(rate, 1.0 / _MAX_WAIT) if rate else 0.0
 
 
 def delay_after(
-    manners: Politeness, seconds: float, size: int, crawl_delay: float, level: int, roll: float
+    rules: Politeness, seconds: float, size: int, crawl_delay: float, level: int, roll: float
 ) -> float:
-    """The delay after a visit (D1), doubled once per throttle level (D3), a day at most."""
-    if not (level or crawl_delay or manners.visits_per_second or manners.kb_per_second):
-        return _chosen(manners, seconds, roll)
+    """Return the delay after a visit (D1), doubled per throttle level (D3), a day at most."""
+    if not (level or crawl_delay or rules.visits_per_second or rules.kb_per_second):
+        return _chosen(rules, seconds, roll)
     delay = max(
-        _chosen(manners, seconds, roll),
-        pace(manners),
-        _transfer_seconds(manners, size),
-        min(crawl_delay, manners.respect_crawl_delay),
+        _chosen(rules, seconds, roll),
+        pace(rules),
+        _transfer_seconds(rules, size),
+        min(crawl_delay, rules.respect_crawl_delay),
     )
     return min(delay * 2.0 ** min(level, 64), max(delay, _DAY))
 
 
-def _transfer_seconds(manners: Politeness, size: int) -> float:
-    """How long a visit of that size takes at `kb_per_second`."""
-    rate = manners.kb_per_second
+def _transfer_seconds(rules: Politeness, size: int) -> float:
+    """Return the seconds that a visit of that size takes at `kb_per_second`."""
+    rate = rules.kb_per_second
     return min(size / 1024 / max(rate, 1.0 / _MAX_WAIT), _MAX_WAIT) if rate else 0.0
 
 
-def _chosen(manners: Politeness, seconds: float, roll: float) -> float:
-    if manners.delay < 0:
-        clamped = min(manners.factor * seconds, manners.max_delay)
-        return max(clamped, manners.min_delay)
-    if manners.delay_to > manners.delay:
-        return manners.delay + (manners.delay_to - manners.delay) * roll
-    return manners.delay
+def _chosen(rules: Politeness, seconds: float, roll: float) -> float:
+    if rules.delay < 0:
+        clamped = min(rules.factor * seconds, rules.max_delay)
+        return max(clamped, rules.min_delay)
+    if rules.delay_to > rules.delay:
+        return rules.delay + (rules.delay_to - rules.delay) * roll
+    return rules.delay
 
 
 def throttle_snooze(level: int, retry_after: float, roll: float) -> float:
-    """How long a throttled queue snoozes at its new level; Retry-After is never shortened (D3)."""
-    backoff = min(THROTTLE_FIRST * 2.0 ** min(level - 1, 64), THROTTLE_MOST)
+    """Return the snooze of a throttled queue at its new level; Retry-After is a minimum (D3)."""
+    backoff = min(FIRST_THROTTLE_SNOOZE * 2.0 ** min(level - 1, 64), MAX_THROTTLE_SNOOZE)
     return max(min(retry_after, _DAY), backoff) * (1 + THROTTLE_SPREAD * roll)
 
 
 def unreachable_snooze(in_row: int) -> float:
-    """How long an unreachable queue snoozes after so many in a row (D4)."""
-    return min(UNREACHABLE_FIRST * 2.0 ** min(in_row - 1, 64), UNREACHABLE_MOST)
+    """Return the snooze of an unreachable queue after so many failures in a row (D4)."""
+    return min(FIRST_UNREACHABLE_SNOOZE * 2.0 ** min(in_row - 1, 64), MAX_UNREACHABLE_SNOOZE)

@@ -1,4 +1,4 @@
-"""When a failed task comes back, and when it is given up (G1)."""
+"""Retries: how long a failed task waits, and when it is dead (G1)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from msgspec import Meta
 
 _DAY = 86_400.0
 _Retries = Annotated[
-    int, Meta(ge=0, le=1000, description="failures a task survives; the next one makes it dead")
+    int,
+    Meta(
+        ge=0,
+        le=1000,
+        description="failures after which a task is retried; the next one makes it dead",
+    ),
 ]
 _Base = Annotated[float, Meta(ge=0, le=_DAY, description="seconds after the first failure")]
-_Cap = Annotated[float, Meta(ge=0, le=30 * _DAY, description="most seconds before jitter")]
+_Cap = Annotated[
+    float, Meta(ge=0, le=30 * _DAY, description="maximum of the wait, in seconds, before jitter")
+]
 _Jitter = Annotated[float, Meta(ge=0, le=10, description="share of the wait added at random")]
 _Spread = Annotated[float, Meta(ge=0, le=_DAY, description="seconds added at random")]
 
@@ -42,11 +49,13 @@ class Retry(Backoff, frozen=True, forbid_unknown_fields=True):
 
 
 def wait_after(failures: int, policy: Backoff, roll: float) -> float:
-    """Seconds until the task is due again after its n-th failure; `roll` is the caller's dice."""
+    """Return the seconds until a task is due again after its n-th failure; the caller
+    draws `roll`.
+    """
     wait = min(policy.base * 2.0 ** min(failures - 1, 64), policy.cap)
     return wait * (1 + policy.jitter * roll) + policy.spread * roll
 
 
 def gives_up(failures: int, policy: Backoff) -> bool:
-    """Whether this failure is one more than the policy forgives."""
+    """Tell whether this failure is one more than the policy allows."""
     return failures > policy.max_retries

@@ -1,9 +1,8 @@
-"""When a page that was read is read again (G3).
+"""Revisits: when a page is fetched again (G3).
 
-A copy grows stale as its page changes. What a visit would give back is the copy's *crawl value*;
-the page is read again when that has reached the *price* of a visit, which is the same for all. If
-the price is such that the visits wanted are made, no other timetable keeps more copies fresh.
-docs/explanation/revisits.md has the reasons.
+A copy grows stale as its page changes. What a visit would regain is the copy's *crawl value*; the
+page is visited again when that has reached the *price* of a visit, which is the same for all
+pages. docs/explanation/revisits.md has the reasons.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from outrider.core.answer import Answer, Last
-from outrider.core.policy.change import change_rate
+from outrider.core.outcome import Answer, Last
+from outrider.core.policy.change_rate import change_rate
 
 _DAY: Final = 86_400.0
 _Seconds = Annotated[float, Meta(gt=0, le=3650 * _DAY)]
@@ -28,31 +27,36 @@ _EXACT: Final = 1e-3  # as near as an age is looked for
 
 
 class Revisiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether and how often pages are read again."""
+    """Settings of revisits."""
 
     policy: Annotated[
         Literal["none", "fixed", "value"],
-        Meta(description="none; fixed: every so often; value: by how often each page changes"),
+        Meta(description="none; fixed: at fixed intervals; value: by how often each page changes"),
     ] = "none"
     every: Annotated[
         _Seconds,
-        Meta(description="fixed: seconds between visits; value: the first of them, and the mean"),
+        Meta(description="fixed: seconds between visits; value: the first interval, and the mean"),
     ] = _DAY
-    min_age: Annotated[_Seconds, Meta(description="value: no page is read again sooner")] = 3600.0
+    min_age: Annotated[
+        _Seconds, Meta(description="value: minimum seconds between visits of a page")
+    ] = 3600.0
     max_age: Annotated[
-        _Seconds, Meta(description="value: every page is read again by then, however still")
+        _Seconds, Meta(description="value: maximum seconds between visits of a page")
     ] = 30 * _DAY
     visits_per_hour: Annotated[
-        float, Meta(ge=0, le=1e9, description="value: revisits the crawl aims at; 0: by `every`")
+        float,
+        Meta(ge=0, le=1e9, description="value: target rate of revisits; 0: derived from `every`"),
     ] = 0.0
 
     def within(self, seconds: float) -> float:
-        """An interval as near to this as the ages allow; the greatest age has the last word."""
+        """Return the interval within the bounds of age; `max_age` wins."""
         return min(max(seconds, self.min_age), self.max_age)
 
 
 def is_gone(answer: Answer, last: Last | None) -> bool:
-    """Whether nothing is there to be kept fresh: never was, or was missing twice in a row."""
+    """Tell whether there is no page to keep fresh: missing at the first visit, or twice in
+    a row.
+    """
     return answer.status in GONE and (last is None or last.answer.status in GONE)
 
 
@@ -63,17 +67,19 @@ def crawl_value(rate: float, age: float) -> float:
 
 
 def interval(answer: Answer, last: Last | None, how: Revisiting, price: float) -> float:
-    """Seconds until a page that answered this is worth a visit at this price."""
+    """Return the seconds until a page with this answer is worth a visit at this price."""
     rate = change_rate(answer)
     if rate is None or last is None:
         return how.within(how.every)
     if answer.changes == answer.looks and 1 / rate > how.min_age:
-        return how.within(0.5 / rate)  # quick, or hopeless? Only a shorter wait can tell
+        return how.within(
+            0.5 / rate
+        )  # every visit found a change: only a shorter wait can tell the rate
     return age_worth(rate, price, how.min_age, min(how.max_age, max(how.min_age, 2 * last.age)))
 
 
 def age_worth(rate: float, price: float, least: float, most: float) -> float:
-    """The age between two bounds at which a page's value reaches the price."""
+    """Return the age between two bounds at which a page's crawl value reaches the price."""
     while most - least > _EXACT * most:
         middle = (least + most) / 2
         if crawl_value(rate, middle) < price:
@@ -84,7 +90,7 @@ def age_worth(rate: float, price: float, least: float, most: float) -> float:
 
 
 def first_price(wanted: float) -> float:
-    """The price to begin with: a page that changes once in the interval wanted is worth it."""
+    """Return the initial price: the value of a page that changes once in the wanted interval."""
     return crawl_value(1 / wanted, wanted)
 
 
@@ -99,7 +105,7 @@ def next_price(price: float, chosen: float, wanted: float, how: Revisiting) -> f
 
 
 def price_paid(answer: Answer, how: Revisiting) -> float | None:
-    """The price an earlier visit was planned at; None if something else decided."""
+    """Return the price an earlier visit was planned at; None if it was planned otherwise."""
     rate = change_rate(answer)
     if rate is None or answer.changes == answer.looks:
         return None

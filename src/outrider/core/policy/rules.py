@@ -1,8 +1,8 @@
-"""What holds for one queue: settings layered by key (A4, E5).
+"""Rules of a crawl and of its queues: settings layered by key (A4, E5).
 
 Runtime by key > runtime by longest suffix > exact key > longest suffix > crawl; field by field.
-Two layers are set at run time: `said` by settings, `runtime` by operators' acts. Of one key or
-suffix, an act wins; a setting that is to win takes the act's field back.
+Two layers are set at run time: `said` by settings, `runtime` by queue actions. For one key or
+suffix an action wins; a setting that is to win takes the action's field back.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Meta
 
 from outrider.core.policy.code_field import CODE
-from outrider.core.policy.keying import suffixes
 from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.queue_key import suffixes
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much attention one queue gets."""
+    """Settings of the budget of one queue."""
 
     hold_queues: Annotated[
         bool, Meta(description="true: new queues start inactive (site-first)")
@@ -52,7 +52,7 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QueueRules(msgspec.Struct, frozen=True):
-    """All that holds for one queue."""
+    """The rules of one queue."""
 
     politeness: Politeness = Politeness()
     budget: Budget = Budget()
@@ -76,16 +76,20 @@ Override: TypeAlias = Mapping[str, Any]  # field → value; a missing field foll
 
 POLITENESS_FIELDS: Final = frozenset(Politeness.__struct_fields__)
 BUDGET_FIELDS: Final = frozenset(Budget.__struct_fields__)
-ACTED_FIELDS: Final = frozenset({"paused", "retired"})  # said by acts, not by settings alone
+ACTED_FIELDS: Final = frozenset(
+    {"paused", "retired"}
+)  # set by queue actions, not by settings alone
 STANDING_FIELDS: Final = ACTED_FIELDS | {"precedence"}
 
 
 class CrawlRules(msgspec.Struct, frozen=True):
-    """What a store applies to one crawl: numbers, and the layers that give each queue its own."""
+    """The rules that a store applies to one crawl: numbers, and layers by key."""
 
     queue: QueueRules = QueueRules()
     keys: Mapping[str, Override] = {}
-    runtime: Mapping[str, Override] = {}  # by acts; kept by the store through every `configure`
+    runtime: Mapping[
+        str, Override
+    ] = {}  # set by queue actions; the store keeps them through every `configure`
     order: Literal["priority", "round-robin"] = "priority"
     tie: Literal["fifo", "lifo", "shuffle"] = "fifo"
     breadth_discount: float = 0.0
@@ -97,10 +101,10 @@ class CrawlRules(msgspec.Struct, frozen=True):
     pause_at_finish: bool = False
     limits: Limits = Limits()
     opens_below: float | None = None  # a due task of a lower priority opens its queue's session
-    said: Mapping[str, Override] = {}  # by settings that were changed at run time
+    said: Mapping[str, Override] = {}  # set by runtime settings
 
     def of(self, key: str) -> QueueRules:
-        """What holds for this key (A4); settings name keys in lower case, as hosts are."""
+        """Return the rules of a key (A4); settings have keys in lower case, as hosts are."""
         rules = self.queue
         if self.are_alike:
             return rules
@@ -113,13 +117,13 @@ class CrawlRules(msgspec.Struct, frozen=True):
 
     @property
     def are_alike(self) -> bool:
-        """Whether the same holds for every key."""
+        """Whether all keys have the same rules."""
         return not (self.keys or self.said or self.runtime)
 
     def ordered(self, target: str, changes: Override) -> CrawlRules:
-        """These rules with a runtime change for a key or suffix; None takes a field back.
+        """Return these rules with a runtime change for a key or suffix; None removes a field.
 
-        A pause or retirement is the last word: it also ends those said of narrower keys before.
+        A pause or retirement also replaces those of narrower keys.
         """
         target = target.lower()
         merged = {**self.runtime.get(target, {}), **changes}
@@ -136,14 +140,14 @@ class CrawlRules(msgspec.Struct, frozen=True):
 
 
 def covers(target: str, key: str) -> bool:
-    """Whether an act on this target reaches that key: itself, a suffix of it, or everything."""
+    """Tell whether a target reaches a key: the key itself, a suffix of it, or everything."""
     if not target.startswith("."):
         return target in ("", key)
     return target.lower() in suffixes(key.lower())
 
 
 def _is_narrower(name: str, target: str) -> bool:
-    """Whether every key that a name of a layer stands for is reached by a target."""
+    """Tell whether a target reaches every key that a name of a layer matches."""
     if name.startswith(".") and name.endswith(":"):  # a host under SURT, whatever its port
         return name == target or covers(target, name[1:-1])
     return covers(target, name)
@@ -154,14 +158,14 @@ def _without(entry: Override, names: AbstractSet[str]) -> Override:
 
 
 def acted(rules: QueueRules, now: QueueRules) -> QueueRules:
-    """The rules a queue has, but for what acts say: that holds at once."""
+    """Return a queue's rules with the fields of queue actions updated: those apply at once."""
     if (rules.paused, rules.retired) == (now.paused, now.retired):
         return rules  # millions of queues share them
     return msgspec.structs.replace(rules, paused=now.paused, retired=now.retired)
 
 
 def _layered(rules: QueueRules, key: str, *layers: Mapping[str, Override]) -> QueueRules:
-    """The rules under layers of one rank: the nearer name wins, of one name the later layer."""
+    """Apply layers of one rank: the nearer name wins; for one name, the later layer."""
     for name in (*reversed(tuple(suffixes(key))), key):
         for layer in layers:
             if name in layer:
@@ -170,7 +174,7 @@ def _layered(rules: QueueRules, key: str, *layers: Mapping[str, Override]) -> Qu
 
 
 def overridden(rules: QueueRules, changes: Override) -> QueueRules:
-    """The rules with some fields replaced."""
+    """Return the rules with some fields replaced."""
     manners = {name: changes[name] for name in changes.keys() & POLITENESS_FIELDS}
     budget = {name: changes[name] for name in changes.keys() & BUDGET_FIELDS}
     standing = {name: changes[name] for name in changes.keys() & STANDING_FIELDS}

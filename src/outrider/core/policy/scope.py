@@ -1,7 +1,7 @@
-"""Whether a URL belongs to the crawl: an exclusion always wins, and the default admits everything.
+"""Scope: whether a URL belongs to the crawl (A5). An exclusion always wins; the default admits all.
 
-A scope may be bound to its seeds. Each seed, and each redirect target of a seed, leaves a root; a
-URL is inside when it has one of these roots. Who is a seed is the caller's to say.
+A scope may be bound to its seeds. Each seed, and each redirect target of a seed, adds a root; a
+URL is inside when it has one of these roots. The caller says which links are seeds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from outrider.core.pattern import Pattern, compile_any
-from outrider.core.policy.keying import registrable_domain, surt_key
+from outrider.core.policy.queue_key import registrable_domain, surt_key
 from outrider.core.url import Url
 from outrider.errors import InvalidInput
 
@@ -20,9 +20,9 @@ Admits: TypeAlias = Callable[[Url, AbstractSet[str]], bool]
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What a crawl takes in, as settings say it; `compile_scope` makes it work.
+    """Settings of the scope; `compile_scope` makes a function of them.
 
-    `surt` is the seed's authority and the directory it lies in, whatever the scheme: the seed
+    `surt` is the seed's authority and directory, whatever the scheme: the seed
     `https://example.org/blog/a` admits `http://example.org/blog/2025/b` but no other host.
     """
 
@@ -31,14 +31,15 @@ class Scope(msgspec.Struct, frozen=True):
     exclude: tuple[str, ...] = ()  # none of these may be found in it
 
     def root(self, url: Url) -> str:
-        """Give what a seed contributes to the roots; in mode `all` nothing ever asks for it."""
+        """Return the root that a seed adds; mode `all` never uses it."""
         return _ROOTS[self.mode](url)
 
 
 def compile_scope(scope: Scope, function: Callable[[Url], bool] | None = None) -> Admits | None:
-    """Make the answerer to (url, roots), or None if all are admitted and nobody need ask.
+    """Return a function of (url, roots), or None if everything is admitted.
 
-    A user's `function` is asked last, of those that everything else admits; what it raises passes.
+    A user's `function` is called last, for URLs that everything else admits; its exceptions
+    propagate.
     """
     _check_mode(scope.mode)
     questions = tuple(_questions(scope, function))

@@ -1,6 +1,7 @@
-"""How soon a task is wanted, and why: scorers answer in batches and show every term (F1 to F9).
+"""Scores: the default scorer, and what all scorers share (F1, F2, F3, F4, F5, F6, F7, F8, F9).
 
-Lower is sooner. The terms of a breakdown sum to the score, and a bonus only ever subtracts.
+Scorers answer in batches and show every term. Lower is sooner. The terms of a breakdown sum to the
+score, and a bonus is always subtracted.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Scorer(Protocol):
 
 
 class DefaultScorer:
-    """Base, less the bonuses for discovery, gaps, clusters and reuse, and the cost (F2)."""
+    """Base less the bonuses for discovery, gaps, clusters and reuse, and the cost (F2)."""
 
     def __init__(self, scoring: Scoring, signals: Signals | None = None) -> None:
         self._how = scoring

@@ -1,6 +1,6 @@
-"""Whether a URL smells of an endless site: each guard has a limit, and refuses over, not at, it.
+"""Trap guards: URLs of endless sites are refused; each guard refuses over, not at, its limit (A5).
 
-Guards look at the identity, so that escapes and tracking parameters can't hide what repeats.
+Guards read the identity, so that escapes and tracking parameters can't hide what repeats.
 """
 
 import re

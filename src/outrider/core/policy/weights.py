@@ -1,4 +1,4 @@
-"""What a crawl can be told about scores: weights, bonuses, switches, and which term obeys which."""
+"""Settings of the scores: weights, bonuses, switches, and the setting of each term (F1, F3)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Bonus = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which scorer answers, and with which weights."""
+    """Settings of scoring."""
 
     scorer: Annotated[
         str | Any,
@@ -66,27 +66,29 @@ class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = {}
     base_weight: Annotated[
-        float, Meta(ge=0, le=1e6, description="what type weight, depth and bias are multiplied by")
+        float, Meta(ge=0, le=1e6, description="factor of type weight, depth and bias")
     ] = 1.0
     gap_driven: Annotated[
         bool, Meta(description="true: predicted URLs are visited sooner (`predict`)")
     ] = True
     gap_weight: Annotated[
-        float, Meta(ge=0, le=1e6, description="what a prediction's score is multiplied by")
+        float, Meta(ge=0, le=1e6, description="factor of a prediction's bonus")
     ] = 1.0
     reuse: Annotated[
         bool, Meta(description="true: `knowledge_reuse` (0 to 1) in a link's meta is a bonus")
     ] = True
     reuse_weight: Annotated[
-        float, Meta(ge=0, le=1e6, description="what `knowledge_reuse` is multiplied by")
+        float, Meta(ge=0, le=1e6, description="factor of `knowledge_reuse`")
     ] = 8.0
     clustering: Annotated[
-        bool, Meta(description="true: where problems cluster, pages are visited sooner")
+        bool, Meta(description="true: pages that match a problem cluster are visited sooner")
     ] = True
     boost_factor: Annotated[
         float, Meta(ge=0, le=1e6, description="a cluster's boost: log2 of its problems times this")
     ] = 2.5
-    boost_most: Annotated[float, Meta(ge=0, le=1e6, description="the most a cluster boosts")] = 20.0
+    boost_most: Annotated[float, Meta(ge=0, le=1e6, description="maximum boost of a cluster")] = (
+        20.0
+    )
     problem_window: Annotated[
         float, Meta(gt=0, le=604_800, description="seconds a reported problem counts")
     ] = 1800.0
@@ -94,7 +96,7 @@ class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1, le=1000, description="reports of a cluster that are kept one by one")
     ] = 100
     problem_threshold: Annotated[
-        int, Meta(ge=1, le=2**31, description="problems from which on a cluster proposes URLs")
+        int, Meta(ge=1, le=2**31, description="number of problems at which a cluster proposes URLs")
     ] = 5
     proposals: Annotated[
         bool, Meta(description="true: proposed URLs become tasks; false: predictions only")
@@ -104,24 +106,27 @@ class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="true: `estimated_cost_ms` in a link's meta moves its score by a tenth"),
     ] = False
     exploration: Annotated[
-        float, Meta(ge=0, le=1, description="learning: share of links tried whatever was learnt")
+        float,
+        Meta(
+            ge=0, le=1, description="learning: share of links that are tried whatever was learned"
+        ),
     ] = 0.07
 
     @property
     def problems(self) -> Clustering:
-        """How reported problems add up."""
+        """Return the settings of problem clusters."""
         return Clustering(self.problem_window, self.boost_factor, self.boost_most)
 
 
 def bonus_of(origin: str, how: Scoring) -> str:
-    """The name of the bonus that an origin earns (F3): its own if it was given one."""
+    """Return the name of the bonus of an origin (F3): its own if one was given."""
     if origin in how.bonuses and origin not in BONUSES:
         return origin
     return DISCOVERY.get(origin, "link")
 
 
 def setting_of(term: str, kind: str, origin: str, how: Scoring) -> str | None:
-    """The setting that a term's weight came from; None: it came with the link."""
+    """Return the setting behind the weight of a term; None: it came with the link."""
     match term:
         case "type":
             is_known = kind in TYPE_WEIGHTS or kind in how.weights

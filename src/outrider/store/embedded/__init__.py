@@ -1,4 +1,4 @@
-"""The embedded store: one file, one process; the default."""
+"""The embedded store: one file, one process; the default (M3)."""
 
 from outrider.store.embedded.store import EmbeddedStore
 

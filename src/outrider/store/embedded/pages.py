@@ -18,11 +18,11 @@ from zlib import crc32
 
 import msgspec
 
-from outrider.core.answer import Answer
 from outrider.core.order import KEY_BITS, NUMBER_BITS, TIE_MASK
+from outrider.core.outcome import Answer
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Manners, Task
+from outrider.core.task import PolitenessState, Task
 from outrider.errors import StoreDamaged
 from outrider.store.heads.records import COLUMNS, Kind, Queue, Record
 
@@ -288,7 +288,7 @@ _shared: Final = attrgetter(*_SHARED)
 def queue_of(row: QueueRow, rules: QueueRules) -> Queue:
     """A queue as its row says, under these rules."""
     shared: dict[str, Any] = dict(zip(_SHARED, _shared(row), strict=True))
-    manners, said = Manners(*row.manners), _as_said(rules, row)
+    manners, said = PolitenessState(*row.manners), _as_said(rules, row)
     return Queue(key=row.key, number=row.number, rules=said, manners=manners, **shared)
 
 
@@ -296,7 +296,7 @@ def fill_queue(queue: Queue, row: QueueRow) -> None:
     """Let a queue be what its row says."""
     for name, value in zip(_SHARED, _shared(row), strict=True):
         setattr(queue, name, value)
-    queue.manners, queue.rules = Manners(*row.manners), _as_said(queue.rules, row)
+    queue.manners, queue.rules = PolitenessState(*row.manners), _as_said(queue.rules, row)
 
 
 def _as_said(rules: QueueRules, row: QueueRow) -> QueueRules:

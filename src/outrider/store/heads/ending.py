@@ -13,7 +13,7 @@ import msgspec
 from outrider.clock import to_ms
 from outrider.core.order import NUMBER_BITS, NUMBER_MASK
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Manners
+from outrider.core.task import PolitenessState
 from outrider.core.verdict import Finished, Revisit, Verdict
 from outrider.store.heads.adding import Adding
 from outrider.store.heads.records import Queue, Record
@@ -243,7 +243,7 @@ class Ending(Adding):
             calm = calm + 1 if verdict.calm else 0
             if 0 < verdict.calm <= calm:  # D3: so many Done in a row lower the level by one
                 level, calm = max(0, level - 1), 0
-        queue.manners = Manners(
+        queue.manners = PolitenessState(
             level,
             calm,
             _said(verdict.throttles_in_row, old.throttles_in_row),

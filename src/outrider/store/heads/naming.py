@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.answer import Answer, Last
+from outrider.core.outcome import Answer, Last
 from outrider.core.states import TaskState
 from outrider.core.task import Lease
 from outrider.store.heads.ending import Ending

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, assert_never
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.rules import QueueRules, acted, covers
 from outrider.core.states import CrawlStatus, TaskState
@@ -20,7 +20,9 @@ from outrider.store.protocol import Step, TaskFilter
 Matcher: TypeAlias = Callable[[Record], bool]
 
 
-def steer(crawl: Crawl, target: str, act: acts.Act, now: int, *, after: int, limit: int) -> Step:
+def steer(
+    crawl: Crawl, target: str, act: actions.QueueAction, now: int, *, after: int, limit: int
+) -> Step:
     """E7: recorded for queues to come, applied to those that match."""
     if target and not target.startswith("."):
         return _steer_one(crawl, target, act, now)
@@ -30,7 +32,7 @@ def steer(crawl: Crawl, target: str, act: acts.Act, now: int, *, after: int, lim
     return _steer_many(crawl, target, act, now, after, limit)
 
 
-def _steer_one(crawl: Crawl, target: str, act: acts.Act, now: int) -> Step:
+def _steer_one(crawl: Crawl, target: str, act: actions.QueueAction, now: int) -> Step:
     queue, changes = crawl.queue(target), _standing_order(act)
     if changes:
         crawl.obey(crawl.rules.ordered(target, changes))
@@ -39,7 +41,9 @@ def _steer_one(crawl: Crawl, target: str, act: acts.Act, now: int) -> Step:
     return Step(int(queue is not None), None)
 
 
-def _steer_many(crawl: Crawl, target: str, act: acts.Act, now: int, after: int, limit: int) -> Step:
+def _steer_many(
+    crawl: Crawl, target: str, act: actions.QueueAction, now: int, after: int, limit: int
+) -> Step:
     count = 0
     last = after
     for queue in crawl.reached(target, after):
@@ -47,44 +51,46 @@ def _steer_many(crawl: Crawl, target: str, act: acts.Act, now: int, after: int, 
             return Step(count, last)
         _apply(crawl, queue, act, now, everywhere=not target)
         count, last = count + 1, queue.number
-    crawl.told(everyone=not target and isinstance(act, acts.Set))
+    crawl.told(everyone=not target and isinstance(act, actions.Set))
     return Step(count, None)
 
 
-def _standing_order(act: acts.Act) -> dict[str, Any]:
+def _standing_order(act: actions.QueueAction) -> dict[str, Any]:
     match act:
-        case acts.Set(changes):
+        case actions.Set(changes):
             return dict(changes)
-        case acts.Pause() | acts.Resume():
-            return {"paused": isinstance(act, acts.Pause)}
-        case acts.Retire() | acts.Revive():
-            return {"retired": isinstance(act, acts.Retire)}
-        case acts.Snooze() | acts.Wake():
+        case actions.Pause() | actions.Resume():
+            return {"paused": isinstance(act, actions.Pause)}
+        case actions.Retire() | actions.Revive():
+            return {"retired": isinstance(act, actions.Retire)}
+        case actions.Snooze() | actions.Wake():
             return {}
         case _:
             assert_never(act)
 
 
-def _apply(crawl: Crawl, queue: Queue, act: acts.Act, now: int, *, everywhere: bool) -> None:
+def _apply(
+    crawl: Crawl, queue: Queue, act: actions.QueueAction, now: int, *, everywhere: bool
+) -> None:
     rules = crawl.rules.of(queue.key)
     crawl.mark(queue)
-    if isinstance(act, acts.Set):
+    if isinstance(act, actions.Set):
         if not everywhere or queue.rules != rules:
             _set(crawl, queue, rules, now)
         return
     queue.rules = acted(queue.rules, rules)
     match act:
-        case acts.Pause() | acts.Resume():
-            queue.paused = isinstance(act, acts.Pause)
+        case actions.Pause() | actions.Resume():
+            queue.paused = isinstance(act, actions.Pause)
             crawl.touch(queue, now)
-        case acts.Retire():
+        case actions.Retire():
             crawl.retire(queue, "operator", now)
-        case acts.Revive():
+        case actions.Revive():
             _revive(crawl, queue, now)
-        case acts.Snooze(seconds):
+        case actions.Snooze(seconds):
             queue.postpone(now + to_ms(seconds), "operator")
             crawl.settle(queue, now)
-        case acts.Wake():
+        case actions.Wake():
             queue.next_ready, queue.why = min(queue.next_ready, queue.earliest()), "delay"
             crawl.settle(queue, now)
         case _:

@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.answer import Answer
 from outrider.core.order import DELAYED_BYTES, DELAYED_SHIFT, DUE_BITS, KEY_MASK, LANE_BYTES
-from outrider.core.policy.politeness import least_delay, pace
+from outrider.core.outcome import Answer
+from outrider.core.policy.politeness import min_delay_between, pace
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import TaskState
-from outrider.core.task import Manners, Task
+from outrider.core.task import PolitenessState, Task
 from outrider.store.heads.lines import Line
 
 NEITHER: Final = 0
@@ -89,7 +89,7 @@ class Queue(msgspec.Struct, gc=False, eq=False):
     why: str = "delay"
     last_start: int = -1
     last_end: int = -1
-    manners: Manners = Manners()
+    manners: PolitenessState = PolitenessState()
     errors: int = 0
     dones: int = 0
     bytes: int = 0
@@ -120,7 +120,7 @@ class Queue(msgspec.Struct, gc=False, eq=False):
         `visits_per_second` is a promise over all slots of a queue, so it counts with one as well.
         """
         manners, spaced = self.rules.politeness, self.from_start or self.slots > 1
-        self.gap = to_ms(least_delay(manners, self.manners.crawl_delay)) if spaced else -1
+        self.gap = to_ms(min_delay_between(manners, self.manners.crawl_delay)) if spaced else -1
         if manners.visits_per_second:
             self.gap = max(self.gap, to_ms(pace(manners)))
 
@@ -183,7 +183,7 @@ class Queue(msgspec.Struct, gc=False, eq=False):
         last_delay = self.manners.last_delay
         if last_delay >= 0:
             return to_ms(last_delay)
-        return to_ms(least_delay(self.rules.politeness, self.manners.crawl_delay))
+        return to_ms(min_delay_between(self.rules.politeness, self.manners.crawl_delay))
 
     def charge(self, cost: int) -> None:
         """E3: to the total and to the session now open."""

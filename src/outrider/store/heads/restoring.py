@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from outrider.core.answer import Answer
 from outrider.core.order import DUE_BITS, task_key
+from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Manners, Task
+from outrider.core.task import PolitenessState, Task
 from outrider.store.heads.adding import Adding
 from outrider.store.heads.records import (
     COLUMNS,
@@ -227,7 +227,7 @@ def _fill(queue: Queue, saved: SavedQueue) -> None:
     queue.session = -1 if saved.session is None else saved.session
     queue.spent, queue.next_ready, queue.why = saved.spent, saved.next_ready, saved.why
     queue.last_start, queue.last_end = _instant(saved.last_start), _instant(saved.last_end)
-    queue.manners = Manners(
+    queue.manners = PolitenessState(
         saved.level,
         saved.calm,
         saved.throttles_in_row,

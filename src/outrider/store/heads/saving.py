@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from outrider.core.answer import Answer
 from outrider.core.order import NUMBER_BITS, TIE_MASK
+from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import INACTIVE, NEITHER, READY, Queue, Record

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from outrider.clock import Clock
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules
-from outrider.core.states import TURNS, CrawlStatus, QueueState, TaskState
+from outrider.core.queue_action import QueueAction
+from outrider.core.states import OPERATOR_MOVES, CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import InvalidInput
@@ -177,7 +177,7 @@ class Verbs(ABC):
         return not crawl.is_told
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._run(
@@ -197,7 +197,7 @@ class Verbs(ABC):
         return await self._run(lambda: self._turn(self._crawl(crawl), status, reason))
 
     def _turn(self, crawl: Crawl, status: CrawlStatus, reason: str) -> CrawlStatus:
-        if status in TURNS[crawl.status]:
+        if status in OPERATOR_MOVES[crawl.status]:
             crawl.move_to(status, reason, self._now())
         return crawl.status
 

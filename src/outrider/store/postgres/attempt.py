@@ -20,8 +20,8 @@ from outrider.store.heads.records import Record
 from outrider.store.heads.saving import saved_page
 from outrider.store.heads.verbs import Verbs
 from outrider.store.heads.workers import Heard, views_of
-from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import kept, plain
+from outrider.store.postgres import sql
+from outrider.store.postgres.arrays import number_array, storable
 from outrider.store.postgres.crawl import (
     NO_RULES,
     NeedsWhole,
@@ -30,7 +30,7 @@ from outrider.store.postgres.crawl import (
     rulebook_of,
 )
 from outrider.store.postgres.noting import Notebook
-from outrider.store.postgres.wire import Answer, Wire
+from outrider.store.postgres.pipeline import Pipeline, Result
 from outrider.store.protocol import (
     MAX_WORKERS,
     WORKER_KEPT_SECONDS,
@@ -56,13 +56,13 @@ class Rulebooks:
     def __init__(self) -> None:
         self._kept: dict[int, tuple[int, dict[int, CrawlRules]]] = {}
 
-    def read(self, wire: Wire, crawl: int, version: int) -> dict[int, CrawlRules]:
+    def read(self, wire: Pipeline, crawl: int, version: int) -> dict[int, CrawlRules]:
         """The rules of a crawl by epoch."""
         if not version:
             return NO_RULES
         known = self._kept.get(crawl)
         if known is None or known[0] != version:
-            ((text,),) = wire.rows(sql.RULES, (crawl, version))
+            ((text,),) = wire.rows(sql.READ_RULES, (crawl, version))
             known = self._kept[crawl] = (version, rulebook_of(text))
         return known[1]
 
@@ -74,11 +74,11 @@ class Attempt(Verbs):
         self,
         store: str,
         clock: Clock,
-        wire: Wire,
+        wire: Pipeline,
         rulebooks: Rulebooks,
         *,
         time: int | None,
-        opening: Answer,
+        opening: Result,
         reads: bool,
         holds: bool,
     ) -> None:
@@ -120,8 +120,10 @@ class Attempt(Verbs):
 
     def _opened(self, name: str) -> ServerCrawl | None:
         if not self._reads:
-            self._wire.send(sql.HOLD if self._holds else sql.SHARE, (self._key("crawl", name),))
-        found = self._wire.rows(sql.CRAWL, (kept(name),))
+            self._wire.send(
+                sql.LOCK_EXCLUSIVE if self._holds else sql.LOCK_SHARED, (self._key("crawl", name),)
+            )
+        found = self._wire.rows(sql.READ_CRAWL, (storable(name),))
         return self._made(name, found[0]) if found else None
 
     def _made(self, name: str, row: tuple[Any, ...]) -> ServerCrawl:
@@ -139,10 +141,10 @@ class Attempt(Verbs):
         """I1; only while nobody else can do the same."""
         if not self._holds:
             raise NeedsWhole
-        ((number,),) = self._wire.rows(sql.NEW_CRAWL, (kept(name), self._now()))
+        ((number,),) = self._wire.rows(sql.INSERT_CRAWL, (storable(name), self._now()))
         for sequence in sql.SEQUENCES:
-            self._wire.send(sql.NEW_SEQUENCE.format(name=sequence, crawl=number))
-        return self._made(name, self._wire.rows(sql.CRAWL, (kept(name),))[0])
+            self._wire.send(sql.create_sequence(f"{sequence}_{number}"))
+        return self._made(name, self._wire.rows(sql.READ_CRAWL, (storable(name),))[0])
 
     def _key(self, what: str, name: str) -> int:
         """What an advisory lock is known by."""
@@ -207,7 +209,7 @@ class Attempt(Verbs):
 
     def _extend(self, leases: Sequence[LeaseId], lease_for: float) -> set[LeaseId]:
         """H2: no queue is asked; a renewal that is lost ends as if it had not been asked for."""
-        self._wire.send(sql.LAZY_COMMIT)
+        self._wire.send(sql.COMMIT_LAZILY)
         kept_: set[LeaseId] = set()
         for name in sorted({lease.crawl for lease in leases}):
             if self._opened_before(name):
@@ -222,12 +224,12 @@ class Attempt(Verbs):
             return set()
         sound = [(number.task, number.token) for number in leases if _is_sound(number)]
         tasks, tokens = [crawl.base | task for task, _ in sound], [token for _, token in sound]
-        params = (plain(tasks), plain(tokens), self._now() + to_ms(lease_for))
-        found = self._wire.rows(sql.EXTEND, params)
+        params = (number_array(tasks), number_array(tokens), self._now() + to_ms(lease_for))
+        found = self._wire.rows(sql.EXTEND_LEASES, params)
         return {LeaseId(crawl.name, task & NUMBER_MASK, token) for task, token in found}
 
     def _expire(self, limit: int) -> int:
-        for (name,) in self._wire.rows(sql.EXPIRING, (self._time,)):
+        for (name,) in self._wire.rows(sql.CRAWLS_WITH_OVERDUE_LEASES, (self._time,)):
             self._crawl(name)
         return super()._expire(limit)
 
@@ -255,9 +257,13 @@ class Attempt(Verbs):
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
         number, now = self._crawl(crawl).id, self._now()
-        told = [kept(v) if isinstance(v, str) else v for v in msgspec.structs.astuple(heartbeat)]
-        self._wire.send(sql.BEAT, (number, *told, now, now, int(WORKER_KEPT_SECONDS * 1000)))
-        self._wire.send(sql.FORGET_WORKERS, (number, number, MAX_WORKERS))
+        told = [
+            storable(v) if isinstance(v, str) else v for v in msgspec.structs.astuple(heartbeat)
+        ]
+        self._wire.send(
+            sql.WRITE_HEARTBEAT, (number, *told, now, now, int(WORKER_KEPT_SECONDS * 1000))
+        )
+        self._wire.send(sql.DELETE_OLD_WORKERS, (number, number, MAX_WORKERS))
 
     def _note(self, crawl: Crawl, notes: Sequence[SharedValueWrite]) -> list[int]:
         assert isinstance(crawl, ServerCrawl)  # noqa: S101 - all of ours are
@@ -271,7 +277,7 @@ class Attempt(Verbs):
 
     async def crawls(self) -> list[str]:
         """See `protocol.Inspect`."""
-        return [name for (name,) in self._wire.rows(sql.CRAWLS)]
+        return [name for (name,) in self._wire.rows(sql.CRAWL_NAMES)]
 
     def _counted(self, name: str) -> ServerCrawl:
         crawl = self._seen(name)
@@ -294,14 +300,15 @@ class Attempt(Verbs):
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
         """See `protocol.Inspect`."""
-        found = self._wire.rows(sql.ROOTS, (self._seen(crawl).id, kept(mode), after))
+        found = self._wire.rows(sql.READ_ROOTS, (self._seen(crawl).id, storable(mode), after))
         return [root for (root,) in found]
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""
         now, seen = self._now(), self._seen(crawl).id
         heard = [
-            Heard(Heartbeat(*row[:8]), *row[8:]) for row in self._wire.rows(sql.WORKERS, (seen,))
+            Heard(Heartbeat(*row[:8]), *row[8:])
+            for row in self._wire.rows(sql.READ_WORKERS, (seen,))
         ]
         return views_of(heard, now)
 
@@ -323,7 +330,7 @@ class Attempt(Verbs):
 
     def _changes(self, crawl: Crawl, after: int, limit: int) -> list[StoreEvent]:
         assert isinstance(crawl, ServerCrawl)  # noqa: S101 - all of ours are
-        found = self._wire.rows(sql.EVENTS, (crawl.id, after, limit))
+        found = self._wire.rows(sql.EVENTS_SINCE, (crawl.id, after, limit))
         return [StoreEvent(sequence, at / 1000, *words) for sequence, at, *words in found]
 
 

@@ -19,11 +19,11 @@ from outrider.core.task import Lease
 from outrider.store.heads.claiming import EXPIRE_STEP, WAKE_STEP
 from outrider.store.heads.records import Queue, Record
 from outrider.store.heads.standing import parked_key
-from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import plain
-from outrider.store.postgres.lines import END, Shelf
+from outrider.store.postgres import sql
+from outrider.store.postgres.arrays import number_array
+from outrider.store.postgres.lazy_list import END, Shelf
+from outrider.store.postgres.pipeline import Result
 from outrider.store.postgres.routine import Begun, Looked, Routine
-from outrider.store.postgres.wire import Answer
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 
 LOCKED_FOR: Final = 10  # milliseconds until a queue that somebody has locked is looked at again
@@ -56,7 +56,7 @@ class Claiming(Routine):
         return super().claim(request, now)
 
     def _prepare(self, request: ClaimRequest, now: int) -> None:
-        overdue = self.wire.send(sql.OVERDUE, (self.id, self.clock, EXPIRE_STEP))
+        overdue = self.wire.send(sql.OVERDUE_LEASES, (self.id, self.clock, EXPIRE_STEP))
         looked = self.look(self._limit, now) if self._may_be_routine(request) else None
         late = [task & NUMBER_MASK for (task,) in overdue.fetchall()]
         self.load_free(late)
@@ -89,16 +89,16 @@ class Claiming(Routine):
         leases, streak = super()._lend(rest, now)
         return begun.leases + leases, streak
 
-    def _ask_for_lines(self) -> list[Answer]:
+    def _ask_for_lines(self) -> list[Result]:
         send = self.wire.send
         return [
-            send(sql.WOKEN, (self.id, self.clock, WAKE_STEP)),
-            send(sql.READY, (self.id, 0, self._limit)),
-            send(sql.READY, (self.id, 1, self._limit)),
-            send(sql.IS_PARKED, (self.id,)),
+            send(sql.WAKING_QUEUES, (self.id, self.clock, WAKE_STEP)),
+            send(sql.READY_QUEUES, (self.id, 0, self._limit)),
+            send(sql.READY_QUEUES, (self.id, 1, self._limit)),
+            send(sql.HAS_INACTIVE, (self.id,)),
         ]
 
-    def _take_lines(self, answers: list[Answer]) -> None:
+    def _take_lines(self, answers: list[Result]) -> None:
         woken, first, second, parked = answers
         for row in woken.fetchall():
             queue = self.seat(row)
@@ -121,7 +121,7 @@ class Claiming(Routine):
     def take_back(self, limit: int, now: int) -> int:
         """See `heads.ending`; of a sweep, those of this crawl."""
         if not self._limit and self.status is not CrawlStatus.CANCELLED:
-            overdue = self.wire.rows(sql.OVERDUE, (self.id, self.clock, limit))
+            overdue = self.wire.rows(sql.OVERDUE_LEASES, (self.id, self.clock, limit))
             self.load_free([task & NUMBER_MASK for (task,) in overdue])
         return super().take_back(limit, now)
 
@@ -159,9 +159,9 @@ class Claiming(Routine):
             for row in answer.fetchall() if answer else ():
                 self.take_due(row)
 
-    def _ask_for_tasks(self, numbers: Iterable[int]) -> Answer | None:
-        ids = plain(self.base | n for n in numbers if n not in self.records)
-        return None if ids == "{}" else self.wire.send(sql.TASKS_DUE, (ids,))
+    def _ask_for_tasks(self, numbers: Iterable[int]) -> Result | None:
+        ids = number_array(self.base | n for n in numbers if n not in self.records)
+        return None if ids == "{}" else self.wire.send(sql.FIRST_TASKS, (ids,))
 
     # ---- parked queues
 
@@ -179,7 +179,7 @@ class Claiming(Routine):
 
     def _fetch_heads(self, count: int) -> None:
         """The next of the inactive FIFOs."""
-        found = self.wire.rows(sql.HEADS, (self.id, *self._parked_from, count))
+        found = self.wire.rows(sql.INACTIVE_QUEUES, (self.id, *self._parked_from, count))
         heads = [self.seat(row) for row in found]
         for queue in heads:
             heappush(self.parked, parked_key(queue))
@@ -216,4 +216,4 @@ class Claiming(Routine):
     def _outlook(self) -> Outlook:
         """What there is, with all that this claim changed."""
         self.remember(self.write())
-        return Outlook(*self.wire.rows(sql.PROBE, (self.id,) * 4)[0])
+        return Outlook(*self.wire.rows(sql.WAIT_INFO, (self.id,) * 4)[0])

@@ -1,68 +1,81 @@
-"""The columns of the tables: their order is that of the rows that are read and written."""
+"""The columns of the tables, in the order in which rows are read and written."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import accumulate, chain, pairwise, starmap
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-Columns: TypeAlias = tuple[tuple[str, str], ...]
+
+class Column(NamedTuple):
+    """One column: its name and its type in PostgreSQL."""
+
+    name: str
+    type: str
+
+
+Columns: TypeAlias = tuple[Column, ...]
 
 # Of a queue: what names it, its numbers in the order of `numbers_of`, and its first tasks.
-QUEUE_NAMES: Final[Columns] = (("id", "bigint"), ("crawl", "integer"), ("key", "text"))
+QUEUE_NAMES: Final[Columns] = (
+    Column("id", "bigint"),
+    Column("crawl", "integer"),
+    Column("key", "text"),
+)
 
 _ALWAYS: Final[Columns] = (
-    ("pending", "bigint"),
-    ("in_flight", "integer"),
-    ("standing", "smallint"),
-    ("alarm_at", "bigint"),
-    ("session", "bigint"),
-    ("spent", "bigint"),
-    ("next_ready_at", "bigint"),
+    Column("pending", "bigint"),
+    Column("in_flight", "integer"),
+    Column("standing", "smallint"),
+    Column("alarm_at", "bigint"),
+    Column("session", "bigint"),
+    Column("spent", "bigint"),
+    Column("next_ready_at", "bigint"),
 )
 _LENT: Final[Columns] = (
-    ("turn", "bigint"),
-    ("last_start_at", "bigint"),
-    ("last_cost", "bigint"),
-    ("cost_sum", "bigint"),
-    ("cost_count", "bigint"),
+    Column("turn", "bigint"),
+    Column("last_start_at", "bigint"),
+    Column("last_cost", "bigint"),
+    Column("cost_sum", "bigint"),
+    Column("cost_count", "bigint"),
 )
 _ENDED: Final[Columns] = (
-    ("last_end_at", "bigint"),
-    ("last_delay", "double precision"),
-    ("calm", "bigint"),
-    ("visits_done", "bigint"),
-    ("bytes", "bigint"),
-    ("done", "bigint"),
+    Column("last_end_at", "bigint"),
+    Column("last_delay", "double precision"),
+    Column("calm", "bigint"),
+    Column("visits_done", "bigint"),
+    Column("bytes", "bigint"),
+    Column("done", "bigint"),
 )
 _SELDOM: Final[Columns] = (
-    ("epoch", "bigint"),
-    ("said_paused", "boolean"),
-    ("said_retired", "boolean"),
-    ("precedence", "integer"),
-    ("paused", "boolean"),
-    ("retired", "text"),
-    ("place", "bigint"),
-    ("why", "text"),
-    ("delayed", "bigint"),
-    ("named", "integer"),
-    ("lent", "integer"),
-    ("crashed", "integer"),
-    ("level", "bigint"),
-    ("throttles_in_row", "bigint"),
-    ("unreachable_in_row", "bigint"),
-    ("blocks_in_row", "bigint"),
-    ("crawl_delay", "double precision"),
-    ("errors_in_row", "bigint"),
-    ("dead", "bigint"),
-    ("dropped", "bigint"),
-    ("routine_below", "bigint"),
+    Column("epoch", "bigint"),
+    Column("said_paused", "boolean"),
+    Column("said_retired", "boolean"),
+    Column("precedence", "integer"),
+    Column("paused", "boolean"),
+    Column("retired", "text"),
+    Column("place", "bigint"),
+    Column("why", "text"),
+    Column("delayed", "bigint"),
+    Column("named", "integer"),
+    Column("lent", "integer"),
+    Column("crashed", "integer"),
+    Column("level", "bigint"),
+    Column("throttles_in_row", "bigint"),
+    Column("unreachable_in_row", "bigint"),
+    Column("blocks_in_row", "bigint"),
+    Column("crawl_delay", "double precision"),
+    Column("errors_in_row", "bigint"),
+    Column("dead", "bigint"),
+    Column("dropped", "bigint"),
+    Column("routine_below", "bigint"),
 )
 _TOP: Final[Columns] = (
-    ("precedence", "integer"),
-    ("priority", "double precision"),
-    ("tie", "bigint"),
-    ("task", "bigint"),
-    ("due_at", "bigint"),
+    Column("precedence", "integer"),
+    Column("priority", "double precision"),
+    Column("tie", "bigint"),
+    Column("task", "bigint"),
+    Column("due_at", "bigint"),
 )
 # What is written together: a visit that begins or ends touches few of them.
 QUEUE_PARTS: Final[tuple[Columns, ...]] = (
@@ -70,9 +83,9 @@ QUEUE_PARTS: Final[tuple[Columns, ...]] = (
     _LENT,
     _ENDED,
     _SELDOM,
-    tuple((f"discovery_{name}", kind) for name, kind in _TOP),
-    tuple((f"acquisition_{name}", kind) for name, kind in _TOP),
-    (("delayed_lane", "smallint"), *((f"delayed_{name}", kind) for name, kind in _TOP)),
+    tuple(Column(f"discovery_{name}", kind) for name, kind in _TOP),
+    tuple(Column(f"acquisition_{name}", kind) for name, kind in _TOP),
+    (Column("delayed_lane", "smallint"), *(Column(f"delayed_{name}", kind) for name, kind in _TOP)),
 )
 DELAYED_PART: Final = 6
 NUMBER_PARTS: Final = 4  # of those parts; the others are a queue's first tasks
@@ -90,61 +103,159 @@ ACQUISITION: Final = slice(DISCOVERY.stop, DISCOVERY.stop + len(_TOP))
 
 # Of a task: what it is, and what its visits made of it.
 TASK_NAMES: Final[Columns] = (
-    ("id", "bigint"),
-    ("crawl", "integer"),
-    ("fingerprint", "uuid"),
-    ("discovered_at", "bigint"),
+    Column("id", "bigint"),
+    Column("crawl", "integer"),
+    Column("fingerprint", "uuid"),
+    Column("discovered_at", "bigint"),
 )
 TASK_ABOUT: Final[Columns] = (
-    ("queue", "bigint"),
-    ("url", "text"),
-    ("type", "text"),
-    ("lane", "smallint"),
-    ("depth", "bigint"),
-    ("precedence", "integer"),
-    ("priority", "double precision"),
-    ("cost", "integer"),
-    ("delay", "double precision"),
-    ("known", "text"),
-    ("roll", "bigint"),
-    ("origin", "text"),
-    ("via", "text"),
-    ("tag", "text"),
-    ("meta", "text"),
-    ("breakdown", "json"),
+    Column("queue", "bigint"),
+    Column("url", "text"),
+    Column("type", "text"),
+    Column("lane", "smallint"),
+    Column("depth", "bigint"),
+    Column("precedence", "integer"),
+    Column("priority", "double precision"),
+    Column("cost", "integer"),
+    Column("delay", "double precision"),
+    Column("known", "text"),
+    Column("roll", "bigint"),
+    Column("origin", "text"),
+    Column("via", "text"),
+    Column("tag", "text"),
+    Column("meta", "text"),
+    Column("breakdown", "json"),
 )
 # Of its fate, what is written together: its place in line, what every visit changes, the rest.
-FATE_PARTS: Final[tuple[Columns, ...]] = (
-    (("tie", "bigint"), ("due_at", "bigint")),
+TASK_PARTS: Final[tuple[Columns, ...]] = (
+    (Column("tie", "bigint"), Column("due_at", "bigint")),
     (
-        ("state", "text"),
-        ("token", "bigint"),
-        ("attempts", "integer"),
-        ("claimed_at", "bigint"),
-        ("finished_at", "bigint"),
-        ("answer", "json"),
-        ("answered_at", "bigint"),
+        Column("state", "text"),
+        Column("token", "bigint"),
+        Column("attempts", "integer"),
+        Column("claimed_at", "bigint"),
+        Column("finished_at", "bigint"),
+        Column("answer", "json"),
+        Column("answered_at", "bigint"),
     ),
     (
-        ("failures", "integer"),
-        ("crashes", "integer"),
-        ("throttles", "integer"),
-        ("reason", "text"),
-        ("history", "json"),
+        Column("failures", "integer"),
+        Column("crashes", "integer"),
+        Column("throttles", "integer"),
+        Column("reason", "text"),
+        Column("history", "json"),
     ),
 )
-FATES: Final = tuple(starmap(slice, pairwise(accumulate(map(len, FATE_PARTS), initial=0))))
-TASK_FATE: Final[Columns] = tuple(chain.from_iterable(FATE_PARTS))
+FATES: Final = tuple(starmap(slice, pairwise(accumulate(map(len, TASK_PARTS), initial=0))))
+TASK_FATE: Final[Columns] = tuple(chain.from_iterable(TASK_PARTS))
 TASK_COLUMNS: Final[Columns] = (*TASK_NAMES, *TASK_ABOUT, *TASK_FATE)
-BIRTH_COLUMNS: Final[Columns] = (*TASK_NAMES, *TASK_ABOUT, *FATE_PARTS[0])  # nothing happened yet
+BIRTH_COLUMNS: Final[Columns] = (*TASK_NAMES, *TASK_ABOUT, *TASK_PARTS[0])  # nothing happened yet
 LEASE_COLUMNS: Final[Columns] = (
-    ("task", "bigint"),
-    ("crawl", "integer"),
-    ("queue", "bigint"),
-    ("token", "bigint"),
-    ("worker", "text"),
-    ("claimed_at", "bigint"),
-    ("deadline_at", "bigint"),
-    ("named", "boolean"),
-    ("lent", "boolean"),
+    Column("task", "bigint"),
+    Column("crawl", "integer"),
+    Column("queue", "bigint"),
+    Column("token", "bigint"),
+    Column("worker", "text"),
+    Column("claimed_at", "bigint"),
+    Column("deadline_at", "bigint"),
+    Column("named", "boolean"),
+    Column("lent", "boolean"),
 )
+
+# ---- lists of tasks and of queues
+
+PENDING_KEY: Final[Columns] = (
+    Column("queue", "bigint"),
+    Column("lane", "smallint"),
+    Column("precedence", "integer"),
+    Column("priority", "double precision"),
+    Column("tie", "bigint"),
+    Column("task", "bigint"),
+)
+PENDING_COLUMNS: Final[Columns] = (*PENDING_KEY, Column("due_at", "bigint"))
+DELAYED_KEY: Final[Columns] = (
+    Column("queue", "bigint"),
+    Column("due_at", "bigint"),
+    Column("precedence", "integer"),
+    Column("priority", "double precision"),
+    Column("tie", "bigint"),
+    Column("task", "bigint"),
+)
+DELAYED_COLUMNS: Final[Columns] = (*DELAYED_KEY, Column("lane", "smallint"))
+READY_COLUMNS: Final[Columns] = (
+    Column("crawl", "integer"),
+    Column("lane", "smallint"),
+    Column("queue_precedence", "integer"),
+    Column("precedence", "integer"),
+    Column("priority", "double precision"),
+    Column("turn", "bigint"),
+    Column("queue", "bigint"),
+)
+INACTIVE_COLUMNS: Final[Columns] = (
+    Column("crawl", "integer"),
+    Column("queue_precedence", "integer"),
+    Column("place", "bigint"),
+    Column("queue", "bigint"),
+)
+SNOOZE_COLUMNS: Final[Columns] = (
+    Column("crawl", "integer"),
+    Column("at", "bigint"),
+    Column("queue", "bigint"),
+)
+DESCRIPTION_COLUMNS: Final[Columns] = (TASK_NAMES[0], *TASK_ABOUT)
+HELD_COLUMNS: Final[Columns] = LEASE_COLUMNS[3:]
+
+# ---- what a visit that begins on the fast path returns
+
+_LEASED_QUEUE_NAMES: Final = (
+    "key",
+    "epoch",
+    "said_paused",
+    "said_retired",
+    "calm",
+    "throttles_in_row",
+    "unreachable_in_row",
+    "blocks_in_row",
+    "last_delay",
+    "crawl_delay",
+)
+_LEASED_TASK_NAMES: Final = ("attempts", "failures", "throttles", "answer", "answered_at")
+
+
+def _pick(columns: Columns, names: tuple[str, ...]) -> Columns:
+    by_name = {column.name: column for column in columns}
+    return tuple(by_name[name] for name in names)
+
+
+LEASED_QUEUE: Final = _pick(QUEUE_COLUMNS, _LEASED_QUEUE_NAMES)
+LEASED_ABOUT: Final[Columns] = tuple(
+    column for column in (TASK_NAMES[2], *TASK_ABOUT) if column.name not in ("queue", "lane")
+)
+LEASED_TASK: Final[Columns] = (
+    Column("task", "bigint"),
+    Column("token", "bigint"),
+    *LEASED_QUEUE,
+    *_pick(TASK_COLUMNS, _LEASED_TASK_NAMES),
+    TASK_NAMES[2],
+    *TASK_ABOUT,
+)
+
+# By the names the statements use (see `sql`).
+TABLES: Final[Mapping[str, Columns]] = {
+    "queue": QUEUE_COLUMNS,
+    "task": TASK_COLUMNS,
+    "new_task": BIRTH_COLUMNS,
+    "description": DESCRIPTION_COLUMNS,
+    "lease": LEASE_COLUMNS,
+    "held": HELD_COLUMNS,
+    "pending": PENDING_COLUMNS,
+    "pending_key": PENDING_KEY,
+    "delayed": DELAYED_COLUMNS,
+    "delayed_key": DELAYED_KEY,
+    "ready": READY_COLUMNS,
+    "inactive": INACTIVE_COLUMNS,
+    "snooze": SNOOZE_COLUMNS,
+    "leased_queue": LEASED_QUEUE,
+    "leased_about": LEASED_ABOUT,
+    "leased_task": LEASED_TASK,
+}

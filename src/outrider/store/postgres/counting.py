@@ -14,8 +14,8 @@ import msgspec
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
 from outrider.store.heads.records import COLUMNS, Kind
-from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import plain, texts
+from outrider.store.postgres import sql
+from outrider.store.postgres.arrays import number_array, text_array
 from outrider.store.postgres.growing import Growing
 
 _OUTCOME: Final = "outcome "
@@ -37,7 +37,7 @@ class Counting(Growing):
 
     def counters(self) -> dict[str, int]:
         """All of them, by name."""
-        return dict(self.wire.rows(sql.COUNTERS, (self.id, self.id)))
+        return dict(self.wire.rows(sql.READ_COUNTERS, (self.id, self.id)))
 
     def load_totals(self) -> None:
         """From now on the crawl's own counters are what they are, differences included."""
@@ -81,8 +81,8 @@ class Counting(Growing):
         """Append them; how many rows that are."""
         changes = self.differences()
         if changes:
-            params = (self.id, texts(changes), plain(changes.values()))
-            self.wire.send(sql.ADD_DELTAS, params)
+            params = (self.id, text_array(changes), number_array(changes.values()))
+            self.wire.send(sql.ADD_COUNTER_DELTAS, params)
         return len(changes)
 
     def expect_ends(self, numbers: Iterable[int], tasks: list[Task]) -> None:

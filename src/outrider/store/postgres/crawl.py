@@ -16,8 +16,8 @@ import msgspec
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus
 from outrider.store.heads.ledger import CHANGES_KEPT
-from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import kept, plain, texts
+from outrider.store.postgres import sql
+from outrider.store.postgres.arrays import number_array, storable, text_array
 from outrider.store.postgres.claiming import Claiming
 
 _encode = msgspec.json.Encoder(enc_hook=lambda _: "custom").encode
@@ -78,7 +78,7 @@ class ServerCrawl(Claiming):
         """Its numbers as they are, for whoever holds all of it or only reads."""
         names = [self.sequence(name) for name in sql.SEQUENCES]
         ((self.count, self.queue_count, counter, arrivals, logged),) = self.wire.rows(
-            sql.LAST, names
+            sql.LAST_NUMBERS, names
         )
         if self.is_held or not self.writes:
             self.counter, self.arrivals, self.logged = counter, arrivals, logged
@@ -94,13 +94,13 @@ class ServerCrawl(Claiming):
         """See `Ledger`."""
         if not self.is_held:
             raise NeedsWhole
-        mode, names = kept(mode), texts(roots)
+        mode, names = storable(mode), text_array(roots)
         params = (self.id, mode, self.id, mode, names, self.id, mode)
         self.wire.send(sql.ADD_ROOTS, params)
 
     def load_roots(self) -> None:
         """To read all of them."""
-        for mode, root in self.wire.rows(sql.ALL_ROOTS, (self.id,)):
+        for mode, root in self.wire.rows(sql.READ_ALL_ROOTS, (self.id,)):
             self.roots.setdefault(mode, {})[root] = None
 
     # ---- writing
@@ -118,9 +118,11 @@ class ServerCrawl(Claiming):
             gist = self._gist()
         self.write()
         if is_changed:
-            self.wire.send(sql.WRITE_CRAWL, (*map(_kept, gist), self.id))
+            self.wire.send(sql.UPDATE_CRAWL, (*map(_kept, gist), self.id))
         if self.reorders:
-            self.wire.send(sql.BY_TURN if self.by_turn else sql.BY_PRIORITY, (self.id,))
+            self.wire.send(
+                sql.ORDER_READY_BY_TURN if self.by_turn else sql.ORDER_READY_BY_PRIORITY, (self.id,)
+            )
         self.delta_count = self.write_differences()
         self._write_events()
         if self.is_held:
@@ -130,8 +132,8 @@ class ServerCrawl(Claiming):
         self.version += 1
         rulebook = {str(epoch): rules for epoch, rules in self.rulebook.items()}
         text = _encode(rulebook).decode()
-        self.wire.send(sql.WRITE_RULES, (self.id, self.version, text))
-        self.wire.send(sql.DROP_RULES, (self.id, self.version))
+        self.wire.send(sql.INSERT_RULES, (self.id, self.version, text))
+        self.wire.send(sql.DELETE_OLD_RULES, (self.id, self.version))
 
     def _write_events(self) -> None:
         """Last, for they stand in the order in which they can be seen."""
@@ -140,16 +142,18 @@ class ServerCrawl(Claiming):
             return
         last = self._numbered(len(notes))
         _, at, *words = zip(*notes, strict=True)
-        numbers = plain(range(last - len(notes) + 1, last + 1))
-        self.wire.send(sql.ADD_EVENTS, (self.id, numbers, plain(at), *map(texts, words)))
-        self.wire.send(sql.TRIM_EVENTS, (self.id, last - CHANGES_KEPT))
+        numbers = number_array(range(last - len(notes) + 1, last + 1))
+        self.wire.send(
+            sql.ADD_EVENTS, (self.id, numbers, number_array(at), *map(text_array, words))
+        )
+        self.wire.send(sql.DELETE_OLD_EVENTS, (self.id, last - CHANGES_KEPT))
 
     def _numbered(self, count: int) -> int:
         """The number of the last of so many events."""
         if self.is_held:
             return self.logged
-        self.wire.send(sql.HOLD, (self.events_key,))
-        ((taken,),) = self.wire.rows(sql.TAKE_EVENTS, (self.sequence("events"), count))
+        self.wire.send(sql.LOCK_EXCLUSIVE, (self.events_key,))
+        ((taken,),) = self.wire.rows(sql.NEXT_EVENT_NUMBERS, (self.sequence("events"), count))
         last: int = taken[-1]
         return last
 
@@ -158,10 +162,10 @@ class ServerCrawl(Claiming):
         now = (self.count, self.queue_count, self.counter, self.arrivals, self.logged)
         for name, before, after in zip(sql.SEQUENCES, self._last, now, strict=True):
             if after > before:
-                self.wire.send(sql.SET_LAST, (self.sequence(name), after))
+                self.wire.send(sql.SET_LAST_NUMBER, (self.sequence(name), after))
 
     events_key = 0
 
 
 def _kept(value: object) -> object:
-    return kept(value) if isinstance(value, str) else value
+    return storable(value) if isinstance(value, str) else value

@@ -1,7 +1,7 @@
 """Queues that only grow: new tasks join a lane of theirs, and nothing else about them is asked.
 
 Most links lead to queues of which only the first task and the count matter: those are locked but
-not loaded, and one statement lets them grow (see `routine_statements`).
+not loaded, and one statement lets them grow (see `fast_path.sql`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.task import Task
 from outrider.store.heads.lines import Line
 from outrider.store.heads.records import INACTIVE, Queue, new_queue
-from outrider.store.postgres import routine_statements as sql
-from outrider.store.postgres import statements
-from outrider.store.postgres.arrays import plain, texts
+from outrider.store.postgres import sql
+from outrider.store.postgres.arrays import number_array, text_array
 from outrider.store.postgres.loading import QUEUE_AT, Asked, Loading
 from outrider.store.postgres.rows import Row
 
@@ -48,10 +47,10 @@ class Growing(Loading):
         if not self._grow_only or self._looks_at_all():
             self._grow_only = set()
             return super()._ask_for_ends(numbers, new, again)
-        ids = plain(self.base | n for n in numbers)
+        ids = number_array(self.base | n for n in numbers)
         names = [*{task.key: None for task in (*new, *again)}]
-        queues = self.wire.send(sql.LOCK_ALL, (ids, self.id, texts(names)))
-        tasks = self.wire.send(statements.TASKS, (ids,)) if numbers else None
+        queues = self.wire.send(sql.LOCK_QUEUES, (ids, self.id, text_array(names)))
+        tasks = self.wire.send(sql.LOAD_TASKS, (ids,)) if numbers else None
         return Asked(names, queues, tasks)
 
     def _looks_at_all(self) -> bool:
@@ -81,7 +80,7 @@ class Growing(Loading):
             else:
                 rest.append(number)
         if rest:
-            self._seated(self.wire.rows(statements.QUEUES_BY_ID, (plain(rest),)))
+            self._seated(self.wire.rows(sql.QUEUES_BY_ID.read, (number_array(rest),)))
 
     def _seat_growing(self, row: Row) -> None:
         queue = new_queue(row[1], row[0] & NUMBER_MASK, 0, _NO_RULES)

@@ -22,13 +22,12 @@ from outrider.store.heads.records import (
     Record,
     new_queue,
 )
-from outrider.store.postgres import columns, rows
-from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import hexes, plain, texts
-from outrider.store.postgres.lines import Shelf
-from outrider.store.postgres.numbering import TASKS
+from outrider.store.postgres import columns, rows, sql
+from outrider.store.postgres.arrays import number_array, text_array, uuid_array
+from outrider.store.postgres.lazy_list import Shelf
+from outrider.store.postgres.pipeline import Result
+from outrider.store.postgres.provisional_ids import LAST_TASK
 from outrider.store.postgres.stocking import Stocking
-from outrider.store.postgres.wire import Answer
 from outrider.store.protocol import PriorityUpdate
 
 QUEUE_AT: Final = len(columns.TASK_NAMES)  # in the row of a task
@@ -51,8 +50,8 @@ class Asked(NamedTuple):
     """Queues and tasks that were asked for, some of them by keys."""
 
     keys: list[str]
-    queues: Answer | None = None
-    tasks: Answer | None = None
+    queues: Result | None = None
+    tasks: Result | None = None
 
 
 class Loading(Stocking):
@@ -70,7 +69,7 @@ class Loading(Stocking):
         self.moved: dict[int, Record] = {}  # of those and others, who were lent or given back
         self._known_now: dict[bytes, int] = {}
         self.known = [self._known_now] * SHARDS
-        self.count = TASKS
+        self.count = LAST_TASK
         self.tokens = secrets.randbits(52)  # a task's tokens only have to differ
 
     def find(self, fingerprint: bytes) -> int | None:
@@ -83,11 +82,11 @@ class Loading(Stocking):
         """Know from now on which of these are known."""
         self._learn(self._ask_whether_known(fingerprints))
 
-    def _ask_whether_known(self, fingerprints: Iterable[bytes]) -> Answer | None:
-        wanted = hexes(name.hex() for name in dict.fromkeys(fingerprints))
-        return None if wanted == "{}" else self.wire.send(sql.KNOWN, (self.id, wanted))
+    def _ask_whether_known(self, fingerprints: Iterable[bytes]) -> Result | None:
+        wanted = uuid_array(name.hex() for name in dict.fromkeys(fingerprints))
+        return None if wanted == "{}" else self.wire.send(sql.KNOWN_TASKS, (self.id, wanted))
 
-    def _learn(self, answer: Answer | None) -> bool:
+    def _learn(self, answer: Result | None) -> bool:
         """Whether there was anything to learn."""
         found = {name: task & NUMBER_MASK for name, task in answer.fetchall()} if answer else {}
         self._known_now.update(found)
@@ -102,7 +101,7 @@ class Loading(Stocking):
 
         What is known needs no lock; what is not is looked up again under it.
         """
-        wanted = [number for number in numbers if 0 < number < TASKS]
+        wanted = [number for number in numbers if 0 < number < LAST_TASK]
         self.look_up(t.fingerprint for t in tasks)
         strange = [t for t in tasks if t.fingerprint not in self._known_now]
         again = [t for t in tasks if t.known != "keep"]
@@ -112,14 +111,14 @@ class Loading(Stocking):
         loaded = self._ask_for_ends(wanted, strange, again)
         known = self._ask_whether_known(t.fingerprint for t in strange)
         # Under the locks: whoever stands in one of these queues came before what comes now.
-        arrived = self.wire.send(sql.ARRIVED, (f"arrivals_{self.id}",))
+        arrived = self.wire.send(sql.LAST_ARRIVAL, (f"arrivals_{self.id}",))
         self._take_ends(loaded)
         if self._learn(known):
             late = [t.fingerprint for t in strange if t.known != "keep"]
             self.load_for([self._known_now[f] for f in late if f in self._known_now], set())
         if not self.is_held:
             ((self.arrivals,),) = arrived.fetchall()
-            self.numbers.arrived = self.arrivals
+            self.numbers.first_arrival = self.arrivals
 
     def _ask_for_ends(self, numbers: list[int], new: list[Task], again: list[Task]) -> Asked:
         return self._ask_for(numbers, {task.key for task in (*new, *again)})
@@ -133,16 +132,19 @@ class Loading(Stocking):
 
     def load_free(self, numbers: list[int]) -> None:
         """Have tasks at hand, those whose queues nobody else has locked."""
-        self._take(self._ask_for(numbers, set(), sql.UNLESS_LOCKED))
+        self._take(self._ask_for(numbers, set(), sql.QUEUES_OF_TASKS.lock_free))
 
-    def _ask_for(self, numbers: list[int], keys: set[str], lock: str = sql.LOCKED) -> Asked:
-        ids = plain(self.base | n for n in numbers if n not in self.records)
+    def _ask_for(
+        self, numbers: list[int], keys: set[str], locking: str = sql.QUEUES_OF_TASKS.lock
+    ) -> Asked:
+        ids = number_array(self.base | n for n in numbers if n not in self.records)
         names = [key for key in keys if key not in self._by_key and key not in self._absent]
         if ids == "{}" and not names:
             return Asked(names)
-        params = (ids, self.id, texts(names))
-        queues = self.wire.send(sql.QUEUES_OF_TASKS + (lock if self.writes else ""), params)
-        return Asked(names, queues, self.wire.send(sql.TASKS, (ids,)) if ids != "{}" else None)
+        params = (ids, self.id, text_array(names))
+        statement = locking if self.writes else sql.QUEUES_OF_TASKS.read
+        queues = self.wire.send(statement, params)
+        return Asked(names, queues, self.wire.send(sql.LOAD_TASKS, (ids,)) if ids != "{}" else None)
 
     def _take(self, asked: Asked) -> None:
         if asked.queues is not None:
@@ -189,7 +191,7 @@ class Loading(Stocking):
 
     def reprice(self, prices: Sequence[PriorityUpdate], now: int) -> int:
         """See `Pricing`: of those there are, with all their queues locked in one order."""
-        self.load_for([price.task for price in prices if 0 < price.task < TASKS], set())
+        self.load_for([price.task for price in prices if 0 < price.task < LAST_TASK], set())
         return super().reprice([one for one in prices if one.task in self.records], now)
 
     def born(self, record: Record) -> None:
@@ -197,7 +199,7 @@ class Loading(Stocking):
         self.births.append(record)
         self.born_count += 1
         self.records[record.number] = record
-        self.numbers.fresh[record.number] = self.arrivals
+        self.numbers.new_ties[record.number] = self.arrivals
 
     def record(self, number: int) -> Record:
         """See `Ledger`."""
@@ -219,7 +221,7 @@ class Loading(Stocking):
 
     def _reinsert(self, record: Record, delay: float, now: int) -> None:
         super()._reinsert(record, delay, now)
-        self.numbers.fresh[record.number] = self.arrivals
+        self.numbers.new_ties[record.number] = self.arrivals
 
     def seen(self, numbers: Iterable[int]) -> Iterator[Record]:
         """See `Ledger`; whoever writes has them at hand, and between them some may be nobody's."""
@@ -229,9 +231,11 @@ class Loading(Stocking):
             return (self.records[number] for number in numbers if number in self.records)
         if isinstance(numbers, range):
             span = (self.base + numbers.start - 1, self.base + numbers.stop - 1)
-            return map(self._shown, self.wire.rows(sql.TASKS_BETWEEN, span))
+            return map(self._shown, self.wire.rows(sql.READ_TASKS_BETWEEN, span))
         numbers = list(numbers)
-        found = self.wire.rows(sql.TASKS_SEEN, (plain(self.base | number for number in numbers),))
+        found = self.wire.rows(
+            sql.READ_TASKS, (number_array(self.base | number for number in numbers),)
+        )
         shown = {row[0] & NUMBER_MASK: self._shown(row) for row in found}
         return (shown[number] for number in numbers if number in shown)
 
@@ -254,13 +258,13 @@ class Loading(Stocking):
         found = self.records.get(number)
         if found is not None:
             return found.task.url
-        url: str = self.wire.rows(sql.URL, (self.base | number,))[0][0]
+        url: str = self.wire.rows(sql.TASK_URL, (self.base | number,))[0][0]
         return url
 
     def load_leases(self, queues: Iterable[int]) -> None:
         """Have the leases of these queues at hand."""
-        wanted = plain(self.base | number for number in queues)
-        found = self.wire.rows(sql.LEASED_OF, (self.id, wanted))
+        wanted = number_array(self.base | number for number in queues)
+        found = self.wire.rows(sql.LEASES_OF_QUEUES, (self.id, wanted))
         self.load_for([task & NUMBER_MASK for (task,) in found], set())
 
 

@@ -9,29 +9,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outrider.store.heads.noting import Notes
-from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import plain, texts
+from outrider.store.postgres import sql
+from outrider.store.postgres.arrays import number_array, text_array
+from outrider.store.postgres.pipeline import Pipeline
 from outrider.store.postgres.rows import Row
-from outrider.store.postgres.wire import Wire
 from outrider.store.protocol import SharedValue, SharedValueWrite
 
 
 class Notebook:
     """The notes of one crawl."""
 
-    def __init__(self, wire: Wire, crawl: int) -> None:
+    def __init__(self, wire: Pipeline, crawl: int) -> None:
         self._wire, self._crawl = wire, crawl
         self._found: list[SharedValue] = []
 
     def since(self, after: int, limit: int) -> list[SharedValue]:
         """See `protocol.Inspect`."""
-        return [*map(_noted, self._wire.rows(sql.NOTES, (self._crawl, after, limit)))]
+        return [*map(_noted, self._wire.rows(sql.VALUES_SINCE, (self._crawl, after, limit)))]
 
     def open_at(self, notes: Sequence[SharedValueWrite], lock: int) -> Notes:
         """What stands where these are to be written, and the last of all; nobody else writes."""
-        self._wire.send(sql.HOLD, (lock,))
-        topics, names = texts(note.topic for note in notes), texts(note.name for note in notes)
-        rows = self._wire.rows(sql.NOTES_AT, (topics, names, self._crawl, self._crawl))
+        self._wire.send(sql.LOCK_EXCLUSIVE, (lock,))
+        topics, names = (
+            text_array(note.topic for note in notes),
+            text_array(note.name for note in notes),
+        )
+        rows = self._wire.rows(sql.VALUES_AT, (topics, names, self._crawl, self._crawl))
         self._found, opened = [*map(_noted, rows)], Notes()
         for one in self._found:
             opened.keep(one)
@@ -43,8 +46,8 @@ class Notebook:
         if new:
             stay = {note.number for note in notes.since(0)}
             gone = [note.number for note in self._found if note.number not in stay]
-            self._wire.send(sql.DROP_NOTES, (self._crawl, plain(gone)))
-            self._wire.send(sql.ADD_NOTES, (self._crawl, *_columns(new)))
+            self._wire.send(sql.DELETE_VALUES, (self._crawl, number_array(gone)))
+            self._wire.send(sql.INSERT_VALUES, (self._crawl, *_columns(new)))
 
 
 def _noted(row: Row) -> SharedValue:
@@ -54,9 +57,9 @@ def _noted(row: Row) -> SharedValue:
 
 def _columns(notes: Sequence[SharedValue]) -> list[str]:
     return [
-        plain(note.number for note in notes),
-        plain(round(note.at * 1000) for note in notes),
-        texts(note.topic for note in notes),
-        texts(note.name for note in notes),
-        texts(note.text for note in notes),
+        number_array(note.number for note in notes),
+        number_array(round(note.at * 1000) for note in notes),
+        text_array(note.topic for note in notes),
+        text_array(note.name for note in notes),
+        text_array(note.text for note in notes),
     ]

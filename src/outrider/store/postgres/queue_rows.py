@@ -6,10 +6,10 @@ Every queue a verb touches passes here, so both ways are written out.
 from __future__ import annotations
 
 from outrider.core.order import DELAYED_BYTES, DUE_BITS, LANE_BYTES, NUMBER_MASK, task_key
-from outrider.core.task import Manners
+from outrider.core.task import PolitenessState
 from outrider.store.heads.records import NO_LINE, Queue
 from outrider.store.postgres.columns import NUMBERS
-from outrider.store.postgres.lines import END, Fetch, ServerQueue, Shelf
+from outrider.store.postgres.lazy_list import END, Fetch, ServerQueue, Shelf
 from outrider.store.postgres.rows import Row, delayed_entry
 
 
@@ -190,7 +190,7 @@ def queue_in(row: Row, like: Queue, tops: tuple[int, int, int], rest: Fetch) -> 
         why,
         last_start,
         last_end,
-        Manners(level, calm, throttles, unreachable, blocks, last_delay, crawl_delay),
+        PolitenessState(level, calm, throttles, unreachable, blocks, last_delay, crawl_delay),
         errors,
         dones,
         bytes_,

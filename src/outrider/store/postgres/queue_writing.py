@@ -21,12 +21,11 @@ from outrider.core.order import (
 )
 from outrider.core.policy.rules import CrawlRules
 from outrider.store.heads.records import Queue
-from outrider.store.postgres import columns, rows
-from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import literals, turned
+from outrider.store.postgres import columns, rows, sql
+from outrider.store.postgres.arrays import column_arrays, row_arrays
 from outrider.store.postgres.counting import Counting
-from outrider.store.postgres.lines import shelves
-from outrider.store.postgres.numbering import QUEUES, TURNS
+from outrider.store.postgres.lazy_list import shelves
+from outrider.store.postgres.provisional_ids import LAST_QUEUE, LAST_TURN
 from outrider.store.postgres.seating import QueueWas, told_of
 
 _BITS_64: Final = (1 << 64) - 1
@@ -57,11 +56,11 @@ class QueueWriting(Counting):
     def _send(self, statement: str, told: columns.Columns, found: Sequence[Sequence[Any]]) -> None:
         """Hand rows in, if there are any."""
         if found:
-            self.wire.send(statement, turned(found, types_of(told)))
+            self.wire.send(statement, row_arrays(found, types_of(told)))
 
     def _id_of(self, queue: Queue) -> int:
         number = queue.number
-        return self.base | (number if number <= QUEUES else self.numbers.queue(number))
+        return self.base | (number if number <= LAST_QUEUE else self.numbers.queue(number))
 
     # ---- numbers and first tasks
 
@@ -77,7 +76,7 @@ class QueueWriting(Counting):
         """The numbers of queues by column, with turns as they will be known."""
         by_column: list[Sequence[Any]] = list(zip(*[one.numbers for one in told], strict=True))
         for at in (columns.TURN_AT, columns.PLACE_AT):
-            if max(by_column[at]) > TURNS:
+            if max(by_column[at]) > LAST_TURN:
                 by_column[at] = list(map(self.numbers.turn, by_column[at]))
         return by_column
 
@@ -92,7 +91,7 @@ class QueueWriting(Counting):
 
     def _top(self, entry: int) -> rows.Row:
         known = self.entries.get(entry)
-        if known is None or entry >> DUE_BITS & NUMBER_MASK in self.numbers.fresh:
+        if known is None or entry >> DUE_BITS & NUMBER_MASK in self.numbers.new_ties:
             known = self.newborn.get(entry) or self._named(rows.lane_parts(entry))
         return known
 
@@ -119,7 +118,9 @@ class QueueWriting(Counting):
             by_column += self._numbers(told)
             for part in columns.TOP_PARTS:
                 by_column += self._tops(told, part)
-            self.wire.send(sql.INSERT_QUEUES, literals(by_column, types_of(columns.QUEUE_COLUMNS)))
+            self.wire.send(
+                sql.INSERT_QUEUES, column_arrays(by_column, types_of(columns.QUEUE_COLUMNS))
+            )
 
     def _write_queues(self, changed: list[Changed]) -> None:
         """Only the parts that changed of any of them."""
@@ -141,7 +142,7 @@ class QueueWriting(Counting):
                 by_column += self._tops(told, part)
         if touched:
             statement, types = sql.update_queues(tuple(touched))
-            self.wire.send(statement, literals(by_column, types_of(types)))
+            self.wire.send(statement, column_arrays(by_column, types_of(types)))
 
     # ---- lines
 
@@ -155,18 +156,18 @@ class QueueWriting(Counting):
         ]
         lanes = [one for one in moved if one[1] != _DELAYED]
         left = [self._left(queue, place, e) for queue, place, line in lanes for e in line.removed]
-        self._send(sql.DELETE_PENDING, sql.PENDING_KEY, left)
+        self._send(sql.DELETE_PENDING, columns.PENDING_KEY, left)
         born = self.newborn  # came to their lanes when they were written
         joined = [
             (q, p, *self._top(e)) for q, p, line in lanes for e in line.added if e not in born
         ]
-        self._send(sql.INSERT_PENDING, sql.PENDING_COLUMNS, joined)
+        self._send(sql.INSERT_PENDING, columns.PENDING_COLUMNS, joined)
         if len(moved) > len(lanes):
             late = [(queue, line) for queue, place, line in moved if place == _DELAYED]
             left = [self._left_delayed(queue, e) for queue, line in late for e in line.removed]
             joined = [self._joined_delayed(queue, e) for queue, line in late for e in line.added]
-            self._send(sql.DELETE_DELAYED, sql.DELAYED_KEY, left)
-            self._send(sql.INSERT_DELAYED, sql.DELAYED_COLUMNS, joined)
+            self._send(sql.DELETE_DELAYED, columns.DELAYED_KEY, left)
+            self._send(sql.INSERT_DELAYED, columns.DELAYED_COLUMNS, joined)
 
     def _left(self, queue: int, lane: int, entry: int) -> rows.Row:
         known = self.entries.get(entry)
@@ -200,20 +201,20 @@ class QueueWriting(Counting):
         ]
         left = [self._ready_row(lane, was, queue) for lane, queue, was, _ in ranks if was]
         joined = [self._ready_row(lane, rank, queue) for lane, queue, _, rank in ranks if rank]
-        self._send(sql.DELETE_READY, sql.READY_COLUMNS, left)
-        self._send(sql.INSERT_READY, sql.READY_COLUMNS, joined)
+        self._send(sql.DELETE_READY, columns.READY_COLUMNS, left)
+        self._send(sql.INSERT_READY, columns.READY_COLUMNS, joined)
 
     def _write_snoozes(self, moved: list[Changed]) -> None:
         left = [(self.id, was.alarm, self._id_of(q)) for q, was, _ in moved if was.alarm]
         joined = [(self.id, told.alarm, self._id_of(q)) for q, _, told in moved if told.alarm]
-        self._send(sql.DELETE_SNOOZE, sql.SNOOZE_COLUMNS, left)
-        self._send(sql.INSERT_SNOOZE, sql.SNOOZE_COLUMNS, joined)
+        self._send(sql.DELETE_SNOOZE, columns.SNOOZE_COLUMNS, left)
+        self._send(sql.INSERT_SNOOZE, columns.SNOOZE_COLUMNS, joined)
 
     def _write_parked(self, moved: list[Changed]) -> None:
         left = [self._parked_row(was.parked, self._id_of(q)) for q, was, _ in moved if was.parked]
         joined = [self._parked_row(t.parked, self._id_of(q)) for q, _, t in moved if t.parked]
-        self._send(sql.DELETE_INACTIVE, sql.INACTIVE_COLUMNS, left)
-        self._send(sql.INSERT_INACTIVE, sql.INACTIVE_COLUMNS, joined)
+        self._send(sql.DELETE_INACTIVE, columns.INACTIVE_COLUMNS, left)
+        self._send(sql.INSERT_INACTIVE, columns.INACTIVE_COLUMNS, joined)
 
     def _ready_row(self, lane: int, rank: int, number: int) -> tuple[Any, ...]:
         task_rank = rank >> QUEUE_RANK_SHIFT & _RANK_MASK

@@ -13,16 +13,15 @@ from outrider.clock import to_ms
 from outrider.core.order import NUMBER_MASK, PRECEDENCE_LIMIT, QUEUE_PRECEDENCE_SHIFT
 from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Lease, Manners
+from outrider.core.task import Lease, PolitenessState
 from outrider.core.verdict import Verdict
 from outrider.store.heads.claiming import WAKE_STEP
 from outrider.store.heads.naming import recall
 from outrider.store.heads.records import COLUMNS, Kind
-from outrider.store.postgres import routine_statements as sql
-from outrider.store.postgres import rows
-from outrider.store.postgres.arrays import kept, plain, texts
-from outrider.store.postgres.numbering import TASKS
-from outrider.store.postgres.wire import Answer
+from outrider.store.postgres import rows, sql
+from outrider.store.postgres.arrays import number_array, storable, text_array
+from outrider.store.postgres.pipeline import Result
+from outrider.store.postgres.provisional_ids import LAST_TASK
 from outrider.store.postgres.writing import Writing
 from outrider.store.protocol import ClaimRequest
 
@@ -42,9 +41,9 @@ class Begun(NamedTuple):
 class Looked(NamedTuple):
     """What was asked for at the beginning of a claim."""
 
-    woken: Answer
-    outlook: Answer
-    lanes: tuple[Answer, Answer]
+    woken: Result
+    outlook: Result
+    lanes: tuple[Result, Result]
 
 
 class Routine(Writing):
@@ -56,9 +55,9 @@ class Routine(Writing):
         """Wake whom time alone brought, and lock the first of each lane."""
         send, by_turn = self.wire.send, self.by_turn
         return Looked(
-            send(sql.WAKE, (self.id, now, WAKE_STEP, by_turn, by_turn)),
-            send(sql.OUTLOOK, (self.id, now, WAKE_STEP, self.id)),
-            (send(sql.LOOK, (self.id, 0, limit)), send(sql.LOOK, (self.id, 1, limit))),
+            send(sql.FAST_WAKE, (self.id, now, WAKE_STEP, by_turn, by_turn)),
+            send(sql.FAST_LIMITS, (self.id, now, WAKE_STEP, self.id)),
+            (send(sql.FAST_READY, (self.id, 0, limit)), send(sql.FAST_READY, (self.id, 1, limit))),
         )
 
     def begin(self, looked: Looked, request: ClaimRequest, now: int) -> Begun:
@@ -105,9 +104,9 @@ class Routine(Writing):
         tokens = range(self.tokens + 1, self.tokens + 1 + len(picked))
         self.tokens += len(picked)
         turns = (self.sequence("turns"), self.by_turn)
-        given = (kept(request.worker), now, now + to_ms(request.lease_for), now)
-        params = (*turns, plain(queues), plain(lanes), plain(tokens), *given)
-        return [self._lease_in(row, request, now) for row in self.wire.rows(sql.BEGIN, params)]
+        given = (storable(request.worker), now, now + to_ms(request.lease_for), now)
+        params = (*turns, number_array(queues), number_array(lanes), number_array(tokens), *given)
+        return [self._lease_in(row, request, now) for row in self.wire.rows(sql.FAST_LEASE, params)]
 
     def _lease_in(self, row: rows.Row, request: ClaimRequest, now: int) -> Lease:
         number, token, key, *ruled = row[:6]
@@ -127,7 +126,7 @@ class Routine(Writing):
             failures,
             throttles,
             self.like(key, tuple(ruled)).rules,
-            Manners(0, *row[6:_TASK_AT]),
+            PolitenessState(0, *row[6:_TASK_AT]),
         )
         if answer is not None:
             recall(lease, rows.answer_of(answer), now - answered)
@@ -147,8 +146,10 @@ class Routine(Writing):
         told = {verdict.task: verdict for verdict in reversed(verdicts)}  # each at its first
         if not all(map(_is_routine, told.values())) or len(told) < len(verdicts):
             return set()
-        self.wire.send(sql.LOCK_ENDS, (plain(self.base | task for task in told),))
-        ended = self.wire.rows(sql.END, self._params(told.values(), now))
+        self.wire.send(
+            sql.LOCK_QUEUES_OF_LEASES, (number_array(self.base | task for task in told),)
+        )
+        ended = self.wire.rows(sql.FAST_FINISH, self._params(told.values(), now))
         self._count_ended(ended)
         return {(row[0] & NUMBER_MASK, row[1]) for row in ended}
 
@@ -168,7 +169,12 @@ class Routine(Writing):
             if v.answer is not None
         ]
         task, token, answer, *others = zip(*found, strict=True)
-        told = [plain(task), plain(token), texts(answer), *map(plain, others)]
+        told = [
+            number_array(task),
+            number_array(token),
+            text_array(answer),
+            *map(number_array, others),
+        ]
         return [*told, *[now] * 7, self.by_turn, self.by_turn, now, now]
 
     def _count_ended(self, ended: list[rows.Row]) -> None:
@@ -204,6 +210,6 @@ def _is_routine(verdict: Verdict) -> bool:
         and verdict.retire is None
         and not (verdict.tasks or verdict.snooze or verdict.penalty)
         and not (verdict.failed or verdict.throttled)
-        and 0 < verdict.task < TASKS
+        and 0 < verdict.task < LAST_TASK
         and 0 < verdict.token < 1 << 62
     )

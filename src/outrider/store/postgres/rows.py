@@ -6,7 +6,6 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
 from outrider.core.order import (
     DELAYED_SHIFT,
@@ -20,6 +19,7 @@ from outrider.core.order import (
     task_key,
     unordered,
 )
+from outrider.core.outcome import Answer
 from outrider.core.states import TaskState
 from outrider.core.task import Task
 from outrider.store.heads.records import Kind, Queue, Record

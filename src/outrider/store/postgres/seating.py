@@ -22,18 +22,17 @@ from outrider.store.heads.records import (
     new_queue,
 )
 from outrider.store.heads.standing import parked_key
-from outrider.store.postgres import queue_rows, rows
-from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import plain, texts
+from outrider.store.postgres import queue_rows, rows, sql
+from outrider.store.postgres.arrays import number_array, text_array
 from outrider.store.postgres.columns import (
     ACQUISITION,
     DISCOVERY,
     NUMBERS,
     RULED,
 )
-from outrider.store.postgres.lines import Shelf
-from outrider.store.postgres.numbering import QUEUES, TURNS, Numbers
-from outrider.store.postgres.wire import Wire
+from outrider.store.postgres.lazy_list import Shelf
+from outrider.store.postgres.pipeline import Pipeline
+from outrider.store.postgres.provisional_ids import LAST_QUEUE, LAST_TURN, ProvisionalIds
 
 PAGE: Final = 1000  # keys looked at together
 
@@ -65,7 +64,7 @@ class _Whole(list[dict[int, Queue]]):
 class Rest:
     """Where the rest of a queue's lines is."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Pipeline) -> None:
         self._wire = wire
 
     def more(self, queue: int, place: int, after: int, limit: int) -> list[int]:
@@ -94,7 +93,7 @@ class Seating(Crawl):
         self.id = self.base = 0
         self.writes = False
         self.queues_were: dict[int, QueueWas] = {}
-        self.numbers = Numbers()
+        self.numbers = ProvisionalIds()
         self.entries: dict[int, rows.Row] = {}  # of lanes: the columns they were read from
         self._obeying: dict[rows.Row, Queue] = {}  # by what their rows tell of their rules
         self._by_key: dict[str, Queue] = {}
@@ -102,10 +101,10 @@ class Seating(Crawl):
         self.keys = [self._by_key] * SHARDS
         self._held: dict[int, Queue] = {}
         self.queues = _Whole(self._held)
-        self.queue_count = QUEUES
-        self.counter = TURNS
+        self.queue_count = LAST_QUEUE
+        self.counter = LAST_TURN
 
-    def attach(self, crawl: int, wire: Wire, *, writes: bool) -> None:
+    def attach(self, crawl: int, wire: Pipeline, *, writes: bool) -> None:
         """Where its rows are."""
         self.id, self.base = crawl, crawl << NUMBER_BITS
         self.wire, self.writes = wire, writes
@@ -118,8 +117,8 @@ class Seating(Crawl):
 
     # ---- queues
 
-    def _locked(self, statement: str) -> str:
-        return statement + sql.LOCKED if self.writes else statement
+    def _locked(self, statement: sql.Lockable) -> str:
+        return statement.lock if self.writes else statement.read
 
     def _seated(self, found: Iterable[rows.Row]) -> list[Queue]:
         return [self.seat(row) for row in found]
@@ -128,13 +127,13 @@ class Seating(Crawl):
         """Have the queues of these keys at hand, those that exist."""
         keys = [key for key in keys if key not in self._by_key and key not in self._absent]
         if keys:
-            params = (self.id, texts(keys))
+            params = (self.id, text_array(keys))
             self._seated(self.wire.rows(self._locked(sql.QUEUES_BY_KEY), params))
             self._absent.update(key for key in keys if key not in self._by_key)
 
     def load_queues(self, numbers: Iterable[int]) -> None:
         """Have these queues at hand."""
-        wanted = plain(self.base | number for number in numbers if number not in self._held)
+        wanted = number_array(self.base | number for number in numbers if number not in self._held)
         if wanted != "{}":
             self._seated(self.wire.rows(self._locked(sql.QUEUES_BY_ID), (wanted,)))
 

@@ -8,12 +8,11 @@ from typing import TypeAlias
 
 from outrider.core.order import DUE_BITS, NUMBER_MASK
 from outrider.store.heads.records import Record
-from outrider.store.postgres import rows
-from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import plain
-from outrider.store.postgres.lines import END, Shelf
+from outrider.store.postgres import rows, sql
+from outrider.store.postgres.arrays import number_array
+from outrider.store.postgres.lazy_list import END, Shelf
+from outrider.store.postgres.pipeline import Result
 from outrider.store.postgres.seating import Seating
-from outrider.store.postgres.wire import Answer
 
 Wanted: TypeAlias = list[tuple[Shelf, int]]  # lines, and how many more entries of each
 
@@ -21,14 +20,14 @@ Wanted: TypeAlias = list[tuple[Shelf, int]]  # lines, and how many more entries 
 class Stocking(Seating):
     """A crawl whose lines are as long at hand as a verb may come to look."""
 
-    def ask_for_entries(self, wanted: Wanted) -> Answer | None:
+    def ask_for_entries(self, wanted: Wanted) -> Result | None:
         """Of lanes, those after the ones at hand."""
         if not wanted:
             return None
         asked = [(line.queue, line.place, more, line.depth()) for line, more in wanted]
-        return self.wire.send(sql.CANDIDATES, [plain(c) for c in zip(*asked, strict=True)])
+        return self.wire.send(sql.LANE_ENTRIES, [number_array(c) for c in zip(*asked, strict=True)])
 
-    def put_on(self, wanted: Wanted, answer: Answer | None) -> None:
+    def put_on(self, wanted: Wanted, answer: Result | None) -> None:
         """Entries come to their lines."""
         found: dict[tuple[int, int], list[int]] = {}
         for row in answer.fetchall() if answer else ():

@@ -12,12 +12,11 @@ from typing import Any
 from outrider.core.order import DUE_BITS, NUMBER_BITS, TIE_MASK
 from outrider.core.states import TaskState
 from outrider.store.heads.records import Record
-from outrider.store.postgres import columns, routine_statements, rows
-from outrider.store.postgres import statements as sql
-from outrider.store.postgres.arrays import literals, plain, turned
-from outrider.store.postgres.lines import shelves
+from outrider.store.postgres import columns, rows, sql
+from outrider.store.postgres.arrays import column_arrays, number_array, row_arrays
+from outrider.store.postgres.lazy_list import shelves
 from outrider.store.postgres.loading import TaskWas
-from outrider.store.postgres.numbering import QUEUES, TASKS, TURNS
+from outrider.store.postgres.provisional_ids import LAST_QUEUE, LAST_TASK, LAST_TURN
 from outrider.store.postgres.queue_writing import Changed, QueueWriting, types_of
 
 _TOKEN, _CLAIMED = 3, 5  # in a fate
@@ -53,15 +52,15 @@ class Writing(QueueWriting):
         if self.is_held:
             return
         wanted = (
-            ("tasks", self.count - TASKS - len(numbers.tasks)),
-            ("queues", self.queue_count - QUEUES - len(numbers.queues)),
-            ("turns", self.counter - TURNS - len(numbers.turns)),
-            ("arrivals", self.arrivals - numbers.arrived - len(numbers.arrivals)),
+            ("tasks", self.count - LAST_TASK - len(numbers.tasks)),
+            ("queues", self.queue_count - LAST_QUEUE - len(numbers.queues)),
+            ("turns", self.counter - LAST_TURN - len(numbers.turns)),
+            ("arrivals", self.arrivals - numbers.first_arrival - len(numbers.arrivals)),
         )
         if all(count <= 0 for _, count in wanted):
             return
         params = [part for name, count in wanted for part in (self.sequence(name), max(0, count))]
-        (taken,) = self.wire.rows(sql.TAKE, params)
+        (taken,) = self.wire.rows(sql.NEXT_NUMBERS, params)
         for (name, _), more in zip(wanted, taken, strict=True):
             getattr(numbers, name).extend(more)
 
@@ -81,14 +80,16 @@ class Writing(QueueWriting):
         if not self.births:
             return
         if all(record.is_plain() for record in self.births):
-            told, statement, birth = columns.BIRTH_COLUMNS, sql.INSERT_BIRTHS, self._birth
+            told, statement, birth = columns.BIRTH_COLUMNS, sql.INSERT_NEW_TASKS, self._birth
         else:
             told, statement, birth = columns.TASK_COLUMNS, sql.INSERT_TASKS, self._whole_birth
-        self.wire.send(statement, (*turned([*map(birth, self.births)], types_of(told)), self.now))
+        self.wire.send(
+            statement, (*row_arrays([*map(birth, self.births)], types_of(told)), self.now)
+        )
 
     def _write_growth(self) -> None:
         """Queues of which nothing else was asked."""
-        for lane, statement in enumerate(routine_statements.GROW):
+        for lane, statement in enumerate(sql.FAST_ADD):
             grown = [(queue, queue.lane(lane).head) for queue in self.growing]
             told = [
                 (self.base | queue.number, len(entries), *self.newborn[min(entries)])
@@ -96,7 +97,7 @@ class Writing(QueueWriting):
                 if entries
             ]
             if told:
-                arrays = map(plain, zip(*told, strict=True))
+                arrays = map(number_array, zip(*told, strict=True))
                 by_turn = self.by_turn
                 params = (self.now, self.now, by_turn, *arrays, by_turn, by_turn)
                 self.wire.send(statement, params)
@@ -124,7 +125,7 @@ class Writing(QueueWriting):
             for record, was in known
             if record.task is not was.task or record.queue.number != was.queue
         ]
-        self._send(sql.UPDATE_ABOUTS, (("id", "bigint"), *columns.TASK_ABOUT), abouts)
+        self._send(sql.UPDATE_TASK_DESCRIPTIONS, columns.DESCRIPTION_COLUMNS, abouts)
 
     def _write_fates(self, known: list[tuple[Record, TaskWas]]) -> None:
         """Only the parts that changed of any of them."""
@@ -132,10 +133,10 @@ class Writing(QueueWriting):
         after = list(zip(*[self._fate(record, was) for record, was in known], strict=True))
         touched = [part for part, at in enumerate(columns.FATES) if after[at] != before[at]]
         if touched:
-            statement, told = sql.update_fates(tuple(touched))
+            statement, told = sql.update_tasks(tuple(touched))
             by_column: list[Sequence[Any]] = [[self.base | record.number for record, _ in known]]
             by_column += [column for part in touched for column in after[columns.FATES[part]]]
-            self.wire.send(statement, literals(by_column, types_of(told)))
+            self.wire.send(statement, column_arrays(by_column, types_of(told)))
 
     def _fate(self, record: Record, was: TaskWas) -> rows.Row:
         """What its row tells; while it is lent, who holds it and since when stands elsewhere."""

@@ -12,11 +12,11 @@ from typing import Any, Literal, TypeAlias, assert_never
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core import act as acts
-from outrider.core.act import Act
+from outrider.core import queue_action as actions
 from outrider.core.order import NUMBER_MASK
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
-from outrider.core.states import TURNS, CrawlStatus, TaskState
+from outrider.core.queue_action import QueueAction
+from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.noting import checked_prices
 from outrider.store.protocol import (
     MAX_WORKERS,
@@ -39,7 +39,7 @@ class _Action(msgspec.Struct, frozen=True):
     """An operator's action on queues, and the crawl's rules after it."""
 
     target: str
-    act: Act
+    act: QueueAction
     rules: CrawlRules
     epoch: int  # of the rules before
     changes_rules: bool  # of the crawl, for future queues
@@ -48,7 +48,7 @@ class _Action(msgspec.Struct, frozen=True):
     def for_queue(self, key: str, old: QueueRules) -> QueueRules | None:
         """Return the rules of a queue after the action; None: the queue is left alone."""
         new = self.rules.of(key)
-        if not isinstance(self.act, acts.Set):
+        if not isinstance(self.act, actions.Set):
             return acted(old, new)
         return None if not self.target and old == new else new
 
@@ -57,7 +57,7 @@ class _Action(msgspec.Struct, frozen=True):
         act = self.act
         numbers: Any = False
         text = ""
-        wait = to_ms(act.seconds) if isinstance(act, acts.Snooze) else 0
+        wait = to_ms(act.seconds) if isinstance(act, actions.Snooze) else 0
         if self.changes_rules:
             numbers, text = crawl_numbers(self.rules), encode_rules(self.rules).decode()
         return encode([type(act).__name__.lower(), wait, numbers, text, self.completes])
@@ -97,7 +97,7 @@ class RedisAdmin:
             after += QUEUES_PER_CALL
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         changes = _rule_changes(act)
@@ -106,7 +106,7 @@ class RedisAdmin:
             changes_rules = bool(target and changes and after == 0)
             rules = old.rules.ordered(target, changes) if changes_rules else old.rules
             step, queues = await self._targets(crawl, target, after, limit)
-            completes = step.after is None and not target and isinstance(act, acts.Set)
+            completes = step.after is None and not target and isinstance(act, actions.Set)
             action = _Action(
                 target, act, rules, old.epoch, changes_rules=changes_rules, completes=completes
             )
@@ -127,7 +127,7 @@ class RedisAdmin:
             if len(chosen) > limit:
                 return Step(limit, chosen[limit - 1].number), chosen[:limit]
             last = queues[-1].number
-            if last >= row.queues:
+            if last >= row.last_queue:
                 break
             row, queues = await self._inspector.queue_rows(crawl, last + 1, last + QUEUES_PER_CALL)
         return Step(len(chosen), None), chosen
@@ -154,7 +154,7 @@ class RedisAdmin:
         self, crawl: str, status: CrawlStatus, reason: str = "operator"
     ) -> CrawlStatus:
         """See `protocol.Admin`."""
-        allowed = [before.value for before, after in TURNS.items() if status in after]
+        allowed = [before.value for before, after in OPERATOR_MOVES.items() if status in after]
         found = await self._scripts.run("set_status", crawl, status.value, reason, encode(allowed))
         return CrawlStatus(found.decode())
 
@@ -221,16 +221,16 @@ def _update_row(update: PriorityUpdate) -> tuple[int, msgspec.Raw, msgspec.Raw, 
     return update.task, raw(seen), raw(new), raw(encode_breakdown(update.breakdown))
 
 
-def _rule_changes(act: Act) -> dict[str, Any]:
+def _rule_changes(act: QueueAction) -> dict[str, Any]:
     """Return the changes of rules with which a future queue of the target is created."""
     match act:
-        case acts.Set(changes):
+        case actions.Set(changes):
             return dict(changes)
-        case acts.Pause() | acts.Resume():
-            return {"paused": isinstance(act, acts.Pause)}
-        case acts.Retire() | acts.Revive():
-            return {"retired": isinstance(act, acts.Retire)}
-        case acts.Snooze() | acts.Wake():
+        case actions.Pause() | actions.Resume():
+            return {"paused": isinstance(act, actions.Pause)}
+        case actions.Retire() | actions.Revive():
+            return {"retired": isinstance(act, actions.Retire)}
+        case actions.Snooze() | actions.Wake():
             return {}
         case _:
             assert_never(act)

@@ -14,10 +14,17 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from outrider.core.answer import Answer
+from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput
-from outrider.store.heads.saving import HALF, TASKS, Held, given, saved_queue, saved_task
+from outrider.store.engine.export import (
+    QUEUE_SHIFT,
+    TASK_MASK,
+    HeldLease,
+    export_queue,
+    export_task,
+    or_none,
+)
 from outrider.store.protocol import ResultPage
 from outrider.store.redis.inspector import RedisInspector, decode_moment, queue_of, record_of
 from outrider.store.redis.keys import CRAWL_KEYS
@@ -61,13 +68,29 @@ MAX_NUMBER: Final = 2**53  # Lua's numbers are exact up to here
 
 _QUEUE_POSITIONS: Final = {name: at for at, name in enumerate(QueueRow.__struct_fields__, 1)}
 _CRAWL_POSITIONS: Final = {name: at for at, name in enumerate(CrawlRow.__struct_fields__, 1)}
-# Fields that an item and a row have under one name, and with one meaning.
-_QUEUE_FIELDS: Final = tuple(
-    name for name in SavedQueue.__struct_fields__ if name in _QUEUE_POSITIONS and name != "key"
-)
-_END_FIELDS: Final = tuple(
-    name for name in SavedEnd.__struct_fields__ if name in _CRAWL_POSITIONS and name != "logged"
-)
+# Fields of an item that are copied into a row: their names there, and their positions in the row.
+_QUEUE_NAMES: Final = {
+    "place": "inactive_turn",
+    "why": "wait_reason",
+    "errors": "errors_in_row",
+    "dones": "visits_done",
+}
+_END_NAMES: Final = {
+    "counter": "last_turn",
+    "arrivals": "last_arrival",
+    "dones": "visits_done",
+    "first": "started",
+}
+_QUEUE_FIELDS: Final = {
+    name: _QUEUE_POSITIONS[_QUEUE_NAMES.get(name, name)]
+    for name in SavedQueue.__struct_fields__
+    if name not in ("key", "standing", "said")
+}
+_END_FIELDS: Final = {
+    name: _CRAWL_POSITIONS[_END_NAMES.get(name, name)]
+    for name in SavedEnd.__struct_fields__
+    if name not in ("logged", "outcomes", "timeline")
+}
 _LIST_STATES: Final = {
     None: LIST_STATES["UNLISTED"],
     "ready": LIST_STATES["READY"],
@@ -114,7 +137,7 @@ class RedisExport:
         return ResultPage(part.items, part.after)
 
     async def _read(self, crawl: str, after: int, limit: int) -> ExportPart:
-        exported = (after >> HALF, after & TASKS)
+        exported = (after >> QUEUE_SHIFT, after & TASK_MASK)
         found, now, *rest = await self._scripts.run("read_export", crawl, *exported, max(1, limit))
         if found is None:
             return ExportPart(None, [], after, (), ())
@@ -122,8 +145,8 @@ class RedisExport:
         row = decode_crawl_row(found)
         items = await self._saved_queues(crawl, queues, leases, now)
         decoded = await self._inspector.decode_tasks(crawl, tasks[1::2])
-        items += [saved_task(record_of(row, 0, *one), now) for one in decoded]
-        return ExportPart(row, items, queues_to << HALF | tasks_to, first, last)
+        items += [export_task(record_of(row, 0, *one), now) for one in decoded]
+        return ExportPart(row, items, queues_to << QUEUE_SHIFT | tasks_to, first, last)
 
     async def _now(self, crawl: str) -> int:
         _, now, *_ = await self._scripts.run("read", crawl, "EXISTS", CRAWL_KEYS["crawl"])
@@ -134,12 +157,12 @@ class RedisExport:
     ) -> list[Saved]:
         queues = [decode_queue_row(row) for row in rows]
         rules = await self._cache.queue_rules(crawl, {queue.rules for queue in queues})
-        leased: dict[int, list[Held]] = {}
+        leased: dict[int, list[HeldLease]] = {}
         for row in map(decode_task_row, leases):
-            held = Held(row.cost, row.claimed, row.named, row.lent)
+            held = HeldLease(row.cost, row.claimed, row.named, row.loaned)
             leased.setdefault(row.queue, []).append(held)
         return [
-            saved_queue(queue_of(one, rules[one.rules]), leased.get(one.number, ()), now)
+            export_queue(queue_of(one, rules[one.rules]), leased.get(one.number, ()), now)
             for one in queues
         ]
 
@@ -161,14 +184,14 @@ def _saved_end(row: CrawlRow, outcomes: Sequence[bytes], timeline: Sequence[byte
         status=row.status,
         reason=None if row.reason is False else row.reason,
         at_finish=row.at_finish,
-        counter=row.counter,
-        arrivals=row.arrivals,
-        dones=row.dones,
+        counter=row.last_turn,
+        arrivals=row.last_arrival,
+        dones=row.visits_done,
         bytes=row.bytes,
         runs=row.runs,
-        first=given(row.first),
-        finished=given(row.finished),
-        logged=row.logged,
+        first=or_none(row.started),
+        finished=or_none(row.finished),
+        logged=row.last_event,
         outcomes={name.decode(): int(count) for name, count in pairs(outcomes)},
         timeline=tuple(map(decode_moment, timeline)),
     )
@@ -268,8 +291,8 @@ def _fault_of_beginning(row: CrawlRow, saved: SavedCrawl) -> str | None:
         what = "is being restored from another export"
     elif row.status == CrawlStatus.CANCELLED:
         what = "was cancelled"
-    elif row.count:
-        what = f"has {row.count} tasks"
+    elif row.last_task:
+        what = f"has {row.last_task} tasks"
     else:
         return None
     return f"crawl {row.name!r} {what}: restore into one that has none, by another name"
@@ -320,16 +343,16 @@ def _queue_item(item: SavedQueue, batch: Batch, rules: VersionedRules) -> list[A
     current, _ = rules.of(item.key)
     own = msgspec.structs.replace(current, paused=paused, retired=retired)
     fields: list[Any] = []
-    for name in _QUEUE_FIELDS:
-        fields += (_QUEUE_POSITIONS[name], _plain(name, getattr(item, name)))
+    for name, position in _QUEUE_FIELDS.items():
+        fields += (position, _plain(name, getattr(item, name)))
     return ["queue", batch.key(item.key), fields, _LIST_STATES[item.standing], batch.rules(own)]
 
 
 def _end_item(item: SavedEnd) -> list[Any]:
     visits = min(sum(item.outcomes.values()), MAX_NUMBER)
     fields: list[Any] = [_CRAWL_POSITIONS["visits"], visits]
-    for name in _END_FIELDS:
-        fields += (_CRAWL_POSITIONS[name], _plain(name, getattr(item, name)))
+    for name, position in _END_FIELDS.items():
+        fields += (position, _plain(name, getattr(item, name)))
     outcomes = [part for name, n in item.outcomes.items() for part in (name, min(n, MAX_NUMBER))]
     return ["end", fields, outcomes, item.timeline, item.logged]
 

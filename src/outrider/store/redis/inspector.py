@@ -17,10 +17,17 @@ from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
 from outrider.errors import InvalidInput
-from outrider.store.heads.operate import matcher
-from outrider.store.heads.records import Kind, Queue, Record, new_queue
-from outrider.store.heads.views import Waiting, group_of, instant, reads_as, shown, task_view
-from outrider.store.heads.workers import Heard, views_of
+from outrider.store.engine.admin import matcher
+from outrider.store.engine.records import Queue, TaskCounts, TaskRecord, new_queue
+from outrider.store.engine.views import (
+    PendingTasks,
+    group_of,
+    instant,
+    show_queue,
+    shown_state,
+    task_view,
+)
+from outrider.store.engine.workers import LastHeartbeat, worker_views
 from outrider.store.protocol import (
     CrawlView,
     Heartbeat,
@@ -49,8 +56,7 @@ from outrider.store.redis.rows import (
 )
 from outrider.store.redis.rules_cache import RulesCache, digest_of
 from outrider.store.redis.script_client import ScriptClient, pairs
-from outrider.store.redis.task_codec import Kind as TaskKind
-from outrider.store.redis.task_codec import decode_answer, decode_kind, decode_task, tie_of
+from outrider.store.redis.task_codec import Kind, decode_answer, decode_kind, decode_task, tie_of
 
 QUEUES_PER_CALL: Final = 250
 TASKS_PER_CALL: Final = 500
@@ -69,7 +75,7 @@ class Counters(NamedTuple):
 
     row: CrawlRow
     now: int
-    kinds: list[tuple[TaskKind, dict[str, int]]]  # tasks by state, without zeros
+    kinds: list[tuple[Kind, dict[str, int]]]  # tasks by state, without zeros
     outcomes: dict[str, int]
     timeline: tuple[tuple[float, str, str], ...]
 
@@ -102,9 +108,9 @@ class RedisInspector:
             crawl=crawl,
             status=row.status,
             reason=None if row.reason is False else row.reason,
-            known=row.count,
+            known=row.last_task,
             **totals,
-            held=0 if row.status is CrawlStatus.CANCELLED else row.held,
+            held=0 if row.status is CrawlStatus.CANCELLED else row.retired_pending,
             visits=row.visits,
             bytes=row.bytes,
             outcomes=outcomes,
@@ -158,8 +164,9 @@ class RedisInspector:
         """See `protocol.Inspect`."""
         _, now, *found = await self._scripts.run("read", crawl, "HVALS", CRAWL_KEYS["workers"])
         workers = [_decode_worker(one) for one in (found[0] if found else ())]
-        return views_of(
-            (Heard(_decode_heartbeat(text), first, last) for first, last, text in workers), now
+        return worker_views(
+            (LastHeartbeat(_decode_heartbeat(text), first, last) for first, last, text in workers),
+            now,
         )
 
     async def events_since(
@@ -188,7 +195,7 @@ class RedisInspector:
             row, now, found = await self._read_queues(crawl, "", after + 1, upto)
             views += await self._queue_views(crawl, row, now, found)
             after = upto
-            if upto >= row.queues:
+            if upto >= row.last_queue:
                 return ResultPage(views, None)
             if len(views) >= limit:
                 return ResultPage(views, upto)
@@ -206,7 +213,7 @@ class RedisInspector:
     async def _view_of_no_queue(self, crawl: str, key: str, row: CrawlRow, now: int) -> QueueView:
         """Return the view of a key without a queue: an empty queue under its rules."""
         rules = (await self._cache.refresh_crawl_rules(crawl)).rules.of(key)
-        return shown(row, new_queue(key, 0, 0, rules), Waiting(now, 0, None), now)
+        return show_queue(row, new_queue(key, 0, 0, rules), PendingTasks(now, 0, None), now)
 
     async def _read_queues(
         self, crawl: str, digest: bytes | str, first: int = 0, last: int = 0
@@ -223,10 +230,10 @@ class RedisInspector:
         queues = [decode_queue_row(one) for one in rows]
         rules = await self._cache.queue_rules(crawl, {one.rules for one in queues})
         return [
-            shown(
+            show_queue(
                 row,
                 queue_of(one, rules[one.rules], pending),
-                _waiting_of(one, delayed, url.decode(), now),
+                _pending_tasks_of(one, delayed, url.decode(), now),
                 now,
             )
             for one, pending, delayed, url in zip(queues, *counts, strict=True)
@@ -258,9 +265,9 @@ class RedisInspector:
         chosen = [
             task_view(row, one)
             for one in records
-            if which.state in (None, reads_as(row, one)[0]) and fits(one)
+            if which.state in (None, shown_state(row, one)[0]) and fits(one)
         ]
-        return ResultPage(chosen, after + limit if after + limit < row.count else None)
+        return ResultPage(chosen, after + limit if after + limit < row.last_task else None)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """See `protocol.Inspect`."""
@@ -276,7 +283,7 @@ class RedisInspector:
             more = None
         else:
             row, now, records = await self._read_range(crawl, after + 1, after + limit)
-            more = after + limit if after + limit < row.count else None
+            more = after + limit if after + limit < row.last_task else None
         if row.status is CrawlStatus.CANCELLED or which.state not in (None, state):
             return [], more
         fits = matcher(row, which, now)
@@ -284,7 +291,7 @@ class RedisInspector:
 
     async def _read_range(
         self, crawl: str, first: int, last: int
-    ) -> tuple[CrawlRow, int, list[Record]]:
+    ) -> tuple[CrawlRow, int, list[TaskRecord]]:
         """Return the crawl's row, the time, and the tasks numbered `first` to `last`."""
         found: list[Any] = []
         while True:
@@ -295,14 +302,16 @@ class RedisInspector:
             if first > last or len(some) < 2 * TASKS_PER_CALL:
                 return await self._records(crawl, row, now, found)
 
-    async def _read_one(self, crawl: str, fingerprint: bytes) -> tuple[CrawlRow, int, list[Record]]:
+    async def _read_one(
+        self, crawl: str, fingerprint: bytes
+    ) -> tuple[CrawlRow, int, list[TaskRecord]]:
         """Return the crawl's row, the time, and the task of that fingerprint, if there is one."""
         row, now, *found = await self._scripts.run("read_tasks", crawl, fingerprint)
         return await self._records(crawl, row, now, found)
 
     async def _records(
         self, crawl: str, found: bytes | None, now: int, some: Sequence[Any]
-    ) -> tuple[CrawlRow, int, list[Record]]:
+    ) -> tuple[CrawlRow, int, list[TaskRecord]]:
         row = CrawlRow(name=crawl, created=now) if found is None else decode_crawl_row(found)
         rows = await self.decode_tasks(crawl, some[1::2])
         numbered = zip(some[::2], rows, strict=True)
@@ -327,11 +336,11 @@ class RedisInspector:
         chosen = [
             Pending(one.number, one.task)
             for one in records
-            if reads_as(row, one)[0] is TaskState.PENDING
+            if shown_state(row, one)[0] is TaskState.PENDING
             and which.state in (None, TaskState.PENDING)
             and fits(one)
         ]
-        return ResultPage(chosen, after + limit if after + limit < row.count else None)
+        return ResultPage(chosen, after + limit if after + limit < row.last_task else None)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
@@ -363,8 +372,8 @@ def _counts_by_state(row: CrawlRow, counted: dict[int, int], kind: int) -> dict[
 
 # ---- rows as the engine's records
 
-# Fields of a queue that need more than copying; a row's ready keys are bytes, the engine's numbers.
-_CONVERTED: Final = {"key", "number", "turn", "rules", "retired"}
+# Fields of both that are not copied: set when the queue is made, or of another type.
+_CONVERTED: Final = {"key", "number", "turn", "rules", "retired", "ready_key0", "ready_key1"}
 _COPIED: Final = tuple(
     name
     for name in QueueRow.__struct_fields__
@@ -372,7 +381,7 @@ _COPIED: Final = tuple(
 )
 # Of a record that is only read: it is in no queue, and counted nowhere.
 _NO_QUEUE: Final = new_queue("", 0, 0, QueueRules())
-_NO_KIND: Final = Kind("", None, "", 0, [])
+_NO_COUNTS: Final = TaskCounts("", None, "", 0, [])
 
 
 def queue_of(row: QueueRow, rules: QueueRules, pending: int = 0) -> Queue:
@@ -380,26 +389,25 @@ def queue_of(row: QueueRow, rules: QueueRules, pending: int = 0) -> Queue:
     queue = new_queue(row.key, row.number, row.turn, rules)
     for name in _COPIED:
         setattr(queue, name, getattr(row, name))
-    queue.standing = row.list_state
     queue.retired, queue.pending = row.retired or None, pending
-    queue.manners = politeness_of(row)
+    queue.politeness = politeness_of(row)
     return queue
 
 
-def _waiting_of(row: QueueRow, delayed: int, url: str, now: int) -> Waiting:
+def _pending_tasks_of(row: QueueRow, delayed: int, url: str, now: int) -> PendingTasks:
     """Return what the sorted sets of a queue hold, as far as a view shows it."""
     has_due = bytes_of(row.top0) or bytes_of(row.top1)
-    return Waiting(now if has_due or row.next_due < 0 else row.next_due, delayed, url or None)
+    return PendingTasks(now if has_due or row.next_due < 0 else row.next_due, delayed, url or None)
 
 
-def record_of(crawl: CrawlRow, number: int, row: TaskRow, task: Task) -> Record:
+def record_of(crawl: CrawlRow, number: int, row: TaskRow, task: Task) -> TaskRecord:
     """Return the engine's record of a task, to read."""
     discovered = crawl.created + row.discovered
-    return Record(
+    return TaskRecord(
         number=number,
         task=task,
         queue=_NO_QUEUE,
-        kind=_NO_KIND,
+        counts=_NO_COUNTS,
         key=task_key(task.precedence, task.priority, tie_of(row), number),
         due=row.due or discovered,
         discovered=discovered,
@@ -417,5 +425,5 @@ def record_of(crawl: CrawlRow, number: int, row: TaskRow, task: Task) -> Record:
         history=tuple(row.history),
         answered=row.answered,
         named=row.named,
-        lent=row.lent,
+        loaned=row.loaned,
     )

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Manners
+from outrider.core.task import PolitenessState
 
 FORMAT: Final = 1  # of all that is stored; a newer one is refused
 ROW: Final = 1  # the version of a row
@@ -56,21 +56,21 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     reason: Text = False
     at_finish: bool = False
     rules_applied: bool = True  # every queue has the crawl's current rules
-    count: int = 0
-    queues: int = 0
-    counter: int = 0
-    arrivals: int = 0
-    tokens: int = 0
+    last_task: int = 0  # the highest number of a task
+    last_queue: int = 0  # the same, of a queue
+    last_turn: int = 0
+    last_arrival: int = 0
+    last_token: int = 0
     pending: int = 0
     leased: int = 0
-    held: int = 0
+    retired_pending: int = 0  # pending tasks of retired queues
     visits: int = 0
-    dones: int = 0
+    visits_done: int = 0
     bytes: int = 0
     runs: int = 0
-    first: int = -1
+    started: int = -1  # when the first task was added
     finished: int = -1
-    logged: int = 0
+    last_event: int = 0
     known_buckets: int = 1
     key_buckets: int = 1
     is_awaited: bool = False  # a claim found too little: the next add publishes a notification
@@ -90,15 +90,15 @@ class QueueRow(msgspec.Struct, array_like=True, gc=False):
     retired: str = ""
     in_flight: int = 0
     named: int = 0
-    lent: int = 0
-    crashed: int = 0
+    loaned: int = 0
+    loan_crashes: int = 0
     list_state: int = 0  # of `LIST_STATES`
-    place: int = 0  # in the inactive list
+    inactive_turn: int = 0  # its place in the inactive list
     wake_at: int = 0  # 0: time alone changes nothing
     session: int = -1
     spent: int = 0
     next_ready: int = 0
-    why: str = "delay"
+    wait_reason: str = "delay"
     last_start: int = -1
     last_end: int = -1
     level: int = 0
@@ -108,8 +108,8 @@ class QueueRow(msgspec.Struct, array_like=True, gc=False):
     blocks_in_row: int = 0
     last_delay: float = -1.0
     crawl_delay: float = 0.0
-    errors: int = 0
-    dones: int = 0
+    errors_in_row: int = 0
+    visits_done: int = 0
     bytes: int = 0
     done: int = 0
     dead: int = 0
@@ -149,7 +149,7 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     crashes: int = 0
     throttles: int = 0
     named: bool = False
-    lent: bool = False
+    loaned: bool = False
     reason: Text = False
     worker: str = ""
     history: list[tuple[float, str, str]] = []
@@ -231,9 +231,9 @@ decode_queue_row: Final = msgspec.msgpack.Decoder(QueueRow).decode
 decode_task_row: Final = msgspec.msgpack.Decoder(TaskRow).decode
 
 
-def politeness_of(row: QueueRow) -> Manners:
+def politeness_of(row: QueueRow) -> PolitenessState:
     """Return the politeness state in a queue's row."""
-    return Manners(
+    return PolitenessState(
         level=row.level,
         calm=row.calm,
         throttles_in_row=row.throttles_in_row,

@@ -86,13 +86,13 @@ class RedisStore(ForwardingStore):
         return ShardSummary(
             status=CrawlStatus(row.status),
             reason=None if row.reason is False else row.reason,
-            known=row.count,
+            known=row.last_task,
             leased=row.leased,
-            open=row.pending - row.held,
-            dones=row.dones,
+            open=row.pending - row.retired_pending,
+            dones=row.visits_done,
             bytes=row.bytes,
-            revision=row.tokens + row.arrivals + row.visits + row.logged,
-            is_idle=row.at_finish or row.first < 0 or row.status == CrawlStatus.FINISHED,
+            revision=row.last_token + row.last_arrival + row.visits + row.last_event,
+            is_idle=row.at_finish or row.started < 0 or row.status == CrawlStatus.FINISHED,
             max_pending=row.max_pending,
             is_limited=any(limits),
         )

@@ -15,9 +15,9 @@ from zlib import crc32
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
 from outrider.core.order import ordered, unordered
+from outrider.core.outcome import Answer
 from outrider.core.task import KnownRule, Task
 from outrider.errors import StoreDamaged
 from outrider.store.redis.rows import KNOWN_RULES, TaskRow, bytes_of

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.answer import Last
+from outrider.core.outcome import Last
 from outrider.core.pick import Streak
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus

@@ -1,7 +1,7 @@
-"""The seam over a Unix socket: the process that holds a file serves its user's others."""
+"""The store protocol over a Unix socket: the process that holds a file serves the user's others."""
 
-from outrider.store.remote.address import socket_path
 from outrider.store.remote.client import RemoteStore
-from outrider.store.remote.door import Door
+from outrider.store.remote.server import StoreServer
+from outrider.store.remote.socket_address import socket_path
 
-__all__ = ["Door", "RemoteStore", "socket_path"]
+__all__ = ["RemoteStore", "StoreServer", "socket_path"]

@@ -1,7 +1,7 @@
-"""The client's side: a store whose every verb is asked of the process that holds the file.
+"""The client of a file's store: every verb is a request to the process that holds the file.
 
-When no process holds it any more, the client may hold it itself (`take_over`), and goes on as the
-same store: its callers keep their leases, and notice a call that failed at most.
+If that process ends, the client may take over the file (`take_over`) and continues as the same
+store: its callers keep their leases, and at most one of their calls fails.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -27,43 +27,40 @@ from outrider.store.protocol import (
     ClaimResult,
     FullStore,
 )
-from outrider.store.remote import wire
-from outrider.store.remote.line import Line
-from outrider.store.remote.verbs import SIGNATURES
+from outrider.store.remote import frames
+from outrider.store.remote.connection import Connection
+from outrider.store.remote.signatures import SIGNATURES
 
-P = ParamSpec("P")
-T = TypeVar("T")
+CALL_TIMEOUT: Final = 30.0  # seconds for one call while the holder is alive
+PROBE_AFTER: Final = 1.5  # seconds without an answer after which the holder is probed with a hello
 
-PATIENCE: Final = 30.0  # seconds one call may take while its holder is alive
-QUIET: Final = 1.5  # seconds without an answer after which the holder must say hello again
-
-Explain: TypeAlias = Callable[[float], str]  # seconds without an answer → who is silent, what to do
+Explain: TypeAlias = Callable[[float], str]  # seconds without an answer → message with a fix
 TakeOver: TypeAlias = Callable[[], Awaitable[FullStore | None]]
 
 
 class RemoteStore(ForwardingStore):
-    """The store of another process; a lost line is looked for again by the next call."""
+    """The store of another process; the next call after a lost connection opens another."""
 
     def __init__(
         self,
         path: str,
-        line: Line,
+        connection: Connection,
         *,
-        patience: float,
+        call_timeout: float,
         process: str,
         take_over: TakeOver | None,
         explain: Explain | None,
     ) -> None:
         self._path = path
-        self._line = line
-        self._patience = patience
+        self._connection = connection
+        self._call_timeout = call_timeout
         self._process = process
         self._take_over = take_over
         self._explain = explain
-        self._store = line.store
-        self._own: FullStore | None = None  # the file's store, once it is held here
+        self._store = connection.store
+        self._held_store: FullStore | None = None  # the file's store, once this process holds it
         self._is_closed = False
-        self._dialling: asyncio.Task[None] | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -71,143 +68,152 @@ class RemoteStore(ForwardingStore):
         cls,
         path: str,
         *,
-        patience: float = PATIENCE,
+        call_timeout: float = CALL_TIMEOUT,
         process: str = "",
         take_over: TakeOver | None = None,
         explain: Explain | None = None,
     ) -> RemoteStore:
-        """Speak to the process that holds the file at `path`; no call waits beyond `patience`.
+        """Connect to the process that holds the file at `path`; no call exceeds `call_timeout`.
 
-        `process` names this side in its claims. `take_over` opens and serves the file if no process
-        holds it; None, if another one was quicker.
+        `process` names this process in its claims. `take_over` opens and serves the file if no
+        process holds it, and returns None if another one did first.
         """
-        line = await Line.open(path, explain)
+        connection = await Connection.open(path, explain)
         return cls(
-            path, line, patience=patience, process=process, take_over=take_over, explain=explain
+            path,
+            connection,
+            call_timeout=call_timeout,
+            process=process,
+            take_over=take_over,
+            explain=explain,
         )
 
     @property
     def id(self) -> str:
-        """The owner's store's own."""
+        """The id of the holder's store."""
         return self._store
 
     @property
     def is_inline(self) -> bool:
-        """Never: a line takes time."""
+        """Never: every call waits for the socket."""
         return False
 
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
-        """Nobody is rung: a line only answers."""
+        """Notify never: the holder only answers requests."""
         return lambda: None
 
     async def close(self) -> None:
-        """Let go of the line, or of the file if it is held here; another owner's stays open."""
+        """Close the connection, or the file if this process holds it."""
         self._is_closed = True
-        for task in (self._dialling, self._probing):
+        for task in (self._connecting, self._probing):
             if task is not None:
-                with suppress(OutriderError, OSError):  # its callers were told
+                with suppress(OutriderError, OSError):  # its callers got the error
                     await asyncio.shield(task)
-        await self._line.close()
-        if self._own is not None:
-            await self._own.close()
+        await self._connection.close()
+        if self._held_store is not None:
+            await self._held_store.close()
 
     async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         await self._connect()
-        if self._own is not None:
-            return await getattr(self._own, verb)(*args, **kwargs)
+        if self._held_store is not None:
+            return await getattr(self._held_store, verb)(*args, **kwargs)
         signature = SIGNATURES[verb]
-        answer = await self._heard(verb, wire.encode(signature.bind(args, kwargs)))
+        answer = await self._request(verb, frames.encode(signature.bind(args, kwargs)))
         if answer.error:
-            raise wire.raised(answer)
+            raise frames.error_of(answer)
         return signature.answer(answer.value)
 
-    async def _heard(self, verb: str, arguments: msgspec.Raw) -> wire.Answer:
-        """The answer; while it does not come, the holder is asked now and then if it is alive."""
-        line, loop = self._line, asyncio.get_running_loop()
-        until = loop.time() + self._patience
-        with line.asked(verb, arguments) as answer:
+    async def _request(self, verb: str, arguments: msgspec.Raw) -> frames.Answer:
+        """Return the answer; probe the holder while none comes."""
+        connection, loop = self._connection, asyncio.get_running_loop()
+        until = loop.time() + self._call_timeout
+        with connection.request(verb, arguments) as answer:
             while not answer.done():
                 left = until - loop.time()
                 if left <= 0:
-                    line.hang_up(f"did not answer for {self._patience:g} s")
+                    connection.disconnect(f"did not answer for {self._call_timeout:g} s")
                     break
-                await asyncio.wait([answer], timeout=min(QUIET, left))
+                await asyncio.wait([answer], timeout=min(PROBE_AFTER, left))
                 if not answer.done() and loop.time() < until:
-                    await self._probe(line)
+                    await self._probe_holder(connection)
         found = answer.result()
         if found is None:
-            raise self._unknown(verb, line)
+            raise self._answer_unknown(verb, connection)
         return found
 
-    def _unknown(self, verb: str, line: Line) -> StoreUnavailable:
-        what = f"{line.end}; unknown whether applied, safe to repeat"
-        if line.is_silent:
+    def _answer_unknown(self, verb: str, connection: Connection) -> StoreUnavailable:
+        what = f"{connection.end}; unknown whether applied, safe to repeat"
+        if connection.is_silent:
             return StoreUnresponsive(f"{verb}: {what}")
         return StoreUnavailable(f"{verb}: the process that holds {self._path} {what}")
 
-    async def _probe(self, line: Line) -> None:
-        """Have a hello answered on a line of its own; if it is not, the holder is taken for hung.
+    async def _probe_holder(self, connection: Connection) -> None:
+        """Require a hello on a connection of its own; without one the holder counts as hung.
 
-        One probe serves all callers that wait.
+        One probe serves all waiting callers.
         """
         if self._probing is None or self._probing.done():
-            self._probing = asyncio.create_task(self._require_hello(line))
+            self._probing = asyncio.create_task(self._require_hello(connection))
         await asyncio.shield(self._probing)
 
-    async def _require_hello(self, line: Line) -> None:
+    async def _require_hello(self, connection: Connection) -> None:
         try:
-            probe = await Line.open(self._path, self._explain)
+            probe = await Connection.open(self._path, self._explain)
         except StoreUnresponsive as error:
-            line.hang_up(str(error), is_silent=True)
-        except StoreError:  # it refuses more lines, or goes away: this line will tell
+            connection.disconnect(str(error), is_silent=True)
+        except (
+            StoreError
+        ):  # it refuses more connections, or ended: the open connection will show which
             return
         else:
             await probe.close()
 
     async def _connect(self) -> None:
-        """A line to the holder, or the file itself; all callers that need one share the attempt."""
-        if self._line.is_lost and self._own is None and not self._is_closed:
-            if self._dialling is None or self._dialling.done():
-                self._dialling = asyncio.create_task(self._dial())
-                self._dialling.add_done_callback(_retrieve)
-            await asyncio.shield(self._dialling)
+        """Ensure a connection to the holder, or hold the file; all callers share one attempt."""
+        if self._connection.is_lost and self._held_store is None and not self._is_closed:
+            if self._connecting is None or self._connecting.done():
+                self._connecting = asyncio.create_task(self._reconnect())
+                self._connecting.add_done_callback(_ignore_result)
+            await asyncio.shield(self._connecting)
         if self._is_closed:
-            await self._line.close()  # closed while we dialled
+            await self._connection.close()  # closed while a connection was opened
             raise Closed(f"the store at {self._path} was closed")
 
-    async def _dial(self) -> None:
+    async def _reconnect(self) -> None:
         try:
-            line = await Line.open(self._path, self._explain)
+            connection = await Connection.open(self._path, self._explain)
         except StoreUnattended:
             if self._take_over is None:
                 raise
-            await self._hold(self._take_over)
+            await self._take_over_file(self._take_over)
             return
-        if line.store != self._store:
-            await line.close()
-            raise self._replaced()
-        self._line = line
+        if connection.store != self._store:
+            await connection.close()
+            raise self._other_store_error()
+        self._connection = connection
 
-    async def _hold(self, take_over: TakeOver) -> None:
+    async def _take_over_file(self, take_over: TakeOver) -> None:
         store = await take_over()
         if store is None:
-            raise StoreUnavailable(f"{self._path} changes hands: ask again")
+            raise StoreUnavailable(
+                f"{self._path} is being taken over by another process: try again"
+            )
         if store.id != self._store:
             await store.close()
-            raise self._replaced()
-        self._own = store
+            raise self._other_store_error()
+        self._held_store = store
 
-    def _replaced(self) -> StoreError:
-        return StoreError(f"{self._path} is another store now: open it again")
+    def _other_store_error(self) -> StoreError:
+        return StoreError(f"{self._path} was replaced by another store: open it again")
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
         """Name this process in the claim, unless it holds the file: its leases outlive that one."""
-        if self._own is None:
+        if self._held_store is None:
             request = msgspec.structs.replace(request, process=self._process)
         return await super().claim(request)
 
 
-def _retrieve(task: asyncio.Task[None]) -> None:
-    """A failure whose callers have all left is no news."""
+def _ignore_result(task: asyncio.Task[None]) -> None:
+    """Mark the exception as retrieved, also if every caller was cancelled."""
     if not task.cancelled():
         task.exception()

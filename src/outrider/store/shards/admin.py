@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from outrider.core.act import Act
 from outrider.core.policy.rules import CrawlRules, Limits
+from outrider.core.queue_action import QueueAction
 from outrider.store.noting import checked_prices
 from outrider.store.protocol import Heartbeat, PriorityUpdate, SharedValueWrite, Step, TaskFilter
 from outrider.store.shards.shard_set import (
@@ -48,7 +48,7 @@ class ShardedAdmin:
         return any(answers)
 
     async def steer(
-        self, crawl: str, target: str, act: Act, *, after: int = 0, limit: int = 1000
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
         if target and not target.startswith("."):
@@ -58,7 +58,9 @@ class ShardedAdmin:
         await self._status.queues_returned(crawl)
         return step
 
-    async def _steer_all(self, crawl: str, target: str, act: Act, after: int, limit: int) -> Step:
+    async def _steer_all(
+        self, crawl: str, target: str, act: QueueAction, after: int, limit: int
+    ) -> Step:
         """Steer every shard, also those without a queue: the action holds for future ones."""
         (number, local), count = split_number(after), 0
         while number < len(self._shards):
@@ -72,7 +74,7 @@ class ShardedAdmin:
             number, local = number + 1, 0
         return Step(count, None)
 
-    async def _steer_one(self, crawl: str, target: str, act: Act) -> Step:
+    async def _steer_one(self, crawl: str, target: str, act: QueueAction) -> Step:
         number = self._shards.number_of(target)
         if number != HOME:
             await self._shards.home.steer(crawl, target, act)

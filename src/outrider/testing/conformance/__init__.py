@@ -5,14 +5,14 @@ pytest-asyncio (`asyncio_mode = "auto"`):
 
     from outrider.testing.clock import FakeClock
     from outrider.testing.conformance import *        # AddConformance, ClaimConformance, …
-    from outrider.testing.invariants import Witness
+    from outrider.testing.invariants import CheckedStore
 
     @pytest.fixture
     def clock(): return FakeClock()
 
     @pytest.fixture
     async def store(clock):                           # empty, and obeying this clock
-        store = Witness(MyStore(clock), clock)        # the witness also checks the invariants
+        store = CheckedStore(MyStore(clock), clock)   # checks the invariants as well
         yield store
         await store.close()
 

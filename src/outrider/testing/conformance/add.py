@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Retire
 from outrider.core.policy.score import explicit
+from outrider.core.queue_action import Retire
 from outrider.core.states import TaskState
 from outrider.store.protocol import FullStore, TaskFilter
 from outrider.testing.builders import done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Pause, Resume, Retire, Revive, Set, Snooze
+from outrider.core.queue_action import Pause, Resume, Retire, Revive, Set, Snooze
 from outrider.core.states import QueueState
 from outrider.store.protocol import FullStore, Step
 from outrider.testing.builders import task

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Act, Pause, Resume, Retire, Revive, Set, Snooze, Wake
 from outrider.core.outcome import Done, Unreachable
+from outrider.core.queue_action import Pause, QueueAction, Resume, Retire, Revive, Set, Snooze, Wake
 from outrider.core.states import QueueState
 from outrider.store.protocol import FullStore, Step
 from outrider.testing.builders import done, rules
@@ -29,7 +29,7 @@ from outrider.testing.conformance.steps import (
     visit,
 )
 
-EVERY_ACT: list[Act] = [
+EVERY_ACT: list[QueueAction] = [
     Set({"balance": 5, "delay": 2.0}),
     Pause(),
     Resume(),
@@ -223,7 +223,7 @@ class AdminConformance:
         ]
 
     @pytest.mark.parametrize("act", EVERY_ACT, ids=lambda act: type(act).__name__)
-    async def test_an_act_may_be_repeated(self, store: FullStore, act: Act) -> None:
+    async def test_an_act_may_be_repeated(self, store: FullStore, act: QueueAction) -> None:
         """A lost connection leaves the answer unknown: twice is once."""
         await add(store, "a/1", "a/2", "b/1")
         await visit(store, Done(status=200, seconds=1.0))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.answer import Answer, Last
-from outrider.core.outcome import Dropped, Failed, Throttled
+from outrider.core.outcome import Answer, Dropped, Failed, Last, Throttled
 from outrider.core.task import Lease
 from outrider.core.verdict import Verdict
 from outrider.store.protocol import FullStore, TaskFilter

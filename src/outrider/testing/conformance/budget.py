@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Retire, Revive
 from outrider.core.outcome import Blocked, Done, Failed
+from outrider.core.queue_action import Retire, Revive
 from outrider.core.states import QueueState
 from outrider.core.task import Lease
 from outrider.store.protocol import FullStore

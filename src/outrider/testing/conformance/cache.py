@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Pause, Retire, Snooze
 from outrider.core.outcome import Done
 from outrider.core.pick import Streak
+from outrider.core.queue_action import Pause, Retire, Snooze
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done, verdict

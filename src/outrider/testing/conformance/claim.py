@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Pause, Retire
 from outrider.core.outcome import Failed
+from outrider.core.queue_action import Pause, Retire
 from outrider.core.states import CrawlStatus, QueueState, TaskState
-from outrider.core.task import ACQUISITION, Manners
+from outrider.core.task import ACQUISITION, PolitenessState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done, rules
 from outrider.testing.clock import FakeClock
@@ -77,7 +77,7 @@ class ClaimConformance:
         lease = await one(store)
 
         assert (lease.attempt, lease.failures, lease.throttles) == (1, 0, 0)
-        assert lease.manners == Manners()
+        assert lease.manners == PolitenessState()
         assert lease.rules == rules(min_delay=2.0).queue
 
     async def test_a_lease_carries_the_rules_of_its_queue(self, store: FullStore) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Pause, Resume, Retire, Revive, Set
 from outrider.core.outcome import Done, Failed
+from outrider.core.queue_action import Pause, Resume, Retire, Revive, Set
 from outrider.core.states import CrawlStatus, QueueState
 from outrider.store.protocol import FullStore, TaskFilter
 from outrider.testing.builders import done, policy, rules

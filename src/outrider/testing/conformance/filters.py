@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Pause
 from outrider.core.outcome import Failed
+from outrider.core.queue_action import Pause
 from outrider.core.states import QueueState, TaskState
 from outrider.errors import InvalidInput
 from outrider.store.protocol import FullStore, Step, TaskFilter

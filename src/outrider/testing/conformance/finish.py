@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Retire
-from outrider.core.answer import Answer
-from outrider.core.outcome import Done, Failed
+from outrider.core.outcome import Answer, Done, Failed
+from outrider.core.queue_action import Retire
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import OUTCOMES, done, failed, policy, verdict

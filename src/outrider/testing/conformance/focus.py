@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Pause
+from outrider.core.queue_action import Pause
 from outrider.store.protocol import FullStore, PriorityUpdate
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Revive
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.queue_action import Revive
 from outrider.core.states import QueueState, TaskState
 from outrider.core.task import Lease
 from outrider.store.protocol import FullStore

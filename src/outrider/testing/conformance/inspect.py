@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Pause, Retire, Snooze
 from outrider.core.outcome import Done, Failed
+from outrider.core.queue_action import Pause, Retire, Snooze
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import ACQUISITION
 from outrider.store.protocol import FullStore, TaskFilter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Pause, Retire, Set, Wake
 from outrider.core.outcome import Done, Dropped, Outcome
+from outrider.core.queue_action import Pause, Retire, Set, Wake
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Lease
 from outrider.store.protocol import FullStore, Store

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Set
 from outrider.core.outcome import Failed
+from outrider.core.queue_action import Set
 from outrider.store.protocol import FullStore
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Set, Snooze, Wake
 from outrider.core.outcome import Done, Dropped, Failed, Outcome
+from outrider.core.queue_action import Set, Snooze, Wake
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import RuleFields, done, verdict
 from outrider.testing.clock import FakeClock

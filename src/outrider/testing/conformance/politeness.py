@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Set
 from outrider.core.outcome import Done, Dropped, Failed
+from outrider.core.queue_action import Set
 from outrider.core.states import QueueState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done, dropped, verdict

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from outrider.core.act import Retire
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import Retire
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput
 from outrider.store.protocol import FullStore

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.answer import Answer
-from outrider.core.outcome import Blocked, Done, Dropped, Failed, Throttled, Unreachable
+from outrider.core.outcome import Answer, Blocked, Done, Dropped, Failed, Throttled, Unreachable
 from outrider.core.states import TaskState
 from outrider.core.task import ACQUISITION
 from outrider.store.protocol import FullStore

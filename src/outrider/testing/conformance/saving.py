@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from outrider.core.act import Pause, Retire, Set, Snooze
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
 from outrider.core.pick import Streak
+from outrider.core.queue_action import Pause, Retire, Set, Snooze
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Lease
 from outrider.store.protocol import ClaimRequest, FullStore, TaskFilter

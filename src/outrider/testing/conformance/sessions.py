@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Pause, Resume, Set, Snooze, Wake
 from outrider.core.outcome import Failed
+from outrider.core.queue_action import Pause, Resume, Set, Snooze, Wake
 from outrider.core.states import TaskState
 from outrider.core.task import ACQUISITION
 from outrider.store.protocol import FullStore

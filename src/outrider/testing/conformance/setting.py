@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Retire, Revive, Set
+from outrider.core.queue_action import Retire, Revive, Set
 from outrider.core.states import QueueState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.core.act import Snooze, Wake
 from outrider.core.outcome import Done
+from outrider.core.queue_action import Snooze, Wake
 from outrider.core.states import QueueState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done

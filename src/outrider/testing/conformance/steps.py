@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypedDict, Unpack
 
-from outrider.core.act import Act
 from outrider.core.outcome import Outcome, Throttled
 from outrider.core.pick import Streak
+from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus, QueueState
 from outrider.core.task import Added, Lease, Task
 from outrider.core.url import fingerprint
@@ -204,7 +204,7 @@ async def record(store: FullStore, name: str) -> TaskView:
     return view
 
 
-async def steer(store: FullStore, target: str, act: Act) -> int:
+async def steer(store: FullStore, target: str, act: QueueAction) -> int:
     """Apply an act to all queues it is meant for; how many they were."""
     step = await store.steer(CRAWL, target, act)
     assert step.after is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.act import Pause, Retire
 from outrider.core.outcome import Done, Failed
+from outrider.core.queue_action import Pause, Retire
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock

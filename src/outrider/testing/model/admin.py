@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from outrider.core import act as acts
+from outrider.core import queue_action as actions
 from outrider.core.pattern import compile_pattern
-from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.politeness import min_delay_between
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
-from outrider.core.states import TURNS, CrawlStatus, TaskState
+from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.noting import checked_notes, checked_prices
 from outrider.store.protocol import (
     MAX_WORKERS,
@@ -97,12 +97,18 @@ class Operators(Verbs):
     ) -> CrawlStatus:
         """I1, I3: an illegal move changes nothing; only work makes a finished crawl run."""
         c = self.crawl_of(crawl)
-        if status in TURNS[c.status]:
+        if status in OPERATOR_MOVES[c.status]:
             self.move(c, status, reason)
         return c.status
 
     async def steer(
-        self, crawl: str, target: str, act: acts.Act, *, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        target: str,
+        act: actions.QueueAction,
+        *,
+        after: int = 0,
+        limit: int = 1000,
     ) -> Step:
         """E7: recorded for queues to come, applied to those that match, in bounded steps."""
         c = self.crawl_of(crawl)
@@ -116,52 +122,52 @@ class Operators(Verbs):
         for q in matching[:limit]:
             self.apply_act(c, q, act, everywhere=not target)
         more = len(matching) > limit
-        c.told = c.told or (not more and not target and isinstance(act, acts.Set))
+        c.told = c.told or (not more and not target and isinstance(act, actions.Set))
         return Step(min(len(matching), limit), matching[limit - 1].number if more else None)
 
-    def standing_order(self, act: acts.Act) -> dict[str, object]:
+    def standing_order(self, act: actions.QueueAction) -> dict[str, object]:
         """What a later queue of the same key or suffix is born with."""
         match act:
-            case acts.Set(changes):
+            case actions.Set(changes):
                 return dict(changes)
-            case acts.Pause() | acts.Resume():
-                return {"paused": isinstance(act, acts.Pause)}
-            case acts.Retire() | acts.Revive():
-                return {"retired": isinstance(act, acts.Retire)}
+            case actions.Pause() | actions.Resume():
+                return {"paused": isinstance(act, actions.Pause)}
+            case actions.Retire() | actions.Revive():
+                return {"retired": isinstance(act, actions.Retire)}
             case _:
                 return {}
 
     def apply_act(  # noqa: C901 - one case an act
-        self, c: C, q: Q, act: acts.Act, *, everywhere: bool
+        self, c: C, q: Q, act: actions.QueueAction, *, everywhere: bool
     ) -> None:
         """E5, E7."""
         now = self.clock.now_ms()
         rules = c.rules.of(q.key)
-        if not isinstance(act, acts.Set):
+        if not isinstance(act, actions.Set):
             q.rules = acted(q.rules, rules)  # what acts say holds at once, settings by `set` alone
         match act:
-            case acts.Set():
+            case actions.Set():
                 if not everywhere or q.rules != rules:
                     self.apply_set(c, q, rules)
-            case acts.Pause():
+            case actions.Pause():
                 q.paused = True
                 self.settle(q)
-            case acts.Resume():
+            case actions.Resume():
                 q.paused = False
                 self.touch(c, q)
-            case acts.Retire():
+            case actions.Retire():
                 self.retire(c, q, "operator")
-            case acts.Revive():
+            case actions.Revive():
                 q.manners = msgspec.structs.replace(
                     q.manners, throttles_in_row=0, unreachable_in_row=0, blocks_in_row=0
                 )
                 q.errors = 0  # D4: revive clears counts
                 if q.retired:
                     self.bring_back(c, q)
-            case acts.Snooze(seconds):
+            case actions.Snooze(seconds):
                 self.postpone(q, now + ms(seconds), "operator")
                 self.settle(q)
-            case acts.Wake():
+            case actions.Wake():
                 q.next_ready, q.why = min(q.next_ready, self.earliest(q)), "delay"
 
     def earliest(self, q: Q) -> int:
@@ -171,7 +177,7 @@ class Operators(Verbs):
         ended = q.last_start if from_start else q.last_end
         floor = 0 if q.last_end is None or ended is None else ended + q.delay_ms()
         if q.last_start is not None and (from_start or manners.max_in_flight > 1):
-            floor = max(floor, q.last_start + ms(least_delay(manners, q.manners.crawl_delay)))
+            floor = max(floor, q.last_start + ms(min_delay_between(manners, q.manners.crawl_delay)))
         if q.last_start is not None and q.pace_ms():  # visits/s: no act breaks it
             floor = max(floor, q.last_start + q.pace_ms())
         return floor

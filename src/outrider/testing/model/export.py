@@ -8,10 +8,10 @@ from copy import copy
 
 import msgspec
 
-from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
+from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Manners, Task
+from outrider.core.task import PolitenessState, Task
 from outrider.errors import InvalidInput
 from outrider.store.protocol import ResultPage
 from outrider.store.saved import (
@@ -185,10 +185,10 @@ class Saving(Operators):
         """Under the rules of now, but for what was said of it; it stands when it has tasks."""
         counter, q = c.counter, self.new_queue(c, saved.key)
         said = msgspec.structs.asdict(saved)
-        manners = {name: said.pop(name) for name in Manners.__struct_fields__}
+        manners = {name: said.pop(name) for name in PolitenessState.__struct_fields__}
         if manners["last_delay"] is None:
             manners["last_delay"] = -1.0
-        q.manners, q.stood = Manners(**manners), said.pop("standing")
+        q.manners, q.stood = PolitenessState(**manners), said.pop("standing")
         paused, retired = said.pop("said")
         q.rules = msgspec.structs.replace(q.rules, paused=paused, retired=retired)
         for name, value in said.items():

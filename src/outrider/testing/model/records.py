@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import ceil
 
-from outrider.core.answer import Answer
-from outrider.core.policy.politeness import least_delay, pace
+from outrider.core.outcome import Answer
+from outrider.core.policy.politeness import min_delay_between, pace
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Manners, Task
+from outrider.core.task import PolitenessState, Task
 from outrider.store.protocol import Heartbeat, SharedValue
 
 PENDING, LEASED, DONE = TaskState.PENDING, TaskState.LEASED, TaskState.DONE
@@ -76,7 +76,7 @@ class Q:
     why: str = "delay"
     last_start: int | None = None
     last_end: int | None = None
-    manners: Manners = field(default_factory=Manners)
+    manners: PolitenessState = field(default_factory=PolitenessState)
     errors: int = 0
     dones: int = 0
     bytes: int = 0
@@ -118,7 +118,7 @@ class Q:
 
     def delay_ms(self) -> int:
         """D7: the last delay, or the least if none."""
-        least = least_delay(self.rules.politeness, self.manners.crawl_delay)
+        least = min_delay_between(self.rules.politeness, self.manners.crawl_delay)
         return ms(least if self.manners.last_delay < 0 else self.manners.last_delay)
 
 

@@ -8,11 +8,11 @@ from math import isfinite
 
 import msgspec
 
-from outrider.core.answer import Last
+from outrider.core.outcome import Last
 from outrider.core.pick import Streak
-from outrider.core.policy.politeness import least_delay
+from outrider.core.policy.politeness import min_delay_between
 from outrider.core.states import CrawlStatus
-from outrider.core.task import Added, Lease, LeaseId, Manners, Task
+from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 from outrider.testing.model.records import (
@@ -213,7 +213,7 @@ class Verbs(Standing):
         q.turn, q.last_start, q.standing = c.count(), now, None
         manners = q.rules.politeness
         if manners.count_from == "start" or manners.max_in_flight > 1:
-            self.postpone(q, now + ms(least_delay(manners, q.manners.crawl_delay)), "delay")
+            self.postpone(q, now + ms(min_delay_between(manners, q.manners.crawl_delay)), "delay")
         self.keep_pace(q)
         lease = self.lent(q, t, request)
         if request.lend:
@@ -484,7 +484,7 @@ class Verbs(Standing):
             new["calm"] = known["calm"] + 1 if v.calm else 0
             if v.calm and new["calm"] >= v.calm:  # D3: so many Done in a row lower it by one
                 new |= {"level": max(0, new["level"] - 1), "calm": 0}
-        q.manners = Manners(**new | {"last_delay": v.delay})
+        q.manners = PolitenessState(**new | {"last_delay": v.delay})
         if v.outcome == "done":
             q.errors = 0
         elif v.outcome != "dropped":

@@ -1,8 +1,9 @@
-"""`python -m outrider.testing.web`: serve a web until standard input ends, or SIGTERM comes.
+"""The test web as a program: `python -m outrider.testing.web`.
 
-One JSON line tells when it is ready: port, settings for a crawler, and where hits are recorded.
-Whatever comes on standard input is answered by an empty line, once all that was served before is
-in the record: a visitor may hold an answer before its hit is written down.
+It serves until standard input ends or SIGTERM comes. When it is ready it prints one JSON line:
+port, settings for a crawler, and the file of hits. It answers every line on standard input with an
+empty line, once all hits before it are in the record: a client may have an answer before its hit is
+there.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import msgspec
 
 from outrider.testing.web.graph import Shape
 from outrider.testing.web.presets import WORLDS
-from outrider.testing.web.process import Ready
+from outrider.testing.web.runners import Ready
 from outrider.testing.web.server import WebServer
 
 _FLAGS = ("seed", "hosts", "pages", "links", "page_bytes", "private", "listed", "fed")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve."""
+    """Serve the web that the arguments describe."""
     options = _parser().parse_args(arguments)
     asyncio.run(_serve(options))
     return 0
@@ -43,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def shape_of(options: argparse.Namespace) -> Shape:
-    """The shape that is asked for: flags win over JSON."""
+    """Return the shape that the options describe; flags override the JSON."""
     fields = msgspec.json.decode(options.shape, type=dict[str, object])
     given = {flag: getattr(options, flag) for flag in (*_FLAGS, "addresses")}
     fields |= {flag: value for flag, value in given.items() if value is not None}
@@ -52,39 +53,39 @@ def shape_of(options: argparse.Namespace) -> Shape:
 
 async def _serve(options: argparse.Namespace) -> None:
     web = WORLDS[options.world](shape_of(options))
-    ended = await _end()
+    stop = await _stop_event()
     async with WebServer(web, port=options.port, record=options.record) as server:
         ready = Ready(server.port, server.settings(), str(options.record or ""))
-        _tell(msgspec.json.encode(ready).decode())
-        await ended.wait()
+        _print_line(msgspec.json.encode(ready).decode())
+        await stop.wait()
 
 
-async def _end() -> asyncio.Event:
-    """Set when standard input ends, or SIGTERM or SIGINT comes."""
+async def _stop_event() -> asyncio.Event:
+    """Return an event that is set when standard input ends, or SIGTERM or SIGINT comes."""
     loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    await loop.connect_read_pipe(lambda: _Ear(ended), sys.stdin)
-    return ended
+        loop.add_signal_handler(number, stop.set)
+    await loop.connect_read_pipe(lambda: _InputReader(stop), sys.stdin)
+    return stop
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-class _Ear(asyncio.Protocol):
-    """Hears what comes on standard input, and that it ended."""
+class _InputReader(asyncio.Protocol):
+    """Answers lines on standard input, and sets an event when it ends."""
 
-    def __init__(self, ended: asyncio.Event) -> None:
-        self._ended = ended
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop = stop
 
     def data_received(self, _: bytes) -> None:
-        _tell("")
+        _print_line("")
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._ended.set()
+        self._stop.set()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A host that refuses visitors with pages in place of statuses: challenges and denials."""
+"""A host that blocks clients with pages: challenges, captchas and denials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BLOCKED: Final = (
     '<h1 data-translate="block_headline">Sorry, you have been blocked</h1>'
     '<div id="cf-error-details">Cloudflare Ray ID: <strong>0</strong></div>'
 )
-_DENIED: Final = (  # as its vendor writes it, entities included
+_DENIED: Final = (  # as sent by its vendor, entities included
     "<H1>Access Denied</H1>You don't have permission to access "
     '"http&#58;&#47;&#47;guarded&#46;web&#46;test&#47;" on this server.'
     "<P>Reference&#32;&#35;18&#46;0<P>https&#58;&#47;&#47;errors&#46;edgesuite&#46;net&#47;18&#46;0"
@@ -51,13 +51,13 @@ _REPLIES: Final[Mapping[str, Reply]] = {
 }
 
 EXPECTED: Final[Mapping[str, type[Blocked | Done]]] = dict.fromkeys(_REPLIES, Blocked) | {
-    "/article": Done,  # it only speaks of them
-    "/forbidden": Done,  # a status, not a guard
+    "/article": Done,  # a page about captchas is not one
+    "/forbidden": Done,  # an ordinary 403, not a block page
 }
 
 
 def site() -> Site:
-    """Its root links to all of them."""
+    """Return the host; its root links to all its pages."""
     paths: dict[str, Behaviour] = {"/": linked(GUARDED, *_REPLIES)}
     return Site(GUARDED, paths=paths, rest=(_guard,), pages=["/", *_REPLIES])
 

@@ -1,4 +1,4 @@
-"""Answers that never end, or end badly: scripts of bytes in time, made afresh for each visitor."""
+"""Malformed, endless and cut-off answers of the hostile host, generated for each request."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from outrider.testing.web.messages import Answer, Asked, Hangup, Reply, Script, 
 _OK: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 _PIECE: Final = b"<p>and so on, and so on</p>\n" * 512
 _MIB: Final = 1 << 20
-_DRIP: Final = 0.1  # seconds between two bytes of those who send one at a time
+_DRIP: Final = 0.1  # seconds between two bytes of the slow answers
 _GZIP_HEAD: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"
 
 
 def slow_headers(_: Asked) -> Answer:
-    """A header that grows by a byte at a time, and never ends."""
+    """Send a header field a byte at a time, without end."""
     return Script(_dripping(b"HTTP/1.1 200 OK\r\nX-Patience: "))
 
 
 def slow_body(_: Asked) -> Answer:
-    """A body that comes a byte at a time: each in time, all of it never."""
+    """Send a body a byte at a time: each byte in time, the whole never."""
     return Script(_dripping(_OK + b"Content-Length: 1000000\r\n\r\n"), 200)
 
 
 def endless_body(_: Asked) -> Answer:
-    """A body without length or end."""
+    """Send a body without length or end."""
     return Script(_endless(_OK + b"\r\n", _PIECE), 200)
 
 
 def endless_chunked(_: Asked) -> Answer:
-    """Chunks without a last one."""
+    """Send chunks without a last one."""
     chunk = b"%x\r\n%b\r\n" % (len(_PIECE), _PIECE)
     return Script(_endless(_OK + b"Transfer-Encoding: chunked\r\n\r\n", chunk), 200)
 
 
 def tiny_chunks(_: Asked) -> Answer:
-    """A body in chunks of one byte each."""
+    """Send a body in chunks of one byte each."""
     head = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
     return Script((head, *repeat(b"1\r\nx\r\n" * 5_000, 4), b"0\r\n\r\n"), 200)
 
 
 def gzip_bomb(_: Asked) -> Answer:
-    """A kilobyte for every mebibyte of zeros, for ever."""
+    """Send a mebibyte of zeros per kilobyte, compressed, without end."""
     head = _OK + b"Content-Encoding: gzip\r\n\r\n" + _GZIP_HEAD
     return Script(_endless(head, _zeros() * 16), 200)
 
 
 def brotli_bomb(_: Asked) -> Answer:
-    """Sixty-four mebibytes of zeros in a few kilobytes."""
+    """Send 64 MiB of zeros in a few kilobytes."""
     return Reply(_brotli_zeros(), headers=(("Content-Encoding", "br"),))
 
 
 def long_header(_: Asked) -> Answer:
-    """One field of ten mebibytes."""
+    """Send one header field of 10 MiB."""
     return Script((_OK + b"X-Long: ", *repeat(b"x" * _MIB, 10), b"\r\n\r\n"), 200)
 
 
 def header_flood(_: Asked) -> Answer:
-    """A hundred thousand fields."""
+    """Send 100,000 header fields."""
     flood = [
         b"".join(b"X-%d: y\r\n" % n for n in range(k, k + 1000)) for k in range(0, 10**5, 1000)
     ]
@@ -69,78 +69,78 @@ def header_flood(_: Asked) -> Answer:
 
 
 def endless_headers(_: Asked) -> Answer:
-    """Fields without end, each of them short."""
+    """Send short header fields without end."""
     return Script(_endless(_OK, b"X-More: and more\r\n" * 500))
 
 
 def endless_continue(_: Asked) -> Answer:
-    """Informational answers, and never a final one."""
+    """Send informational answers, and never a final one."""
     return Script(_endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 200))
 
 
 def cut_body(_: Asked) -> Answer:
-    """Half of what the length promised."""
+    """Send half of the declared length."""
     return Script((_OK + b"Content-Length: 2000\r\n\r\n" + b"x" * 1000,), 200)
 
 
 def cut_chunk(_: Asked) -> Answer:
-    """The connection ends inside a chunk."""
+    """Close the connection inside a chunk."""
     return Script((_OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n400\r\nhalf",), 200)
 
 
 def cut_chunks(_: Asked) -> Answer:
-    """The connection ends between two chunks, without the last one."""
+    """Close the connection between two chunks, without the last one."""
     return Script((_OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",), 200)
 
 
 def bad_chunk(_: Asked) -> Answer:
-    """A chunk whose size is no number."""
+    """Send a chunk whose size is not a number."""
     return Script((_OK + b"Transfer-Encoding: chunked\r\n\r\nmany\r\nhello\r\n0\r\n\r\n",), 200)
 
 
 def cut_gzip(_: Asked) -> Answer:
-    """Half of a compressed body, honestly measured."""
+    """Send half of a compressed body, with the right length."""
     whole = zlib.compress(_PIECE, wbits=31)
     return Reply(whole[: len(whole) // 2], headers=(("Content-Encoding", "gzip"),))
 
 
 def false_gzip(_: Asked) -> Answer:
-    """Called compressed, and is not."""
+    """Send a body that is declared compressed and is not."""
     return Reply(_PIECE, headers=(("Content-Encoding", "gzip"),))
 
 
 def two_lengths(_: Asked) -> Answer:
-    """Two lengths that contradict each other."""
+    """Send two contradicting lengths."""
     return Script((_OK + b"Content-Length: 5\r\nContent-Length: 50\r\n\r\nhello",), 200)
 
 
 def bad_status(_: Asked) -> Answer:
-    """A status line that is none."""
+    """Send an invalid status line."""
     return Script((b"HTTP/1.1 fine thanks\r\nContent-Length: 2\r\n\r\nok",))
 
 
 def garbage(_: Asked) -> Answer:
-    """Bytes of no protocol."""
+    """Send bytes that are not HTTP."""
     return Script((bytes(range(256)) * 16,))
 
 
 def reset(_: Asked) -> Answer:
-    """The connection is reset instead of an answer."""
+    """Reset the connection instead of answering."""
     return Script((Hangup.RESET,))
 
 
 def reset_body(_: Asked) -> Answer:
-    """The connection is reset in the middle of a body."""
+    """Reset the connection in the middle of a body."""
     return Script((_OK + b"Content-Length: 2000\r\n\r\n" + b"x" * 1000, _DRIP, Hangup.RESET), 200)
 
 
 def empty_reply(_: Asked) -> Answer:
-    """The connection is closed instead of an answer."""
+    """Close the connection instead of answering."""
     return Script(())
 
 
 def silence(_: Asked) -> Answer:
-    """Nothing at all, for an hour."""
+    """Send nothing for an hour."""
     return Script((3600.0,))
 
 
@@ -158,7 +158,7 @@ def _endless(head: bytes, piece: bytes) -> Iterator[Step]:
 
 @lru_cache(maxsize=1)
 def _zeros() -> bytes:
-    """A mebibyte of zeros as a block that may stand anywhere in a deflate stream."""
+    """Return 1 MiB of zeros as a block that can be anywhere in a deflate stream."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     return packer.compress(bytes(_MIB)) + packer.flush(zlib.Z_FULL_FLUSH)
 

@@ -1,7 +1,7 @@
-"""One visitor's connection: requests in turn, each answered, played out and written down.
+"""One client connection of the test web: answers requests in turn and records each hit.
 
-A request's hit is recorded exactly once: when its last byte is handed over, or when the visitor
-hangs up before. While an answer is played, later requests wait in the buffer.
+A hit is recorded exactly once: when the last byte of its answer is handed to the socket, or when
+the client disconnects before. While an answer is sent, later requests wait in the buffer.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import msgspec
 
 from outrider.testing.web.hits import Hit
 from outrider.testing.web.http_wire import (
-    MOST_HEAD,
-    NOBODY,
+    MAX_HEAD_BYTES,
+    NO_REQUEST,
     TOO_LONG,
     Request,
+    encode_reply,
     read_request,
+    reply_steps,
     retry_header,
-    timed,
-    written,
 )
 from outrider.testing.web.messages import Answer, Hangup, Reply, Script, Step
 
@@ -31,115 +31,115 @@ _END: Final = b"\r\n\r\n"
 _NO_LINGER: Final = pack("ii", 1, 0)  # a close becomes a reset
 
 
-class Desk(Protocol):
-    """Where connections ask and report."""
+class ConnectionHandler(Protocol):
+    """What a connection needs from the server."""
 
     def now(self) -> float:
-        """Seconds since 1970, never stepping back."""
+        """Return seconds since 1970; never goes back."""
         ...
 
     def date(self, at: float) -> str:
-        """The Date field of an instant."""
+        """Return the Date header field of an instant."""
         ...
 
     def answer(self, request: Request, at: float) -> Answer:
-        """What the web says to a request that began at an instant."""
+        """Return the answer to a request that began at an instant."""
         ...
 
     def record(self, hit: Hit) -> None:
-        """A hit is over."""
+        """Record a finished hit."""
         ...
 
-    def joined(self, connection: Connection) -> None:
-        """A visitor is there."""
+    def connection_opened(self, connection: Connection) -> None:
+        """Register an open connection."""
         ...
 
-    def left(self, connection: Connection) -> None:
-        """And is gone."""
+    def connection_closed(self, connection: Connection) -> None:
+        """Remove a closed connection."""
         ...
 
 
 class Connection(asyncio.Protocol):
-    """Serves one visitor."""
+    """Serves one client connection."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, handler: ConnectionHandler) -> None:
+        self._handler = handler
         self._buffer = b""
-        self._seen_at = 0.0  # when the first byte of the buffer came
+        self._received_at = 0.0  # when the first byte of the buffer arrived
         self._player: asyncio.Task[None] | None = None
         self._current: _Open | None = None
         self._flowing = asyncio.Event()
         self._flowing.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A visitor is there."""
+        """Register the connection (asyncio)."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        # So `pause_writing` is called whenever a byte is left that the socket did not take.
+        # `pause_writing` is called whenever the socket has not taken every byte.
         transport.set_write_buffer_limits(0)
         self._peer: int = transport.get_extra_info("peername")[1]
-        self._desk.joined(self)
+        self._handler.connection_opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """More of a request."""
+        """Take in bytes of a request (asyncio)."""
         if not self._buffer:
-            self._seen_at = self._desk.now()
+            self._received_at = self._handler.now()
         self._buffer += data
         self._serve()
-        if len(self._buffer) > MOST_HEAD:
+        if len(self._buffer) > MAX_HEAD_BYTES:
             self._transport.pause_reading()
 
     def pause_writing(self) -> None:
-        """The socket is full."""
+        """Stop sending: the socket is full (asyncio)."""
         self._flowing.clear()
 
     def resume_writing(self) -> None:
-        """The socket took everything."""
+        """Continue sending: the socket took everything (asyncio)."""
         self._flowing.set()
 
     def connection_lost(self, _: Exception | None) -> None:
-        """The visitor hung up, or was told to go."""
+        """Record the request in progress as cut off (asyncio)."""
         if self._player is not None:
             self._player.cancel()
         self._flowing.set()
         if self._current is not None:
-            self._current.ended_at = self._desk.now()
+            self._current.ended_at = self._handler.now()
             self._record(self._current, is_cut=True)
-        self._desk.left(self)
+        self._handler.connection_closed(self)
 
     def close(self) -> None:
-        """Tell the visitor to go."""
+        """Abort the connection."""
         self._transport.abort()
 
     def _serve(self) -> None:
-        """Answer the requests that are whole, one after the other."""
+        """Answer the complete requests of the buffer, one after the other."""
         while self._current is None and not self._transport.is_closing():
             head, end, rest = self._buffer.partition(_END)
-            if not end and len(head) <= MOST_HEAD:
+            if not end and len(head) <= MAX_HEAD_BYTES:
                 return
-            began_at, self._seen_at = self._seen_at, self._desk.now()
+            began_at, self._received_at = self._received_at, self._handler.now()
             self._buffer = rest
             self._begin(read_request(head) if end else TOO_LONG, began_at)
 
     def _begin(self, request: Request | Reply, began_at: float) -> None:
         if isinstance(request, Reply):
-            self._current = _Open(NOBODY, began_at)
-            self._say(request, self._current)
+            self._current = _Open(NO_REQUEST, began_at)
+            self._send_answer(request, self._current)
             return
         self._current = _Open(request, began_at)
-        self._say(self._desk.answer(request, began_at), self._current)
+        self._send_answer(self._handler.answer(request, began_at), self._current)
 
-    def _say(self, answer: Answer, opened: _Open) -> None:
+    def _send_answer(self, answer: Answer, opened: _Open) -> None:
         opened.status = answer.status
         if isinstance(answer, Script):
             self._play(answer.steps, opened)
             return
-        now = opened.ended_at = self._desk.now()
+        now = opened.ended_at = self._handler.now()
         retry, opened.wait_until = retry_header(answer, now)
-        parts = written(answer, opened.request, self._desk.date(now) + retry)
+        parts = encode_reply(answer, opened.request, self._handler.date(now) + retry)
         opened.closes = answer.close or not opened.request.keep_alive
         if not answer.is_plain:
-            self._play(timed(answer, parts), opened)
+            self._play(reply_steps(answer, parts), opened)
             return
         self._send(b"".join(parts), opened)
         if self._flowing.is_set():
@@ -148,40 +148,40 @@ class Connection(asyncio.Protocol):
             self._play((), opened)
 
     def _send(self, data: bytes, opened: _Open) -> None:
-        # Read before the bytes go: the visitor may have them before this process runs again.
-        opened.ended_at = self._desk.now()
+        # Read the clock first: the client may have the bytes before this process runs again.
+        opened.ended_at = self._handler.now()
         opened.bytes += len(data)
         self._transport.write(data)
 
     def _play(self, steps: Iterable[Step], opened: _Open) -> None:
-        self._player = asyncio.get_running_loop().create_task(self._played(steps, opened))
+        self._player = asyncio.get_running_loop().create_task(self._play_steps(steps, opened))
 
-    async def _played(self, steps: Iterable[Step], opened: _Open) -> None:
+    async def _play_steps(self, steps: Iterable[Step], opened: _Open) -> None:
         for step in steps:
             if isinstance(step, Hangup):
                 self._reset(opened)
                 return
             await self._step(step, opened)
-        await self._drained(opened)
+        await self._wait_until_sent(opened)
         self._player = None
         self._finish(opened)
         self._serve()
-        if len(self._buffer) <= MOST_HEAD:
+        if len(self._buffer) <= MAX_HEAD_BYTES:
             self._transport.resume_reading()
 
     async def _step(self, step: bytes | float, opened: _Open) -> None:
         if isinstance(step, bytes):
             self._send(step, opened)
-            await self._drained(opened)
-            await asyncio.sleep(0)  # an endless answer leaves the loop to others
+            await self._wait_until_sent(opened)
+            await asyncio.sleep(0)  # an endless answer must not block the event loop
         elif step:
             await asyncio.sleep(step)
-            opened.ended_at = self._desk.now()
+            opened.ended_at = self._handler.now()
 
-    async def _drained(self, opened: _Open) -> None:
+    async def _wait_until_sent(self, opened: _Open) -> None:
         if not self._flowing.is_set():
             await self._flowing.wait()
-            opened.ended_at = self._desk.now()
+            opened.ended_at = self._handler.now()
 
     def _finish(self, opened: _Open) -> None:
         self._record(opened, is_cut=False)
@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
     def _record(self, opened: _Open, *, is_cut: bool) -> None:
         self._current = None
         request = opened.request
-        self._desk.record(
+        self._handler.record(
             Hit(
                 opened.began_at,
                 opened.ended_at,

@@ -1,9 +1,9 @@
-"""The pages of a small world: what each links to, and its bytes, from (seed, host, number) alone.
+"""The page graph of a small world: links and bytes of a page, from (seed, host, number) alone.
 
 Every page can be reached from the root of the first host, and every page of a host from its own
-root: page n carries links to its children n·b+1 … n·b+b, the root of host h to the roots of hosts
-h·8+1 … h·8+8, and what only a sitemap or a feed lists is listed there. All other links go back, to
-pages of lower numbers here and elsewhere, so a crawl in order of breadth knows them already.
+root: page n links to its children n·b+1 … n·b+b, the root of host h to the roots of hosts h·8+1 …
+h·8+8, and sitemaps and feeds list pages of their own. All other links lead to pages of lower
+numbers on any host, so a breadth-first crawl knows them already.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LAST_MODIFIED: Final = "Mon, 01 Jan 2024 00:00:00 GMT"
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a small world is, and what is in it."""
+    """Size and content of a small world."""
 
     seed: int = 0
     hosts: int = 10
     pages: int = 50  # of each host, reached by links
     links: int = 10  # of each page, at least
     page_bytes: int = 4096  # of each page, at least
-    abroad: float = 0.1  # share of links that go to another host
+    abroad: float = 0.1  # share of links that lead to another host
     doubles: float = 0.2  # share of links that spell a known page another way
     private: int = 0  # pages of each host that robots.txt forbids
     listed: int = 0  # pages of each host that only its sitemap lists
@@ -45,13 +45,13 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if min(self.hosts, self.pages, self.links) < 1:
-            raise ValueError("a world has at least one host, with one page, with one link")
+            raise ValueError("hosts, pages and links must be at least 1")
         if self.page_bytes > self.links * PROSE_BYTES:
-            raise ValueError(f"a page has at most {PROSE_BYTES} bytes a link")
+            raise ValueError(f"page_bytes must be at most {PROSE_BYTES} per link")
 
 
 class Graph:
-    """All pages of one shape. `port` is part of the URLs in a world of addresses only."""
+    """All pages of one shape. `port` is part of the URLs only if hosts are addresses."""
 
     def __init__(self, shape: Shape, port: int = 0) -> None:
         self.shape = shape
@@ -69,21 +69,21 @@ class Graph:
         return f"h{host + 1:04}{DOMAIN}"
 
     def url(self, host: int, path: str) -> str:
-        """Where a path of a host is."""
+        """Return the URL of a path of a host."""
         return f"http://{self.name(host)}{self._port}{path}"
 
     def paths(self) -> Iterator[str]:
-        """What a perfect crawl fetches of any host."""
+        """Yield the paths that a complete crawl fetches of any host."""
         yield from map(path_of, range(self.shape.pages))
         yield from self.extras("listed")
         yield from self.extras("fed")
 
     def extras(self, kind: str) -> list[str]:
-        """Pages outside the graph: private, listed or fed ones."""
+        """Return the paths outside the graph of a kind: private, listed or fed."""
         return [f"/{kind}/{n}" for n in range(self._extras[kind])]
 
     def has_extra(self, path: str) -> bool:
-        """Whether it is one of those."""
+        """Whether a path is outside the graph."""
         kind, _, digits = path[1:].partition("/")
         known = self._extras.get(kind, 0)
         return digits.isascii() and digits.isdigit() and int(digits[:9]) < known
@@ -95,7 +95,7 @@ class Graph:
         return Reply(text, headers=(("ETag", etag), ("Last-Modified", _LAST_MODIFIED)))
 
     def aside(self, host: int, path: str) -> Reply:
-        """A page outside the graph: it links home."""
+        """Return a page outside the graph, which links to the root."""
         return Reply(self._html(f"{self.name(host)}{path}", ["/"], len(path)))
 
     def _hrefs(self, host: int, number: int) -> list[str]:
@@ -114,7 +114,7 @@ class Graph:
         yield from self.extras("private")
 
     def _back(self, host: int, number: int, count: int) -> Iterator[str]:
-        """Links to pages that a crawl in order of breadth knows."""
+        """Yield links to pages that a breadth-first crawl knows."""
         dice = iter(rolls(f"{self.shape.seed} {host} {number}", 3 * max(0, count)))
         older, abroad, doubles = number + 1, self._abroad, self._doubles
         for where, which, spelling in zip(dice, dice, dice, strict=True):
@@ -126,7 +126,7 @@ class Graph:
                 yield path if target == host else self.url(target, path)
 
     def _double(self, host: int, path: str, spelling: int) -> str:
-        """Another spelling of the same page."""
+        """Return another URL of the same page."""
         url = self.url(host, path)
         match spelling % 6:
             case 0:
@@ -143,7 +143,7 @@ class Graph:
                 return f"{url}?fbclid=x{spelling % 97}"
 
     def _html(self, title: str, hrefs: list[str], offset: int) -> bytes:
-        """Paragraphs of prose, a link in each, padded to the wanted size."""
+        """Return paragraphs of prose with a link in each, padded to the page size."""
         feed = f'<link rel="alternate" type="application/rss+xml" href="{FEED}">'
         head = (
             f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -163,12 +163,12 @@ class Graph:
 
 
 def path_of(number: int) -> str:
-    """Where a page of the graph is on its host."""
+    """Return the path of a page of the graph."""
     return f"/{SECTIONS[number % 8]}/{number}" if number else "/"
 
 
 def number_of(path: str) -> int | None:
-    """Which page of the graph a path is, if any."""
+    """Return the number of the page of the graph at a path, or None."""
     if path == "/":
         return 0
     digits = path.rpartition("/")[2]

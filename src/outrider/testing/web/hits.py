@@ -1,4 +1,4 @@
-"""The server's own record: one line a hit, written when the hit is over, readable meanwhile."""
+"""The server's record of hits: one line per hit, written when the hit is over."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One request and its answer, by the server's clock: seconds since 1970, never stepping back.
+    """One request and its answer, by the server's clock: seconds since 1970, never going back.
 
-    It starts when its first byte was seen and ends when the last byte of the answer was handed to
-    the socket, or when the visitor was seen to have hung up (`is_cut`).
+    It starts when its first byte is received and ends when the last byte of the answer is handed to
+    the socket, or when the client's disconnect is noticed (`is_cut`).
     """
 
     started_at: float
@@ -21,15 +21,15 @@ class Hit(msgspec.Struct, frozen=True, gc=False, array_like=True):
     target: str
     status: int
     bytes: int = 0  # of the answer, head included
-    peer: int = 0  # the visitor's port
+    peer: int = 0  # the client's port
     agent: str = ""
     method: str = "GET"
     wait_until: float = 0.0  # the instant Retry-After named; 0: none
-    is_cut: bool = False  # the visitor hung up before the end
+    is_cut: bool = False  # the client disconnected before the end
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration in seconds."""
         return self.ended_at - self.started_at
 
     @property
@@ -39,17 +39,17 @@ class Hit(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Hits:
-    """Every hit of a server in the order they ended: kept here, or in a file if one is named."""
+    """The hits of a server in the order they ended, in memory or in a file."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._hits: list[Hit] = []
         self._path = path
-        # Unbuffered: a line is in the file before the next request is heard.
+        # Unbuffered: a line is in the file before the next request is read.
         self._file = None if path is None else path.open("ab", buffering=0)
         self._encode = msgspec.json.Encoder().encode
 
     def append(self, hit: Hit) -> None:
-        """Write it down."""
+        """Record a hit."""
         if self._file is None:
             self._hits.append(hit)
         else:
@@ -59,13 +59,13 @@ class Hits:
         return iter(self._hits if self._path is None else read_hits(self._path))
 
     def close(self) -> None:
-        """No more is written."""
+        """Close the file, if there is one."""
         if self._file is not None:
             self._file.close()
 
 
 def read_hits(path: Path) -> list[Hit]:
-    """The record so far; a line that is being written is not yet there."""
+    """Return the hits of a file; a line that is still being written is left out."""
     whole, _, _ = path.read_bytes().rpartition(b"\n")
     return [_decode(line) for line in whole.splitlines()]
 

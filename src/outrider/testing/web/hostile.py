@@ -1,4 +1,4 @@
-"""A host that means harm, and how a good crawler's visit of each of its paths ends."""
+"""The hostile host, and the outcomes a correct crawler may report for each of its paths."""
 
 from __future__ import annotations
 
@@ -114,11 +114,11 @@ _CUT: Final = Failed | Unreachable
 _BAD_HEAD: Final = Failed | Dropped
 
 _CASES: Final[Mapping[str, _Case]] = {
-    # Those that take their time: over the limit.
+    # Over the time limit.
     "/slow-headers": (bombs.slow_headers, _BAD_HEAD),
     "/slow-body": (bombs.slow_body, Failed),
     "/silence": (bombs.silence, Failed),
-    # Those without end, or nearly: over the size.
+    # Over the size limit.
     "/endless-body": (bombs.endless_body, Dropped),
     "/endless-chunked": (bombs.endless_chunked, Dropped),
     "/gzip-bomb": (bombs.gzip_bomb, Dropped),
@@ -127,7 +127,7 @@ _CASES: Final[Mapping[str, _Case]] = {
     "/header-flood": (bombs.header_flood, _BAD_HEAD),
     "/endless-headers": (bombs.endless_headers, _BAD_HEAD),
     "/endless-continue": (bombs.endless_continue, _BAD_HEAD),
-    # Those that break off, or never began.
+    # Cut off, or malformed.
     "/cut-body": (bombs.cut_body, Failed),
     "/cut-chunk": (bombs.cut_chunk, Failed),
     "/cut-chunks": (bombs.cut_chunks, Failed),
@@ -140,14 +140,14 @@ _CASES: Final[Mapping[str, _Case]] = {
     "/reset": (bombs.reset, _CUT),
     "/reset-body": (bombs.reset_body, Failed),
     "/empty-reply": (bombs.empty_reply, _CUT),
-    # Those that lead in circles, or nowhere: answered, handed on, and cut.
+    # Redirects in circles, or to places that must not be visited.
     "/redirect-loop": (redirecting("/redirect-loop/back"), Done | Failed | Dropped),
     "/redirect-self": (redirecting("/redirect-self"), Done | Failed | Dropped),
     "/redirect-disguised": (disguising(), Done | Failed | Dropped),
     "/redirect-script": (redirecting("javascript:alert(1)"), Done | Failed | Dropped),
     "/redirect-private": (redirecting("http://169.254.169.254/"), Done | Failed | Dropped),
     "/redirect-long": (_long_location, Done | Failed | Dropped),
-    # Pages that are hard to read, and are answers all the same.
+    # Pages that are hard to parse, and still answers.
     "/tiny-chunks": (bombs.tiny_chunks, Done),
     "/wrong-charset": (_wrong_charset, Done),
     "/unknown-charset": (_unknown_charset, Done),
@@ -162,14 +162,14 @@ _CASES: Final[Mapping[str, _Case]] = {
     "/private-links": (linked("private", *PRIVATE_LINKS), Done),
 }
 
-# For `isinstance`: the outcomes a good crawler's visit may end with.
+# By path, for `isinstance`: the outcomes that a correct crawler may report.
 HOSTILE: Final[Mapping[str, type | UnionType]] = {
     path: expected for path, (_, expected) in _CASES.items()
 }
 
 
 def site() -> Site:
-    """Its root links to all of them."""
+    """Return the host; its root links to all its pages."""
     paths = {path: behaviour for path, (behaviour, _) in _CASES.items()}
     paths["/redirect-loop/back"] = redirecting("/redirect-loop")
     paths["/"] = linked("hostile", *HOSTILE)

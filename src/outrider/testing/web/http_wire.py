@@ -1,4 +1,4 @@
-"""HTTP/1.1 as bytes: requests read, replies written. No socket, no clock."""
+"""HTTP/1.1 of the test web as bytes: parses requests, encodes replies. No sockets, no clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from outrider.testing.web.messages import Reply, Step
 
-MOST_HEAD: Final = 65_536  # bytes of a request
+MAX_HEAD_BYTES: Final = 65_536  # bytes of a request
 _BODILESS: Final = frozenset((204, 304))
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 TOO_LONG: Final = Reply(b"", 431, close=True)
@@ -21,7 +21,7 @@ UNKNOWN_METHOD: Final = Reply(b"", 405, headers=(("Allow", "GET, HEAD"),), close
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """A request's head."""
+    """The head of a request."""
 
     method: str
     target: str
@@ -30,11 +30,11 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     keep_alive: bool
 
 
-NOBODY: Final = Request("GET", "", "", {}, keep_alive=False)
+NO_REQUEST: Final = Request("GET", "", "", {}, keep_alive=False)
 
 
 def read_request(head: bytes) -> Request | Reply:
-    """The request of a head without its empty line, or what is said of it instead."""
+    """Parse a head without its empty line; return the request, or the reply that refuses it."""
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
@@ -52,7 +52,7 @@ def read_request(head: bytes) -> Request | Reply:
 
 
 def retry_header(reply: Reply, at: float) -> tuple[str, float]:
-    """Retry-After as it is written, and the instant it names; an empty one if there is none."""
+    """Return the Retry-After field and the instant it names; "" and 0.0 if there is none."""
     if reply.retry_after is None:
         return "", 0.0
     if not reply.retry_as_date:
@@ -61,8 +61,8 @@ def retry_header(reply: Reply, at: float) -> tuple[str, float]:
     return f"Retry-After: {formatdate(until, usegmt=True)}\r\n", until
 
 
-def written(reply: Reply, request: Request, extra: str) -> list[bytes]:
-    """Head and body in the pieces they are sent in; `extra` are fields of the moment."""
+def encode_reply(reply: Reply, request: Request, extra: str) -> list[bytes]:
+    """Return head and body in the pieces they are sent in; `extra` are further header fields."""
     body = gzip.compress(reply.body, 1, mtime=0) if reply.gzip else reply.body
     pieces = _cut(body, reply.pieces) if reply.pieces > 1 else [body]
     if reply.chunked:
@@ -74,8 +74,8 @@ def written(reply: Reply, request: Request, extra: str) -> list[bytes]:
     return [head, *pieces]
 
 
-def timed(reply: Reply, parts: list[bytes]) -> Iterator[Step]:
-    """The same parts with the waits of a slow reply between them."""
+def reply_steps(reply: Reply, parts: list[bytes]) -> Iterator[Step]:
+    """Yield the parts of a slow reply with its waits between them."""
     yield reply.wait
     for number, part in enumerate(parts):
         yield reply.pause if number > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Sitemaps and feeds, well-made and not, and the hosts that have them."""
+"""Sitemaps and feeds, valid and malformed, and the hosts that serve them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FED: Final = "fed" + DOMAIN
 
 
 def urlset(urls: Iterable[str]) -> bytes:
-    """A sitemap."""
+    """Return a sitemap."""
     entries = "".join(f"<url><loc>{url}</loc><lastmod>{_DATE}</lastmod></url>\n" for url in urls)
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<urlset {_XMLNS}>\n{entries}</urlset>\n'.encode()
@@ -29,13 +29,13 @@ def urlset(urls: Iterable[str]) -> bytes:
 
 
 def index(urls: Iterable[str]) -> bytes:
-    """A sitemap of sitemaps."""
+    """Return a sitemap index."""
     entries = "".join(f"<sitemap><loc>{url}</loc></sitemap>\n" for url in urls)
     return f'<?xml version="1.0"?>\n<sitemapindex {_XMLNS}>\n{entries}</sitemapindex>\n'.encode()
 
 
 def rss(urls: Iterable[str], home: str) -> bytes:
-    """An RSS 2.0 feed."""
+    """Return an RSS 2.0 feed."""
     items = "".join(
         f'<item><title>news</title><link>{url}</link><guid isPermaLink="true">{url}</guid></item>\n'
         for url in urls
@@ -47,7 +47,7 @@ def rss(urls: Iterable[str], home: str) -> bytes:
 
 
 def atom(urls: Iterable[str], home: str) -> bytes:
-    """An Atom feed."""
+    """Return an Atom feed."""
     entries = "".join(
         f'<entry><title>news</title><id>{url}</id><link href="{url}"/></entry>\n' for url in urls
     )
@@ -58,7 +58,7 @@ def atom(urls: Iterable[str], home: str) -> bytes:
 
 
 def entity_bomb() -> bytes:
-    """A sitemap whose one URL would be ten billion characters, were entities expanded."""
+    """Return a sitemap whose one URL has ten billion characters if entities are expanded."""
     names = "abcdefghij"
     entities = "".join(
         f'<!ENTITY {name} "{f"&{names[n - 1]};" * 10 if n else "lol"}">\n'
@@ -71,7 +71,7 @@ def entity_bomb() -> bytes:
 
 
 def sites() -> list[Site]:
-    """Hosts whose pages are found by their sitemaps, or by their feeds, alone."""
+    """Return hosts whose pages are found only by their sitemaps, or only by their feeds."""
     return [_listed(), _fed()]
 
 

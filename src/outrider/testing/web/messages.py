@@ -1,4 +1,4 @@
-"""What is asked of a site and what it answers: values, so a site is a function of them alone."""
+"""Requests and replies of the test web as plain values: a site is a function of them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ XML: Final = "application/xml"
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
-    """One request as a site sees it. Whatever a site may remember is counted here for it."""
+    """One request to a site, with the counts a site may depend on: sites have no state."""
 
     host: str
     target: str  # path and query, as sent
     method: str = "GET"
     headers: Mapping[str, str] = {}  # names in lower case
-    visit: int = 1  # the n-th of this target
-    hit: int = 1  # the n-th of this host
+    visit: int = 1  # the n-th request of this target
+    hit: int = 1  # the n-th request of this host
     idle: float = float("inf")  # seconds since the last answer of this host ended
     at: float = 0.0  # seconds since 1970
-    age: float = 0.0  # seconds since the web was switched on
+    age: float = 0.0  # seconds since the server started
 
     @property
     def path(self) -> str:
@@ -33,12 +33,12 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def query(self) -> str:
-        """What follows the question mark."""
+        """The part of the target after the question mark."""
         return self.target.partition("?")[2]
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """A well-formed answer; `wait` and `pause` make it a slow one."""
+    """A well-formed answer; `wait` and `pause` slow it down."""
 
     body: bytes = b""
     status: int = 200
@@ -55,12 +55,12 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is sent at once."""
+        """Whether it is sent without waits."""
         return not (self.wait or self.pause)
 
 
 class Hangup(Enum):
-    """How a script may end a connection before its time."""
+    """How a script ends a connection early."""
 
     RESET = "reset"
 
@@ -69,22 +69,22 @@ Step: TypeAlias = bytes | float | Hangup  # to send, seconds to wait, to end
 
 
 class Script(msgspec.Struct, frozen=True, gc=False):
-    """Bytes in time, right or wrong; the connection is closed after them."""
+    """Raw bytes and waits, valid HTTP or not; the connection is closed after them."""
 
     steps: Iterable[Step]
-    status: int = 0  # what the record says; 0: none that a client could read
+    status: int = 0  # in the record of hits; 0: no status that a client could read
 
 
 Answer: TypeAlias = Reply | Script
-# None: somebody else may answer.
+# None: the next behaviour is asked.
 Behaviour: TypeAlias = Callable[[Asked], Answer | None]
 
 
 def html(title: str, body: str) -> bytes:
-    """A small page."""
+    """Return a small HTML page."""
     return f"<!doctype html>\n<title>{title}</title>\n<body>\n{body}\n</body>\n".encode()
 
 
 def linking(title: str, urls: Iterable[str]) -> bytes:
-    """A small page of links."""
+    """Return a small HTML page of links."""
     return html(title, "\n".join(f'<p><a href="{url}">{url}</a></p>' for url in urls))

@@ -1,7 +1,6 @@
-"""Whether visitors were polite, by the server's record alone: what they claim is not asked.
+"""The politeness check: finds violations in the server's record of hits alone.
 
-All hits of a host count alike, robots.txt included, whoever made them and however often the
-visitor was restarted in between.
+All hits of a host count, robots.txt included, from any client, also across restarts of a crawler.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NOTICE: Final = 0.05  # seconds
 
 
 class Kind(StrEnum):
-    """What a visitor did wrong."""
+    """The kind of a violation."""
 
     SPACING = "spacing"  # too soon after the end of the last answer
     CRAWL_DELAY = "crawl-delay"  # sooner than robots.txt asks
@@ -32,12 +31,12 @@ class Kind(StrEnum):
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One wrong: the hit, the earlier one it came too close to, and by what measure."""
+    """One violation: the hit, the earlier hit it came too close to, and the measured values."""
 
     kind: Kind
     hit: Hit
     before: Hit | None = None
-    wanted: float = 0.0  # seconds, or requests in flight at most
+    wanted: float = 0.0  # seconds, or the limit of requests in flight
     got: float = 0.0
 
     def __str__(self) -> str:
@@ -47,20 +46,20 @@ class Violation(msgspec.Struct, frozen=True):
         return f"{line}, after {self.before.target}: {self.got:.6f}, wanted {self.wanted:.6f}"
 
 
-class Manners(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of visitors."""
+class Requirements(msgspec.Struct, frozen=True, kw_only=True):
+    """The politeness that is required of clients."""
 
     delay: float | Callable[[Hit], float] = 0.0  # seconds after a hit; a function of that hit
     max_in_flight: int = 1
     tolerance: float = 0.0  # seconds
-    notice: float = NOTICE  # seconds until a server notices that a visitor hung up
+    notice: float = NOTICE  # seconds until a server notices a disconnect
 
     def after(self, hit: Hit) -> float:
-        """The delay after a hit."""
+        """Return the required delay after a hit."""
         return self.delay(hit) if callable(self.delay) else self.delay
 
     def end_of(self, hit: Hit) -> float:
-        """When a hit was over for the visitor, at the earliest."""
+        """Return the earliest instant at which a hit was over for the client."""
         return max(hit.started_at, hit.ended_at - self.notice) if hit.is_cut else hit.ended_at
 
 
@@ -73,12 +72,14 @@ def violations(
     tolerance: float = 0.0,
     notice: float = NOTICE,
 ) -> list[Violation]:
-    """All wrongs, in order of hosts and time. With a `web`, its robots.txt are judged too.
+    """Return all violations, by host and time. With a `web`, its robots.txt are checked too.
 
-    Requests that overlap are judged by `max_in_flight`, all others by `delay`. `notice` is granted
-    after hits that the visitor cut short, since only the visitor knows when it hung up.
+    Requests that overlap are checked against `max_in_flight`, all others against `delay`. `notice`
+    is allowed after hits that the client cut off, since only the client knows when it disconnected.
     """
-    manners = Manners(delay=delay, max_in_flight=max_in_flight, tolerance=tolerance, notice=notice)
+    required = Requirements(
+        delay=delay, max_in_flight=max_in_flight, tolerance=tolerance, notice=notice
+    )
     hosts: defaultdict[str, list[Hit]] = defaultdict(list)
     for hit in hits:
         hosts[hit.host].append(hit)
@@ -86,39 +87,39 @@ def violations(
     return [
         wrong
         for host, visited in sorted(hosts.items())
-        for wrong in _Umpire(manners, sites.get(host)).judge(visited)
+        for wrong in _HostCheck(required, sites.get(host)).check(visited)
     ]
 
 
-class _Umpire:
-    """Follows one host through time."""
+class _HostCheck:
+    """Checks the hits of one host in order of time."""
 
-    def __init__(self, manners: Manners, site: Site | None) -> None:
-        self._manners = manners
+    def __init__(self, required: Requirements, site: Site | None) -> None:
+        self._required = required
         self._site = site
         self._open: list[Hit] = []
         self._ready: dict[Kind, tuple[float, Hit]] = {}  # the instant, and because of which hit
         self._asked_for_robots = False
         self._crawl_delay = 0.0
 
-    def judge(self, hits: Iterable[Hit]) -> Iterator[Violation]:
-        for starts, hit in _moments(hits, self._manners):
+    def check(self, hits: Iterable[Hit]) -> Iterator[Violation]:
+        for starts, hit in _moments(hits, self._required):
             if starts:
                 yield from self._start(hit)
             else:
                 self._end(hit)
 
     def _start(self, hit: Hit) -> Iterator[Violation]:
-        yield from self._crowded(hit)
-        yield from self._early(hit)
+        yield from self._too_many(hit)
+        yield from self._too_soon(hit)
         if self._site is not None:
-            yield from self._unread(hit, self._site)
+            yield from self._check_robots(hit, self._site)
         self._open.append(hit)
 
     def _end(self, hit: Hit) -> None:
-        manners = self._manners
+        required = self._required
         self._open.remove(hit)
-        end, delay = manners.end_of(hit), manners.after(hit)
+        end, delay = required.end_of(hit), required.after(hit)
         if self._site is not None and hit.path == ROBOTS and hit.status == 200 and not hit.is_cut:
             self._crawl_delay = self._site.crawl_delay or 0.0
         self._wait(Kind.SPACING, end + delay, hit)
@@ -132,18 +133,18 @@ class _Umpire:
         if known is None or ready_at > known[0]:
             self._ready[kind] = (ready_at, hit)
 
-    def _crowded(self, hit: Hit) -> Iterator[Violation]:
-        most = self._manners.max_in_flight
-        if len(self._open) >= most:
-            yield Violation(Kind.IN_FLIGHT, hit, self._open[-1], most, len(self._open) + 1)
+    def _too_many(self, hit: Hit) -> Iterator[Violation]:
+        limit = self._required.max_in_flight
+        if len(self._open) >= limit:
+            yield Violation(Kind.IN_FLIGHT, hit, self._open[-1], limit, len(self._open) + 1)
 
-    def _early(self, hit: Hit) -> Iterator[Violation]:
+    def _too_soon(self, hit: Hit) -> Iterator[Violation]:
         for kind, (ready_at, before) in self._ready.items():
-            if ready_at - hit.started_at > self._manners.tolerance:
-                end = self._manners.end_of(before)
+            if ready_at - hit.started_at > self._required.tolerance:
+                end = self._required.end_of(before)
                 yield Violation(kind, hit, before, ready_at - end, hit.started_at - end)
 
-    def _unread(self, hit: Hit, site: Site) -> Iterator[Violation]:
+    def _check_robots(self, hit: Hit, site: Site) -> Iterator[Violation]:
         if hit.path == ROBOTS:
             self._asked_for_robots = True
         elif not self._asked_for_robots:
@@ -152,13 +153,13 @@ class _Umpire:
             yield Violation(Kind.DISALLOWED, hit)
 
 
-def _moments(hits: Iterable[Hit], manners: Manners) -> Iterator[tuple[bool, Hit]]:
-    """Starts and ends in order of time. At one instant hits end, then others take no time at all,
-    then others start: nobody is in flight with one who leaves as he comes.
+def _moments(hits: Iterable[Hit], required: Requirements) -> Iterator[tuple[bool, Hit]]:
+    """Return starts and ends in order of time. At one instant, hits end first, then hits without
+    duration start and end, then others start: a hit that ends as another starts is not in flight.
     """
     moments: list[tuple[float, int, int, bool, Hit]] = []
     for number, hit in enumerate(hits):
-        end = manners.end_of(hit)
+        end = required.end_of(hit)
         leaves, comes = (0, 2) if end > hit.started_at else (1, 1)
         moments.append((hit.started_at, comes, number, True, hit))
         moments.append((end, leaves, number, False, hit))

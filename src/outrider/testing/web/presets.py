@@ -1,4 +1,4 @@
-"""Whole webs by name: what tests, the demo and benchmarks switch on."""
+"""Named webs for tests, the demo and benchmarks."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from functools import partial
 from typing import Any, Final
 
 from outrider.testing.web import blocking_hosts, hostile, listings, robots, traps, unreliable_hosts
-from outrider.testing.web.behaviours import serving, validated
+from outrider.testing.web.behaviours import reply_if_changed, serving
 from outrider.testing.web.graph import FEED, ROBOTS, SITEMAP, Graph, Shape, number_of
 from outrider.testing.web.messages import XML, Asked, Behaviour, Reply
 from outrider.testing.web.site import Site, Web
 
 
 def small_world(seed: int = 0, **shape: Any) -> Web:
-    """Hosts that all answer, and one graph of pages across them; `shape` as in `Shape`."""
+    """Return a web of hosts that all answer, with one graph of pages; `shape` as in `Shape`."""
     return world_of(Shape(seed=seed, **shape))
 
 
 def world_of(shape: Shape, port: int = 0) -> Web:
-    """The small world of a shape."""
+    """Return the small world of a shape."""
     graph = Graph(shape, port)
     pages = tuple(graph.paths())
     sites = [_site(graph, host, pages) for host in range(shape.hosts)]
@@ -27,7 +27,7 @@ def world_of(shape: Shape, port: int = 0) -> Web:
 
 
 def rough_world(seed: int = 0) -> Web:
-    """A host for every kind of trouble; the rooms it is made of say what to expect of each."""
+    """Return a web with a host of every kind of failure; their modules say what to expect."""
     sites = [
         *(robots.site(name) for name in robots.CASES),
         *unreliable_hosts.sites(seed),
@@ -63,12 +63,12 @@ def _page(graph: Graph, host: int, asked: Asked) -> Reply | None:
     path = asked.path
     number = number_of(path)
     if number is not None and number < graph.shape.pages:
-        return validated(graph.page(host, number), asked)
+        return reply_if_changed(graph.page(host, number), asked)
     return graph.aside(host, path) if graph.has_extra(path) else None
 
 
 def _listings(graph: Graph, host: int) -> dict[str, Behaviour]:
-    """Robots.txt always; a sitemap and a feed if there is something to list."""
+    """Return robots.txt, and a sitemap and a feed if there are pages for them."""
     paths = {ROBOTS: serving(_robots(graph, host), "text/plain")}
     if graph.shape.listed:
         paths[SITEMAP] = lambda _: Reply(listings.urlset(_urls(graph, host, "listed")), type=XML)

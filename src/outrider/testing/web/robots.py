@@ -1,4 +1,4 @@
-"""Hosts that differ in their robots.txt alone, and what each allows (RFC 9309)."""
+"""Hosts that differ only in their robots.txt, and what each allows (RFC 9309)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BYTES: Final = 5 * 1024 * 1024  # of the huge one
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One robots.txt, and which of `PAGES` it leaves."""
+    """One robots.txt, and which of `PAGES` it allows."""
 
     robots: Behaviour
     forbidden: tuple[str, ...] = ()
@@ -28,12 +28,12 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def rules(*lines: str, agent: str = "*") -> Behaviour:
-    """A robots.txt of one group."""
+    """Return a robots.txt of one group."""
     return serving("\n".join((f"User-agent: {agent}", *lines, "")), TEXT)
 
 
 def _huge() -> Behaviour:
-    """The rule that counts comes first; what lies beyond any limit would forbid everything."""
+    """Return a file whose valid rule comes first; a rule beyond any size limit forbids all."""
     head = b"User-agent: *\nDisallow: /shut\n"
     filler = b"# nothing here, again and again\n"
     return serving(head + filler * (_BYTES // len(filler)) + b"Disallow: /\n", TEXT)
@@ -60,7 +60,7 @@ CASES: Final[Mapping[str, Case]] = {
     "markup": Case(serving("<html><body>Welcome! Disallow nothing.</body></html>")),
     "redirected": Case(redirecting(f"http://robots-prefix{DOMAIN}/robots.txt", 301), _UNDER_SHUT),
     "relayed": Case(redirecting(f"http://robots-redirected{DOMAIN}/robots.txt", 302), _UNDER_SHUT),
-    # To a page that the other host forbids: not to be followed, so this file cannot be had.
+    # To a page that the other host forbids: must not be followed, so there is no robots.txt.
     "misleading": Case(redirecting(f"http://robots-prefix{DOMAIN}/shut", 302)),
     "looping": Case(redirecting("/robots.txt", 302)),
     "slow": Case(slow(_SHUT, wait=1.0), _UNDER_SHUT),
@@ -69,7 +69,7 @@ CASES: Final[Mapping[str, Case]] = {
 
 
 def site(name: str) -> Site:
-    """The host `robots-NAME.web.test`: its pages all link to each other."""
+    """Return the host `robots-NAME.web.test`, whose pages all link to each other."""
     case = CASES[name]
     page = linked(name, *PAGES)
     made = Site(

@@ -1,4 +1,4 @@
-"""Dice that always fall the same way for the same seed and text, and the prose they choose."""
+"""Seeded random numbers and prose: the same for the same seed and text."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _WORDS: Final = (
     "bridge school the a of and in to was with for by that from early late quiet brisk amber "
     "reported said opened closed moved built found asked many few old new people town road"
 )
-PROSE_BYTES: Final = 1 << 16  # after which it begins again
+PROSE_BYTES: Final = 1 << 16  # then it repeats
 
 
 def rolls(about: str, count: int) -> tuple[int, ...]:
-    """Numbers below `SPAN`."""
+    """Return `count` numbers below `SPAN`, determined by a text."""
     return unpack(f">{count}I", shake_128(about.encode()).digest(4 * count))
 
 
 def chance(about: str) -> float:
-    """One die in [0, 1)."""
+    """Return a number in [0, 1), determined by a text."""
     return rolls(about, 1)[0] / SPAN
 
 
 @lru_cache(maxsize=4)
 def prose(seed: int) -> str:
-    """Words without end or mark-up, twice the same, so that any slice of one length exists."""
+    """Return random words without mark-up, repeated once, so that any slice is in range."""
     dice = random.Random(f"prose {seed}")
     words = " ".join(dice.choices(_WORDS.split(), k=PROSE_BYTES // 4))
     return words[:PROSE_BYTES] * 2

@@ -1,4 +1,4 @@
-"""A web on loopback sockets: serves what the description says, and records every hit."""
+"""The server of the test web: serves a `Web` on loopback sockets and records every hit."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _BACKLOG: Final = 4096
 class WebServer:
     """`async with WebServer(web) as server:` serves until the block ends.
 
-    Names are told apart by the Host field, all on one port of 127.0.0.1; a web of addresses
-    listens on each of them.
+    Hosts are distinguished by the Host field, all on one port of 127.0.0.1; a web of addresses
+    listens on each address.
     """
 
     def __init__(self, web: Web, *, port: int = 0, record: Path | None = None) -> None:
@@ -37,15 +37,15 @@ class WebServer:
         self.hits = Hits(record)
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
-        self._closed = socket.socket()  # bound and deaf: whoever connects to it is refused
+        self._closed = socket.socket()  # bound, not listening: connections to it are refused
         self._hosts: dict[str, _Host] = {}
         self._visits: dict[tuple[str, str], int] = {}
         self._date = (0, "")
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        # Half a millisecond more on average than the system's clock, which counts whole ones: an
-        # instant that a visitor was told must not seem to come later here than there.
+        # Half a millisecond ahead of the system's clock on average, which counts whole ones: an
+        # instant sent to a client must not come later by this clock than by the client's.
         self._offset = (SystemClock().now_ms() + 1) / 1000 - self._loop.time()
         self._began_at = self.now()
         self._closed.bind((_LOOPBACK, 0))
@@ -59,28 +59,28 @@ class WebServer:
             connection.close()
         for server in self._servers:
             await server.wait_closed()
-        await asyncio.sleep(0)  # the connections' last words
+        await asyncio.sleep(0)  # connections record their last hits
         self._closed.close()
         self.hits.close()
 
     def settings(self) -> dict[str, Any]:
-        """What a crawler is told so that it finds this web."""
+        """Return the settings with which a crawler finds this web."""
         closed = self._closed.getsockname()[1]
         return self.web.settings(self.port, closed=closed, tls=self.tls_port)
 
     def now(self) -> float:
-        """Seconds since 1970, never stepping back."""
+        """Return seconds since 1970; never goes back."""
         return self._offset + self._loop.time()
 
     def date(self, at: float) -> str:
-        """The Date field of an instant."""
+        """Return the Date header field of an instant."""
         second = int(at)
         if self._date[0] != second:
             self._date = (second, f"Date: {formatdate(second, usegmt=True)}\r\n")
         return self._date[1]
 
     def answer(self, request: Request, at: float) -> Answer:
-        """What the web says to a request that began at an instant."""
+        """Return the web's answer to a request that began at an instant."""
         name, target = request.host, request.target
         host = self._hosts.setdefault(name, _Host())
         host.hits += 1
@@ -101,19 +101,19 @@ class WebServer:
         return self.web.answer(asked)
 
     def record(self, hit: Hit) -> None:
-        """A hit is over."""
+        """Record a finished hit."""
         self.hits.append(hit)
         host = self._hosts.get(hit.host)
         if host is not None:
             host.open -= 1
             host.ended_at = hit.ended_at
 
-    def joined(self, connection: Connection) -> None:
-        """A visitor is there."""
+    def connection_opened(self, connection: Connection) -> None:
+        """Register an open connection."""
         self._connections.add(connection)
 
-    def left(self, connection: Connection) -> None:
-        """And is gone."""
+    def connection_closed(self, connection: Connection) -> None:
+        """Remove a closed connection."""
         self._connections.discard(connection)
 
     async def _listen(self) -> None:
@@ -134,7 +134,7 @@ class WebServer:
 
 
 class _Host(msgspec.Struct, gc=False):
-    """What is remembered of a host's visitors."""
+    """Request counts of one host."""
 
     hits: int = 0
     open: int = 0

@@ -1,4 +1,4 @@
-"""A host without end: calendars, nesting, sessions and parameters that only ever lead on."""
+"""A host of crawler traps: endless calendars, nesting, sessions and parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRANCES: Final = (
 
 
 def site(seed: int) -> Site:
-    """Its root links to every entrance; whoever enters must be stopped by the crawler."""
+    """Return the host; its root links to every trap, and only the crawler's limits end it."""
     return Site(
         TRAPS,
         paths={"/": linked("traps", *ENTRANCES), "/session": _session(seed), "/shop": _shop},
@@ -31,7 +31,7 @@ def site(seed: int) -> Site:
 
 
 def _calendar(asked: Asked) -> Reply | None:
-    """The next month, and every day of this one."""
+    """Link to the next month, and to every day of this one."""
     if not asked.path.startswith("/calendar/"):
         return None
     year, month = (int(part) for part in asked.path.split("/")[2:4])
@@ -41,21 +41,21 @@ def _calendar(asked: Asked) -> Reply | None:
 
 
 def _nest(asked: Asked) -> Reply | None:
-    """Always one segment more."""
+    """Link to paths with one more segment."""
     if not asked.path.startswith("/nest/"):
         return None
     return Reply(linking("nest", [f"{asked.path}/deeper", f"{asked.path}/lower"]))
 
 
 def _echo(asked: Asked) -> Reply | None:
-    """Relative links without a base: the same segments over and over."""
+    """Link to relative paths that repeat the same segments."""
     if not asked.path.startswith("/echo/"):
         return None
     return Reply(linking("echo", ["a/b/", "b/a/"]))
 
 
 def _session(seed: int) -> Behaviour:
-    """A new session for every visit, and the same pages in each."""
+    """Link to a new session on every visit, with the same pages in each."""
 
     def behave(asked: Asked) -> Reply:
         sid, other = rolls(f"{seed} {asked.target} {asked.visit}", 2)
@@ -66,6 +66,6 @@ def _session(seed: int) -> Behaviour:
 
 
 def _shop(asked: Asked) -> Reply:
-    """Every filter can be added to every other."""
+    """Link to every combination of filters."""
     urls = [f"/shop?{asked.query}&amp;{kind}={asked.query.count('&')}" for kind in ("size", "tag")]
     return Reply(linking("shop", urls))

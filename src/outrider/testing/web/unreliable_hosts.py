@@ -1,4 +1,4 @@
-"""Hosts of every temper: they move, fail, dawdle, throttle, change, hide or are not there."""
+"""Unreliable hosts: they redirect, fail, are slow, throttle, change, refuse or do not resolve."""
 
 from __future__ import annotations
 
@@ -29,31 +29,33 @@ SLOW: Final = "slow" + DOMAIN
 BUSY: Final = "busy" + DOMAIN
 BUSY_BY_DATE: Final = "busy-by-date" + DOMAIN
 OVERLOADED: Final = "overloaded" + DOMAIN
-HASTELESS: Final = "hasteless" + DOMAIN  # throttles whoever comes again within half a second
+HASTELESS: Final = (
+    "hasteless" + DOMAIN
+)  # throttles requests within half a second of the last answer
 CHANGING: Final = "changing" + DOMAIN
 PACKED: Final = "packed" + DOMAIN
-SECRET: Final = "secret" + DOMAIN  # by https, with a certificate nobody signed
+SECRET: Final = "secret" + DOMAIN  # https with a self-signed certificate
 REFUSING: Final = "refusing" + DOMAIN  # refuses every connection
 NOWHERE: Final = "nowhere.invalid"  # has no address
 
 ERRORS: Final = (400, 401, 403, 404, 410, 418, 500, 501, 502, 503, 504)
-CHAIN: Final = 4  # hops, within what a crawler follows
-LONG_CHAIN: Final = 12  # hops, beyond it
+CHAIN: Final = 4  # hops: fewer than a crawler follows
+LONG_CHAIN: Final = 12  # hops: more than a crawler follows
 RATES: Final = {"/fast": 2.0, "/slow": 0.05, "/still": 1e-9}  # changes a second
 
 
 def sites(seed: int) -> list[Site]:
-    """One of each."""
+    """Return one host of each kind."""
     return [_moved(), _broken(), _slow(), *_busy(), _changing(seed), _packed()]
 
 
 def secret() -> Site:
-    """The one behind TLS."""
+    """Return the host behind TLS."""
     return _site(SECRET, {"/inside": linked("inside")})
 
 
 def _site(name: str, paths: dict[str, Behaviour], *first: Behaviour) -> Site:
-    """A host whose root links to all its other paths, all of which are to be fetched."""
+    """Return a host whose root links to all its other paths."""
     pages = {"/": linked(name, *paths)} | paths
     return Site(name, paths=pages, first=first, pages=list(pages))
 
@@ -95,7 +97,7 @@ def _slow() -> Site:
 
 
 def _busy() -> list[Site]:
-    """Each throttles its third and fourth hit; the last one throttles haste."""
+    """Return hosts that throttle hits three and four, and one that throttles quick requests."""
     pages = {f"/page/{n}": linked(f"{n}") for n in range(4)}
     third = (3, 4)
     return [

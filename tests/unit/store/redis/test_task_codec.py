@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from outrider.core.answer import Answer
 from outrider.core.breakdown import Breakdown
+from outrider.core.outcome import Answer
 from outrider.errors import StoreDamaged
 from outrider.store.redis.rows import HEAD_BYTES, ROW, TaskRow, bytes_of, raw
 from outrider.store.redis.task_codec import (

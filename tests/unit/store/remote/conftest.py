@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from outrider.store.memory import MemoryStore
-from outrider.store.remote import Door, RemoteStore, wire
+from outrider.store.remote import RemoteStore, StoreServer, frames
 from outrider.testing.clock import FakeClock
 
 
@@ -18,14 +18,14 @@ class Gated:
         self._store = MemoryStore(FakeClock())
         self.id = name
         self.is_inline = False
-        self.asked = []
+        self.request = []
         self.gates = defaultdict(asyncio.Event)
         self.shut = set()
         self.error = None
 
     def __getattr__(self, verb):
         async def call(**arguments):
-            self.asked.append((verb, arguments))
+            self.request.append((verb, arguments))
             self.gates["asked"].set()
             if verb in self.shut:
                 await self.gates[verb].wait()
@@ -53,11 +53,11 @@ class RawLine:
 
     async def hear(self):
         """The next frame's value."""
-        return msgspec.msgpack.decode(await wire.read_frame(self.reader))
+        return msgspec.msgpack.decode(await frames.read_frame(self.reader))
 
     async def hello(self, *said):
         """Say hello, as ourselves unless told; what the other side says."""
-        self.send(msgspec.msgpack.encode(said or wire.hello()))
+        self.send(msgspec.msgpack.encode(said or frames.hello()))
         return await self.hear()
 
 
@@ -74,15 +74,15 @@ def owned():
 
 
 @pytest.fixture
-async def door(owned, file):
+async def server(owned, file):
     """The owner's side."""
-    door = await Door.open(owned, file)
-    yield door
-    await door.close()
+    server = await StoreServer.open(owned, file)
+    yield server
+    await server.close()
 
 
 @pytest.fixture
-async def store(door, file):
+async def store(server, file):
     """The other side."""
     store = await RemoteStore.connect(file)
     yield store
@@ -99,9 +99,9 @@ async def dial():
         return lines[-1]
 
     yield connect
-    for line in lines:
-        line.writer.transport.abort()
+    for connection in lines:
+        connection.writer.transport.abort()
         try:
-            await line.writer.wait_closed()
+            await connection.writer.wait_closed()
         except OSError:
             continue

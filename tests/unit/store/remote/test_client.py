@@ -14,7 +14,7 @@ from outrider.clock import SystemClock
 from outrider.errors import Closed, StoreError, StoreUnavailable, StoreUnresponsive
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import ClaimRequest
-from outrider.store.remote import Door, RemoteStore, client, line, socket_path, wire
+from outrider.store.remote import RemoteStore, StoreServer, client, connection, frames, socket_path
 from outrider.testing.builders import done, task
 
 OWNER = textwrap.dedent(
@@ -22,7 +22,7 @@ OWNER = textwrap.dedent(
     import asyncio, sys
     from outrider.clock import SystemClock
     from outrider.store.memory import MemoryStore
-    from outrider.store.remote import Door
+    from outrider.store.remote import StoreServer
 
     class Owned(MemoryStore):
         async def expire(self, *, limit):
@@ -30,7 +30,7 @@ OWNER = textwrap.dedent(
             await asyncio.get_running_loop().create_future()
 
     async def own():
-        door = await Door.open(Owned(SystemClock()), sys.argv[1])
+        server = await StoreServer.open(Owned(SystemClock()), sys.argv[1])
         print("open", flush=True)
         await asyncio.get_running_loop().create_future()
 
@@ -55,12 +55,12 @@ async def owner_of(file):
 
 
 @contextlib.asynccontextmanager
-async def impostor(file, *frames):
+async def impostor(file, *sent):
     """Something that answers a hello with these bytes, and then says no more."""
 
     async def meet(reader, writer):
-        await wire.read_frame(reader)
-        writer.write(b"".join(frames))
+        await frames.read_frame(reader)
+        writer.write(b"".join(sent))
         writer.close()
 
     async with await asyncio.start_unix_server(meet, socket_path(Path(file))):
@@ -87,7 +87,7 @@ async def test_each_of_many_calls_at_once_gets_its_own_answer(store):
     assert [view.key for view in views] == keys
 
 
-async def test_eight_clients_work_at_one_time(door, file):
+async def test_eight_clients_work_at_one_time(server, file):
     """Every task is lent once and done once."""
     stores = [await RemoteStore.connect(file) for _ in range(8)]
     claims = [ClaimRequest("default", f"w{number}", 50) for number in range(8)]
@@ -159,42 +159,42 @@ async def test_an_owner_killed_in_the_middle_of_a_call(file):
 async def test_a_stopped_owner_is_not_waited_for_for_ever(file, monkeypatch):
     """Neither by a call nor by a new hello; when it goes on, the next call finds it again."""
     async with owner_of(file) as owner:
-        store = await RemoteStore.connect(file, patience=0.05)
+        store = await RemoteStore.connect(file, call_timeout=0.05)
         owner.send_signal(signal.SIGSTOP)
         with pytest.raises(StoreUnavailable, match=r"did not answer for 0\.05 s"):
             await store.crawls()
-        monkeypatch.setattr(line, "CONNECT_WITHIN", 0.05)
+        monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.05)
         with pytest.raises(StoreUnresponsive):
             await store.crawls()
         with pytest.raises(StoreUnresponsive, match="is it stopped"):
             await RemoteStore.connect(file)
         monkeypatch.undo()
         owner.send_signal(signal.SIGCONT)
-        store._patience = 30.0
+        store._call_timeout = 30.0
 
         assert await store.crawls() == []
         await store.close()
 
 
-async def test_a_new_owner_of_the_same_store_is_found(door, store, file, owned):
+async def test_a_new_owner_of_the_same_store_is_found(server, store, file, owned):
     """The file was closed and opened again: the next call goes there."""
     await store.add_roots("x", "host", ["a"])
-    await door.close()
+    await server.close()
     with pytest.raises(StoreUnavailable):
         await store.crawls()
-    second = await Door.open(owned, file)
+    second = await StoreServer.open(owned, file)
 
     assert await asyncio.gather(*(store.crawls() for _ in range(5))) == [["x"]] * 5
     assert len(second._connections) == 1
     await second.close()
 
 
-async def test_another_store_at_the_same_path_is_refused(door, store, file):
+async def test_another_store_at_the_same_path_is_refused(server, store, file):
     """The file was replaced: leases and cursors of the old one mean nothing there."""
-    await door.close()
-    second = await Door.open(MemoryStore(SystemClock()), file)
+    await server.close()
+    second = await StoreServer.open(MemoryStore(SystemClock()), file)
 
-    with pytest.raises(StoreError, match="another store now"):
+    with pytest.raises(StoreError, match="replaced by another store"):
         await store.crawls()
     await second.close()
 
@@ -220,27 +220,29 @@ async def test_closing_ends_the_calls_that_wait(store, owned):
     owned.gates["crawls"].set()
 
 
-async def test_closing_while_the_owner_is_looked_for(door, store, file, owned):
+async def test_closing_while_the_owner_is_looked_for(server, store, file, owned):
     """The line that was found too late is let go of."""
-    await door.close()
+    await server.close()
     with pytest.raises(StoreUnavailable):
         await store.crawls()
-    second = await Door.open(owned, file)
+    second = await StoreServer.open(owned, file)
     call = asyncio.create_task(store.crawls())
     await asyncio.sleep(0)
     await store.close()
 
     with pytest.raises(Closed):
         await call
-    assert store._line.is_lost
+    assert store._connection.is_lost
     await second.close()
 
 
 async def test_another_release_is_named(file):
     """Both versions, and what to do."""
-    theirs = wire.frame(wire.Hello("outrider", 99, "9.9", "one"))
+    theirs = frames.frame(frames.Hello("outrider", 99, "9.9", "one"))
     async with impostor(file, theirs):
-        with pytest.raises(StoreError, match=r"Outrider 9\.9 \(protocol 99\).*use one release"):
+        with pytest.raises(
+            StoreError, match=r"Outrider 9\.9 \(protocol 99\).*use the same release"
+        ):
             await RemoteStore.connect(file)
 
 
@@ -255,7 +257,7 @@ async def test_what_is_no_outrider_is_named(noise, file):
 async def test_an_owner_that_goes_before_its_hello(file):
     """It was just closing: ask again."""
     async with impostor(file):
-        with pytest.raises(StoreUnavailable, match="before it said hello"):
+        with pytest.raises(StoreUnavailable, match="before its hello"):
             await RemoteStore.connect(file)
 
 
@@ -266,7 +268,7 @@ async def test_an_owner_that_goes_before_its_hello(file):
 )
 async def test_garbage_in_place_of_an_answer_loses_the_line(noise, file):
     """The call fails as one whose owner went away, and nobody hangs."""
-    async with impostor(file, wire.frame(wire.hello("one")), noise):
+    async with impostor(file, frames.frame(frames.hello("one")), noise):
         store = await RemoteStore.connect(file)
         with pytest.raises(StoreUnavailable):
             await store.crawls()
@@ -275,8 +277,8 @@ async def test_garbage_in_place_of_an_answer_loses_the_line(noise, file):
 
 async def test_an_answer_of_another_type_is_the_stores_fault(store, monkeypatch):
     """The line is in order; what was said on it is not."""
-    answer = wire.answer(1, {"known": "many"})
-    monkeypatch.setattr(RemoteStore, "_heard", lambda *_: asyncio.sleep(0, answer))
+    answer = frames.answer(1, {"known": "many"})
+    monkeypatch.setattr(RemoteStore, "_request", lambda *_: asyncio.sleep(0, answer))
 
     with pytest.raises(StoreError, match="crawl: the answer can't be decoded"):
         await store.crawl("x")
@@ -284,13 +286,13 @@ async def test_an_answer_of_another_type_is_the_stores_fault(store, monkeypatch)
 
 async def test_an_answer_to_a_question_nobody_asked_is_ignored(file):
     """It belongs to a caller who left."""
-    stray = wire.frame(wire.Answer(99, "", "", msgspec.Raw(b"\x90")))
-    wanted = wire.frame(wire.Answer(1, "", "", msgspec.Raw(b"\x91\xa1x")))
+    stray = frames.frame(frames.Answer(99, "", "", msgspec.Raw(b"\x90")))
+    wanted = frames.frame(frames.Answer(1, "", "", msgspec.Raw(b"\x91\xa1x")))
 
     async def meet(reader, writer):
-        await wire.read_frame(reader)
-        writer.write(wire.frame(wire.hello("one")))
-        await wire.read_frame(reader)
+        await frames.read_frame(reader)
+        writer.write(frames.frame(frames.hello("one")))
+        await frames.read_frame(reader)
         writer.writelines([stray, wanted])
         await reader.read()
         writer.close()
@@ -316,10 +318,10 @@ class Silent:
         self.met += 1
         self.over.append(asyncio.current_task())
         with contextlib.suppress(EOFError, OSError):
-            await wire.read_frame(reader)
+            await frames.read_frame(reader)
             if self.met <= self.hellos:
-                writer.write(wire.frame(wire.hello("one")))
-                await wire.read_frame(reader)
+                writer.write(frames.frame(frames.hello("one")))
+                await frames.read_frame(reader)
                 writer.write(self.answer)
             await reader.read()
         writer.transport.abort()
@@ -339,8 +341,8 @@ async def silent(file, hellos, answer=b""):
 @pytest.fixture
 def hasty(monkeypatch):
     """Short limits, so that a silent holder is told quickly."""
-    monkeypatch.setattr(line, "CONNECT_WITHIN", 0.2)
-    monkeypatch.setattr(client, "QUIET", 0.05)
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr(client, "PROBE_AFTER", 0.05)
 
 
 def told(seconds):
@@ -394,10 +396,10 @@ async def test_busy_holder_that_still_says_hello_is_waited_for(store, owned, has
 
 
 async def test_probe_that_is_refused_for_lack_of_room_is_an_answer(
-    door, store, owned, hasty, monkeypatch
+    server, store, owned, hasty, monkeypatch
 ):
     """A holder that serves as many as it may is alive."""
-    monkeypatch.setattr("outrider.store.remote.door.MOST", 1)
+    monkeypatch.setattr("outrider.store.remote.server.MAX_CONNECTIONS", 1)
     owned.shut.add("crawls")
     call = asyncio.create_task(store.crawls())
     await owned.gates["asked"].wait()
@@ -412,11 +414,11 @@ async def test_probe_that_is_refused_for_lack_of_room_is_an_answer(
 
 async def lost(store):
     """Until the client has seen that its line is lost."""
-    while not store._line.is_lost:  # noqa: ASYNC110 - it has no event
+    while not store._connection.is_lost:  # noqa: ASYNC110 - it has no event
         await asyncio.sleep(0.001)
 
 
-async def test_client_takes_the_file_over_when_its_holder_has_gone(door, store, owned):
+async def test_client_takes_the_file_over_when_its_holder_has_gone(server, store, owned):
     """All calls that wait share it; the same store goes on, and is closed with the client."""
     taken, closed = [], asyncio.Event()
 
@@ -431,7 +433,7 @@ async def test_client_takes_the_file_over_when_its_holder_has_gone(door, store, 
         return taken[-1]
 
     store._take_over = take_over
-    await door.close()
+    await server.close()
     await lost(store)
     await store.add([task("https://a.example/")])
     assert await asyncio.gather(*(store.crawls() for _ in range(5))) == [["default"]] * 5
@@ -442,23 +444,23 @@ async def test_client_takes_the_file_over_when_its_holder_has_gone(door, store, 
     assert closed.is_set()
 
 
-async def test_file_that_another_process_takes_over_is_asked_for_again(door, store, file, owned):
+async def test_file_that_another_process_takes_over_is_asked_for_again(server, store, file, owned):
     """It is not served yet, so the call fails and may be repeated."""
 
     async def too_late():
         return None
 
     store._take_over = too_late
-    await door.close()
+    await server.close()
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
             await store.crawls()
-    second = await Door.open(owned, file)
+    second = await StoreServer.open(owned, file)
     assert await store.crawls() == []
     await second.close()
 
 
-async def test_file_that_was_replaced_is_not_taken_over(door, store):
+async def test_file_that_was_replaced_is_not_taken_over(server, store):
     """Leases and cursors of the old store mean nothing in the new one."""
     closed = asyncio.Event()
 
@@ -470,17 +472,17 @@ async def test_file_that_was_replaced_is_not_taken_over(door, store):
         return Other(SystemClock())
 
     store._take_over = take_over
-    await door.close()
+    await server.close()
     await lost(store)
-    with pytest.raises(StoreError, match="another store now"):
+    with pytest.raises(StoreError, match="replaced by another store"):
         await store.crawls()
     assert closed.is_set()
 
 
-async def test_claims_name_the_process_that_makes_them(door, file, owned):
+async def test_claims_name_the_process_that_makes_them(server, file, owned):
     """So that its leases outlive the holder (H4)."""
     store = await RemoteStore.connect(file, process="q/1")
     await store.claim(ClaimRequest("default", "w", 1))
-    ((_, arguments),) = [asked for asked in owned.asked if asked[0] == "claim"]
+    ((_, arguments),) = [request for request in owned.request if request[0] == "claim"]
     assert arguments["request"].process == "q/1"
     await store.close()

@@ -11,7 +11,7 @@ open_crawl()
 local was_by_turn = C[C_BY_TURN]
 if ARGV[8] == '1' then
   replace_rules(decode(ARGV[5]), ARGV[6])
-  C[C_RULES_APPLIED] = C[C_RULES_APPLIED] and C[C_QUEUES] == 0
+  C[C_RULES_APPLIED] = C[C_RULES_APPLIED] and C[C_LAST_QUEUE] == 0
 end
 if ARGV[7] ~= '' then
   call('SET', prefix .. K_SETTINGS, ARGV[7])

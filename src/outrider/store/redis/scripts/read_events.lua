@@ -6,5 +6,5 @@ if not C then
   return {}
 end
 local kept = call('LLEN', prefix .. K_EVENTS)
-local from = max(0, ARGV[5] - (C[C_LOGGED] - kept))
+local from = max(0, ARGV[5] - (C[C_LAST_EVENT] - kept))
 return call('LRANGE', prefix .. K_EVENTS, from, from + ARGV[6] - 1)

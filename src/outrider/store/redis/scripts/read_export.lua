@@ -9,8 +9,8 @@ if not C then
   return { false, now }
 end
 local queues_from, tasks_from, most = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local queues_to = min(queues_from + most, C[C_QUEUES])
-local tasks_to = min(tasks_from + most - (queues_to - queues_from), C[C_COUNT])
+local queues_to = min(queues_from + most, C[C_LAST_QUEUE])
+local tasks_to = min(tasks_from + most - (queues_to - queues_from), C[C_LAST_TASK])
 local rows, leases, tasks_read, has_leases, first, last = {}, {}, {}, false, {}, {}
 
 for number = queues_from + 1, queues_to do
@@ -37,7 +37,7 @@ if queues_from + tasks_from == 0 then
     first[#first + 1] = call('ZRANGE', prefix .. K_ROOTS .. mode, 0, -1)
   end
 end
-if queues_to == C[C_QUEUES] and tasks_to == C[C_COUNT] then
+if queues_to == C[C_LAST_QUEUE] and tasks_to == C[C_LAST_TASK] then
   last = { call('HGETALL', prefix .. K_OUTCOMES), call('LRANGE', prefix .. K_TIMELINE, 0, -1) }
 end
 return { encode(C), now, queues_to, tasks_to, rows, leases, tasks_read, first, last }

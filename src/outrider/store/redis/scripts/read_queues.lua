@@ -13,7 +13,7 @@ if ARGV[5] ~= '' then
     append_queue_view(queue_by_number(number), found)
   end
 else
-  for number = ARGV[6], min(ARGV[7], C[C_QUEUES]) do
+  for number = ARGV[6], min(ARGV[7], C[C_LAST_QUEUE]) do
     append_queue_view(queue_by_number(number), found)
   end
 end

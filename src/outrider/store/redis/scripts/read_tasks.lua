@@ -17,7 +17,7 @@ if ARGV[5] ~= '' then
     append(number)
   end
 else
-  for number = ARGV[6], min(ARGV[7], C[C_COUNT]) do
+  for number = ARGV[6], min(ARGV[7], C[C_LAST_TASK]) do
     append(number)
   end
 end

@@ -2,8 +2,8 @@
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- Returns 1.
 open_crawl()
-if C[C_FIRST] < 0 then
-  C[C_FIRST] = now
+if C[C_STARTED] < 0 then
+  C[C_STARTED] = now
 end
 work_added()
 commit()

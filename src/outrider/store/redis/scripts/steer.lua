@@ -76,7 +76,7 @@ local actions = {
   end,
   revive = function(q)
     q[Q_THROTTLES_IN_ROW], q[Q_UNREACHABLE_IN_ROW], q[Q_BLOCKS_IN_ROW] = 0, 0, 0
-    q[Q_ERRORS] = 0
+    q[Q_ERRORS_IN_ROW] = 0
     if q[Q_RETIRED] ~= '' then
       revive(q)
     end
@@ -86,7 +86,7 @@ local actions = {
     refresh(q, false)
   end,
   wake = function(q)
-    q[Q_NEXT_READY], q[Q_WHY] = min(q[Q_NEXT_READY], earliest(q)), 'delay'
+    q[Q_NEXT_READY], q[Q_WAIT_REASON] = min(q[Q_NEXT_READY], earliest(q)), 'delay'
     refresh(q, false)
   end,
 }

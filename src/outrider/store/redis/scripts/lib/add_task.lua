@@ -48,10 +48,10 @@ end
 
 -- C3, A4: create a queue, with the next turn and under the rules of its key.
 local function new_queue(batch, position)
-  local number = C[C_QUEUES] + 1
-  C[C_QUEUES], C[C_COUNTER] = number, C[C_COUNTER] + 1
+  local number = C[C_LAST_QUEUE] + 1
+  C[C_LAST_QUEUE], C[C_LAST_TURN] = number, C[C_LAST_TURN] + 1
   local q = decode_row(batch.new_queue)
-  q[Q_KEY], q[Q_NUMBER], q[Q_TURN] = batch.keys[position], number, C[C_COUNTER]
+  q[Q_KEY], q[Q_NUMBER], q[Q_TURN] = batch.keys[position], number, C[C_LAST_TURN]
   q[Q_RULES] = rules_number(batch, batch.rules_of_keys[position])
   local r = rules_of(q)
   q[Q_PAUSED], q[Q_RETIRED] = r[R_PAUSED], r[R_RETIRED] and 'operator' or ''
@@ -77,11 +77,11 @@ end
 
 -- C2: the tie of a task, by which tasks of equal priority are ordered.
 local function next_tie(roll)
-  C[C_ARRIVALS] = C[C_ARRIVALS] + 1
+  C[C_LAST_ARRIVAL] = C[C_LAST_ARRIVAL] + 1
   if C[C_TIE] == 'fifo' then
-    return C[C_ARRIVALS]
+    return C[C_LAST_ARRIVAL]
   elseif C[C_TIE] == 'lifo' then
-    return 281474976710655 - C[C_ARRIVALS]
+    return 281474976710655 - C[C_LAST_ARRIVAL]
   end
   return roll
 end
@@ -115,7 +115,7 @@ end
 
 local function is_full(q)
   local total, per_queue = C[C_MAX_PENDING], C[C_MAX_PENDING_PER_QUEUE]
-  if total > 0 and C[C_PENDING] - C[C_HELD] >= total then
+  if total > 0 and C[C_PENDING] - C[C_RETIRED_PENDING] >= total then
     return true
   end
   return per_queue > 0 and q and pending_count(q) >= per_queue
@@ -149,8 +149,8 @@ local function awaits_focus(q)
 end
 
 local function insert_task(q, lane, order, cost, delay, kind, roll, text, split)
-  local number, due, since = C[C_COUNT] + 1, now + delay, now - C[C_CREATED]
-  C[C_COUNT] = number
+  local number, due, since = C[C_LAST_TASK] + 1, now + delay, now - C[C_CREATED]
+  C[C_LAST_TASK] = number
   dirty_tasks[number] = encode({
     ROW,
     PENDING,
@@ -196,7 +196,7 @@ end
 -- task (0: not read), false if it is new, true if it is new and inserted.
 local function find_or_insert(id, known)
   if known == KNOWN_KEEP and C[C_MAX_PENDING] == 0 and C[C_MAX_PENDING_PER_QUEUE] == 0 then
-    return index_insert(K_KNOWN, C_KNOWN_BUCKETS, id, C[C_COUNT] + 1) or 0
+    return index_insert(K_KNOWN, C_KNOWN_BUCKETS, id, C[C_LAST_TASK] + 1) or 0
   end
   return index_find(K_KNOWN, C_KNOWN_BUCKETS, id) or false
 end
@@ -227,8 +227,8 @@ local function add_task(batch, heads, position, texts)
     return 'f'
   end
   q = q or new_queue(batch, key)
-  if C[C_FIRST] < 0 then
-    C[C_FIRST] = now
+  if C[C_STARTED] < 0 then
+    C[C_STARTED] = now
   end
   work_added()
   local order, text = pack('>I2I4I4I6', p, a, b, next_tie(roll)), sub(texts, from, upto)
@@ -237,7 +237,7 @@ local function add_task(batch, heads, position, texts)
     reopen_task(old, t, q, lane, order, cost, delay, kind, roll, text, split)
   else
     if not is_indexed then
-      index_insert(K_KNOWN, C_KNOWN_BUCKETS, id, C[C_COUNT] + 1)
+      index_insert(K_KNOWN, C_KNOWN_BUCKETS, id, C[C_LAST_TASK] + 1)
     end
     insert_task(q, lane, order, cost, delay, kind, roll, text, split)
   end

@@ -33,8 +33,8 @@ local function apply_to_task(number, t, q, v)
   t[T_WORKER] = ''
   if v[V_ANSWER] then
     t[T_ANSWER], t[T_ANSWERED] = v[V_ANSWER], now
-    C[C_DONES], C[C_BYTES] = C[C_DONES] + 1, C[C_BYTES] + v[V_SIZE]
-    q[Q_DONES], q[Q_BYTES] = q[Q_DONES] + 1, q[Q_BYTES] + v[V_SIZE]
+    C[C_VISITS_DONE], C[C_BYTES] = C[C_VISITS_DONE] + 1, C[C_BYTES] + v[V_SIZE]
+    q[Q_VISITS_DONE], q[Q_BYTES] = q[Q_VISITS_DONE] + 1, q[Q_BYTES] + v[V_SIZE]
   end
   if v[V_REVISIT] then
     schedule_revisit(number, t, q, v[V_REVISIT])
@@ -64,9 +64,9 @@ local function apply_politeness(q, v)
   q[Q_LAST_DELAY] = v[V_LAST_DELAY]
   q[Q_CRAWL_DELAY] = v[V_CRAWL_DELAY] or q[Q_CRAWL_DELAY]
   if v[V_OUTCOME] == 'done' then
-    q[Q_ERRORS] = 0
+    q[Q_ERRORS_IN_ROW] = 0
   elseif v[V_OUTCOME] ~= 'dropped' then
-    q[Q_ERRORS] = q[Q_ERRORS] + 1
+    q[Q_ERRORS_IN_ROW] = q[Q_ERRORS_IN_ROW] + 1
   end
 end
 
@@ -106,7 +106,7 @@ local function apply_verdict(number, t, v)
   if v[V_RETIRE] then
     retire(q, v[V_RETIRE])
   end
-  local is_done = r[R_MAX_DONE] > 0 and q[Q_DONES] >= r[R_MAX_DONE]
+  local is_done = r[R_MAX_DONE] > 0 and q[Q_VISITS_DONE] >= r[R_MAX_DONE]
   if is_done or (r[R_MAX_BYTES] > 0 and q[Q_BYTES] >= r[R_MAX_BYTES]) then
     retire(q, 'quota')
   end

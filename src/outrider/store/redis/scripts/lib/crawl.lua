@@ -76,8 +76,8 @@ end
 
 -- O3: append an event to the log.
 local function log_event(what, subject, detail)
-  C[C_LOGGED] = C[C_LOGGED] + 1
-  call('RPUSH', prefix .. K_EVENTS, encode({ C[C_LOGGED], now, what, subject, detail }))
+  C[C_LAST_EVENT] = C[C_LAST_EVENT] + 1
+  call('RPUSH', prefix .. K_EVENTS, encode({ C[C_LAST_EVENT], now, what, subject, detail }))
   call('LTRIM', prefix .. K_EVENTS, -MAX_EVENTS, -1)
 end
 
@@ -105,8 +105,8 @@ local function check_limits(known, dones, size)
   if C[C_STATUS] ~= 'running' then
     return
   end
-  known, dones, size = known or C[C_COUNT], dones or C[C_DONES], size or C[C_BYTES]
-  local age = C[C_FIRST] < 0 and 0 or (now - C[C_FIRST]) / 1000
+  known, dones, size = known or C[C_LAST_TASK], dones or C[C_VISITS_DONE], size or C[C_BYTES]
+  local age = C[C_STARTED] < 0 and 0 or (now - C[C_STARTED]) / 1000
   local reached
   if C[C_LIMIT_TASKS] > 0 and known >= C[C_LIMIT_TASKS] then
     reached = 'limit-tasks'
@@ -135,5 +135,5 @@ end
 
 -- A number that grows with every add, lease, end of a lease and change of status.
 local function revision()
-  return C[C_TOKENS] + C[C_ARRIVALS] + C[C_VISITS] + C[C_LOGGED]
+  return C[C_LAST_TOKEN] + C[C_LAST_ARRIVAL] + C[C_VISITS] + C[C_LAST_EVENT]
 end

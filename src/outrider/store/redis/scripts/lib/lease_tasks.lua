@@ -112,14 +112,14 @@ local function lease_top(leases, q, lane, request)
   local t = task_by_number(number)
   local field = t[T_KIND] * 8
   remove_top(q, lane)
-  C[C_COUNTER], C[C_PENDING], C[C_LEASED] = C[C_COUNTER] + 1, C[C_PENDING] - 1, C[C_LEASED] + 1
+  C[C_LAST_TURN], C[C_PENDING], C[C_LEASED] = C[C_LAST_TURN] + 1, C[C_PENDING] - 1, C[C_LEASED] + 1
   count_changes[field] = (count_changes[field] or 0) - 1
   count_changes[field + LEASED] = (count_changes[field + LEASED] or 0) + 1
   t[T_STATE], t[T_TOKEN], t[T_WORKER], t[T_CLAIMED] = LEASED, next_token(), request.worker, now
-  q[Q_TURN], q[Q_LAST_START], q[Q_IN_FLIGHT] = C[C_COUNTER], now, q[Q_IN_FLIGHT] + 1
+  q[Q_TURN], q[Q_LAST_START], q[Q_IN_FLIGHT] = C[C_LAST_TURN], now, q[Q_IN_FLIGHT] + 1
   charge(q, t[T_COST])
   if request.loans then
-    t[T_LENT], q[Q_LENT] = true, q[Q_LENT] + 1
+    t[T_LOANED], q[Q_LOANED] = true, q[Q_LOANED] + 1
   end
   add_member(deadlines, pack('>I5', number), now + request.lease_for)
   append_lease(leases, number, t, q)
@@ -259,7 +259,7 @@ end
 
 -- I2: end the run if nothing is leased, and no queue that is not retired has a pending task.
 local function end_run_if_over()
-  if C[C_COUNT] > 0 and C[C_LEASED] == 0 and C[C_PENDING] <= C[C_HELD] then
+  if C[C_LAST_TASK] > 0 and C[C_LEASED] == 0 and C[C_PENDING] <= C[C_RETIRED_PENDING] then
     end_run()
   end
 end

@@ -3,8 +3,8 @@
 -- H1: a new token. It grows with the clock, so that a server that lost its last second of writes
 -- does not give the same token twice.
 local function next_token()
-  C[C_TOKENS] = math.max(C[C_TOKENS] + 1, now * 1024)
-  return C[C_TOKENS]
+  C[C_LAST_TOKEN] = math.max(C[C_LAST_TOKEN] + 1, now * 1024)
+  return C[C_LAST_TOKEN]
 end
 
 local function renew_token(t)
@@ -37,15 +37,15 @@ end
 
 -- C7: a loan ends with the last of its tasks; D1: its pace counts from the end of each.
 local function end_loan(t, q, r)
-  if t[T_LENT] then
+  if t[T_LOANED] then
     if r[R_PACE] > 0 then
       q[Q_LAST_START] = now
       keep_pace(q, r)
     end
-    t[T_LENT] = false
-    q[Q_LENT] = q[Q_LENT] - 1
-    if q[Q_LENT] == 0 then
-      q[Q_CRASHED] = 0
+    t[T_LOANED] = false
+    q[Q_LOANED] = q[Q_LOANED] - 1
+    if q[Q_LOANED] == 0 then
+      q[Q_LOAN_CRASHES] = 0
     end
   end
 end
@@ -53,7 +53,7 @@ end
 -- D1: next-ready is at least end (or start) + delay; C7: a task on loan counts as started now.
 local function end_visit(t, q, r, delay)
   local start = now
-  if t[T_LENT] then
+  if t[T_LOANED] then
     q[Q_LAST_START] = now
   elseif r[R_FROM_START] then
     start = t[T_CLAIMED]
@@ -105,7 +105,7 @@ local function expire_lease(number, t, q, r)
   add_to_history(t, t[T_REASON])
   C[C_VISITS] = C[C_VISITS] + 1
   outcomes.crashed = (outcomes.crashed or 0) + 1
-  q[Q_ERRORS] = q[Q_ERRORS] + 1
+  q[Q_ERRORS_IN_ROW] = q[Q_ERRORS_IN_ROW] + 1
   local is_dead = t[T_FAILURES] > C[C_MAX_RETRIES] or t[T_CRASHES] >= C[C_MAX_CRASHES]
   log_event(is_dead and 'died' or 'expired', url_of(t), t[T_WORKER])
   if is_dead then
@@ -135,10 +135,10 @@ local function expire_overdue(limit)
     local t = task_by_number(number)
     local q = queue_by_number(t[T_QUEUE])
     local r = rules_of(q)
-    if t[T_LENT] and q[Q_CRASHED] >= r[R_SLOTS] then
+    if t[T_LOANED] and q[Q_LOAN_CRASHES] >= r[R_SLOTS] then
       release_lease(number, t)
     else
-      q[Q_CRASHED] = q[Q_CRASHED] + (t[T_LENT] and 1 or 0)
+      q[Q_LOAN_CRASHES] = q[Q_LOAN_CRASHES] + (t[T_LOANED] and 1 or 0)
       expire_lease(number, t, q, r)
     end
   end

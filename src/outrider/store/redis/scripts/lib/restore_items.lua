@@ -2,8 +2,8 @@
 -- every queue has its rules, their numbers, the rules as JSON, settings, modes with roots; "queue"
 -- and the arguments of restore_queue; "task"; or "end" and the arguments of restore_end.
 -- A restored queue that was listed is listed again as soon as it has a due task, since no queue may
--- be listed that cannot be served. Until then its `place` tells where: below 0 ready, above 0 its
--- place in the inactive list.
+-- be listed that cannot be served. Until then its `inactive_turn` tells where: below 0 ready, above
+-- 0 its place in the inactive list.
 local function is_restoring()
   return C and C[C_STATUS] == 'paused' and C[C_REASON] == RESTORING
 end
@@ -39,23 +39,23 @@ local function restore_queue(batch, key, fields, list_state, rules)
   if find_queue(batch, key) then
     return 0
   end
-  local counter, q = C[C_COUNTER], new_queue(batch, key)
+  local counter, q = C[C_LAST_TURN], new_queue(batch, key)
   q[Q_RULES] = rules_number(batch, rules)
   for position = 1, #fields, 2 do
     q[fields[position]] = fields[position + 1]
   end
-  C[C_COUNTER] = max(counter, q[Q_TURN], q[Q_PLACE])
+  C[C_LAST_TURN] = max(counter, q[Q_TURN], q[Q_INACTIVE_TURN])
   if list_state == UNLISTED or not can_be_listed(q) then
-    q[Q_PLACE] = 0
+    q[Q_INACTIVE_TURN] = 0
   elseif list_state == READY then
-    q[Q_PLACE] = -1
+    q[Q_INACTIVE_TURN] = -1
   end
   return 1
 end
 
 local function relist(q)
-  if q[Q_PLACE] < 0 then
-    q[Q_PLACE] = 0
+  if q[Q_INACTIVE_TURN] < 0 then
+    q[Q_INACTIVE_TURN] = 0
     list_ready(q)
   else
     list_inactive(q)
@@ -80,7 +80,7 @@ local function enqueue_restored(number, t, q)
   if due <= now then
     if q[Q_LIST_STATE] == READY then
       update_ready_keys(q, 0)
-    elseif q[Q_LIST_STATE] == UNLISTED and q[Q_PLACE] ~= 0 and can_be_listed(q) then
+    elseif q[Q_LIST_STATE] == UNLISTED and q[Q_INACTIVE_TURN] ~= 0 and can_be_listed(q) then
       relist(q)
     end
   end
@@ -105,10 +105,10 @@ local function restore_task(batch, id, row)
   if index_find(K_KNOWN, C_KNOWN_BUCKETS, id) then
     return 0
   end
-  local number, t = C[C_COUNT] + 1, decode_row(row)
+  local number, t = C[C_LAST_TASK] + 1, decode_row(row)
   local q = find_queue(batch, t[T_QUEUE])
   t[T_DISCOVERED] = t[T_DISCOVERED] - C[C_CREATED]
-  C[C_COUNT], dirty_queues[q[Q_NUMBER]] = number, q
+  C[C_LAST_TASK], dirty_queues[q[Q_NUMBER]] = number, q
   t[T_QUEUE], t[T_KIND] = q[Q_NUMBER], kind_of_batch(batch, t[T_KIND])
   index_insert(K_KNOWN, C_KNOWN_BUCKETS, id, number)
   tasks[number], dirty_tasks[number] = t, t
@@ -129,13 +129,13 @@ local function restore_end(fields, counts, timeline, logged)
   if not is_restoring() then
     return 0
   end
-  local counter, arrivals = C[C_COUNTER], C[C_ARRIVALS]
+  local counter, arrivals = C[C_LAST_TURN], C[C_LAST_ARRIVAL]
   for position = 1, #fields, 2 do
     C[fields[position]] = fields[position + 1]
   end
-  C[C_COUNTER] = max(counter, C[C_COUNTER])
-  C[C_ARRIVALS] = max(arrivals, C[C_ARRIVALS], C[C_COUNT])
-  C[C_LOGGED] = max(C[C_LOGGED], logged)
+  C[C_LAST_TURN] = max(counter, C[C_LAST_TURN])
+  C[C_LAST_ARRIVAL] = max(arrivals, C[C_LAST_ARRIVAL], C[C_LAST_TASK])
+  C[C_LAST_EVENT] = max(C[C_LAST_EVENT], logged)
   call('DEL', prefix .. K_OUTCOMES, prefix .. K_TIMELINE)
   for position = 1, #counts, 2 do
     outcomes[counts[position]] = counts[position + 1]
@@ -144,7 +144,7 @@ local function restore_end(fields, counts, timeline, logged)
     call('RPUSH', prefix .. K_TIMELINE, encode(moment))
   end
   log_event('crawl-restored', name, C[C_STATUS])
-  if C[C_PENDING] > C[C_HELD] then -- exported as pending, done before the export ended
+  if C[C_PENDING] > C[C_RETIRED_PENDING] then -- exported as pending, done before the export ended
     work_added()
   end
   return 1

@@ -160,14 +160,14 @@ end
 local function list_inactive(q)
   local precedence = rules_of(q)[R_PRECEDENCE] + 2147483648
   q[Q_LIST_STATE] = INACTIVE
-  q[Q_INACTIVE_KEY] = pack('>I4I7I5', precedence, q[Q_PLACE], q[Q_NUMBER])
+  q[Q_INACTIVE_KEY] = pack('>I4I7I5', precedence, q[Q_INACTIVE_TURN], q[Q_NUMBER])
   set_member(inactive, q[Q_INACTIVE_KEY], 0)
 end
 
 -- E2: end a session; the queue goes behind the others of its precedence.
 local function deactivate(q)
-  C[C_COUNTER] = C[C_COUNTER] + 1
-  q[Q_SESSION], q[Q_PLACE] = -1, C[C_COUNTER]
+  C[C_LAST_TURN] = C[C_LAST_TURN] + 1
+  q[Q_SESSION], q[Q_INACTIVE_TURN] = -1, C[C_LAST_TURN]
   list_inactive(q)
 end
 
@@ -176,7 +176,7 @@ local function is_over_budget(q, r)
 end
 
 local function has_slot(q, r)
-  return q[Q_LENT] == 0 and q[Q_IN_FLIGHT] < r[R_SLOTS]
+  return q[Q_LOANED] == 0 and q[Q_IN_FLIGHT] < r[R_SLOTS]
 end
 
 -- When the earliest pending task is or was due. Scans the lanes: only after actions that choose no
@@ -222,7 +222,7 @@ end
 -- E5: exclude a queue with its tasks; the reason "budget" never replaces another.
 local function retire(q, reason)
   if q[Q_RETIRED] == '' then
-    C[C_HELD] = C[C_HELD] + pending_count(q)
+    C[C_RETIRED_PENDING] = C[C_RETIRED_PENDING] + pending_count(q)
   elseif reason == 'budget' or reason == q[Q_RETIRED] then
     return
   end
@@ -298,7 +298,7 @@ end
 local function revive(q)
   log_event('queue-returned', q[Q_KEY], q[Q_RETIRED])
   q[Q_RETIRED] = ''
-  C[C_HELD] = C[C_HELD] - pending_count(q)
+  C[C_RETIRED_PENDING] = C[C_RETIRED_PENDING] - pending_count(q)
   if not is_empty(q) then
     work_added()
   end
@@ -308,7 +308,7 @@ end
 -- D1: next-ready never moves back.
 local function postpone(q, instant, why)
   if instant > q[Q_NEXT_READY] then
-    q[Q_NEXT_READY], q[Q_WHY] = instant, why
+    q[Q_NEXT_READY], q[Q_WAIT_REASON] = instant, why
   end
 end
 

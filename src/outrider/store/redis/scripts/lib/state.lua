@@ -118,7 +118,7 @@ local function task_by_number(number)
   if not t[T_TOKEN] then
     t[T_TOKEN], t[T_CLAIMED], t[T_FINISHED], t[T_ANSWERED] = 0, -1, -1, -1
     t[T_ATTEMPTS], t[T_FAILURES], t[T_CRASHES], t[T_THROTTLES] = 0, 0, 0, 0
-    t[T_NAMED], t[T_LENT], t[T_REASON], t[T_WORKER], t[T_HISTORY] = false, false, false, '', {}
+    t[T_NAMED], t[T_LOANED], t[T_REASON], t[T_WORKER], t[T_HISTORY] = false, false, false, '', {}
     t[T_ANSWER] = ''
   end
   tasks[number] = t
@@ -153,7 +153,7 @@ end
 local function count_pending(q, by)
   C[C_PENDING] = C[C_PENDING] + by
   if q[Q_RETIRED] ~= '' then
-    C[C_HELD] = C[C_HELD] + by
+    C[C_RETIRED_PENDING] = C[C_RETIRED_PENDING] + by
   end
 end
 

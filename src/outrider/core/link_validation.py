@@ -1,0 +1,120 @@
+"""Validation of links: an error names the field and the fix; meta is encoded as it is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import inf, isfinite, nan
+from typing import Any, Final, get_args
+
+from outrider.core.policy.queue_key import valid_key
+from outrider.core.policy.weights import TYPE_WEIGHTS
+from outrider.core.task import PRIORITIES, UNSAID_DEPTH, KnownRule, Link
+
+META_LIMIT: Final = 16 * 1024
+MAX_DELAY: Final = 10 * 365 * 86_400.0
+
+_MAX_DEPTH: Final = 1_000_000
+_COMMON_TYPES: Final = frozenset({"page", "hub", *TYPE_WEIGHTS})
+_TEXT_LIMITS: Final = {"via": 8192, "origin": 255, "tag": 255, "identity": 65_536}
+_KNOWN_RULES: Final = get_args(KnownRule)
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def is_ordinary(link: Link) -> bool:
+    """Tell cheaply whether a link needs no further checks; almost all are such."""
+    return (
+        (link.depth is UNSAID_DEPTH or (type(link.depth) is int and 0 <= link.depth <= _MAX_DEPTH))
+        and (link.priority is None or (type(link.priority) is float and isfinite(link.priority)))
+        and type(link.type) is str
+        and link.type in _COMMON_TYPES
+        and link.known == "keep"
+        and link.bias == 0.0
+        and link.delay == 0.0
+        and link.base_priority is None
+        and link.key is link.via is link.origin is link.tag is link.identity is None
+    )
+
+
+def link_error(link: Link) -> str | None:
+    """Return what is wrong with a link, with the field and the fix; None: nothing."""
+    return _number_error(link) or _text_error(link)
+
+
+def _number_error(link: Link) -> str | None:
+    is_whole = link.depth is UNSAID_DEPTH or type(link.depth) is int
+    if not is_whole or not 0 <= link.depth <= _MAX_DEPTH:
+        return f"depth = {short_repr(link.depth)} must be a whole number from 0 to 1,000,000"
+    if link.priority is not None and not _is_finite(priority_number(link.priority)):
+        names = ", ".join(PRIORITIES)
+        return f"priority = {short_repr(link.priority)} must be finite, or one of {names}"
+    if link.base_priority is not None and not _is_finite(link.base_priority):
+        return f"base_priority = {short_repr(link.base_priority)} must be finite"
+    if not _is_finite(link.bias):
+        return f"bias = {short_repr(link.bias)} must be finite"
+    if not (_is_finite(link.delay) and 0 <= link.delay <= MAX_DELAY):
+        return f"delay = {short_repr(link.delay)} must be seconds from 0 to ten years"
+    return None
+
+
+def _text_error(link: Link) -> str | None:
+    if not isinstance(link.type, str) or not 0 < len(link.type) <= 64 or not _is_text(link.type):
+        return f"type = {short_repr(link.type)} must be text, 1 to 64 long"
+    if link.key is not None and valid_key(link.key) is None:
+        return f"key = {short_repr(link.key)} must be printable text, 1 to 255 long"
+    if link.known not in _KNOWN_RULES:
+        return f"known = {short_repr(link.known)} must be one of {', '.join(_KNOWN_RULES)}"
+    if link.via is None is link.origin is link.tag is link.identity:
+        return None
+    return next(filter(None, (_field_error(link, name) for name in _TEXT_LIMITS)), None)
+
+
+def _field_error(link: Link, name: str) -> str | None:
+    value, most = getattr(link, name), _TEXT_LIMITS[name]
+    if value is None or (isinstance(value, str) and len(value) <= most and _is_text(value)):
+        return None
+    return f"{name} = {short_repr(value)} must be text, at most {most} long"
+
+
+def encode_meta(meta: Mapping[str, Any]) -> bytes | str:
+    """Encode meta as JSON, or return what is wrong with it; strict, so that it decodes to
+    the same.
+    """
+    if not isinstance(meta, dict):
+        return f"meta must be a dict, not {type(meta).__name__}"
+    try:
+        data = _encode(meta).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"meta is not JSON: {str(error)[:120]}"
+    return (
+        data if len(data) <= META_LIMIT else f"meta: {len(data)} bytes of JSON, over {META_LIMIT}"
+    )
+
+
+def priority_number(priority: object) -> float:
+    """Return a priority given as a number or by name; NaN for anything else."""
+    if type(priority) is float:
+        return priority
+    if isinstance(priority, str):
+        return PRIORITIES.get(priority, nan)
+    try:
+        return float(priority) if isinstance(priority, int | float) else nan
+    except OverflowError:
+        return inf
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and isfinite(priority_number(value))
+
+
+def _is_text(value: str) -> bool:
+    """Tell whether text can be encoded: lone surrogates cannot."""
+    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def short_repr(value: object) -> str:
+    """Return a short text of any value, for messages."""
+    try:
+        return repr(value)[:60]
+    except Exception:  # noqa: BLE001 - a stranger's repr, or a number too long to write
+        return f"a {type(value).__name__}"

@@ -1,0 +1,451 @@
+"""What was read out of a page, as a value that can cross to another process and back.
+
+References → URLs, seen from a base. Most links of a site are on all of its pages: they are
+looked up in a bounded memory, which only saves time.
+
+What headers and meta tags tell a crawler: robots directives and Link relations (RFC 8288).
+
+Directives for everybody and for us add up: the stricter word holds.
+
+Where in a page an anchor stands: the nearest elements around it, short and bounded.
+
+What an HTML page leads to and says of itself, in one walk over its elements.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import chain, repeat
+from threading import local
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode, SelectolaxError
+
+from outrider.core.policy.url_groups import TAG_PATH
+from outrider.core.task import Link
+from outrider.core.url import Refusal, Url, UrlRules, parse_url
+from outrider.fetch.document import Document
+from outrider.settings.worker_schema import FetchSettings
+
+# ==== found
+
+PageKind = Literal["html", "feed", "sitemap", "other"]
+
+
+class ExtractRules(msgspec.Struct, frozen=True, array_like=True):
+    """What a crawl wants of pages."""
+
+    url_rules: UrlRules
+    product: str  # by which robots tags address us
+    follow: bool
+    nofollow: bool
+    max_links: int
+    max_unpacked: int  # bytes of a sitemap that is packed as a file
+    tag_path: bool = False  # links tell where in the page their anchors stand
+
+
+def extract_rules(settings: FetchSettings, url_rules: UrlRules) -> ExtractRules:
+    """The part of the settings that reading needs."""
+    return ExtractRules(
+        url_rules,
+        robot_name(settings.user_agent).lower(),
+        settings.follow,
+        settings.nofollow,
+        settings.max_links,
+        # The protocol allows 50 MB; the default of max_body is 10 MiB.
+        5 * settings.max_body,
+        settings.tag_path,
+    )
+
+
+class Extracted(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page leads and what it says of itself."""
+
+    kind: PageKind
+    depth: int = 0  # of what it leads to
+    urls: list[Url] = []  # in the page's order, each once
+    type: str = "page"  # of what it leads to
+    origin: str | None = None
+    indexes: int = 0  # sitemap indexes passed on the way to its links
+    nofollow: bool = False
+    noindex: bool = False
+    canonical: str | None = None
+    title: str | None = None
+    description: str | None = None
+    lang: str | None = None
+    bad: int = 0  # references that are no URL
+    fault: str | None = None  # why nothing, or not all, was read
+    tag_paths: list[str] = []  # of the first URLs' anchors, if asked for; "": it has none
+
+    @property
+    def links(self) -> list[Link]:
+        """What it leads to, ready to be added; a fresh list at every reading."""
+        if self.tag_paths:
+            return self._links_with_paths()
+        if self.origin is None:
+            return [Link(url, depth=self.depth) for url in self.urls]
+        meta = {"indexes": self.indexes} if self.indexes else {}
+        return [
+            Link(url, type=self.type, depth=self.depth, origin=self.origin, meta=meta)
+            for url in self.urls
+        ]
+
+    def _links_with_paths(self) -> list[Link]:
+        """Only HTML has anchors, and what a header adds comes last and has none."""
+        paths = chain(self.tag_paths, repeat(""))
+        return [
+            Link(url, depth=self.depth, meta={TAG_PATH: path} if path else {})
+            for url, path in zip(self.urls, paths, strict=False)
+        ]
+
+
+# ==== references
+
+CACHED_REFERENCES: Final = 16_384
+MAX_CACHED_REFERENCE: Final = 256  # characters of a reference that is remembered
+
+_ASCII_WHITESPACE: Final = "\t\n\f\r "
+_OTHER_SCHEME: Final = re.compile(
+    "(?:javascript|mailto|tel|data|sms|callto|skype|whatsapp|tg|viber|about|blob|intent|market"
+    "|ftp|file|irc|magnet|webcal|geo|maps|chrome|android-app|ios-app):",
+    re.IGNORECASE,
+).match
+
+
+class BaseUrl:
+    """What references of one page are seen from."""
+
+    __slots__ = ("_folder", "_origin", "_rules", "url")
+
+    def __init__(self, url: Url, rules: UrlRules) -> None:
+        self.url = url
+        self._rules = rules
+        path = url.text.partition("?")[0]
+        self._folder = path[: path.rindex("/") + 1]
+        self._origin = path[: path.index("/", len("https://")) + 1]
+
+    def moved(self, reference: str) -> BaseUrl:
+        """The base that `<base href>` makes of this one; itself, if that is no URL."""
+        url = self.resolve(reference)
+        return BaseUrl(url, self._rules) if isinstance(url, Url) else self
+
+    def resolve(self, reference: str) -> Url | Refusal | None:
+        """The URL that is meant; None for what leads to no other page."""
+        reference = reference.strip(_ASCII_WHITESPACE)
+        first = reference[:1]
+        if not first or first == "#":
+            return None
+        if first == "?" or len(reference) > MAX_CACHED_REFERENCE:
+            return None if _OTHER_SCHEME(reference) else parse_url(reference, self._rules, self.url)
+        # `/\\host` and `//host` are hosts; the folder's scheme is all that counts for them.
+        if first == "/" and reference[1:2] not in "/\\\t\n\r":
+            return _resolve_cached(reference, self._origin, self._rules)
+        return _resolve_cached(reference, self._folder, self._rules)
+
+    def resolve_all(self, references: Iterable[str], most: int) -> tuple[list[Url], int]:
+        """The URLs in order, each once, at most so many; and how many references were none."""
+        urls: dict[str, Url] = {}
+        bad = 0
+        for reference in references:
+            if len(urls) >= most:
+                break
+            url = self.resolve(reference)
+            if type(url) is Url:
+                urls.setdefault(url.identity, url)
+            elif url is not None:
+                bad += 1
+        return list(urls.values()), bad
+
+
+@lru_cache(maxsize=CACHED_REFERENCES)
+def _resolve_cached(reference: str, base: str, rules: UrlRules) -> Url | Refusal | None:
+    """As seen from any URL that begins with `base`, which ends in a slash."""
+    if _OTHER_SCHEME(reference):
+        return None
+    seen_from = parse_url(base, rules)
+    return parse_url(reference, rules, seen_from) if isinstance(seen_from, Url) else seen_from
+
+
+# ==== hints
+
+FEED_TYPES: Final = frozenset(
+    {
+        "application/rss+xml",
+        "application/atom+xml",
+        "application/rdf+xml",
+        "application/feed+json",
+    }
+)
+_PAGE_TYPES: Final = FEED_TYPES | {"", "text/html", "application/xhtml+xml"}
+_FOLLOWED_RELATIONS: Final = frozenset({"next", "prev", "previous", "canonical"})
+_MAX_RELATIONS: Final = 1000
+
+
+# What is asked of crawlers, as bits of one number: an enum's cost several times as much.
+NOFOLLOW: Final = 1
+NOINDEX: Final = 2
+_DIRECTIVES: Final = {"nofollow": NOFOLLOW, "noindex": NOINDEX, "none": NOFOLLOW | NOINDEX}
+_DIRECTIVES_WITH_VALUE: Final = frozenset(
+    {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"}
+)
+
+
+def meta_directives(content: str) -> int:
+    """The directives of a robots meta tag."""
+    asks = 0
+    for word in content.lower().split(","):
+        asks |= _DIRECTIVES.get(word.strip(), 0)
+    return asks
+
+
+def header_directives(values: Iterable[str], product: str) -> int:
+    """The directives of X-Robots-Tag fields; `name:` speaks to one robot until the next name."""
+    asks = 0
+    for value in values:
+        is_for_us = True
+        for piece in value.lower().split(","):
+            name, colon, word = piece.partition(":")
+            if colon and name.strip() not in _DIRECTIVES_WITH_VALUE:
+                is_for_us = name.strip() == product
+                asks |= _DIRECTIVES.get(word.strip(), 0) * is_for_us
+            elif is_for_us:
+                asks |= _DIRECTIVES.get(piece.strip(), 0)
+    return asks
+
+
+class Relation(NamedTuple):
+    """A typed link of a page or of its headers."""
+
+    reference: str
+    names: frozenset[str]
+    type: str = ""
+
+    def leads(self) -> bool:
+        """Whether it names another page or a feed, rather than a part of this one."""
+        if self.names & _FOLLOWED_RELATIONS:
+            return True
+        is_other = "alternate" in self.names and "stylesheet" not in self.names
+        return is_other and self.type.partition(";")[0].strip().lower() in _PAGE_TYPES
+
+
+# Possessive, and no reference holds `<`, so that nothing is read twice: it takes linear time.
+_LINK: Final = re.compile(
+    r"""<([^<>]*+)>((?:[ \t]*+;[ \t]*+[^=;,"\s]*+(?:[ \t]*+=[ \t]*+"""
+    r"""(?:"(?:[^"\\]|\\.)*+"|[^;,"]*+))?+)*+)"""
+).finditer
+_PARAMETER: Final = re.compile(
+    r""";[ \t]*+([^=;,"\s]++)[ \t]*+=[ \t]*+(?:"((?:[^"\\]|\\.)*+)"|([^;,"\s]*+))"""
+).findall
+
+
+def link_relations(values: Iterable[str]) -> Iterator[Relation]:
+    """The links of Link header fields; one about another page (`anchor`) is passed over."""
+    count = 0
+    for value in values:
+        for found in _LINK(value):
+            count += 1
+            if count > _MAX_RELATIONS:
+                return
+            told: dict[str, str] = {}
+            for name, quoted, bare in _PARAMETER(found[2]):
+                told.setdefault(name.lower(), quoted or bare)
+            if "anchor" not in told:
+                names = frozenset(told.get("rel", "").lower().split())
+                yield Relation(found[1], names, told.get("type", ""))
+
+
+# ==== tag_path
+
+MAX_TAG_PATH: Final = 120
+_ANCESTORS: Final = 5
+_CLASS: Final = re.compile(r"\s*([A-Za-z_-][\w-]{0,30})", re.ASCII).match
+
+
+def tag_path(anchor: LexborNode) -> str:
+    """Tags with their first class, from the outermost of the nearest five to the anchor itself."""
+    steps: list[str] = []
+    node: LexborNode | None = anchor
+    while node is not None and len(steps) <= _ANCESTORS and _is_element(tag := node.tag or "-"):
+        steps.append(_step(tag, node))
+        node = node.parent
+    return ">".join(reversed(steps))[-MAX_TAG_PATH:]
+
+
+def _is_element(tag: str) -> bool:
+    """The document around the outermost element is called `-document`."""
+    return not tag.startswith("-")
+
+
+def _step(tag: str, node: LexborNode) -> str:
+    """A class that begins with no letter is seldom a name."""
+    found = _CLASS(node.attributes.get("class") or "")
+    return f"{tag[:30]}.{found[1]}" if found else tag[:30]
+
+
+# ==== html
+
+MAX_TEXT: Final = 1000  # characters of a title or description
+
+_SELECTOR: Final = "a,area,link,meta,base,iframe,frame,title"
+_UNFOLLOWED: Final = frozenset({"nofollow", "ugc", "sponsored"})
+# `5; url=/there`, with or without quotes, as browsers read it.
+_REFRESH: Final = re.compile(
+    r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?+(?:\"([^\"]*)|'([^']*)|(.*))", re.IGNORECASE | re.DOTALL
+).match
+
+_Attributes: TypeAlias = dict[str, str | None]
+
+
+class _HtmlWalk:
+    """What the elements told so far."""
+
+    def __init__(self, rules: ExtractRules) -> None:
+        self.rules = rules
+        self.references: list[str] = []
+        self.paths: dict[str, str] = {}  # by reference, of its first anchor
+        self.asks = 0
+        self.base: str | None = None
+        self.canonical: str | None = None
+        self.title: str | None = None
+        self.description: str | None = None
+
+    def over(self, nodes: list[LexborNode]) -> None:
+        """Hear every element, in the page's order."""
+        add, obeys = self.references.append, self.rules.nofollow
+        for node in nodes:
+            attributes, tag = node.attributes, node.tag
+            if tag == "a" or tag == "area":  # noqa: PLR1714 - almost all are `a`
+                reference = attributes.get("href")
+                if reference and not (obeys and _is_unfollowed(attributes.get("rel"))):
+                    add(reference)
+            else:
+                _HANDLERS[tag or ""](self, attributes, node)
+
+    def note_paths(self, nodes: list[LexborNode]) -> None:
+        """Where the anchors stand; asked for seldom, so it is a walk of its own."""
+        for node in nodes:
+            if node.tag == "a" and (reference := node.attributes.get("href")):
+                self.paths.setdefault(reference, tag_path(node))
+
+    def link(self, attributes: _Attributes, _: LexborNode) -> None:
+        """`<link rel href>`: the canonical address, neighbours, feeds."""
+        reference, rel = attributes.get("href"), attributes.get("rel")
+        if not reference or not rel:
+            return
+        names = frozenset(rel.lower().split())
+        if "canonical" in names and self.canonical is None:
+            self.canonical = reference
+        is_followed = not (self.rules.nofollow and names & _UNFOLLOWED)
+        if is_followed and Relation(reference, names, attributes.get("type") or "").leads():
+            self.references.append(reference)
+
+    def meta(self, attributes: _Attributes, _: LexborNode) -> None:
+        """`<meta>`: robots directives, a refresh, a description."""
+        content = attributes.get("content")
+        if not content:
+            return
+        name = (attributes.get("name") or "").strip().lower()
+        if name in {"robots", self.rules.product}:
+            self.asks |= meta_directives(content)
+        elif name == "description":
+            self.description = self.description or collapse_spaces(content)
+        elif (attributes.get("http-equiv") or "").strip().lower() == "refresh":
+            found = _REFRESH(content)
+            self.references.extend(filter(None, found.groups()) if found else ())
+
+    def start(self, attributes: _Attributes, _: LexborNode) -> None:
+        """`<base href>`: the first counts."""
+        if self.base is None:
+            self.base = attributes.get("href")
+
+    def frame(self, attributes: _Attributes, _: LexborNode) -> None:
+        """`<iframe src>`."""
+        if reference := attributes.get("src"):
+            self.references.append(reference)
+
+    def name(self, _: _Attributes, node: LexborNode) -> None:
+        """`<title>`: the first counts; an image may have one too."""
+        if self.title is None:
+            self.title = collapse_spaces(node.text())
+
+
+_HANDLERS: Final[dict[str, Callable[[_HtmlWalk, _Attributes, LexborNode], None]]] = {
+    "link": _HtmlWalk.link,
+    "meta": _HtmlWalk.meta,
+    "base": _HtmlWalk.start,
+    "iframe": _HtmlWalk.frame,
+    "frame": _HtmlWalk.frame,
+    "title": _HtmlWalk.name,
+}
+
+
+def extract_html(document: Document, page: BaseUrl, rules: ExtractRules) -> Extracted:
+    """Everything a page tells; whether its links are wanted is the caller's to say."""
+    walk = _HtmlWalk(rules)
+    try:
+        tree = document.tree
+        nodes = _nodes(tree)
+        walk.over(nodes)
+        if rules.tag_path:
+            walk.note_paths(nodes)
+        lang = tree.root.attributes.get("lang") if tree.root else None
+    except SelectolaxError as error:
+        return Extracted("html", fault=f"unreadable: {error}")
+    base = page if walk.base is None else page.moved(walk.base)
+    urls, bad = base.resolve_all(dict.fromkeys(walk.references), rules.max_links)
+    canonical = base.resolve(walk.canonical) if walk.canonical else None
+    return Extracted(
+        "html",
+        document.depth + 1,
+        urls,
+        nofollow=walk.asks & NOFOLLOW != 0,
+        noindex=walk.asks & NOINDEX != 0,
+        canonical=canonical.text if isinstance(canonical, Url) else None,
+        title=walk.title,
+        description=walk.description,
+        lang=collapse_spaces(lang) if lang else None,
+        bad=bad,
+        tag_paths=_tag_paths(walk.paths, base, urls) if walk.paths else [],
+    )
+
+
+def _tag_paths(paths: dict[str, str], base: BaseUrl, urls: list[Url]) -> list[str]:
+    """Of each URL, the path of the first anchor that leads to it."""
+    by_identity: dict[str, str] = {}
+    for reference, path in paths.items():
+        url = base.resolve(reference)
+        if isinstance(url, Url):
+            by_identity.setdefault(url.identity, path)
+    return [by_identity.get(url.identity, "") for url in urls]
+
+
+class _Selectors(local):
+    """One a thread: to make one takes as long as parsing a small page."""
+
+    def __init__(self) -> None:
+        selector = LexborCSSSelector()  # type: ignore[no-untyped-call]  # its stub says nothing
+        self.find = selector.find
+
+
+_selectors = _Selectors()
+
+
+def _nodes(tree: LexborHTMLParser) -> list[LexborNode]:
+    return _selectors.find(_SELECTOR, tree.root) if tree.root else []
+
+
+def collapse_spaces(text: str) -> str | None:
+    """Text as people read it: one space between words, not too long, None if there is none."""
+    return " ".join(text[: 4 * MAX_TEXT].split())[:MAX_TEXT] or None
+
+
+def _is_unfollowed(rel: str | None) -> bool:
+    return rel is not None and not _UNFOLLOWED.isdisjoint(rel.lower().split())
+
+
+def robot_name(user_agent: str) -> str:
+    """The name that groups are looked up by: `Outrider/1.0 (+…)` is `outrider`."""
+    return re.split(r"[/\s(;,]", user_agent.strip(), maxsplit=1)[0].lower()

@@ -1,0 +1,144 @@
+"""The sampler of a crawl: reads one sample in a few short calls, however large the crawl is.
+
+No call keeps the process that holds the store busy for more than a few milliseconds. Long lists are
+read in stretches, one per sample, again and again, so parts of a huge crawl's sample are some
+samples old.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from outrider.core.states import QueueState, TaskState
+from outrider.monitoring.dead_letters import DeadLetters
+from outrider.monitoring.hosts import Hosts
+from outrider.monitoring.rates import RateHistory, Rates, counts_of
+from outrider.store.protocol import CrawlView, FullStore, Heat, QueueView, ResultPage, TaskFilter
+
+if TYPE_CHECKING:
+    from outrider.frontier import Frontier
+
+Read: TypeAlias = Callable[..., Awaitable[ResultPage[Any]]]
+
+# Queues that are read, at most: a pass over more would take longer than a user watches.
+MAX_QUEUES: Final = 100_000
+INLINE_STRETCHES: Final = 100  # at once, of a store in this process: no other process waits
+_DEAD: Final = TaskFilter(state=TaskState.DEAD)
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """A crawl at one instant of its store's clock."""
+
+    at: float
+    crawl: CrawlView
+    heat: Heat
+    queues: Mapping[str, int]  # by state
+    is_whole: bool  # every queue was counted; otherwise only the first ones
+    rates: Rates | None
+
+
+class SampleRequest(msgspec.Struct, frozen=True):
+    """What a sample is to contain besides the counters."""
+
+    hosts: Collection[str] = ()  # keys to read in this sample, whichever stretch is next
+    dead_letters: bool = False  # found only by reading tasks
+    whole: bool = False  # read every queue, however long it takes
+
+
+class Sampler:
+    """Reads samples; keeps the rates of the last minutes, hosts and dead letters."""
+
+    def __init__(self) -> None:
+        self._reset("")
+
+    def _reset(self, store: str) -> None:
+        self._store = store
+        self.rate_history, self.hosts, self.dead_letters = RateHistory(), Hosts(), DeadLetters()
+        self._pages: dict[int, Counter[QueueState]] = {}
+        self._states: Counter[QueueState] = Counter()
+        self._state_pages = RollingReader(step=250, limit=4000, upto=MAX_QUEUES)
+        self._views = RollingReader(step=100, limit=1000, upto=MAX_QUEUES)
+        self._dead = RollingReader(step=250, limit=5000)
+
+    async def read(self, frontier: Frontier, request: SampleRequest) -> Sample:
+        """Read the next sample; for another store than before, all that was kept is dropped."""
+        store, name = frontier.store, frontier.crawl
+        if store.id != self._store:
+            self._reset(store.id)
+        times = INLINE_STRETCHES if store.is_inline or request.whole else 1
+        view, heat = await store.crawl(name), await store.heatmap(name)
+        self.rate_history.add(counts_of(view, heat.updated_at))
+        await self._read_states(store, name, times)
+        await self._read_hosts(store, name, times, heat.updated_at)
+        await self._read_requested(store, name, request.hosts, heat.updated_at)
+        if request.dead_letters and not self.dead_letters.is_complete(view.dead):
+            await self._read_dead_letters(store, name, times)
+        return self._sample(view, heat)
+
+    def _sample(self, view: CrawlView, heat: Heat) -> Sample:
+        states = {state.value: self._states[state] for state in QueueState if self._states[state]}
+        is_whole = self._state_pages.rounds > 0
+        return Sample(heat.updated_at, view, heat, states, is_whole, self.rate_history.rates)
+
+    async def _read_states(self, store: FullStore, name: str, times: int) -> None:
+        async for after, page in self._state_pages.stretch(times, store.queue_states, name):
+            states = Counter(page.items)
+            self._states.update(states)
+            self._states.subtract(self._pages.get(after, {}))
+            self._pages[after] = states
+
+    async def _read_hosts(self, store: FullStore, name: str, times: int, now: float) -> None:
+        async for _, page in self._views.stretch(times, store.queues, name):
+            self.hosts.update(page.items, now)
+
+    async def _read_requested(
+        self, store: FullStore, name: str, keys: Collection[str], now: float
+    ) -> None:
+        if not self._views.is_at_once:
+            views = [await store.queue(name, key) for key in keys]
+            self.hosts.update(filter(_was_used, views), now)
+        self.hosts.trim(keys)
+
+    async def _read_dead_letters(self, store: FullStore, name: str, times: int) -> None:
+        async for after, page in self._dead.stretch(times, store.tasks, name, _DEAD):
+            self.dead_letters.add_page(after, page.items, is_last=page.after is None)
+
+
+class RollingReader:
+    """Reads a long list, or its first `upto` items, in stretches, again and again.
+
+    A stretch has at most `limit` items, a call to the store `step`.
+    """
+
+    def __init__(self, *, step: int, limit: int, upto: int | None = None) -> None:
+        self.rounds = 0  # complete passes over the list
+        self.is_at_once = False  # the last stretch was the whole list
+        self._step, self._limit, self._upto = step, limit, upto
+        self._after = 0
+
+    async def stretch(
+        self, times: int, read: Read, *args: Any
+    ) -> AsyncIterator[tuple[int, ResultPage[Any]]]:
+        """Yield the pages of some stretches, each with its cursor, up to the end of the list."""
+        first = self._after
+        for _ in range(times * self._limit // self._step):
+            after = self._after
+            page = await read(*args, after=after, limit=self._step)
+            self._after = page.after or 0
+            yield after, page
+            if page.after is None:
+                self.rounds += 1
+                self.is_at_once = first == 0
+                return
+        self.is_at_once = False
+        if times == 1 and self._upto is not None and self._after >= self._upto:
+            self._after = 0
+
+
+def _was_used(view: QueueView) -> bool:
+    """Whether a queue ever had a task; a key without one is read as an empty queue."""
+    return bool(view.pending + view.in_flight + view.done + view.dead + view.dropped)

@@ -1,0 +1,214 @@
+"""The runner of verbs: each is one transaction in a thread, run again if it was rolled back.
+
+After a deadlock, a conflict with another transaction, or a connection lost before the commit,
+nothing has happened, and the verb runs again. Only a connection that is lost while committing
+leaves the outcome unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from os import dup
+from socket import SHUT_RDWR, socket
+from threading import Event, Lock
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import psycopg
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from outrider.clock import Clock, is_virtual
+from outrider.errors import Closed, StoreUnavailable
+from outrider.store.postgres import errors, sql
+from outrider.store.postgres.address import Address
+from outrider.store.postgres.attempt import Attempt, Rulebooks
+from outrider.store.postgres.crawl import NeedsWhole
+from outrider.store.postgres.notifications import NotifyLimiter, channel_name, payload
+from outrider.store.postgres.pipeline import Pipeline
+
+T = TypeVar("T")
+Access: TypeAlias = Literal["read", "shared", "exclusive"]  # to the crawls that a verb touches
+Verb: TypeAlias = Callable[[Attempt], Coroutine[Any, Any, T]]
+
+MAX_CONNECTIONS: Final = 10  # M4
+MIN_CONNECTIONS: Final = 5
+POOL_TIMEOUT: Final = 4.0  # seconds until a verb that waits for a connection fails
+MAX_ATTEMPTS: Final = 20
+CALL_TIMEOUT: Final = 30.0  # seconds until a verb's connection is cut
+THREADS: Final = 4 * MAX_CONNECTIONS  # more than connections: a verb that waits for one can fail
+MAX_DELTAS: Final = 1000  # counter differences this process appends until it adds them up
+
+
+class Call:
+    """A verb that is running; one that waits too long for the server is cut off."""
+
+    def __init__(self) -> None:
+        self._connection: psycopg.Connection[Any] | None = None
+        self._lock = Lock()
+        self.is_late = False
+
+    def use(self, connection: psycopg.Connection[Any] | None) -> None:
+        """Set the verb's connection; None: it has none any more."""
+        with self._lock:
+            self._connection = connection
+
+    def cut_off(self) -> None:
+        """Shut the connection down: the verb's thread fails wherever it waits."""
+        self.is_late = True
+        with self._lock, suppress(OSError, psycopg.Error):
+            if self._connection is not None:
+                with socket(fileno=dup(self._connection.fileno())) as copy:
+                    copy.shutdown(SHUT_RDWR)
+
+
+class Runner:
+    """Connections, threads, and what is remembered from one verb to the next."""
+
+    def __init__(self, address: Address, clock: Clock, store: str) -> None:
+        self._address, self._clock, self._id = address, clock, store
+        self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
+            address.url,
+            min_size=MIN_CONNECTIONS,
+            max_size=MAX_CONNECTIONS,
+            timeout=POOL_TIMEOUT,
+            open=False,
+            name=f"outrider {address.shown}",
+            kwargs={
+                "autocommit": True,
+                "application_name": "outrider",
+                "connect_timeout": 10,
+                "tcp_user_timeout": 20_000,
+            },
+        )
+        self._threads = ThreadPoolExecutor(THREADS, "outrider-postgres")
+        self._rules, self._limiter = Rulebooks(), NotifyLimiter()
+        self._prepares = True
+        self._is_closed = False
+        self._deltas = 0
+
+    async def open(self) -> None:
+        """Begin to connect."""
+        await asyncio.to_thread(self._pool.open)
+
+    async def close(self) -> None:
+        """Close every connection, once the running verbs have ended."""
+        self._is_closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._pool.close)
+
+    async def run(self, verb: Verb[T], access: Access) -> T:
+        """Run a verb in a thread; it runs to its end even if the caller stops waiting."""
+        if self._is_closed:
+            raise Closed(f"{self._address.shown} was closed")
+        loop, call = asyncio.get_running_loop(), Call()
+        running = loop.run_in_executor(self._threads, self._run, verb, access, call)
+        if is_virtual(self._clock):
+            return await running
+        timer = loop.call_later(CALL_TIMEOUT, call.cut_off)
+        try:
+            return await running
+        finally:
+            timer.cancel()
+
+    def _run(self, verb: Verb[T], access: Access, call: Call) -> T:
+        attempts = MAX_ATTEMPTS
+        while True:
+            attempts -= 1
+            connection = self._connection()
+            call.use(connection)
+            pipeline = Pipeline(connection, prepares=self._prepares)
+            try:
+                return self._run_once(verb, pipeline, access)
+            except NeedsWhole:
+                access = "exclusive"
+            except psycopg.Error as error:
+                self._check_retry(error, pipeline, 0 if call.is_late else attempts)
+            finally:
+                pipeline.close()
+                call.use(None)
+                self._pool.putconn(connection)
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        try:
+            connection: psycopg.Connection[Any] = self._pool.getconn()
+        except PoolTimeout as error:
+            raise StoreUnavailable(
+                f"{self._address.shown}: no connection for {POOL_TIMEOUT:g} s; the pool has at "
+                f"most {MAX_CONNECTIONS}, all in use or the server away; safe to repeat"
+            ) from error
+        except PoolClosed as error:
+            raise Closed(f"{self._address.shown} was closed") from error
+        return connection
+
+    def _run_once(self, verb: Verb[T], pipeline: Pipeline, access: Access) -> T:
+        """Run a verb as one transaction: all of it, or nothing."""
+        pipeline.begin(reads=access == "read")
+        time = self._clock.now_ms() if is_virtual(self._clock) else None
+        opening = pipeline.send(sql.OPEN_TRANSACTION, (time, self._address.schema))
+        attempt = Attempt(
+            self._id,
+            self._clock,
+            pipeline,
+            self._rules,
+            time=time,
+            opening=opening,
+            reads=access == "read",
+            holds=access == "exclusive",
+        )
+        answer = _run_through(verb(attempt))
+        if access != "read":
+            self._deltas += attempt.close_all()
+            self._notify(pipeline, attempt)
+        pipeline.commit()
+        if self._deltas > MAX_DELTAS:
+            self._deltas = 0
+            with suppress(psycopg.Error):  # the verb is done; a later one adds them up
+                self._fold_counters(pipeline, attempt)
+        return answer
+
+    def _notify(self, pipeline: Pipeline, attempt: Attempt) -> None:
+        """Notify the workers that wait, some times a second at most."""
+        for crawl in attempt.stirred():
+            if self._limiter.is_due(crawl):
+                pipeline.send(sql.NOTIFY, (channel_name(self._id), payload(crawl)))
+
+    def _fold_counters(self, pipeline: Pipeline, attempt: Attempt) -> None:
+        """Add up the counters' differences, unless another process is doing so."""
+        for crawl, lock in attempt.counted():
+            pipeline.begin(reads=False)
+            pipeline.send(sql.OPEN_TRANSACTION, (None, self._address.schema))
+            ((is_locked,),) = pipeline.rows(sql.TRY_LOCK, (lock,))
+            if is_locked:
+                pipeline.send(sql.FOLD_COUNTERS, (crawl, crawl))
+            pipeline.commit()
+
+    def _check_retry(self, error: psycopg.Error, pipeline: Pipeline, attempts: int) -> None:
+        """Wait, if the verb may run again; raise otherwise."""
+        if isinstance(error, errors.UNPREPARED):
+            self._prepares = False
+        elif not _is_rolled_back(error, pipeline):
+            raise errors.translate_error(error, self._address.shown) from error
+        if attempts <= 0:
+            raise StoreUnavailable(
+                f"{self._address.shown}: given up ({type(error).__name__}: {error}); safe to repeat"
+            ) from error
+        Event().wait(random.uniform(0, 0.002 * (MAX_ATTEMPTS - attempts)))
+
+
+def _is_rolled_back(error: psycopg.Error, pipeline: Pipeline) -> bool:
+    """Return whether nothing has happened, and another attempt may succeed."""
+    is_undone = errors.is_connection_lost(error) and not pipeline.is_committing
+    return is_undone or isinstance(error, errors.RETRYABLE)
+
+
+def _run_through(verb: Coroutine[Any, Any, T]) -> T:
+    """Nothing inside a verb waits for the loop, so it ends at its first step."""
+    try:
+        verb.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    raise AssertionError("a verb waited")
