@@ -30,7 +30,7 @@ class Worst(NamedTuple):
 
 # Every pattern that is compiled when a module is imported: its worst cases, or why it meets none.
 PATTERNS = {
-    "outrider.cli.crawl_plan:_STEM": OWNER,
+    "outrider.cli.crawl_plan:_NOT_IN_NAMES": OWNER,
     "outrider.cli.options:_DURATION": OWNER,
     "outrider.core.pattern:_escapes": Worst(("", "\\")),
     "outrider.core.pattern:_tokens": Worst(("", "[", "[[:", "(?P<", "{,")),
@@ -98,7 +98,7 @@ PATTERNS = {
 
 # Every other use of `re`: where a pattern is made when it is needed.
 MADE_LATER = {
-    "outrider/cli/crawl_plan.py:_literal": OWNER,
+    "outrider/cli/crawl_plan.py:_escape_glob": OWNER,
     "outrider/output/worker_files.py:worker_names": LOCAL,
     "outrider/core/policy/queue_key.py:_buckets": OWNER,
     "outrider/core/signals.py:Signals._index": "an escaped text, looked for as it is",

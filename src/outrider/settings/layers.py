@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from outrider.settings.consistency import given_in
+from outrider.settings.consistency import given_paths
 from outrider.settings.errors import InvalidSetting, Path, dotted_path, translate_errors
 from outrider.settings.paths import is_under, leaves_of, overlay, tree_of, value_at
 from outrider.settings.profiles import POLITE, PROFILE, profile_of
@@ -83,7 +83,7 @@ class Layers(msgspec.Struct, frozen=True):
                 settings = overlay_settings(settings, _sections(layer.tree))
             origins.update(layer.leaf_origins())
         with translate_errors(lambda fault: _locate_error(stack, fault)):
-            check_whole(settings, origins.keys() | given_in(settings, Settings()))
+            check_whole(settings, origins.keys() | given_paths(settings, Settings()))
             check_reach(settings)
         return BaseSettings(settings, origins, self.profile)
 

@@ -19,7 +19,7 @@ from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.queue_key import address, valid_key
 from outrider.core.policy.rules import Budget
 from outrider.settings.code_references import check
-from outrider.settings.consistency import contradictions, given_in, override_errors
+from outrider.settings.consistency import contradictions, given_paths, override_errors
 from outrider.settings.errors import (
     InvalidSetting,
     Path,
@@ -28,7 +28,14 @@ from outrider.settings.errors import (
     translate_errors,
     unknown_setting,
 )
-from outrider.settings.field_types import Field, allowed, blank, fields_of, fits, struct_kind
+from outrider.settings.field_types import (
+    Field,
+    accepts,
+    allowed_values,
+    fields_of,
+    initial_value,
+    struct_kind,
+)
 from outrider.settings.paths import leaves_of, value_at
 from outrider.settings.profiles import PROFILE, profile_of
 from outrider.settings.reference import homes
@@ -117,7 +124,7 @@ def read(value: object, current: Settings) -> Settings:
     """Lay what is given over the current tree, and validate it; raises InvalidSetting."""
     settings = overlay_settings(current, value)
     usual = Settings()
-    check_whole(settings, given_in(current, usual) | _given_by(value, usual))
+    check_whole(settings, given_paths(current, usual) | _given_by(value, usual))
     return settings
 
 
@@ -130,7 +137,7 @@ def apply_changes(
     refused, and must stay changeable. `origins` are the paths that its layers gave.
     """
     settings, usual = overlay_settings(current, changes), Settings()
-    given = given_in(current, usual) | origins
+    given = given_paths(current, usual) | origins
     known = {str(fault) for fault in contradictions(current, given)}
     check_whole(settings, given | _given_by(changes, usual), known)
     return settings
@@ -231,7 +238,7 @@ def _entries(
 ) -> dict[str, object]:
     entries = dict(current)
     for name, entry in _table(value, path).items():
-        before = entries.pop(name, blank(kind))
+        before = entries.pop(name, initial_value(kind))
         if entry is not None:
             entries[name] = _value(kind, entry, (*path, name), before)
     return entries
@@ -239,13 +246,13 @@ def _entries(
 
 def _items(kind: inspect.VarTupleType, value: object, path: Path) -> tuple[object, ...]:
     if not isinstance(value, list | tuple):
-        raise InvalidSetting(path, value, f"give {allowed(kind)}")
+        raise InvalidSetting(path, value, f"give {allowed_values(kind)}")
     return tuple(_leaf(kind.item_type, item, (*path, str(n))) for n, item in enumerate(value))
 
 
 def _leaf(kind: inspect.Type, value: Any, path: Path) -> object:
-    if not fits(kind, value):
-        raise InvalidSetting(path, value, f"give {allowed(kind)}")
+    if not accepts(kind, value):
+        raise InvalidSetting(path, value, f"give {allowed_values(kind)}")
     return float(value) if isinstance(kind, inspect.FloatType) else value
 
 

@@ -156,7 +156,7 @@ def served(monkeypatch, tmp_path):
             await frontier.claim(1)
 
     asyncio.run(begun())
-    monkeypatch.setattr("outrider.frontier.footing.open_store", opened)
+    monkeypatch.setattr("outrider.frontier.context.open_store", opened)
     monkeypatch.setattr(type(store), "close", lambda _: asyncio.sleep(0))
     yield store
     asyncio.run(close(store))

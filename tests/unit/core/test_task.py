@@ -96,7 +96,7 @@ async def test_a_lease_gives_itself_back_when_the_block_fails():
     assert holder.released == [lent]
 
 
-async def test_a_lease_is_kept_when_the_block_ends_well():
+async def test_lease_is_not_released_when_the_block_succeeds():
     """Nobody is told anything."""
     holder = Holder()
 
@@ -106,7 +106,7 @@ async def test_a_lease_is_kept_when_the_block_ends_well():
     assert holder.released == []
 
 
-async def test_a_lease_of_nobody_has_nobody_to_return_to():
+async def test_lease_without_holder_releases_nothing():
     """One that crossed a wire, say: the error is still the caller's."""
     with pytest.raises(RuntimeError):
         async with lease():
