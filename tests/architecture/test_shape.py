@@ -21,8 +21,6 @@ DEEPER_THAN_ONE = {
     "outrider.store.embedded",
     "outrider.store.heads",
     "outrider.store.postgres",
-    "outrider.store.redis",
-    "outrider.store.shards",
     "outrider.testing.model",
 }
 # Modules that still ask whether they are half built. The list may only shrink, too.
