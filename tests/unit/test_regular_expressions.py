@@ -92,7 +92,7 @@ PATTERNS = {
     "outrider.store.postgres.address:_is_name": OWNER,
     "outrider.store.postgres.address:_is_port": OWNER,
     "outrider.store.postgres.arrays:_is_special": Worst(),
-    "outrider.store.redis.connecting:_is_prefix": OWNER,
+    "outrider.store.redis.connect:_is_prefix": OWNER,
     "outrider.store.saved:_is_plain_url": Worst(("http", "https://", "https://a.a", "https://a/")),
 }
 
@@ -109,8 +109,8 @@ MADE_LATER = {
     "outrider/store/address.py:_secrets": OWNER,
     "outrider/store/address.py:hide_secrets": "an escaped text, looked for as it is",
     "outrider/store/embedded/lock.py:_told_by_the_system": LOCAL,
-    "outrider/store/redis/connecting.py:_checked_database": OWNER,
-    "outrider/store/redis/scripts.py:_assembled": OURS,
+    "outrider/store/redis/connect.py:_check_database": OWNER,
+    "outrider/store/redis/script_client.py:_assemble": OURS,
 }
 
 UNITS = [

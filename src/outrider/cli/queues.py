@@ -21,7 +21,7 @@ from outrider.cli.terminal import (
 )
 from outrider.core.states import QueueState
 from outrider.errors import InvalidInput
-from outrider.frontier.addressing import is_known
+from outrider.frontier.admin import is_known
 from outrider.frontier.reports import SuffixView
 from outrider.store.protocol import QueueView
 

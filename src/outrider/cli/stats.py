@@ -22,8 +22,8 @@ from outrider.cli.terminal import (
     show_pairs,
     show_table,
 )
-from outrider.frontier.heard import Rescoring
 from outrider.frontier.reports import Heatmap, Reason, Stats
+from outrider.frontier.shared_state import Rescoring
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier

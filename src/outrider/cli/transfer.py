@@ -37,7 +37,7 @@ from outrider.store.health import Copied
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
-    from outrider.frontier.copying import CopyReport
+    from outrider.frontier.copy_crawl import CopyReport
     from outrider.store.protocol import FullStore
 
 
@@ -92,7 +92,7 @@ async def copy_crawls(
     source: str, target: str, crawls: list[str], into: str | None, see: See, *, pause: bool
 ) -> list[CopyReport]:
     """Copy each crawl; a problem with one does not affect the others."""
-    from outrider.frontier.copying import copy_crawl
+    from outrider.frontier.copy_crawl import copy_crawl
 
     async with AsyncExitStack() as stack:
         there = await _open_store(stack, source, creates=False)
@@ -296,7 +296,7 @@ async def read_export(
 
 def _check_first_bytes(begin: bytes) -> None:
     """Raise InvalidInput for a file that is not an export, before a crawl is created."""
-    from outrider.frontier.jsonl import Reader
+    from outrider.frontier.export import Reader
 
     reader = Reader()
     if begin:

@@ -12,7 +12,7 @@ from outrider.store.protocol import QueueView
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
-    from outrider.frontier.steering import QueueHandle
+    from outrider.frontier.admin import QueueHandle
 
 
 SNOOZE: Final = 600.0  # seconds

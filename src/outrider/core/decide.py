@@ -173,9 +173,7 @@ def _from_cache(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Ver
 def _throttling(
     lease: Lease, outcome: Done | Throttled, verdict: Verdict, retry_after: float, roll: float
 ) -> Verdict:
-    """Snooze the queue (D3); level and row are the lease's + 1, so concurrent throttles
-    count once.
-    """
+    """Snooze the queue (D3); level and row are the lease's + 1, however many throttle at once."""
     level, in_row = lease.manners.level + 1, lease.manners.throttles_in_row + 1
     return msgspec.structs.replace(
         verdict,
@@ -263,9 +261,7 @@ def _unreachable(lease: Lease, outcome: Unreachable) -> Verdict:
 
 
 def _dropped(lease: Lease, outcome: Dropped, roll: float) -> Verdict:
-    """Drop the task (D4, D7); the queue keeps its counts, and waits only if the host was
-    visited.
-    """
+    """Drop the task (D4, D7); the queue waits only if the host was visited."""
     return Verdict(
         *_lease_and_outcome(lease, outcome),
         TaskState.DROPPED,
@@ -300,9 +296,7 @@ def _retry_in(lease: Lease, asked: float | None, backoff: Backoff, roll: float) 
 def _answer_and_revisit(
     lease: Lease, outcome: Done, policy: Policy
 ) -> tuple[Answer, Revisit | None]:
-    """Return the answer to keep, and when the task comes back (G3); the caller's
-    `revisit_in` wins.
-    """
+    """Return the answer to keep, and the revisit (G3); the caller's `revisit_in` wins."""
     answer, after = updated_answer(lease.last, outcome), outcome.revisit_in
     if after is None and policy.revisit_in is not None:
         after = policy.revisit_in(answer, lease.last)

@@ -70,9 +70,7 @@ def compile_pattern(pattern: str) -> Pattern:
 
 
 def compile_any(patterns: Sequence[str]) -> Pattern:
-    """Compile patterns into one that is found wherever any of them is; each is validated
-    by itself.
-    """
+    """Compile patterns into one that finds any of them; each is validated by itself."""
     sources = [_translate(pattern) for pattern in patterns]
     size = 0
     for pattern, source in zip(patterns, sources, strict=True):

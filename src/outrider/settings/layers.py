@@ -30,9 +30,7 @@ class Layer(msgspec.Struct, frozen=True):
     origins: Mapping[Path, str] = {}
 
     def leaf_origins(self) -> Iterator[tuple[Path, str]]:
-        """Yield every leaf with its origin; for a whole tree those that differ from the
-        defaults.
-        """
+        """Yield every leaf with its origin; for a whole tree, leaves that are not defaults."""
         for path, _ in leaves_of(_given(self.tree)):
             yield path, self.origins.get(path, self.origin)
 

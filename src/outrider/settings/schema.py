@@ -262,9 +262,7 @@ def crawl_rules(settings: Settings, layers: KeyLayers | None = None) -> CrawlRul
 
 
 def _by_address(keyed_by: object, overrides: Mapping[str, Override]) -> Mapping[str, Override]:
-    """Return overrides under the keys and suffixes that a store matches; of two for one,
-    the later.
-    """
+    """Return overrides by the keys and suffixes that stores match; of two, the later."""
     found: dict[str, Override] = {}
     for name, override in overrides.items():
         try:

@@ -63,8 +63,7 @@ def to_text(base: BaseSettings) -> str:
 def join_stored(
     text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {}
 ) -> BaseSettings:
-    """Return the stored settings with this process's own over them: whole sections of OWN, and
-    code.
+    """Return the stored settings with this process's own sections (OWN) and code over them.
 
     Code that is missing stays at its default, and is reported. `origins` are those of this process.
     """

@@ -56,9 +56,7 @@ def _read(
 
 
 def _line_of(path: Where, text: str) -> int:
-    """Return the line of a setting; tomllib keeps no lines, so shorter and shorter prefixes are
-    parsed.
-    """
+    """Find the line of a setting: tomllib keeps no lines, so ever shorter prefixes are parsed."""
     lines = text.replace("\r\n", "\n").split("\n")
     counts = range(len(lines))
     end = bisect_left(counts, x=True, key=lambda count: _reaches(_beginning(lines, count)[0], path))

@@ -78,9 +78,7 @@ def _read_back(value: Settings | Mapping[str, Any]) -> Settings:
 def split_profile(
     value: Settings | Mapping[str, Any],
 ) -> tuple[Settings | Mapping[str, Any], Settings]:
-    """Return what is given without the name of its profile, and what that profile sets; raises
-    InvalidSetting.
-    """
+    """Separate what is given from the settings of its profile; raises InvalidSetting."""
     if not isinstance(value, Mapping) or PROFILE not in value:
         return value, Settings()
     rest = {name: entry for name, entry in value.items() if name != PROFILE}
@@ -144,9 +142,7 @@ def apply_changes(
 
 
 def _given_by(value: object, usual: Settings) -> set[Path]:
-    """Return the paths that a mapping names; for a whole tree those that differ from the
-    defaults.
-    """
+    """Return the paths that a mapping names; for a whole tree, those that are not defaults."""
     if isinstance(value, Settings):
         return {path for path, leaf in leaves_of(value) if leaf != value_at(usual, path)}
     return {path for path, _ in leaves_of(value)}
@@ -167,9 +163,7 @@ def check_whole(
 
 
 def check_reach(settings: Settings, names: Iterable[str] | None = None) -> None:
-    """Raise InvalidSetting for an override by key that can reach no queue under
-    `queue.key` (A4).
-    """
+    """Raise InvalidSetting for an override that can reach no queue under `queue.key` (A4)."""
     for name in settings.keys if names is None else names:
         try:
             address(settings.queue.key, name)

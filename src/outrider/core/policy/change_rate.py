@@ -61,9 +61,7 @@ def _has_content(outcome: Done) -> bool:
 
 
 def _validators(old: Answer, new: Done) -> tuple[str | None, str | None, str | None]:
-    """Return digest, ETag and Last-Modified of the stored content; only new content
-    replaces them.
-    """
+    """Return digest, ETag and Last-Modified of the stored content, replaced by new content."""
     if _has_content(new):
         return new.digest, new.etag, new.last_modified
     if new.status == NOT_MODIFIED:

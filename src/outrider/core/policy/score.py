@@ -85,13 +85,13 @@ class DefaultScorer:
         cost_aware = how.cost_aware
         reads_meta = self._reads_meta
         scores: list[Score] = []
-        for link, url, key, mark in batch:
+        for link, url, key, fingerprint in batch:
             if link.base_priority is None and not link.bias:
                 score = plain((link.type, link.depth, link.origin)) or remember(link)
             else:
                 score = self._start_terms(link)
             meta = link.meta if reads_meta else None
-            is_gap = gaps and mark in gaps
+            is_gap = gaps and fingerprint in gaps
             is_cluster = (hosts and (key in hosts or url.host in hosts)) or (
                 find is not None and find(url.text, 6) is not None  # 6: past the scheme
             )
@@ -101,7 +101,7 @@ class DefaultScorer:
             priority, why = score.priority, score.breakdown
             source, terms = why.source, [*why.terms]
             if is_gap:
-                bonus = self._gap(gaps[mark])
+                bonus = self._gap(gaps[fingerprint])
                 if bonus:
                     priority -= bonus
                     terms.append(("gap", -bonus))

@@ -64,14 +64,12 @@ class OpicScorer:
         return [_cash_score(0.0 if link.depth else _SEED, link) for link, *_ in batch]
 
     def score_page(self, batch: Sequence[Candidate], page: Lease) -> list[Score]:
-        """Share the cash of the page equally among its links, known or not, except the
-        page itself.
-        """
-        others = sum(mark != page.fingerprint for *_, mark in batch)
+        """Share the cash of the page equally among its links, except those to itself."""
+        others = sum(fingerprint != page.fingerprint for *_, fingerprint in batch)
         share = (cash_of(page.about) + _OWN) / max(others, 1)
         return [
-            _cash_score(share if mark != page.fingerprint else 0.0, link)
-            for link, *_, mark in batch
+            _cash_score(share if fingerprint != page.fingerprint else 0.0, link)
+            for link, *_, fingerprint in batch
         ]
 
 
