@@ -263,7 +263,7 @@ class TestFile:
         path = tmp_path / "cache"
         path.write_bytes(content)
 
-        with pytest.raises(InvalidInput, match="not a cache of Outrider; set fetch.cache"):
+        with pytest.raises(InvalidInput, match=r"not a cache of Outrider; set fetch.cache"):
             CacheFile(path)
         assert path.read_bytes() == content
         assert list(tmp_path.iterdir()) == [path]
@@ -296,7 +296,7 @@ class TestFile:
         """The error says which path, and what to do."""
         with pytest.raises(InvalidInput, match=r"nowhere.*set fetch.cache to another file"):
             CacheFile(tmp_path / "nowhere" / "cache")
-        with pytest.raises(InvalidInput, match="set fetch.cache to another file"):
+        with pytest.raises(InvalidInput, match=r"set fetch.cache to another file"):
             CacheFile(tmp_path)
 
     def test_an_empty_file_is_taken(self, tmp_path):
