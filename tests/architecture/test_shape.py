@@ -21,13 +21,12 @@ DEEPER_THAN_ONE = {
     "outrider.frontier",
     "outrider.store.embedded",
     "outrider.store.heads",
-    "outrider.store.postgres",
     "outrider.store.redis",
     "outrider.store.shards",
     "outrider.testing.model",
 }
 # Modules that still ask whether they are half built. The list may only shrink, too.
-GUARDED = {"store/heads/standing.py", "store/postgres/crawl.py"}
+GUARDED = {"store/heads/standing.py"}
 
 
 def load_shape():

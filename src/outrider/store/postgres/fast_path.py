@@ -253,7 +253,7 @@ class PostgresFastPath:
     # ---- extensions
 
     def extend(self, leases: Sequence[LeaseId], deadline: int) -> set[LeaseId]:
-        """See `port.FastPath`; a lost extension is as one that was not asked for."""
+        """H2; a lost extension is as one that was not asked for."""
         if self._state.status is CrawlStatus.CANCELLED:
             return set()
         self._pipeline.send(sql.COMMIT_LAZILY)
