@@ -127,18 +127,21 @@ def _unpack(source: Iterable[Column], used: str, row: str = "row") -> str:
     return "(" + ", ".join(f"{name}_" if name != "_" else "_" for name in names) + f",) = {row}"
 
 
-def _construct(struct: type[msgspec.Struct], stored: Columns, given: Mapping[str, str]) -> str:
+def _construct(
+    struct: type[msgspec.Struct], stored: Columns, given: Mapping[str, str], unstored: str = ""
+) -> str:
     """Return the call of a struct's constructor with all its fields in order.
 
-    Stored fields come from the variables of `_unpack`, others from `given` or their default.
+    Stored fields come from the variables of `_unpack`, others from `given`; those of `unstored`
+    have their default. A field that is none of these fails here, at import.
     """
     by_field = {column.source: f"{column.name}_" for column in stored}
     arguments = []
     for field in msgspec.structs.fields(struct):
-        default = "" if field.required else repr(field.default)
-        arguments.append(given.get(field.name) or by_field.get(field.name) or default)
-    while arguments[-1] in ("True", "False", "0", "''", "()"):
-        del arguments[-1]
+        known = given.get(field.name) or by_field.get(field.name)
+        if known is None and field.name not in unstored.split():
+            raise TypeError(f"{struct.__name__}.{field.name} is in no column")
+        arguments.append(known or repr(field.default))
     return f"{struct.__name__}({', '.join(arguments)})"
 
 
@@ -218,7 +221,7 @@ def _compile_queue_from_row() -> Callable[
         "delayed": "delayed",
         **{name: f"like.{name}" for name in _FROM_RULES},
     }
-    call = _construct(PostgresQueue, stored, given)
+    call = _construct(PostgresQueue, stored, given, "ready_key0 ready_key1 is_dirty is_used")
     end = index_of(columns.QUEUE_COLUMNS, stored[-1].name) + 1
     body = [_unpack(stored, call, f"row[:{end}]"), f"return {call}"]
     found: Callable[..., PostgresQueue] = _compile(
@@ -322,6 +325,7 @@ def _compile_record_from_row() -> Callable[
             "answer": "None if answer_ is None else decode_answer(answer_)",
             "history": "_decode_history(history_) if history_ != '[]' else ()",
         },
+        "deadline worker body_page stored_key named loaned process",
     )
     body = [
         _unpack(stored, f"id_ {task} {record}", f"row[:{len(stored)}]"),
