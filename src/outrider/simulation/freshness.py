@@ -17,10 +17,10 @@ from typing import Final, TypeAlias
 import msgspec
 
 from outrider.core.outcome import Answer, Done, Last
-from outrider.core.policy.change_rate import learned
+from outrider.core.policy.change_rate import updated_answer
 from outrider.core.policy.revisit import Revisiting, age_worth
 from outrider.frontier import Frontier
-from outrider.frontier.revisits import Revisits
+from outrider.frontier.policies import Revisits
 from outrider.testing import FakeClock
 
 DAY: Final = 86_400.0
@@ -116,7 +116,7 @@ def timetable(rates: Sequence[float], plan: Plan, every: float, dice: Random) ->
         now, page = due[0]
         before = answers[page]
         last = None if before is None else Last(before.answer, now - before.age)
-        answer = learned(last, Done(200, digest=onlooker.visit(page, now)))
+        answer = updated_answer(last, Done(200, digest=onlooker.visit(page, now)))
         after = plan(page, answer, last)
         answers[page] = Last(msgspec.structs.replace(answer, planned=after), now)
         heapreplace(due, (now + after, page))
