@@ -170,7 +170,7 @@ def _scenario_table(scenario: Scenario) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
-    hosts = ", ".join(f"{host.name} ({host.temper}, {host.size})" for host in scenario.web.hosts)
+    hosts = ", ".join(f"{host.name} ({host.kind}, {host.size})" for host in scenario.web.hosts)
     table.add_row("seed", str(scenario.seed))
     table.add_row("hosts", hosts)
     table.add_row("workers", f"{scenario.workers}, claiming up to {scenario.limit}")
