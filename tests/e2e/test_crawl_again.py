@@ -49,7 +49,7 @@ def test_starting_over_keeps_the_old_files_under_other_names(outrider, served):
     for name, data in before.items():
         (kept,) = [other for other in after if other.startswith(f"{name}.2")]
         assert after[kept] == data
-        assert f"kept as {kept}" in again.err
+        assert f"renamed an old file to {kept}" in again.err
     assert len(outrider.lines(f"{STEM}.jsonl")) == 5
 
 

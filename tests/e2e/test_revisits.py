@@ -90,7 +90,7 @@ async def test_a_throttled_visit_ends_from_the_cache_and_its_host_is_left_alone(
     tmp_path, monkeypatch
 ):
     """D5: the page is there, marked as from the cache; the queue is throttled all the same."""
-    monkeypatch.setattr(politeness, "THROTTLE_FIRST", 5.0)
+    monkeypatch.setattr(politeness, "FIRST_THROTTLE_SNOOZE", 5.0)
     site = Site(HOST, paths={"/": changing(1, 1e-9)}, first=(throttling_hits({3}, 7.0),))
     watched = Watched(Web([site]), {"fetch": {"cache": str(tmp_path / "cache")}})
     queue = await watched.until(lambda: len(watched.ends_of("/")) >= 2)

@@ -27,7 +27,7 @@ UNSAVED = 1.0  # seconds before a kill in which an answer may not be saved yet
 # The command, but for the half minute that a throttled host is left alone for at the least.
 COMMAND = """
 from outrider.core.policy import politeness
-politeness.THROTTLE_FIRST = 0.3
+politeness.FIRST_THROTTLE_SNOOZE = 0.3
 from outrider.cli import main
 main()
 """

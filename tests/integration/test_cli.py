@@ -33,7 +33,7 @@ def test_the_demo_crawls_to_the_end():
     result = outrider(*SMALL)
 
     assert result.exit_code == 0, result.output
-    for text in ("finished", "0 of ", "visits too soon", "not crawled, and why", "robots"):
+    for text in ("finished", "0 of ", "visits too soon", "not crawled, by reason", "robots"):
         assert text in result.output
 
 
@@ -53,7 +53,7 @@ def test_one_seed_is_told_in_detail():
     result = outrider("simulate", "--seed", "3")
 
     assert result.exit_code == 0, result.output
-    for text in ("seed", "hosts", "workers", "heals", "Every promise was kept."):
+    for text in ("seed", "hosts", "workers", "faults end", "Every invariant held."):
         assert text in result.output
 
 
@@ -70,7 +70,7 @@ def test_many_seeds_are_summed_up():
     result = outrider("simulate", "--seeds", "12", "--from", "40")
 
     assert result.exit_code == 0, result.output
-    assert "0 of 12 seeds broke a promise." in result.output
+    assert "0 of 12 seeds violated an invariant." in result.output
 
 
 def test_seeds_may_be_shared_among_processes():
@@ -101,7 +101,7 @@ def test_a_broken_promise_leaves_with_1_and_the_command_that_repeats_it():
 
     assert result.exit_code == 1
     assert "outrider simulate --seed 0" in result.output
-    assert "2 of 2 seeds broke a promise." in result.output
+    assert "2 of 2 seeds violated an invariant." in result.output
 
 
 @pytest.mark.usefixtures("broken_core")
@@ -111,7 +111,7 @@ def test_a_broken_seed_shows_its_last_calls():
 
     assert result.exit_code == 1
     assert "The last calls before it:" in result.output
-    assert "Seed 3 broke breakdown" in result.output
+    assert "Seed 3 violated breakdown" in result.output
     assert "RuntimeError: out of luck" in result.output
     assert "Traceback" not in result.output
 

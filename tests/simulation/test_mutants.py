@@ -1,4 +1,4 @@
-"""Planted bugs: each breaks one rule of the heads in memory or of `decide`, and must be caught."""
+"""Planted bugs: each breaks one rule of the engine or of `decide`, and must be caught."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,140 +11,142 @@ from outrider.core.order import NUMBER_BITS
 from outrider.core.outcome import Done
 from outrider.core.states import TaskState
 from outrider.simulation.run import simulate
-from outrider.store.heads.records import NEITHER, READY, Queue
-from outrider.store.memory import store
-from outrider.store.memory.store import MemoryCrawl as Crawl
+from outrider.store.engine.add import Adder
+from outrider.store.engine.claim import Claimer
+from outrider.store.engine.finish import Finisher
+from outrider.store.engine.records import READY, UNLISTED, Queue
+from outrider.store.engine.schedule import Schedule
+from outrider.store.engine.state import CrawlState
+from outrider.store.engine.verbs import EngineVerbs
 
 FOUND_WITHIN = 50  # seeds: every mutant is found by one of the first so many
 
 
-class AnyToken(Crawl):
-    def held_by(self, number, token):
-        """H3: whoever once held a lease may finish it."""
-        return self.leases.get(number)
+class Bug(NamedTuple):
+    """A method of one part of the engine, and the bug that replaces it."""
+
+    part: type
+    method: str
+    replacement: Callable  # (original, self, *args)
 
 
-class JudgedAtTheLease(Crawl):
-    def _lease(self, queue, *rest):
-        """E1: a spent session ends at the lease, not when the queue could be served again."""
-        lease = super()._lease(queue, *rest)
-        if queue.standing == NEITHER and queue.session >= queue.balance and queue.pending:
-            self._park(queue)
-        return lease
+def any_token(original, self, number, token):
+    """H3: whoever once held a lease may finish it."""
+    return self._held.get(number)
 
 
-class JudgedOnce(Crawl):
-    def _judge(self, queue, now):
-        """E1: what was affordable once stays so for ever."""
-        total, queue.total = queue.total, -1 if queue.cost_count else queue.total
-        super()._judge(queue, now)
-        queue.total = total
+def listed_at_the_lease(original, self, queue, *rest):
+    """E1: a spent session ends at the lease, not when the queue could be served again."""
+    lease = original(self, queue, *rest)
+    if queue.list_state == UNLISTED and queue.session >= queue.balance and queue.pending:
+        self._schedule.deactivate(queue)
+    return lease
 
 
-class MovedBack(Crawl):
-    def _visit_ended(self, record, *rest):
-        """D1: a visit's end moves next-ready back as well as forward."""
-        record.queue.next_ready = 0
-        super()._visit_ended(record, *rest)
+def checked_once(original, self, queue, now):
+    """E1: what was affordable once stays so for ever."""
+    total, queue.total = queue.total, -1 if queue.cost_count else queue.total
+    original(self, queue, now)
+    queue.total = total
 
 
-class NoNewTurn(Crawl):
-    def _lease(self, queue, *rest):
-        """C3: a lease does not send its queue behind its equals."""
-        turn = queue.turn
-        lease = super()._lease(queue, *rest)
-        queue.turn = turn
-        if queue.standing == READY:
-            self._rank(queue)
-        return lease
+def moved_back(original, self, record, *rest):
+    """D1: a visit's end moves next-ready back as well as forward."""
+    record.queue.next_ready = 0
+    original(self, record, *rest)
 
 
-class LeasedTwice(Crawl):
-    def _lease(self, queue, record, *rest):
-        """H1: a leased task stays in line."""
-        queue.enter(record.task.lane, record.key, record.due, record.due)
-        return super()._lease(queue, record, *rest)
+def no_new_turn(original, self, queue, *rest):
+    """C3: a lease does not send its queue behind its equals."""
+    turn = queue.turn
+    lease = original(self, queue, *rest)
+    queue.turn = turn
+    if queue.list_state == READY:
+        self._schedule.update_ready_keys(queue)
+    return lease
 
 
-class LostLink(Crawl):
-    def finish(self, verdict, now):
-        """H6: the last of a page's new links is answered for, and forgotten."""
-        answer = super().finish(verdict, now)
-        if sum(link.added for link in answer.answers) > 2:
-            record = self.record(self.count)
-            for shard in self.known:
-                shard.pop(record.task.fingerprint, None)
-            self.drop(record, now)
-        return answer
+def leased_twice(original, self, queue, record, *rest):
+    """H1: a leased task stays in its lane."""
+    queue.enter(record.task.lane, record.key, record.due, record.due)
+    return original(self, queue, record, *rest)
 
 
-class FreeCrash(Crawl):
-    def _crash(self, record, now):
-        """H4: an expired lease does not count as an attempt."""
-        super()._crash(record, now)
-        if record.state is TaskState.PENDING:
-            record.attempts -= 1
-            record.crashes -= 1
+def lost_link(original, self, verdict, now):
+    """H6: the last of a page's new links is answered for, and forgotten."""
+    finished = original(self, verdict, now)
+    if sum(link.added for link in finished.answers) > 2:
+        record = self._tasks.get(self._state.last_task)
+        for shard in self._tasks.known:
+            shard.pop(record.task.fingerprint, None)
+        record.queue.leave(record.task.lane, record.key, record.due)
+        self._transitions.move(record, TaskState.DROPPED)
+        self._schedule.refresh(record.queue, now)
+    return finished
 
 
-class FinishedTwice(Crawl):
-    def _close_run(self, now):
-        """I2: the first run is closed twice."""
-        super()._close_run(now)
-        if self.status == "finished" and self.runs == 1:
-            super()._close_run(now)
+def free_crash(original, self, record, now):
+    """H4: an expired lease does not count as an attempt."""
+    original(self, record, now)
+    if record.state is TaskState.PENDING:
+        record.attempts -= 1
+        record.crashes -= 1
 
 
-class LostDeadline(Crawl):
-    def extend(self, record, lease_for, now):
-        """H4: the deadline index forgets a lease that was extended."""
-        super().extend(record, lease_for, now)
-        self.deadlines.remove(record.deadline << NUMBER_BITS | record.number)
-        self.deadlines.sort()
+def finished_twice(original, self, now):
+    """I2: the first run is finished twice."""
+    original(self, now)
+    if self.status == "finished" and self.runs == 1:
+        original(self, now)
 
 
-class OneSlotMore(Crawl):
-    def _new_queue(self, key):
-        """D2: one visit at a time more than allowed."""
-        queue = super()._new_queue(key)
-        queue.slots += 1
-        return queue
+def lost_deadline(original, self, leases, *, lease_for):
+    """H4: the deadline heap forgets a lease that was extended."""
+    extended = original(self, leases, lease_for=lease_for)
+    for lease in extended:
+        held = self._open(lease.crawl).leases
+        record = held.held[lease.task]
+        held.deadlines.remove(record.deadline << NUMBER_BITS | record.number)
+        held.deadlines.sort()
+    return extended
 
 
-class LostWake(Crawl):
-    def _alarm_at(self, queue, now):
-        """C6: a queue that was visited sets no alarm for its retries."""
-        return 0 if queue.delayed.head and queue.cost_count > 2 else super()._alarm_at(queue, now)
+def one_slot_more(original, self, key):
+    """D2: one visit at a time more than allowed."""
+    queue = original(self, key)
+    queue.slots += 1
+    return queue
 
 
-class LaneForgotten(Crawl):
-    def claim(self, request, now):
-        """C4: the count of a lane does not travel with the claimer."""
-        claimed = super().claim(request, now)
-        claimed.streak = request.streak
-        return claimed
+def lost_wake(original, self, queue, now):
+    """C6: a queue that was visited sets no wake time for its retries."""
+    return 0 if queue.delayed.head and queue.cost_count > 2 else original(self, queue, now)
 
 
-class LentAndServed(Crawl):
-    def _look_at(self, queue, now, judges):
-        """C7: others are served of a lent queue while it has a free slot."""
-        lent, queue.lent = queue.lent, 0
-        super()._look_at(queue, now, judges)
-        queue.lent = lent
+def lane_forgotten(original, self, request, now):
+    """C4: the count of a lane does not travel with the worker."""
+    result = original(self, request, now)
+    result.streak = request.streak
+    return result
 
 
-class AllCrashed(Crawl):
-    def _lose(self, record, now):
-        """C7: each lease of a lost loan counts a crash."""
-        self._crash(record, now)
+def loaned_and_served(original, self, queue, now, may_list):
+    """C7: others are served of a queue on loan while it has a free slot."""
+    loaned, queue.loaned = queue.loaned, 0
+    original(self, queue, now, may_list)
+    queue.loaned = loaned
 
 
-class LentOnCredit(Crawl):
-    def _go_on(self, queue):
-        """C7: a queue is lent whole, whatever it may spend."""
-        if queue.lane0.head or queue.lane1.head:
-            self.standing += 1
-            queue.standing = READY
+def all_crashed(original, self, record, now):
+    """C7: each lease of a lost loan counts a crash."""
+    self._crash(record, now)
+
+
+def loaned_on_credit(original, self, queue):
+    """C7: a queue is lent whole, whatever it may spend."""
+    if queue.lane0.head or queue.lane1.head:
+        self._schedule.listed += 1
+        queue.list_state = READY
 
 
 def no_reset(lease, outcome, policy, roll):
@@ -172,33 +174,43 @@ class Mutant(NamedTuple):
     """Where a bug is planted."""
 
     name: str
-    crawl: type[Crawl] = Crawl
+    bug: Bug | None = None
     queue: tuple[str, Callable] | None = None  # a method of a queue, replaced
     decide: Callable = decide
 
 
 MUTANTS = [
-    Mutant("H3-no-token-check", AnyToken),
-    Mutant("E1-judged-at-the-lease", JudgedAtTheLease),
-    Mutant("E1-judged-once", JudgedOnce),
+    Mutant("H3-no-token-check", Bug(Finisher, "lease_by_token", any_token)),
+    Mutant("E1-listed-at-the-lease", Bug(Claimer, "_lease", listed_at_the_lease)),
+    Mutant("E1-checked-once", Bug(Schedule, "choose_list", checked_once)),
     Mutant("E3-no-refund", queue=("refund", keep)),
     Mutant("D4-no-streak-reset", decide=no_reset),
-    Mutant("D1-next-ready-moves-back", MovedBack),
-    Mutant("C3-no-new-turn", NoNewTurn),
-    Mutant("H1-leased-twice", LeasedTwice),
-    Mutant("H6-lost-link", LostLink),
-    Mutant("H4-free-crash", FreeCrash),
-    Mutant("I2-finished-twice", FinishedTwice),
-    Mutant("H4-lost-deadline", LostDeadline),
-    Mutant("D2-one-slot-more", OneSlotMore),
-    Mutant("C6-lost-wake", LostWake),
-    Mutant("C4-lane-forgotten", LaneForgotten),
-    Mutant("C7-lent-and-served", LentAndServed),
-    Mutant("C7-all-crashed", AllCrashed),
-    Mutant("C7-lent-on-credit", LentOnCredit),
+    Mutant("D1-next-ready-moves-back", Bug(Finisher, "_end_visit", moved_back)),
+    Mutant("C3-no-new-turn", Bug(Claimer, "_lease", no_new_turn)),
+    Mutant("H1-leased-twice", Bug(Claimer, "_lease", leased_twice)),
+    Mutant("H6-lost-link", Bug(Finisher, "finish", lost_link)),
+    Mutant("H4-free-crash", Bug(Finisher, "_crash", free_crash)),
+    Mutant("I2-finished-twice", Bug(CrawlState, "finish_run", finished_twice)),
+    Mutant("H4-lost-deadline", Bug(EngineVerbs, "extend", lost_deadline)),
+    Mutant("D2-one-slot-more", Bug(Adder, "new_queue", one_slot_more)),
+    Mutant("C6-lost-wake", Bug(Schedule, "next_wake", lost_wake)),
+    Mutant("C4-lane-forgotten", Bug(Claimer, "claim", lane_forgotten)),
+    Mutant("C7-loaned-and-served", Bug(Schedule, "_refresh", loaned_and_served)),
+    Mutant("C7-all-crashed", Bug(Finisher, "expire_lease", all_crashed)),
+    Mutant("C7-loaned-on-credit", Bug(Claimer, "_continue_loan", loaned_on_credit)),
     Mutant("D3-impatient", decide=impatient),
-    Mutant("D1-wake-too-early", queue=("earliest", forget_the_last_visit)),
+    Mutant("D1-wake-too-early", queue=("earliest_ready", forget_the_last_visit)),
 ]
+
+
+def plant(bug, monkeypatch):
+    """Replace the method of a part by its bug."""
+    original = getattr(bug.part, bug.method)
+
+    def broken(self, *args, **kwargs):
+        return bug.replacement(original, self, *args, **kwargs)
+
+    monkeypatch.setattr(bug.part, bug.method, broken)
 
 
 def first_caught(mutant):
@@ -214,7 +226,8 @@ def first_caught(mutant):
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant, monkeypatch):
     """Within FOUND_WITHIN seeds some promise is seen broken."""
-    monkeypatch.setattr(store, "MemoryCrawl", mutant.crawl)
+    if mutant.bug is not None:
+        plant(mutant.bug, monkeypatch)
     if mutant.queue is not None:
         monkeypatch.setattr(Queue, *mutant.queue)
     result = first_caught(mutant)

@@ -1,24 +1,39 @@
 import asyncio
+import importlib
 import inspect
 import threading
 from itertools import islice
 
 import pytest
 
+import blocking_twin
 import outrider
 from outrider import Closed, Done, Failed, ForeignLease, InvalidInput, Link, SettingsError, blocking
 from outrider.core.queue_action import Pause, Resume
-from outrider.frontier.steering import QueueHandle
+from outrider.frontier.admin import QueueHandle
 from outrider.testing import FakeClock
 
 A = "https://a.example/"
 B = "https://b.example/"
+ASYNC_LINKS = "AsyncIterable[str | Url | Link] | "
+ASYNC_LINES = " | AsyncIterable[bytes]"
 RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
 
 
 def public(kind):
     """The names a user may use of a class."""
     return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def parameters(method):
+    """What a method takes: kind, default and annotation by name."""
+    found = inspect.signature(method).parameters.values()
+    return {one.name: (one.kind, one.default, str(one.annotation)) for one in found}
+
+
+def result_of(method):
+    """What a method is annotated to return."""
+    return inspect.signature(method).return_annotation
 
 
 @pytest.fixture
@@ -37,38 +52,64 @@ def frontier(clock):
 # ---- the same names
 
 
-def test_the_twin_has_every_public_name():
-    """R4: the same without `await`; what is an attribute there is a property here."""
-    asynchronous = public(outrider.Frontier) | {"crawl", "worker"}
-
-    assert public(blocking.Frontier) == asynchronous
-
-
-def test_the_twin_of_a_queue_has_every_public_name():
-    """E7, R4."""
-    assert public(blocking.QueueHandle) == public(QueueHandle)
+TWINS = [(outrider.Frontier, blocking.Frontier), (QueueHandle, blocking.QueueHandle)]
+VERBS = [
+    pytest.param(getattr(one, name), getattr(other, name, None), id=f"{one.__name__}.{name}")
+    for one, other in TWINS
+    for name in sorted(public(one))
+]
 
 
-@pytest.mark.parametrize("name", sorted(public(outrider.Frontier) & public(blocking.Frontier)))
-def test_the_twin_takes_the_same_arguments(name):
-    """R4: what works with the one works with the other; `**which` stands for the same keywords."""
-    one, other = getattr(outrider.Frontier, name), getattr(blocking.Frontier, name)
+@pytest.mark.parametrize(("one", "other"), TWINS)
+def test_twin_has_every_public_name(one, other):
+    """R4: the same without `await`."""
+    assert public(other) == public(one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "generate"),
+    [("frontier", blocking_twin.frontier_source), ("queue", blocking_twin.queue_source)],
+)
+def test_twin_is_generated_from_the_async_class(name, generate):
+    """A new method needs no hand-written twin: `make twin` writes it."""
+    module = importlib.import_module(f"outrider.blocking.{name}")
+
+    assert inspect.getsource(module) == generate(), "run `make twin`"
+
+
+@pytest.mark.parametrize(("one", "other"), VERBS)
+def test_twin_of_a_method_takes_the_same_arguments(one, other):
+    """R4: names, kinds, defaults and types; only no async iterables."""
+    assert isinstance(other, property) == isinstance(one, property)
+    if not isinstance(one, property):
+        assert parameters(other) == {
+            name: (kind, default, annotation.replace(ASYNC_LINKS, "").replace(ASYNC_LINES, ""))
+            for name, (kind, default, annotation) in parameters(one).items()
+        }
+
+
+@pytest.mark.parametrize(("one", "other"), VERBS)
+def test_twin_of_a_method_returns_the_same(one, other):
+    """R4: what is awaited or iterated over with `async for` there, is returned here."""
     if isinstance(one, property):
-        assert isinstance(other, property)
-        return
-    theirs, ours = inspect.signature(one).parameters, inspect.signature(other).parameters
-    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in ours.values())
-    named = {key: (p.kind, p.default) for key, p in ours.items() if p.kind is not p.VAR_KEYWORD}
+        one, other = one.fget, other.fget
 
-    assert named == {key: (theirs[key].kind, theirs[key].default) for key in named}
-    assert takes_any or set(named) == set(theirs)
+    assert result_of(other) == result_of(one).replace("AsyncIterator[", "Iterator[")
 
 
-@pytest.mark.parametrize("name", sorted(public(blocking.Frontier) - {"open"}))
-def test_nothing_of_the_twin_has_to_be_awaited(name):
+@pytest.mark.parametrize(("one", "other"), VERBS)
+def test_twin_of_a_method_has_the_same_documentation(one, other):
+    """R4: `help` and editors show it in both."""
+    assert other.__doc__
+    assert inspect.getdoc(other) == blocking_twin.blocking_docstring(inspect.getdoc(one))
+
+
+@pytest.mark.parametrize(("one", "other"), VERBS)
+def test_nothing_of_the_twin_has_to_be_awaited(one, other):
     """R4."""
-    assert not inspect.iscoroutinefunction(getattr(blocking.Frontier, name))
-    assert not inspect.isasyncgenfunction(getattr(blocking.Frontier, name))
+    assert not inspect.iscoroutinefunction(other)
+    assert not inspect.isasyncgenfunction(other)
 
 
 # ---- a crawl without a loop

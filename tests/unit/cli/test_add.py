@@ -9,7 +9,7 @@ import pytest
 
 from loop_turns import cancelled, started
 from outrider import Done
-from outrider.cli import add_source
+from outrider.cli import add
 from outrider.errors import InvalidInput, StoreUnavailable
 
 A = "https://a.example/"
@@ -196,7 +196,7 @@ class TestFiles:
             (b'{"url": {"text": "x"}}', "$.url"),
             (b'{"depth": 1}', "url"),
             (b'{"url": "https://c.example/", "depht": 1}', "did you mean depth?"),
-            (b'{"url": "https://c.example/", "zzzz": 1}', "'zzzz' is no field of a link"),
+            (b'{"url": "https://c.example/", "zzzz": 1}', "'zzzz' is not a field of a link"),
             (b'{"url": "https://c.example/", "depth": "1"}', "$.depth"),
             (b'{"url": "https://c.example/", "forced": "no"}', "$.forced"),
             (b'{"url": "https://c.example/", "known": "x"}', "known"),
@@ -262,12 +262,13 @@ class TestFiles:
 
         stream = io.BytesIO(f"{A}\n".encode())
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
-        monkeypatch.setattr(add_source, "_CHUNK", len(A) + 1)
-        monkeypatch.setattr(add_source._Numbered, "rest", cut)
+        monkeypatch.setattr(add, "_CHUNK", len(A) + 1)
+        monkeypatch.setattr(add._LineNumbers, "rest", cut)
         answer = outrider("add", "x", "--from", "-")
 
         assert answer.code in (2, 130)
-        assert answer.err.startswith("outrider: not all was read; until then added 1, refused 0\n")
+        noted = "outrider: not everything was read; so far added 1, refused 0\n"
+        assert answer.err.startswith(noted)
 
     def test_a_directory_is_no_file(self, outrider, tmp_path):
         """Said in one line."""
@@ -288,7 +289,7 @@ def pipe(monkeypatch):
 async def test_a_slow_pipe_is_read_as_it_comes(pipe):
     """Whoever writes a line need not write a thousand; the loop goes on meanwhile."""
     _, writing = pipe
-    lines = add_source.lines_of("-", {})
+    lines = add.read_lines("-", {})
     writing.write(f"{A}\nhttps://b.ex".encode())
     first = await anext(lines)
     writing.write(b"ample/\n")
@@ -296,14 +297,14 @@ async def test_a_slow_pipe_is_read_as_it_comes(pipe):
     await lines.aclose()
 
     assert [line.link for line in first] == [A]
-    assert second == [add_source.Line(2, B)]
+    assert second == [add.Line(2, B)]
 
 
 async def test_a_reader_that_waits_keeps_nobody(pipe):
     """A cancelled command does not wait for a pipe that never ends."""
     _, writing = pipe
     before = set(threading.enumerate())
-    waiting = await started(anext(add_source.lines_of("-", {})))
+    waiting = await started(anext(add.read_lines("-", {})))
     (reader,) = set(threading.enumerate()) - before
     await cancelled(waiting)
 
@@ -319,4 +320,4 @@ async def test_an_input_that_does_not_wait_is_refused(pipe):
     os.set_blocking(reading.fileno(), False)
 
     with pytest.raises(InvalidInput, match="not allowed to wait"):
-        await anext(add_source.lines_of("-", {}))
+        await anext(add.read_lines("-", {}))

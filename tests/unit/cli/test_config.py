@@ -70,9 +70,9 @@ class TestShowing:
     @pytest.mark.parametrize(
         ("path", "said"),
         [
-            ("scoring.weights.page", "scoring.weights.default holds for it"),
-            ("scoring.bonuses.feed", "scoring.bonuses.link holds for it"),
-            ("retry.types.nav", "retry holds for it"),
+            ("scoring.weights.page", "scoring.weights.default applies to it"),
+            ("scoring.bonuses.feed", "scoring.bonuses.link applies to it"),
+            ("retry.types.nav", "retry applies to it"),
             ("scoring.weights.artcle", "did you mean scoring.weights.article?"),
         ],
     )
@@ -169,7 +169,7 @@ class TestChanging:
         again = outrider("config", "unset", "x", "lanes.burst")
 
         assert answer.out == "politeness.delay = 2.0 (given)\nlanes.burst = 5 (default)\n"
-        assert (again.code, "nothing was said of it" in again.err) == (2, True)
+        assert (again.code, "it was not set at run time" in again.err) == (2, True)
 
     def test_the_history_tells_who_and_when(self, outrider):
         """N4: for people and for programs; the latest last."""

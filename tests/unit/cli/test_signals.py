@@ -34,7 +34,7 @@ def test_a_prediction_moves_what_waits(outrider):
 
 def test_a_prediction_of_what_is_not_known_is_kept(outrider):
     """F4: for when it comes."""
-    assert "noted" in outrider("predict", "x", B + "later").out
+    assert "stored" in outrider("predict", "x", B + "later").out
     outrider("add", "x", B + "later")
 
     assert priority(outrider, B + "later") == 12 - 10.5
@@ -61,7 +61,7 @@ def test_problems_are_counted_and_boost(outrider):
     outrider("problem", "x", "missing-hub", "b.example")
     told = outrider("problem", "x", "missing-hub", "b.example")
 
-    assert told.out.startswith("2 of its kind")
+    assert told.out.startswith("2 of this kind")
     assert priority(outrider, B) == 9.5
     (listed,) = outrider("signals", "x", "--json").json["problems"]
     assert listed == {"kind": "missing-hub", "scope": "", "target": "b.example", "count": 2}

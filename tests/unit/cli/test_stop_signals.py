@@ -7,7 +7,7 @@ import signal
 import pytest
 import typer
 
-from outrider.cli.stop_signals import SIGNALS, stoppable
+from outrider.cli.stop_signals import SIGNALS, run_stoppable
 from outrider.errors import StoreUnavailable
 
 
@@ -38,7 +38,7 @@ async def forever():
 async def code_of(work):
     """What a command leaves with."""
     with pytest.raises(typer.Exit) as left:
-        await stoppable(work)
+        await run_stoppable(work)
     return left.value.exit_code
 
 
@@ -77,7 +77,7 @@ async def test_request_survives_a_swallowed_cancellation():
             signals.attach(stop)
         return "drained"
 
-    assert (await stoppable(work), stop.count) == ("drained", 1)
+    assert (await run_stoppable(work), stop.count) == ("drained", 1)
 
 
 async def test_executor_is_told_of_each_request():
@@ -129,8 +129,8 @@ async def test_without_a_request_everything_passes():
         raise StoreUnavailable("no answer came")
 
     with pytest.raises(StoreUnavailable):
-        await stoppable(fail)
-    task = asyncio.create_task(stoppable(lambda _signals: forever()))
+        await run_stoppable(fail)
+    task = asyncio.create_task(run_stoppable(lambda _signals: forever()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

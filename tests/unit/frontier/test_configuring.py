@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider import Frontier, Link, SettingsError, StoreUnavailable
-from outrider.frontier import history
-from outrider.frontier.footing import OFTEN_MS
+from outrider.frontier import live_settings
+from outrider.frontier.live_settings import LISTEN_INTERVAL_MS
 from outrider.settings import Layer, Layers, Settings, settings_of
 from outrider.store.opening import open_store
 from outrider.store.protocol import SharedValueWrite
@@ -19,7 +19,7 @@ from outrider.testing import FakeClock
 
 A = "https://a.example/"
 B = "https://b.example/"
-SOON = OFTEN_MS / 1000
+SOON = LISTEN_INTERVAL_MS / 1000
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def by_letter(url):
 async def test_settings_that_cannot_be_read_are_not_written_over(store, clock):
     """They may be from a newer release: who does not know them changes none of the rules."""
     async with Frontier.open(store, clock=clock) as owner:
-        await store.configure("default", owner._rules(), '{"newer": 1}')
+        await store.configure("default", owner.rules, '{"newer": 1}')
     async with Frontier.attach(store, clock=clock) as other:
         with pytest.raises(SettingsError, match="cannot be read"):
             await other.configure({"lease": {"seconds": 5}})
@@ -357,7 +357,7 @@ async def test_two_writers_share_no_place_in_the_history(opened, watched):
 
 async def test_the_history_has_an_end(opened, store, monkeypatch):
     """The oldest is forgotten first; a change of very much does not drown it."""
-    monkeypatch.setattr(history, "KEPT", 3)
+    monkeypatch.setattr(live_settings, "MAX_HISTORY", 3)
     owner = await opened({}, store)
     for n in range(1, 6):
         await owner.configure({"lanes": {"burst": n + 5}})
@@ -550,7 +550,7 @@ async def test_following_ends(opened, clock, file):
     end()
     await owner.close()
 
-    assert not owner._followers
+    assert not owner._configurer._followers
 
 
 async def test_a_worker_follows_a_file_of_its_own(opened, attached, store, clock, file):

@@ -5,7 +5,7 @@ import pytest
 
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput, StoreUnavailable
-from outrider.frontier.copying import PAGE, copy_crawl
+from outrider.frontier.copy_crawl import PAGE, copy_crawl
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import TaskFilter
 from outrider.store.saved import SavedTask

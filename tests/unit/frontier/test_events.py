@@ -343,7 +343,7 @@ async def test_a_reader_that_left_costs_nothing(frontier):
     await waiting
     await stream.aclose()
 
-    assert not frontier._events.is_heard
+    assert not frontier._context.reporter.has_listeners
 
 
 async def test_a_stream_nobody_reads_is_forgotten(frontier):
@@ -352,7 +352,7 @@ async def test_a_stream_nobody_reads_is_forgotten(frontier):
     del stream
     await frontier.add([A])
 
-    assert not frontier._events.is_heard
+    assert not frontier._context.reporter.has_listeners
 
 
 async def test_a_slow_reader_loses_the_oldest(frontier):

@@ -4,9 +4,9 @@ import asyncio
 
 from outrider import Done, Frontier, Link
 from outrider.core.breakdown import Breakdown
-from outrider.frontier import rescoring as module
-from outrider.frontier.heard import Rescoring, written
-from outrider.frontier.rescoring import LOST_AFTER
+from outrider.frontier import rescore as module
+from outrider.frontier.rescore import LOST_AFTER
+from outrider.frontier.shared_state import Rescoring, encode
 from outrider.store.protocol import PriorityUpdate, SharedValueWrite
 from outrider.testing import FakeClock
 
@@ -134,15 +134,15 @@ class TestRescoring:
             await frontier.add([A + str(n) for n in range(10)])
             job = (await frontier.rescoring()).digest
             left = Rescoring(job, "running", "gone", after=5, looked=5, pending=10)
-            await store.put_values("default", [SharedValueWrite("rescore", "all", written(left))])
+            await store.put_values("default", [SharedValueWrite("rescore", "all", encode(left))])
             for task in [task async for task in frontier.tasks()]:
                 await store.update_priorities("default", [_price(task, 77.0)])
             await frontier.learn()
 
-            await frontier._keep_rescored()
+            await frontier._rescorer.resume()
             assert (await frontier.rescoring()).state == "running"
             clock.advance(LOST_AFTER / 1000 + 1)
-            await frontier._keep_rescored()
+            await frontier._rescorer.resume()
 
             assert (await frontier.rescoring()).state == "done"
             assert [*(await priorities(frontier)).values()] == [77.0] * 5 + [12.0] * 5
@@ -152,7 +152,7 @@ class TestRescoring:
     ):
         """C8: a read may be answered after what was said since."""
         monkeypatch.setattr(module, "STEP", 1)
-        monkeypatch.setattr(module, "TOLD_EVERY", 0)
+        monkeypatch.setattr(module, "PROGRESS_INTERVAL", 0)
         async with on(unanswered, clock) as frontier:
             await frontier.add([A + str(n) for n in range(5)])
             unanswered.hold("update_priorities")
@@ -176,7 +176,7 @@ class TestRescoring:
             rescoring = asyncio.create_task(frontier.rescore())
             await asyncio.sleep(0)
             others = Rescoring(digest, "running", "other")
-            await store.put_values("default", [SharedValueWrite("rescore", "all", written(others))])
+            await store.put_values("default", [SharedValueWrite("rescore", "all", encode(others))])
             await frontier.learn()
             unanswered.let_go()
             await rescoring
@@ -190,10 +190,10 @@ class TestRescoring:
             await one.add([A])
             running = Rescoring((await one.rescoring()).digest, "running", "third")
             await watched.put_values(
-                "default", [SharedValueWrite("rescore", "all", written(running))]
+                "default", [SharedValueWrite("rescore", "all", encode(running))]
             )
             await other.learn()
-            await other._keep_rescored()
+            await other._rescorer.resume()
 
             assert await one.rescoring() == running
 
@@ -203,7 +203,7 @@ class TestRescoring:
             await frontier.add([f"https://h{n}.example/" for n in range(2000)])
             await frontier.configure({"scoring": {"weights": {"default": 1}}})
             claimed = 0
-            while frontier._background:
+            while frontier._context.background.running:
                 claimed += len(await frontier.claim(1))
                 await asyncio.sleep(0)
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from outrider import Done, Failed, Frontier, InvalidInput, Link, blocking
-from outrider.frontier import jsonl
+from outrider.frontier import export
 from outrider.store.opening import open_store
 from outrider.testing import FakeClock
 
@@ -136,7 +136,7 @@ def test_the_blocking_twin_does_the_same(clock):
 
 async def test_a_large_crawl_comes_in_many_blocks(opened, attached, monkeypatch):
     """Every block is checked by itself."""
-    monkeypatch.setattr("outrider.frontier.saving.PAGE", 3)
+    monkeypatch.setattr("outrider.frontier.export.PAGE", 3)
     async with opened() as frontier, attached("copy") as copy:
         await frontier.add(PAGES)
         blocks = [block async for block in frontier.export()]
@@ -204,7 +204,7 @@ async def test_an_export_that_was_cut_says_so(exported, attached):
         text = await refusal(frontier, exported[: exported.rindex(b"{")])
 
         assert text.startswith(f"line {lines}: the export was cut")
-        assert "'copy', which lends nothing now: restore the whole export again" in text
+        assert "'copy', which leases no tasks now: restore the whole export again" in text
 
 
 async def test_no_changed_byte_is_believed(exported, attached):
@@ -231,7 +231,7 @@ async def test_something_after_the_end_is_refused(exported, attached):
 
 def rewritten(data, change):
     """An export with changed items, and true sums."""
-    reader, writer = jsonl.Reader(), jsonl.Writer()
+    reader, writer = export.Reader(), export.Writer()
     items = [change(item) for block in reader.feed(data) for item in block.items]
     return writer.head("x", 0.0) + writer.block(items) + writer.tail()
 
@@ -240,7 +240,7 @@ async def test_a_fault_is_named_by_its_line(exported, attached):
     """I5: also what no type can tell."""
     hurt = exported.replace(b"https://d.example/", b"ftp://d.example/xx")
     with pytest.raises(InvalidInput):  # its sum tells first
-        list(jsonl.Reader().feed(hurt))
+        list(export.Reader().feed(hurt))
     async with attached("copy") as frontier:
         forged = rewritten(
             exported,

@@ -4,7 +4,7 @@ import pytest
 
 from outrider import Done, Failed, Frontier, Link
 from outrider.errors import InvalidInput
-from outrider.frontier import signalling
+from outrider.frontier import signals
 from outrider.store.protocol import SharedValueWrite
 
 FAST = {"politeness": {"delay": 0.0}}
@@ -252,7 +252,7 @@ class TestProblems:
         self, store, clock, monkeypatch
     ):
         """F5: by whoever forgot it, and by whoever heard of that."""
-        monkeypatch.setattr(signalling, "CLUSTERS_MOST", 2)
+        monkeypatch.setattr(signals, "MAX_CLUSTERS", 2)
         async with on(store, clock) as one, on(store, clock) as other:
             for target in ("a.example", "b.example", "c.example"):
                 await one.report_problem("missing-hub", "", target)
@@ -304,7 +304,7 @@ class TestRewards:
         async with on(watched, clock, **LEARNING) as frontier:
             await self._rewarded(frontier)
             await frontier.add([A + "good/x", A + "bad/x"])
-            assert frontier._scorer.inner.is_stale
+            assert frontier._policies.scorer.inner.is_stale
             priced = watched.calls["update_priorities"]
         assert watched.calls["update_priorities"] == priced
         async with Frontier.attach(watched, clock=clock) as other:

@@ -114,14 +114,12 @@ def _texts(value: object, depth: int) -> Iterator[str]:
 def apply_focus(score: Score, kind: Class) -> Score:
     """Move a score into its band; its terms still sum to it."""
     if kind == "other":
-        return _shifted(score, PARKED, -score.priority)
+        return _shift(score, PARKED, -score.priority)
     clipped = max(-CLIP, min(CLIP, score.priority))
-    return _shifted(
-        score, FOCUS_BAND if kind == "focus" else RELATED_BAND, clipped - score.priority
-    )
+    return _shift(score, FOCUS_BAND if kind == "focus" else RELATED_BAND, clipped - score.priority)
 
 
-def _shifted(score: Score, band: float, clip: float) -> Score:
+def _shift(score: Score, band: float, clip: float) -> Score:
     terms = (*score.breakdown.terms, *((("clip", clip),) if clip else ()), ("focus", band))
     breakdown = Breakdown(score.breakdown.source, terms)
     return Score(breakdown.total, breakdown)

@@ -110,9 +110,9 @@ class CrawlRules(msgspec.Struct, frozen=True):
             return rules
         key = key.lower()
         if self.keys:
-            rules = _layered(rules, key, self.keys)
+            rules = _apply_layers(rules, key, self.keys)
         if self.said or self.runtime:
-            rules = _layered(rules, key, self.said, self.runtime)
+            rules = _apply_layers(rules, key, self.said, self.runtime)
         return rules
 
     @property
@@ -164,7 +164,7 @@ def acted(rules: QueueRules, now: QueueRules) -> QueueRules:
     return msgspec.structs.replace(rules, paused=now.paused, retired=now.retired)
 
 
-def _layered(rules: QueueRules, key: str, *layers: Mapping[str, Override]) -> QueueRules:
+def _apply_layers(rules: QueueRules, key: str, *layers: Mapping[str, Override]) -> QueueRules:
     """Apply layers of one rank: the nearer name wins; for one name, the later layer."""
     for name in (*reversed(tuple(suffixes(key))), key):
         for layer in layers:

@@ -1,58 +1,85 @@
-"""Heads in memory over records in memory; the measure of every other store."""
+"""The memory store: engines over plain objects. Nothing survives the process."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, final
 
 from outrider.clock import Clock
-from outrider.core.order import DUE_BITS, NUMBER_MASK
 from outrider.core.policy.rules import CrawlRules
-from outrider.store.heads.crawl import Crawl
-from outrider.store.heads.ledger import CHUNK_MASK
-from outrider.store.heads.records import CHUNK_BITS, Queue, Record
-from outrider.store.heads.verbs import Verbs
+from outrider.store.engine.engine import CrawlEngine
+from outrider.store.engine.journal import MemoryJournal
+from outrider.store.engine.leases import Leases
+from outrider.store.engine.state import CrawlState
+from outrider.store.engine.verbs import EngineVerbs
+from outrider.store.forwarding import ForwardingStore
+from outrider.store.memory.tables import MemoryQueues, MemoryTasks
 
 
-class MemoryCrawl(Crawl):
-    """A crawl whose records are plain objects, by number in chunks."""
+@final
+class MemoryCrawls:
+    """See `port.Crawls`."""
 
-    def __init__(self, name: str, store: str, rules: CrawlRules, now: int) -> None:
-        super().__init__(name, store, rules, now)
-        self.tasks: list[dict[int, Record]] = [{}]
+    __slots__ = ("_clock", "_engines", "_last_now", "_store")
 
-    def born(self, record: Record) -> None:
-        """See `Ledger`."""
-        if not record.number & CHUNK_MASK:
-            self.tasks.append({})
-        self.tasks[-1][record.number] = record
+    def __init__(self, store: str, clock: Clock) -> None:
+        self._store, self._clock, self._last_now = store, clock, 0
+        self._engines: dict[str, CrawlEngine] = {}
 
-    def record(self, number: int) -> Record:
-        """See `Ledger`."""
-        return self.tasks[number >> CHUNK_BITS][number]
+    def now(self) -> int:
+        """See `port.Crawls`."""
+        self._last_now = max(self._last_now, self._clock.now_ms())
+        return self._last_now
 
-    def due(self, queue: Queue, entry: int) -> Record:  # noqa: ARG002 - as others use it
-        """See `Ledger`."""
-        number = entry >> DUE_BITS & NUMBER_MASK
-        return self.tasks[number >> CHUNK_BITS][number]
+    def open(self, name: str) -> CrawlEngine:
+        """See `port.Crawls`."""
+        engine = self._engines.get(name)
+        if engine is None:
+            engine = self._engines[name] = self._new(name)
+        return engine
 
-    def changed(self, record: Record) -> None:
-        """See `Ledger`: a record is its own keeping."""
+    def existing(self, name: str) -> CrawlEngine | None:
+        """See `port.Crawls`."""
+        return self._engines.get(name)
 
-    def seen(self, numbers: Iterable[int]) -> Iterable[Record]:
-        """See `Ledger`."""
-        return (self.tasks[number >> CHUNK_BITS][number] for number in numbers)
+    def reading(self, name: str, *, totals: bool = False) -> CrawlEngine:  # noqa: ARG002 - always complete
+        """See `port.Crawls`."""
+        return self._engines.get(name) or self._new(name)
 
-    def find(self, fingerprint: bytes) -> int | None:
-        """See `Ledger`."""
-        return self.known[fingerprint[0]].get(fingerprint)
+    def names(self) -> list[str]:
+        """See `port.Crawls`."""
+        return list(self._engines)
+
+    def expiring(self) -> Iterable[CrawlEngine]:
+        """See `port.Crawls`."""
+        return self._engines.values()
+
+    def as_stored(self, rules: CrawlRules) -> CrawlRules:
+        """See `port.Crawls`."""
+        return rules
+
+    def _new(self, name: str) -> CrawlEngine:
+        state = CrawlState(name, self._store, CrawlRules(), self.now())
+        journal = MemoryJournal(state)
+        return CrawlEngine(state, Leases(), MemoryTasks(), MemoryQueues(), journal)
 
 
-class MemoryStore(Verbs):
-    """Store, Admin and Inspect over plain Python."""
+class MemoryStore(ForwardingStore):
+    """`Store`, `Admin` and `Inspect` in memory: a verb is a plain call."""
+
+    is_inline = True
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__(uuid.uuid4().hex, clock)
+        self.id = uuid.uuid4().hex
+        self._verbs = EngineVerbs(MemoryCrawls(self.id, clock))
 
-    def _new_crawl(self, name: str) -> Crawl:
-        return MemoryCrawl(name, self.id, CrawlRules(), self._now())
+    async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._verbs, verb)(*args, **kwargs)
+
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """See `protocol.FullStore`: a claim costs so little here that it needs no notification."""
+        return lambda: None
+
+    async def close(self) -> None:
+        """See `protocol.FullStore`: there is nothing to close."""

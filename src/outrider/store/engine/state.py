@@ -1,0 +1,217 @@
+"""The state of one crawl besides its tasks and queues: status, rules, counters, events."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Final, Protocol, final
+
+from outrider.core.order import ordered
+from outrider.core.policy.rules import CrawlRules, Limits
+from outrider.core.states import CrawlStatus
+from outrider.store.engine.records import COLUMNS, Queue, TaskCounts
+
+EVENTS_KEPT: Final = 10_000
+TIMELINE_KEPT: Final = 100
+EPOCHS_KEPT: Final = 8
+
+
+class Counted(Protocol):
+    """What decides with which tasks a task is counted."""
+
+    @property
+    def type(self) -> str: ...  # noqa: D102
+    @property
+    def tag(self) -> str | None: ...  # noqa: D102
+    @property
+    def origin(self) -> str: ...  # noqa: D102
+    @property
+    def depth(self) -> int: ...  # noqa: D102
+
+
+@final
+class CrawlState:
+    """Status, rules, counters and events of a crawl, and its dirty queues and task counts.
+
+    `tracks_dirty`: the store writes changes, so changed queues and counts are listed.
+    `keeps_all_rules`: the store keeps the rules of every epoch; else old epochs are dropped.
+    """
+
+    __slots__ = (
+        "at_finish",
+        "by_turn",
+        "bytes",
+        "count_offset",
+        "created",
+        "dirty_counts",
+        "dirty_queues",
+        "epoch",
+        "events",
+        "finished",
+        "is_idle",
+        "is_limited",
+        "keeps_all_rules",
+        "last_arrival",
+        "last_event",
+        "last_queue",
+        "last_task",
+        "last_token",
+        "last_turn",
+        "leased",
+        "name",
+        "opens_below",
+        "outcomes",
+        "pending",
+        "reason",
+        "retired_pending",
+        "rules",
+        "rules_applied",
+        "rules_by_epoch",
+        "runs",
+        "settings",
+        "started",
+        "status",
+        "store",
+        "task_counts",
+        "timeline",
+        "tracks_dirty",
+        "visits",
+        "visits_done",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        store: str,
+        rules: CrawlRules,
+        now: int,
+        *,
+        tracks_dirty: bool = False,
+        keeps_all_rules: bool = False,
+    ) -> None:
+        self.name, self.store, self.created = name, store, now
+        self.tracks_dirty, self.keeps_all_rules = tracks_dirty, keeps_all_rules
+        self.epoch = 0
+        self.rules_by_epoch: dict[int, CrawlRules] = {}  # while queues may still have them
+        self.use_rules(rules)
+        self.rules_applied = True  # every queue has the crawl's current rules
+        self.status = CrawlStatus.RUNNING
+        self.reason: str | None = None
+        self.at_finish = False  # paused instead of finished once: the next end is a finish
+        self.is_idle = True  # no task since the last run: the next one starts a run
+        # last numbers given
+        self.last_task = self.last_queue = self.last_turn = 0
+        self.last_arrival = self.last_token = self.last_event = 0
+        self.count_offset = 0  # by how much `last_task` exceeds the number of known tasks
+        # totals
+        self.pending = self.leased = 0
+        self.retired_pending = 0  # pending tasks of retired queues
+        self.visits = self.visits_done = self.bytes = self.runs = 0
+        self.started = self.finished = -1
+        self.outcomes: Counter[str] = Counter()
+        self.timeline: deque[tuple[float, str, str]] = deque(maxlen=TIMELINE_KEPT)
+        self.events: deque[tuple[int, int, str, str, str]] = deque(maxlen=EVENTS_KEPT)
+        self.settings = ""  # the caller's text, for workers that join the crawl
+        self.task_counts: dict[tuple[str, str | None, str, int], TaskCounts] = {}
+        self.dirty_queues: list[Queue] = []
+        self.dirty_counts: list[TaskCounts] = []
+
+    @property
+    def known(self) -> int:
+        """The number of known tasks."""
+        return self.last_task - self.count_offset
+
+    # ---- rules
+
+    def use_rules(self, rules: CrawlRules) -> None:
+        """Set the rules of the current epoch; queues get them one by one."""
+        self.rules = self.rules_by_epoch[self.epoch] = rules
+        self.by_turn = rules.order == "round-robin"
+        self.is_limited = rules.limits != Limits()
+        below = rules.opens_below
+        self.opens_below = -1 if below is None else ordered(below)  # -1: below every priority
+
+    @property
+    def is_dropping_epoch(self) -> bool:
+        """Whether the next epoch drops the rules of the oldest one."""
+        return not self.keeps_all_rules and len(self.rules_by_epoch) >= EPOCHS_KEPT
+
+    def start_epoch(self) -> None:
+        """Start another epoch of rules; until a queue gets its rules, it keeps those it has."""
+        self.epoch += 1
+        while self.is_dropping_epoch:
+            del self.rules_by_epoch[min(self.rules_by_epoch)]
+
+    def confirm_rules(self, *, all_queues: bool) -> None:
+        """Record that a change has been applied to every queue it concerns."""
+        self.rules_applied = self.rules_applied or all_queues
+        if self.rules_applied:
+            self.rules_by_epoch = {self.epoch: self.rules}
+
+    # ---- dirty queues and counts
+
+    def mark_dirty(self, queue: Queue) -> None:
+        """List a queue as changed, unless it is listed."""
+        if not queue.is_dirty:
+            queue.is_dirty = True
+            self.dirty_queues.append(queue)
+
+    def mark_counts_dirty(self, counts: TaskCounts) -> None:
+        """List counts as changed, unless they are listed."""
+        if not counts.is_dirty:
+            counts.is_dirty = True
+            self.dirty_counts.append(counts)
+
+    def counts_of(self, task: Counted) -> TaskCounts:
+        """Return the counts a task belongs to."""
+        name = (task.type, task.tag, task.origin, min(task.depth, 3))
+        found = self.task_counts.get(name)
+        if found is None:
+            found = TaskCounts(*name, [0] * len(COLUMNS), not self.tracks_dirty)
+            self.task_counts[name] = found
+        return found
+
+    # ---- status
+
+    def add_event(self, now: int, name: str, subject: str, detail: str) -> None:
+        """O3: record what the crawl did by itself."""
+        self.last_event += 1
+        self.events.append((self.last_event, now, name, subject, detail))
+
+    def set_status(self, status: CrawlStatus, reason: str, now: int) -> None:
+        """I1."""
+        self.status, self.reason = status, reason
+        self.timeline.append((now / 1000, status.value, reason))
+        self.add_event(now, f"crawl-{status.value}", self.name, reason)
+
+    def start_run(self, now: int) -> None:
+        """I2: a task was added to an idle crawl, so a finished crawl runs again."""
+        self.is_idle = self.at_finish = False
+        if self.started < 0:
+            self.started = now
+        if self.status is CrawlStatus.FINISHED:
+            self.set_status(CrawlStatus.RUNNING, "work", now)
+
+    def check_limits(self, now: int) -> None:
+        """I4: pause a running crawl that has reached a limit, with the limit as the reason."""
+        limits = self.rules.limits
+        age = 0.0 if self.started < 0 else (now - self.started) / 1000
+        for name, limit, value in (
+            ("tasks", limits.tasks, self.known),
+            ("done", limits.done, self.visits_done),
+            ("bytes", limits.bytes, self.bytes),
+            ("seconds", limits.seconds, age),
+        ):
+            if limit and value >= limit:
+                self.set_status(CrawlStatus.PAUSED, f"limit-{name}", now)
+                return
+
+    def finish_run(self, now: int) -> None:
+        """I2: finish when no task is leased and no queue but retired ones has a pending task."""
+        if not self.known or self.leased or self.pending > self.retired_pending:
+            return
+        if self.rules.pause_at_finish and not self.at_finish:
+            self.at_finish = self.is_idle = True
+            self.set_status(CrawlStatus.PAUSED, "finish", now)
+        else:
+            self.runs, self.finished, self.is_idle = self.runs + 1, now, True
+            self.set_status(CrawlStatus.FINISHED, f"run {self.runs}", now)

@@ -1,0 +1,323 @@
+"""The verbs of the store protocol as plain synchronous calls on engines.
+
+A store decides in its `_forward` how a verb is run and made durable. `InvalidInput` is raised
+before anything is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, final
+
+import msgspec
+
+from outrider.clock import to_ms
+from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction
+from outrider.core.states import OPERATOR_MOVES, CrawlStatus, QueueState, TaskState
+from outrider.core.task import Added, LeaseId, Task
+from outrider.core.verdict import Finished, Verdict
+from outrider.errors import InvalidInput
+from outrider.store.engine import admin, views
+from outrider.store.engine.engine import CrawlEngine
+from outrider.store.engine.export import export_page
+from outrider.store.engine.port import Crawls
+from outrider.store.engine.records import Queue, TaskRecord
+from outrider.store.noting import checked_notes, checked_prices
+from outrider.store.protocol import (
+    ClaimRequest,
+    ClaimResult,
+    CrawlView,
+    Heartbeat,
+    Heat,
+    Pending,
+    PriorityUpdate,
+    QueuePosition,
+    QueueView,
+    ResultPage,
+    SharedValue,
+    SharedValueWrite,
+    Step,
+    StoreEvent,
+    TaskFilter,
+    TaskView,
+    Upcoming,
+    WorkerView,
+)
+from outrider.store.saved import Saved, checked
+
+_ALL: Final = TaskFilter()
+PENDING, DEAD, CANCELLED = TaskState.PENDING, TaskState.DEAD, CrawlStatus.CANCELLED
+
+
+@final
+class EngineVerbs:
+    """`Store`, `Admin` and `Inspect` of `store.protocol`, as plain calls."""
+
+    __slots__ = ("_crawls", "_now", "_open")
+
+    def __init__(self, crawls: Crawls) -> None:
+        self._crawls, self._open, self._now = crawls, crawls.open, crawls.now
+
+    # ---- Store
+
+    def add(self, tasks: Sequence[Task]) -> list[Added]:
+        now = self._now()
+        if len({task.crawl for task in tasks}) == 1:
+            return self._add_to(tasks[0].crawl, list(tasks), now)
+        names = dict.fromkeys(task.crawl for task in tasks)
+        by_crawl = {
+            n: iter(self._add_to(n, [t for t in tasks if t.crawl == n], now)) for n in names
+        }
+        return [next(by_crawl[task.crawl]) for task in tasks]
+
+    def _add_to(self, name: str, tasks: list[Task], now: int) -> list[Added]:
+        crawl = self._open(name)
+        crawl.tasks.prefetch(tasks)
+        answers = crawl.adder.add(tasks, now)
+        crawl.finisher.check_limits(now)
+        return answers
+
+    def claim(self, request: ClaimRequest) -> ClaimResult:
+        return self._open(request.crawl).claimer.claim(request, self._now())
+
+    def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
+        deadline, extended = self._now() + to_ms(lease_for), set[LeaseId]()
+        for crawl, of_crawl in self._by_crawl(leases):
+            if crawl.fast_path is not None:
+                extended |= crawl.fast_path.extend(of_crawl, deadline)
+                continue
+            for lease in of_crawl:
+                record = crawl.finisher.lease_by_token(lease.task, lease.token)
+                if record is not None:
+                    crawl.leases.set_deadline(record, deadline)
+                    extended.add(lease)
+        return extended
+
+    def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        now = self._now()
+        crawls: dict[str, CrawlEngine] = {}
+        finished: set[tuple[str, int, int]] = set()  # by a fast path
+        for name in sorted({verdict.crawl for verdict in verdicts}):
+            crawls[name] = crawl = self._open(name)
+            rest = [v for v in verdicts if v.crawl == name]
+            if crawl.fast_path is not None:
+                done = crawl.fast_path.finish(rest, now)
+                finished |= {(name, *lease) for lease in done}
+                rest = [v for v in rest if (v.task, v.token) not in done]
+            if rest:
+                found = [task for v in rest if v.tasks for task in v.tasks]
+                crawl.tasks.prefetch(found, [v.task for v in rest])
+        if not finished:
+            return [crawls[v.crawl].finisher.finish(v, now) for v in verdicts]
+        return [
+            Finished(True, v.state)
+            if (v.crawl, v.task, v.token) in finished
+            else crawls[v.crawl].finisher.finish(v, now)
+            for v in verdicts
+        ]
+
+    def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        now, released = self._now(), set()
+        for crawl, of_crawl in self._by_crawl(leases):
+            crawl.tasks.load([lease.task for lease in of_crawl])
+            for lease in of_crawl:
+                record = crawl.finisher.lease_by_token(lease.task, lease.token)
+                if record is not None:
+                    crawl.finisher.release(record, now)
+                    released.add(lease)
+        return released
+
+    def expire(self, *, limit: int) -> int:
+        now, count = self._now(), 0
+        for crawl in self._crawls.expiring():
+            if crawl.loader is not None and crawl.state.status is not CANCELLED:
+                crawl.loader.load_overdue(limit - count, now)
+            count += crawl.finisher.expire_overdue(limit - count, now)
+        return count
+
+    def _by_crawl(self, leases: Sequence[LeaseId]) -> Iterator[tuple[CrawlEngine, list[LeaseId]]]:
+        for name in sorted({lease.crawl for lease in leases}):
+            crawl = self._crawls.existing(name)
+            if crawl is not None:
+                yield crawl, [lease for lease in leases if lease.crawl == name]
+
+    # ---- Admin
+
+    def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
+        engine, rules = self._open(crawl), self._crawls.as_stored(rules)
+        engine.state.settings = settings or engine.state.settings
+        engine.configure(msgspec.structs.replace(rules, runtime=engine.state.rules.runtime))
+        return not engine.state.rules_applied
+
+    def steer(
+        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
+    ) -> Step:
+        engine, now = self._open(crawl), self._now()
+        return admin.steer(engine, target, act, now, after=after, limit=limit)
+
+    def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
+        self._open(crawl).journal.add_roots(mode, roots)
+
+    def set_status(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
+        state = self._open(crawl).state
+        if status in OPERATOR_MOVES[state.status]:
+            state.set_status(status, reason, self._now())
+        return state.status
+
+    def drop(
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        return self._for_each(crawl, which, PENDING, CrawlEngine.drop, (dry_run, after, limit))
+
+    def replay(
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        return self._for_each(crawl, which, DEAD, CrawlEngine.replay, (dry_run, after, limit))
+
+    def purge(
+        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+    ) -> Step:
+        return self._for_each(crawl, which, DEAD, CrawlEngine.purge, (dry_run, after, limit))
+
+    def _for_each(
+        self,
+        name: str,
+        which: TaskFilter,
+        state: TaskState,
+        change: Callable[[CrawlEngine, TaskRecord, int], None],
+        step: tuple[bool, int, int],
+    ) -> Step:
+        crawl, now, (dry_run, after, limit) = self._open(name), self._now(), step
+        if crawl.loader is not None:
+            crawl.loader.load_last_numbers()
+        wanted = None if dry_run else lambda record: change(crawl, record, now)
+        return admin.for_each(crawl, which, state, wanted, now, after=after, limit=limit)
+
+    def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
+        checked_notes(values)
+        return self._open(crawl).journal.put_values(values, self._now())
+
+    def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
+        checked_prices(updates)
+        return self._open(crawl).priorities.update(updates, self._now())
+
+    def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
+        self._open(crawl).journal.heartbeat(heartbeat, self._now())
+
+    def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
+        checked(saved)
+        if not saved:
+            return 0
+        refusal = self._crawls.reading(crawl, totals=True).restorer.refusal(saved)
+        if refusal is not None:
+            raise InvalidInput(refusal)
+        return self._open(crawl).restorer.restore(saved, self._now())
+
+    # ---- Inspect
+
+    def crawls(self) -> list[str]:
+        return self._crawls.names()
+
+    def crawl(self, crawl: str) -> CrawlView:
+        return views.crawl_view(self._crawls.reading(crawl, totals=True).state)
+
+    def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueState]:
+        return self._queue_page(crawl, after, limit, _state_of)
+
+    def queues(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[QueueView]:
+        return self._queue_page(crawl, after, limit, views.queue_view)
+
+    def _queue_page(
+        self, name: str, after: int, limit: int, show: Callable[[CrawlEngine, Queue, int], object]
+    ) -> ResultPage[Any]:
+        crawl, now = self._crawls.reading(name), self._now()
+        last = crawl.state.last_queue
+        upto = min(after + limit, last)
+        page = [show(crawl, queue, now) for queue in crawl.queues.read(range(after + 1, upto + 1))]
+        return ResultPage(page, upto if upto < last else None)
+
+    def queue(self, crawl: str, key: str) -> QueueView:
+        engine, now = self._crawls.reading(crawl), self._now()
+        queue = engine.queue(key)
+        if queue is None:
+            return views.unknown_queue_view(engine, key, now)
+        return views.queue_view(engine, queue, now)
+
+    def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
+        engine = self._crawls.reading(crawl)
+        state = engine.state
+        upto = min(after + limit, state.last_task)
+        matches = admin.matcher(state, which, self._now())
+        numbers: Iterable[int] = range(after + 1, upto + 1)
+        if which.state is not None and state.status is not CANCELLED:  # I3: shown as dropped
+            numbers = engine.tasks.in_state(range(after + 1, upto + 1), which.state)
+        chosen = [
+            views.task_view(state, record)
+            for record in engine.tasks.read(numbers)
+            if which.state in (None, views.shown_state(state, record)[0]) and matches(record)
+        ]
+        return ResultPage(chosen, upto if upto < state.last_task else None)
+
+    def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
+        engine = self._crawls.reading(crawl)
+        number = engine.tasks.find(fingerprint)
+        found = () if number is None else engine.tasks.read((number,))
+        return next((views.task_view(engine.state, record) for record in found), None)
+
+    def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Pending]:
+        engine = self._crawls.reading(crawl)
+        state, tasks = engine.state, engine.tasks
+        upto, is_all = min(after + limit, state.last_task), which == _ALL
+        matches = admin.matcher(state, which, self._now())
+        has_none = state.status is CANCELLED or which.state not in (None, PENDING)
+        numbers = () if has_none else tasks.in_state(range(after + 1, upto + 1), PENDING)
+        chosen = [
+            Pending(record.number, record.task)
+            for record in tasks.read(numbers)
+            if record.state is PENDING and (is_all or matches(record))
+        ]
+        return ResultPage(chosen, upto if upto < state.last_task else None)
+
+    def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
+        engine = self._crawls.reading(crawl)
+        queue = engine.queue(key)
+        return [] if queue is None else views.upcoming(engine, queue, limit, self._now())
+
+    def position(self, crawl: str, number: int) -> QueuePosition:
+        engine = self._crawls.reading(crawl)
+        return views.position_of(engine, engine.tasks.get(number), self._now())
+
+    def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
+        return self._crawls.reading(crawl).journal.roots(mode, after)
+
+    def heatmap(self, crawl: str) -> Heat:
+        return views.heatmap(self._crawls.reading(crawl, totals=True).state, self._now())
+
+    def settings(self, crawl: str) -> str:
+        return self._crawls.reading(crawl).state.settings
+
+    def values_since(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[SharedValue]:
+        return self._crawls.reading(crawl).journal.values_since(after, limit)
+
+    def workers(self, crawl: str) -> list[WorkerView]:
+        return self._crawls.reading(crawl).journal.workers(self._now())
+
+    def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
+        engine = self._crawls.reading(crawl, totals=True)
+        if engine.loader is not None:
+            engine.loader.load_leases(after, limit)
+        return export_page(engine, after, limit, self._now())
+
+    def events_since(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[StoreEvent]:
+        return self._crawls.reading(crawl).journal.events(after, limit)
+
+
+def _state_of(crawl: CrawlEngine, queue: Queue, now: int) -> QueueState:
+    return views.state_of(crawl.state, queue, now)[0]

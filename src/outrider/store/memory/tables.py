@@ -1,0 +1,122 @@
+"""The tables of the memory store: tasks and queues as plain objects (ADR 0007)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import final
+
+from outrider.core.order import DUE_BITS, NUMBER_MASK
+from outrider.core.policy.rules import QueueRules, covers
+from outrider.core.states import TaskState
+from outrider.core.task import Task
+from outrider.store.engine.records import (
+    CHUNK_BITS,
+    CHUNK_MASK,
+    SHARD_MASK,
+    SHARDS,
+    Queue,
+    TaskRecord,
+    new_queue,
+)
+
+
+@final
+class MemoryTasks:
+    """See `port.TaskTable`: every record is in memory, so nothing is loaded or written."""
+
+    __slots__ = ("_chunks", "_last_chunk", "known")
+
+    def __init__(self) -> None:
+        self.known: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
+        self._last_chunk: dict[int, TaskRecord] = {}
+        self._chunks: list[dict[int, TaskRecord]] = [self._last_chunk]
+
+    def prefetch(self, tasks: Sequence[Task], numbers: Iterable[int] = ()) -> None:
+        """See `port.TaskTable`."""
+
+    def load(self, numbers: Iterable[int]) -> None:
+        """See `port.TaskTable`."""
+
+    def find(self, fingerprint: bytes) -> int | None:
+        """See `port.TaskTable`."""
+        return self.known[fingerprint[0]].get(fingerprint)
+
+    def get(self, number: int) -> TaskRecord:
+        """See `port.TaskTable`."""
+        return self._chunks[number >> CHUNK_BITS][number]
+
+    def first(self, queue: Queue, entry: int) -> TaskRecord:  # noqa: ARG002 - part of the port
+        """See `port.TaskTable`."""
+        number = entry >> DUE_BITS & NUMBER_MASK
+        return self._chunks[number >> CHUNK_BITS][number]
+
+    def insert(self, record: TaskRecord) -> None:
+        """See `port.TaskTable`."""
+        if not record.number & CHUNK_MASK:
+            self._last_chunk = {}
+            self._chunks.append(self._last_chunk)
+        self._last_chunk[record.number] = record
+
+    def update(self, record: TaskRecord) -> None:
+        """See `port.TaskTable`."""
+
+    def set_tie(self, record: TaskRecord) -> None:
+        """See `port.TaskTable`."""
+
+    def read(self, numbers: Iterable[int]) -> Iterable[TaskRecord]:
+        """See `port.TaskTable`."""
+        return (self._chunks[number >> CHUNK_BITS][number] for number in numbers)
+
+    def in_state(self, numbers: range, state: TaskState) -> Iterable[int]:  # noqa: ARG002 - part of the port
+        """See `port.TaskTable`."""
+        return numbers
+
+    def url(self, number: int) -> str:
+        """See `port.TaskTable`."""
+        return self.get(number).task.url
+
+
+@final
+class MemoryQueues:
+    """See `port.QueueTable`: every queue is loaded."""
+
+    __slots__ = ("_last", "by_key", "loaded")
+
+    def __init__(self) -> None:
+        self.by_key: list[dict[str, Queue]] = [{} for _ in range(SHARDS)]
+        self.loaded: dict[int, dict[int, Queue]] = {0: {}}
+        self._last = 0
+
+    def find(self, key: str) -> Queue | None:
+        """See `port.QueueTable`."""
+        return self.by_key[hash(key) & SHARD_MASK].get(key)
+
+    def get(self, number: int) -> Queue:
+        """See `port.QueueTable`."""
+        return self.loaded[number >> CHUNK_BITS][number]
+
+    def create(self, key: str, number: int, turn: int, rules: QueueRules, epoch: int) -> Queue:
+        """See `port.QueueTable`."""
+        queue = new_queue(key, number, turn, rules, epoch)
+        self.by_key[hash(key) & SHARD_MASK][key] = queue
+        self.loaded.setdefault(number >> CHUNK_BITS, {})[number] = queue
+        self._last = number
+        return queue
+
+    def wake_at(self, number: int) -> int:
+        """See `port.QueueTable`."""
+        return self.get(number).wake_at
+
+    def read(self, numbers: range) -> Iterable[Queue]:
+        """See `port.QueueTable`."""
+        return map(self.get, numbers)
+
+    def matching(self, target: str, after: int) -> Iterator[Queue]:
+        """See `port.QueueTable`."""
+        for number in range(after + 1, self._last + 1):
+            queue = self.get(number)
+            if covers(target, queue.key):
+                yield queue
+
+    def load_all(self) -> None:
+        """See `port.QueueTable`."""
