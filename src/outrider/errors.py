@@ -9,7 +9,7 @@ from typing import Any
 
 
 class OutriderError(Exception):
-    """The root: catch this to catch all of ours."""
+    """The base class of every error of Outrider."""
 
     retryable = False
 
@@ -23,7 +23,7 @@ class SettingsError(InvalidInput):
 
 
 class ForeignLease(InvalidInput):
-    """A lease of another store or crawl was handed in; the rest of the batch went through.
+    """A lease of another store or crawl was passed; the rest of the batch was applied.
 
     `answers` holds what the call would have returned, with the foreign leases refused.
     """
@@ -48,21 +48,21 @@ class StoreUnavailable(StoreError):
 
 
 class StoreUnattended(StoreUnavailable):
-    """Nobody holds the file any more: open it again, and hold it yourself."""
+    """No process holds the file any more: open it again, to hold it yourself."""
 
 
 class StoreUnresponsive(StoreUnavailable):
-    """The process that holds the file is there and does not answer: the message names it."""
+    """The process that holds the file is alive and does not answer: the message names it."""
 
 
 class StoreFull(StoreError):
-    """There is no room to write: nothing was changed; make room, and try again."""
+    """There is no space to write: nothing was changed; make space, and try again."""
 
     retryable = True
 
 
 class StoreUnusable(StoreError):
-    """A file that cannot be used as it is: the message says why, and the way out."""
+    """A file that cannot be used as it is: the message has the reason and the fix."""
 
 
 class StoreDamaged(StoreUnusable):
@@ -77,11 +77,11 @@ class PageTooCostly(OutriderError):
 
 
 class OutputError(OutriderError):
-    """An output file is not what it should be: the message names it and the way out."""
+    """An output file is not what it should be: the message names it and the fix."""
 
 
 class OutputFull(OutputError):
-    """There is no room to write a batch: none of it stays; make room, and try again."""
+    """There is no space to write a batch: none of it stays; make space, and try again."""
 
     retryable = True
 

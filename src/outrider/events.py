@@ -1,6 +1,6 @@
 """Events: what happened, in order, for subscribers and a JSONL file (O3).
 
-Without listeners events cost nothing: callers check `is_heard` before they build one.
+Without listeners events cost nothing: callers check `has_listeners` before they build one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EventBus:
         self._listeners: list[Listener] = []
 
     @property
-    def is_heard(self) -> bool:
+    def has_listeners(self) -> bool:
         """Whether there are listeners."""
         return bool(self._listeners)
 

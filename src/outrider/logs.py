@@ -13,21 +13,21 @@ from typing import Final
 
 
 def printable(text: str) -> str:
-    """The same text on one line, whatever would move a cursor or hide a letter written out."""
+    """Return text on one line, with control characters and invisible characters escaped."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else _spelled(letter) for letter in text)
 
 
 def logger_of(name: str) -> logging.Logger:
-    """The logger of a module; what is logged through it is safe to print."""
+    """Return the logger of a module; its records are safe to print."""
     logger = logging.getLogger(name)
     logger.addFilter(_ESCAPE)
     return logger
 
 
 def escape(record: logging.LogRecord) -> bool:
-    """Put the escaped text in place of a record's message and traceback; always True."""
+    """Escape a record's message and traceback; always True."""
     try:
         record.msg, record.args = printable(record.getMessage()), ()
     except Exception:  # noqa: BLE001 - arguments that do not fit, or whose text cannot be had

@@ -294,15 +294,15 @@ async def fetching(
         if pause is not None:
             pause.relieve = client.close_idle
         pacing = Pacing(client, frontier.clock, random, wanted.total_timeout)
-        around = FetchContext(
-            RobotsGate(settings, pacing, _shelf(frontier, stack), refusing),
+        context = FetchContext(
+            RobotsGate(settings, pacing, _robots_cache(frontier, stack), refusing),
             pacing,
             await stack.enter_async_context(Reader(_read_as(settings), settings.url)),
             detector_of(wanted.detector),
             cache,
             refusing,
         )
-        yield Fetcher(settings, around)
+        yield Fetcher(settings, context)
 
 
 def _read_as(settings: Settings) -> FetchSettings:
@@ -341,13 +341,13 @@ def _http2() -> type[Http2Client]:
     return Http2Client
 
 
-def _shelf(frontier: Frontier, stack: AsyncExitStack) -> RobotsCache:
+def _robots_cache(frontier: Frontier, stack: AsyncExitStack) -> RobotsCache:
     wanted = frontier.settings.fetch
     file = CacheFile(wanted.robots_cache) if wanted.robots_cache else None
-    shelf = RobotsCache(frontier.clock, wanted.user_agent, file)
+    cache = RobotsCache(frontier.clock, wanted.user_agent, file)
     if file is not None:
         stack.callback(file.close)
-    return shelf
+    return cache
 
 
 def _cache(wanted: FetchSettings, stack: AsyncExitStack) -> ResponseCache | None:

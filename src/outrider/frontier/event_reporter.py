@@ -30,7 +30,7 @@ class EventReporter:
     @property
     def has_listeners(self) -> bool:
         """Whether events are wanted; callers ask before they make any."""
-        return self._bus.is_heard
+        return self._bus.has_listeners
 
     def use(self, store: FullStore) -> None:
         """Read store events from this store."""
@@ -59,7 +59,7 @@ class EventReporter:
 
     def _start(self) -> None:
         """For the first listener: skip the store events that happened before."""
-        if self._bus.is_heard or self._store is None:
+        if self._bus.has_listeners or self._store is None:
             return
         self._since = self._clock.now_ms() / 1000
         if self._store.is_inline:
@@ -71,12 +71,12 @@ class EventReporter:
 
     def emit(self, name: str, **data: Any) -> None:
         """Report one event, with the time of now."""
-        if self._bus.is_heard:
+        if self._bus.has_listeners:
             self._bus.emit(name, self._clock.now_ms() / 1000, **data)
 
     async def added(self, answers: Iterable[Added]) -> None:
         """Report links that were added or refused."""
-        if not self._bus.is_heard:
+        if not self._bus.has_listeners:
             return
         for answer in answers:
             self._emit_added(answer)
@@ -90,7 +90,7 @@ class EventReporter:
 
     async def claimed(self, leases: Iterable[Lease]) -> None:
         """Report leased tasks."""
-        if not self._bus.is_heard:
+        if not self._bus.has_listeners:
             return
         await self.store_events()
         for lease in leases:
@@ -100,7 +100,7 @@ class EventReporter:
         self, leases: Sequence[Lease], verdicts: Sequence[Verdict], answers: Sequence[Finished]
     ) -> None:
         """Report finished visits, and the links they added."""
-        if not self._bus.is_heard:
+        if not self._bus.has_listeners:
             return
         for lease, verdict, answer in zip(leases, verdicts, answers, strict=True):
             for added in answer.answers:
@@ -112,7 +112,7 @@ class EventReporter:
 
     async def store_events(self) -> None:
         """Report the store's own events since the last call."""
-        if not self._bus.is_heard or self._store is None:
+        if not self._bus.has_listeners or self._store is None:
             return
         for event in await self._store.events_since(self._crawl, after=self._sequence):
             if event.sequence <= self._sequence:

@@ -1,4 +1,4 @@
-"""A sink of files: each finished visit's records are in it once and complete, after any kill.
+"""A sink of files: each finished visit's records are in it once and complete, after any kill (K4).
 
 A batch is the tail of its files. First the journal records where the batch begins and whose records
 it holds, then they are appended, then the visits are finished, then the journal records that the

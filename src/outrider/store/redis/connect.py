@@ -2,8 +2,8 @@
 
 A URL is checked before any connection is made. Connecting is retried, with jitter; a command never
 is, since its effect may have happened although its answer was lost. A server is checked before it
-is used: version, role, memory policy, permissions, and whose keys are under the prefix. What it
-does not let this user ask is reported as unchecked; its durability is described in one sentence.
+is used (M5): version, role, memory policy, permissions, and whose keys are under the prefix. What
+it does not let this user ask is reported as unchecked; its durability is one sentence.
 """
 
 from __future__ import annotations
