@@ -123,7 +123,7 @@ def test_a_crawl_with_tasks_is_not_imported_into(file, outrider):
     )
 
 
-def test_what_was_cut_is_told_and_gone_on_with(file, outrider, monkeypatch):
+def test_incomplete_import_is_noted_and_can_be_repeated(file, outrider, monkeypatch):
     """I5: by line; what was restored, and how to go on."""
     whole = file.read_bytes()
     file.write_bytes(whole[: whole.rindex(b"{")])
