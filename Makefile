@@ -19,7 +19,7 @@ export OPENBLAS_NUM_THREADS = 1
 WITH_SUPPORT := PYTHONPATH=$(CURDIR)/tests/support
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test stress cover check format bench bench-crawl bench-scorers bench-stores faults plans pooler soak clean
+.PHONY: help install demo test stress cover check format twin bench bench-crawl bench-scorers bench-stores faults plans pooler soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ check: install ## check format, lint, types and import contracts
 format: install ## format the code and mend what the linter can mend safely
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+twin: install ## generate outrider.blocking from the async frontier
+	@$(BIN)/python tests/support/blocking_twin.py
 
 bench: install ## measure the stores and their peers beside what is promised; also benchmarks/latest.json
 	@$(BIN)/outrider bench --json benchmarks/latest.json

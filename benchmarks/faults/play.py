@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from fleet.fake_web import World
-from fleet.run import Played, play
+from fleet.run import FleetRun, run
 from outrider.bench.measurement import write_json
 
 STEADY = World(hosts=40, pages=250)
@@ -47,15 +47,15 @@ HEAD = (
 )
 
 
-def row(server: str, scene: str, played: Played) -> tuple[str, ...]:
+def row(server: str, scene: str, played: FleetRun) -> tuple[str, ...]:
     """One line of the table."""
-    told = played.judgement
+    told = played.report
     counts = (len(told.lost), len(told.doubled), len(told.too_soon), told.late)
     back = "never" if played.recovery is None else f"{played.recovery:.2f} s"
     return (
         server,
         scene,
-        str(played.fault.rounds),
+        str(played.failure.rounds),
         str(told.visits),
         *map(str, counts),
         back,
@@ -78,10 +78,10 @@ def main() -> None:
                 continue
             rounds, world = PLAYS[scene]
             with tempfile.TemporaryDirectory() as folder:
-                played = play(server, scene, rounds * wanted.times, Path(folder), world)
+                played = run(server, scene, rounds * wanted.times, Path(folder), world)
             rows.append(row(server, scene, played))
             print("  ".join(f"{cell:>9}" for cell in rows[-1]), flush=True)
-            for fault in (*played.judgement.lost, *played.judgement.doubled)[:3]:
+            for fault in (*played.report.lost, *played.report.doubled)[:3]:
                 print("   ", fault, flush=True)
             if wanted.json:
                 write_json(wanted.json, [dict(zip(HEAD, cells, strict=True)) for cells in rows])

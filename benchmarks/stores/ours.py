@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
@@ -15,6 +16,7 @@ from outrider.core.outcome import Done
 from outrider.core.task import Link, Task
 from outrider.core.url import Url, parse_url
 from outrider.frontier import Frontier
+from outrider.frontier.policies import admission_for, scorer_for
 
 BATCH = 500
 CLAIM = 100
@@ -46,16 +48,17 @@ async def opened(url: str, **politeness: Any) -> Frontier:
     return await Frontier.open(url, settings=settings)
 
 
-async def admitted(frontier: Frontier, texts: Sequence[str]) -> list[Task]:
+def admitted(frontier: Frontier, texts: Sequence[str]) -> list[Task]:
     """What reaches a store: parsing is not measured."""
-    tasks, _ = await frontier._admit(workload.parsed(list(texts)))  # noqa: SLF001 - as said above
-    return cast("list[Task]", tasks)
+    settings = frontier.settings
+    admission = admission_for(settings, frontier.crawl, scorer_for(settings), random.random)
+    return cast("list[Task]", admission.admit(workload.parsed(list(texts)), are_seeds=True))
 
 
 async def batches(frontier: Frontier, texts: Sequence[str]) -> AsyncIterator[list[Task]]:
     """The same in the batches adds come in."""
     for start in range(0, len(texts), BATCH):
-        yield await admitted(frontier, texts[start : start + BATCH])
+        yield admitted(frontier, texts[start : start + BATCH])
 
 
 async def fill(frontier: Frontier, texts: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import outrider
 from outrider import blocking
-from outrider.frontier.steering import QueueHandle
+from outrider.frontier.admin import QueueHandle
 from outrider.store.protocol import Admin, Inspect, Store
 
 ROOT = pathlib.Path(outrider.__file__).parent

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from outrider.cli import dead, queue
+from outrider.cli import queues, tasks
 from outrider.cli.app import app
 from outrider.cli.crawl_report import ENDS
 from outrider.executor.watchdog import EXIT_CODE
@@ -48,7 +48,7 @@ def test_no_option_is_made_up(name):
     assert set(rows) <= known
 
 
-@pytest.mark.parametrize(("name", "acts"), [("queue", queue.Act), ("dead", dead.Act)])
+@pytest.mark.parametrize(("name", "acts"), [("queue", queues.Act), ("dead", tasks.DeadAct)])
 def test_every_act_is_told(name, acts):
     """`queue KEY …` and `dead …`."""
     assert {one for one in acts if f"| `{one}" not in headed(name)} == set()

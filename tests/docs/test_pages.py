@@ -40,7 +40,7 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)\s#]+)(?:#[^)\s]*)?\)")
 # What differs from run to run: instants, durations and rates.
 PASSING = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?|\d\d:\d\d:\d\d"
-    r"|\d+(?:\.\d+)? (?:ms|s|min|h|a second|pages/s|visits/s)\b"
+    r"|\d+(?:\.\d+)? (?:ms|s|min|h|a second|per second|pages/s|visits/s)\b"
 )
 PATIENCE = 120
 

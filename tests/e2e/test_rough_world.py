@@ -35,8 +35,8 @@ def sites(*names):
 def impatient(monkeypatch):
     """Waits that are made for days of crawling, short enough for a test."""
     monkeypatch.setattr(politeness, "FIRST_THROTTLE_SNOOZE", 0.3)
-    monkeypatch.setattr(politeness, "UNREACHABLE_FIRST", 0.02)
-    monkeypatch.setattr(politeness, "UNREACHABLE_MOST", 0.05)
+    monkeypatch.setattr(politeness, "FIRST_UNREACHABLE_SNOOZE", 0.02)
+    monkeypatch.setattr(politeness, "MAX_UNREACHABLE_SNOOZE", 0.05)
     for module in ("robots", "entrance"):
         monkeypatch.setattr(f"outrider.fetch.{module}.CLOSED_FOR", 0.2)
 

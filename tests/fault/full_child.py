@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 from crash import kill_points
-from crash.worker import Watch, Worker
+from crash.worker import HoldableClock, Worker
 from outrider.errors import StoreFull
 
-NO_LEDGER = Path(os.devnull)  # it would be cut short as well; the worker remembers it all
+NO_LOG = Path(os.devnull)  # it would be cut short as well; the worker remembers it all
 
 
 class Limit:
@@ -74,29 +74,29 @@ async def refusal_of(worker):
         return str(error)
 
 
-async def look(worker, clock):
+async def look(worker):
     """What can be read is true; a read may also say that the disk is full."""
     with contextlib.suppress(StoreFull):
-        await worker.compare(clock)
+        await worker.compare()
 
 
 async def main(path, seed, durability, how):
     """Full, and free again, five times; then closed and opened once more."""
-    dice, clock = random.Random(seed), Watch()
+    dice, clock = random.Random(seed), HoldableClock()
     disk = {"limit": Limit, "ballast": Ballast}[how](path)
-    worker = await Worker.open(path, NO_LEDGER, seed, durability, clock=clock)
+    worker = await Worker.open(path, NO_LOG, seed, durability, clock=clock)
     for _ in range(5):
         for _ in range(30):
             await worker.step()
         disk.squeeze(dice.choice((0, 5000, 60_000)))
         await until_refused(worker, 3)
-        await look(worker, clock)
+        await look(worker)
         disk.ease()
-        await worker.compare(clock)
+        await worker.compare()
         while worker.held:
             await worker.finish()
     await worker.close()
-    worker = await worker.reopened(path, clock)
+    worker = await worker.reopened(path)
     await worker.close()
 
 

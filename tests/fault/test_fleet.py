@@ -1,12 +1,12 @@
 """Workers, servers and lines fail under a crawl of several processes; nothing is lost, doubled, or
-visited too soon, by the workers' own ledgers and the hosts' record. `make faults` plays longer.
+visited too soon, by the workers' own read_logs and the hosts' record. `make faults` plays longer.
 """
 
 import pytest
 from msgspec.structs import replace
 
 from fleet.fake_web import World
-from fleet.run import play
+from fleet.run import run
 from scale import ROUNDS
 
 PLAYS = {
@@ -40,9 +40,9 @@ def test_whatever_befalls_a_fleet_nothing_is_lost_doubled_or_too_soon(server, sc
     """M6, H1, H3, H6, D7: counted from outside the store."""
     rounds, world = PLAYS[scene]
     world = replace(world, pages=world.pages * ROUNDS)
-    played = play(server, scene.removeprefix("some-"), rounds * ROUNDS, tmp_path, world)
-    assert played.judgement.is_clean, played.judgement
-    assert played.judgement.visits >= world.hosts * world.pages
-    assert scene == "snapshot" or played.fault.rounds >= rounds
+    played = run(server, scene.removeprefix("some-"), rounds * ROUNDS, tmp_path, world)
+    assert played.report.is_clean, played.report
+    assert played.report.visits >= world.hosts * world.pages
+    assert scene == "snapshot" or played.failure.rounds >= rounds
     if scene == "stopped":
-        assert played.judgement.late > 0
+        assert played.report.late > 0

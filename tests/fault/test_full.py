@@ -15,7 +15,7 @@ import pytest
 from child_environment import child_environment
 from crash.disk import Full
 from crash.full_view import whole_of
-from crash.worker import Watch, Worker
+from crash.worker import HoldableClock, Worker
 from outrider.errors import StoreFull
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.embedded.file import CrawlFile
@@ -82,7 +82,7 @@ async def test_a_store_works_on_through_one_full_disk_after_another(
     seed, durability, disk, tmp_path
 ):
     """Whatever was being written, snapshots and folds too: what was acknowledged is there."""
-    path, clock, dice = tmp_path / "crawl.outrider", Watch(), random.Random(seed)
+    path, clock, dice = tmp_path / "crawl.outrider", HoldableClock(), random.Random(seed)
     store = EmbeddedStore.open(path, clock, durability=durability, vfs=disk.name)
     worker = await Worker.open(store, tmp_path / "ledger", seed, durability, clock=clock)
     for _ in range(6):
@@ -96,9 +96,9 @@ async def test_a_store_works_on_through_one_full_disk_after_another(
             if disk.refused > refused + 3:
                 break
         with contextlib.suppress(StoreFull):
-            await worker.compare(clock)
+            await worker.compare()
         disk.room = None
-        await worker.compare(clock)
+        await worker.compare()
         while worker.held:
             await worker.finish()
     assert disk.refused
@@ -113,7 +113,7 @@ async def test_a_store_works_on_through_one_full_disk_after_another(
 @pytest.mark.usefixtures("tight")
 async def test_a_snapshot_that_cannot_be_written_fails_no_verb(durability, tmp_path, monkeypatch):
     """It is begun again later; the one before still holds."""
-    path, clock, tried = tmp_path / "crawl.outrider", Watch(), []
+    path, clock, tried = tmp_path / "crawl.outrider", HoldableClock(), []
     worker = await Worker.open(path, tmp_path / "ledger", 3, durability, clock=clock)
 
     def refuse(*_):
@@ -126,7 +126,7 @@ async def test_a_snapshot_that_cannot_be_written_fails_no_verb(durability, tmp_p
         patch.setattr(CrawlFile, "put_piece", refuse)
         for _ in range(100):
             await worker.step()
-        await worker.compare(clock)
+        await worker.compare()
     assert tried
     for _ in range(60):
         await worker.step()

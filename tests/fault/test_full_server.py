@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from fleet.fake_web import World
-from fleet.run import play
+from fleet.run import run
 from fleet.verify import GRAIN
 from fleet.worker_log import Told, Visited
 from outrider import Done, Frontier
@@ -64,12 +64,14 @@ async def test_a_redis_without_memory_refuses_whole_batches_and_takes_them_later
 def test_a_killed_redis_that_syncs_every_second_loses_no_more_than_it_promised(tmp_path):
     """M5: whatever was done twice or too soon was told in the last second or so; none is lost."""
     world = World(seed=random.randrange(2**32), hosts=20, pages=100)
-    played = play("redis-everysec", "immediate", 1, tmp_path, world)
-    told, since = played.judgement, played.fault.begun - PROMISE
+    played = run("redis-everysec", "immediate", 1, tmp_path, world)
+    told, since = played.report, played.failure.began - PROMISE
     assert not told.lost
     again = {entry.split()[0].rstrip(":") for entry in told.doubled}
     ends = {line.url: line.at for line in reversed(played.lines) if isinstance(line, Told)}
-    assert all(since <= ends[url] <= played.fault.healed for url in again), told.doubled
+    assert all(since <= ends[url] <= played.failure.healed for url in again), told.doubled
     visits = {line.url: line.at for line in reversed(played.lines) if isinstance(line, Visited)}
     early = {entry.split()[0] for entry in told.too_soon}
-    assert all(since <= visits[url] <= played.fault.healed + GRAIN for url in early), told.too_soon
+    assert all(since <= visits[url] <= played.failure.healed + GRAIN for url in early), (
+        told.too_soon
+    )

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from crash.call_log import LedgerFile, read
+from call_log import LogFile, read
 from crash.disk import Sync, Traced, after_power_cut, lay_out
-from crash.worker import Watch, Worker
+from crash.worker import HoldableClock, Worker
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.protocol import TaskFilter
 from outrider.testing import FakeClock, audit
@@ -36,7 +36,7 @@ async def started(tmp_path):
     return path, path.read_bytes()
 
 
-class MarkedLedger(LedgerFile):
+class MarkedLog(LogFile):
     """Says of each line how long the disk's trace was when it was written."""
 
     def __init__(self, path, trace):
@@ -44,7 +44,7 @@ class MarkedLedger(LedgerFile):
         self.trace, self.marks = trace, []
 
     def write(self, line):
-        """See `LedgerFile`."""
+        """See `LogFile`."""
         self.marks.append((len(self.trace), line))
         super().write(line)
 
@@ -57,25 +57,25 @@ async def test_after_a_power_cut_a_synced_file_holds_all_that_was_acknowledged(
 ):
     """Unsynced sectors are lost at random; lost 0, half-applied 0, and it opens (M3)."""
     path, first = started
-    clock = Watch()
+    clock = HoldableClock()
     store = EmbeddedStore.open(path, clock, durability="sync", vfs=disk.name)
     worker = await Worker.open(store, tmp_path / "ledger", seed, "sync", clock=clock)
-    worker._ledger = ledger = MarkedLedger(tmp_path / "ledger", disk.trace)
+    worker.log = log = MarkedLog(tmp_path / "ledger", disk.trace)
     before = list(read(tmp_path / "ledger"))
     for _ in range(120):
         await worker.step()
     await store.close()
     dice = random.Random(seed)
     for number in range(CUTS_OF_A_TRACE):
-        cut = dice.randint(ledger.marks[0][0], len(disk.trace))
+        cut = dice.randint(log.marks[0][0], len(disk.trace))
         copy = tmp_path / f"cut-{number}" / "crawl.outrider"
         copy.parent.mkdir()
         lay_out(
             copy,
             after_power_cut(first, disk.trace[:cut], dice, sector=dice.choice((512, 4096, 64))),
         )
-        book = LedgerFile(copy.parent / "ledger")
-        for line in [*before, *[line for mark, line in ledger.marks if mark <= cut]]:
+        book = LogFile(copy.parent / "ledger")
+        for line in [*before, *[line for mark, line in log.marks if mark <= cut]]:
             book.write(line)
         again = await Worker.open(copy, copy.parent / "ledger", seed)
         await again.close()

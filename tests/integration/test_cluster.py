@@ -46,7 +46,7 @@ def _with(url, options):
 
 
 def _lines(store):
-    return [shard.line for shard in store._shards]
+    return [shard.scripts for shard in store.shards]
 
 
 # ---- how many, and where
@@ -180,7 +180,7 @@ async def test_keys_of_others_are_left_alone(opened, url):
     line = _lines(store)[0]
     await line.command("DEL", line.base + META)
     await line.command("SET", line.base + META, "mine")
-    with pytest.raises(StoreUnusable, match="not ours"):
+    with pytest.raises(StoreUnusable, match="not Outrider"):
         await opened(shards=3)
 
     assert await line.command("GET", line.base + META) == b"mine"

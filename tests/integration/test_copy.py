@@ -12,11 +12,11 @@ import pytest
 from outrider.clock import SystemClock
 from outrider.core.outcome import Done, Failed, Throttled
 from outrider.core.states import CrawlStatus
-from outrider.frontier.copying import copy_crawl
+from outrider.frontier.copy_crawl import copy_crawl
 from outrider.store.opening import open_store
 from outrider.testing.builders import rules, verdict
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.saving import portrait, rich_crawl
+from outrider.testing.conformance.export import portrait, rich_crawl
 from outrider.testing.conformance.steps import CRAWL, add, claim, crawl
 
 KINDS = ("file", "postgres", "redis", "cluster")
@@ -94,7 +94,7 @@ def test_the_command_copies_and_tells(place):
 
     again = outrider("copy", source, target)
     assert again.returncode == 0
-    assert "60 tasks, the same on both sides" in again.stdout
+    assert "60 tasks, equal on both sides" in again.stdout
     assert "there already" in again.stdout
 
 
@@ -107,7 +107,7 @@ def test_a_copy_that_somebody_touched_is_found(place):
     again = outrider("copy", source, target)
 
     assert again.returncode == 1
-    assert "is another one" in again.stderr
+    assert "exists already and differs" in again.stderr
 
 
 async def _added_to(url):
@@ -119,7 +119,7 @@ async def _added_to(url):
 CHILD = """
 import asyncio, sys
 from outrider.clock import SystemClock
-from outrider.frontier.copying import copy_crawl
+from outrider.frontier.copy_crawl import copy_crawl
 from outrider.store.opening import open_store
 
 async def main():

@@ -21,8 +21,8 @@ from outrider.store.protocol import (
     SharedValueWrite,
     TaskFilter,
 )
-from outrider.store.redis import connecting
-from outrider.store.redis.keys import OF_A_CRAWL, base_of
+from outrider.store.redis import connect
+from outrider.store.redis.keys import CRAWL_KEYS, base_of
 from outrider.store.redis.rows import CrawlRow, RulesRow
 from outrider.testing.builders import OUTCOMES, rules, task, verdict
 from outrider.testing.clock import FakeClock
@@ -199,7 +199,7 @@ async def test_keys_of_somebody_else(alone, words):
     before = await told(alone, "DUMP", base_of() + key)
     _, says = await refusal_of(alone.url)
 
-    assert "choose another ?prefix=" in says
+    assert "choose another prefix with ?prefix=" in says
     assert await told(alone, "DUMP", base_of() + key) == before
     assert await told(alone, "DBSIZE") == 1
 
@@ -312,8 +312,8 @@ async def test_a_cut_line_is_an_error_and_then_none(opened, places):
 
 async def test_a_pool_that_is_full_says_so(places, monkeypatch):
     """M5: whoever waits too long for a connection hears a typed error."""
-    monkeypatch.setattr(connecting, "CONNECTIONS", 2)
-    monkeypatch.setattr(connecting, "PATIENCE", 0.2)
+    monkeypatch.setattr(connect, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(connect, "CONNECT_TIMEOUT", 0.2)
     with Proxy(places.take("redis")) as proxy:
         store = await open_store(proxy.url, SystemClock())
         proxy.pause()
@@ -515,7 +515,7 @@ async def test_what_is_known_stays_compact(opened, places):
     tasks = [task(f"https://h{n % 40}.example/{n}") for n in range(6000)]
     await store.add(tasks)
     async with redis.asyncio.Redis.from_url(places.server("redis")) as line:
-        mine = f"{store.line.base}1:k:*"
+        mine = f"{store.scripts.base}1:k:*"
         buckets = [key async for key in line.scan_iter(match=mine, count=1000)]
         encodings = {await line.object("encoding", bucket) for bucket in buckets}
         known = sum([await line.hlen(bucket) for bucket in buckets])
@@ -608,7 +608,7 @@ async def test_a_crawl_of_an_older_release_goes_on(opened, places):
     """M4: its row knows neither focus nor notes."""
     store = await opened()
     await add(store, "a/1")
-    key = f"{store.line.base}1:{OF_A_CRAWL['crawl']}"
+    key = f"{store.scripts.base}1:{CRAWL_KEYS['crawl']}"
     fields = msgspec.msgpack.decode(await told(places.server("redis"), "GET", key))
     older = msgspec.msgpack.encode(fields[: CrawlRow.__struct_fields__.index("opens_below")])
     await told(places.server("redis"), "SET", key, older)
@@ -625,7 +625,7 @@ async def test_queue_rules_written_before_there_was_a_pace_keep_it(opened, place
     manners = {"visits_per_second": 0.5, "delay": 0.0, "max_in_flight": 5}
     await store.configure("default", rules(**manners))
     await add(store, "a/1", "a/2")
-    key = f"{store.line.base}1:{OF_A_CRAWL['orders']}"
+    key = f"{store.scripts.base}1:{CRAWL_KEYS['rules_rows']}"
     fields = msgspec.msgpack.decode(await told(places.server("redis"), "HGET", key, "1"))
     older = msgspec.msgpack.encode(fields[: RulesRow.__struct_fields__.index("pace")])
     await told(places.server("redis"), "HSET", key, "1", older)

@@ -1,4 +1,4 @@
-"""`outrider watch` on a real file, beside whoever crawls it: what is seen, and what keys do."""
+"""`outrider watch` on a real file, beside the process that crawls it: the screen, and the keys."""
 
 import asyncio
 import json
@@ -93,10 +93,10 @@ def says(app, text):
 
 async def choose(app, pilot, key):
     """Put the cursor on a host."""
-    rows = app._view.rows("hosts")
+    rows = app._layout.rows("hosts")
     await until(pilot, lambda: key in rows.keys)
     await pilot.press("down")
-    while rows.chosen != key:
+    while rows.selected != key:
         await pilot.press("down" if rows.cursor_row < rows.keys.index(key) else "up")
 
 
@@ -152,12 +152,12 @@ async def test_numbers_follow_the_crawl(path, crawl):
         await until(pilot, says(app, "dead letters 1"))
 
 
-async def test_the_end_of_the_crawl_is_said_and_the_view_stays(path, crawl):
-    """Until somebody leaves."""
+async def test_end_of_the_crawl_is_shown_and_the_view_stays(path, crawl):
+    """Until the user quits."""
     async with watched(path) as (app, pilot):
         await crawl.drop(pattern="")
         await crawl.claim()
-        await until(pilot, says(app, "the crawl is finished; q leaves"))
+        await until(pilot, says(app, "the crawl is finished; q quits"))
         assert "✔ finished" in screen(app)[0]
         assert app.is_running
         await pilot.press("q")
@@ -166,7 +166,7 @@ async def test_the_end_of_the_crawl_is_said_and_the_view_stays(path, crawl):
         assert not app.is_running
 
 
-async def test_dead_letters_are_grouped_and_told(path, crawl):
+async def test_dead_letters_are_grouped_and_listed(path, crawl):
     """By reason, the latest first; enter shows every attempt."""
     leases = await crawl.claim(3)
     reasons = ("cut", "cut", "late")
@@ -223,7 +223,7 @@ async def test_others_text_is_shown_and_never_obeyed(path, crawl):
 ACTS = [
     ("p", "paused", "b.example: paused"),
     ("p", "ready", "b.example: resumed, ready"),
-    ("z", "snoozed", "b.example: left alone for 10.0 min"),
+    ("z", "snoozed", "b.example: snoozed for 10.0 min"),
     ("w", "ready", "b.example: woken, ready"),
     ("s", "ready", "b.example: 4.0 s between visits"),
     ("s", "ready", "b.example: 8.0 s between visits"),
@@ -287,21 +287,21 @@ async def test_the_cursor_stays_with_its_host(path, crawl):
         await pilot.press("t")
         await until(pilot, says(app, "most pending first"))
         await choose(app, pilot, "b.example")
-        rows = app._view.rows("hosts")
+        rows = app._layout.rows("hosts")
         assert rows.cursor_row == 1
         await crawl.add([f"{B}more/{number}" for number in range(5)])
         await until(pilot, lambda: rows.keys[0] == "b.example")
         await until(pilot, lambda: rows.cursor_row == 0)
-        assert rows.chosen == "b.example"
+        assert rows.selected == "b.example"
         await pilot.press("escape")
 
-        assert rows.chosen is None
+        assert rows.selected is None
 
 
 async def test_hosts_are_filtered_by_a_part_of_their_key(path, crawl):
     """As it is typed; letters are no keys meanwhile; escape ends it."""
     async with watched(path) as (app, pilot):
-        rows = app._view.rows("hosts")
+        rows = app._layout.rows("hosts")
         await pilot.press("slash", "C", ".")
         await until(pilot, lambda: rows.keys == ["c.example"])
         await pilot.press("enter")
@@ -314,25 +314,25 @@ async def test_help_names_every_key(path, crawl):
     """? shows, any of the usual keys goes back."""
     async with watched(path) as (app, pilot):
         await pilot.press("question_mark")
-        await until(pilot, says(app, "the crawl goes on"))
+        await until(pilot, says(app, "the crawl continues"))
         await pilot.press("q")
         await until(pilot, says(app, "q quit"))
 
         assert app.is_running
 
 
-# ---- nobody there, gone, and back
+# ---- no process, ended, and started again
 
 
-async def test_a_file_that_nobody_runs_is_seen_steered_and_not_held(path):
-    """Whoever starts to crawl finds it free, and is seen at once."""
+async def test_file_without_a_process_is_shown_steered_and_not_held(path):
+    """A process that starts to crawl finds it free, and is shown at once."""
     async with Frontier.open(path, settings=MANNERS) as before:
         await before.add([C])
         for lease in await before.claim(1):
             await before.finish(lease, Failed("cut"))
         await before.add([A, B])
     async with watched(path) as (app, pilot):
-        await until(pilot, says(app, "running, but nobody runs it"))
+        await until(pilot, says(app, "running, but no process runs it"))
         await choose(app, pilot, "a.example")
         await pilot.press("p")
         await until(pilot, says(app, "a.example: paused"))
@@ -355,7 +355,7 @@ async def test_what_is_gone_stays_on_the_screen_until_it_is_back(path):
         await crawl.close()
         await until(pilot, says(app, "○ no answer for"))
         assert screen(app)[2].split()[:2] == ["2", "2"]
-        assert app._view.has_class("-stale")
+        assert app._layout.has_class("-stale")
         await until(
             pilot, says(app, "the process that held crawl.outrider has ended; trying again")
         )
@@ -364,7 +364,7 @@ async def test_what_is_gone_stays_on_the_screen_until_it_is_back(path):
         await until(pilot, says(app, "● running"))
         await until(pilot, lambda: screen(app)[2].split()[:2] == ["3", "3"])
 
-        assert not app._view.has_class("-stale")
+        assert not app._layout.has_class("-stale")
     await crawl.close()
 
 
@@ -377,7 +377,7 @@ async def test_the_last_word_of_a_crawl_that_ended_is_read_from_its_file(path):
         await crawl.finish(lease, Done(200))
         await crawl.claim()
         await crawl.close()
-        await until(pilot, says(app, "the crawl is finished; q leaves"))
+        await until(pilot, says(app, "the crawl is finished; q quits"))
 
         assert screen(app)[2].split()[:4] == ["1", "0", "0", "1"]
 
@@ -399,7 +399,7 @@ async def test_a_crawl_that_ends_as_we_come_is_read_from_its_file(path, monkeypa
     assert (seen.presence, seen.sample.crawl.pending) == (Presence.ALONE, 2)
 
 
-async def test_an_act_that_fails_says_why(path, crawl, monkeypatch):
+async def test_failed_action_shows_the_reason(path, crawl, monkeypatch):
     """In the line where answers are."""
     async with watched(path) as (app, pilot):
         await choose(app, pilot, "a.example")
@@ -407,7 +407,7 @@ async def test_an_act_that_fails_says_why(path, crawl, monkeypatch):
         async def ask(work):
             raise StoreUnavailable("[red]nobody[/red] answers")
 
-        monkeypatch.setattr(app._watch.connection, "call", ask)
+        monkeypatch.setattr(app._monitor.connection, "call", ask)
         await pilot.press("p")
         await until(pilot, says(app, "[red]nobody[/red] answers"))
 
@@ -452,7 +452,7 @@ async def test_a_crawl_in_another_process_is_watched_steered_and_outlived(path, 
         process.wait()
         await until(pilot, lambda: app._seen.presence is Presence.ALONE)
         await pilot.press("P")
-        await until(pilot, says(app, "running, but nobody runs it"))
+        await until(pilot, says(app, "running, but no process runs it"))
         crawler(1)
         await until(pilot, lambda: app._seen.presence is Presence.ATTACHED)
 
@@ -470,8 +470,8 @@ def test_a_pipe_gets_lines_until_the_end(path, crawler):
     assert all(a["done"] <= b["done"] for a, b in pairwise(lines))
 
 
-def test_a_terminal_gets_the_view_until_somebody_leaves(path, crawler, monkeypatch):
-    """As a person starts it; it leaves with 0, and the crawl goes on."""
+def test_terminal_gets_the_view_until_the_user_quits(path, crawler, monkeypatch):
+    """As a user starts it; it exits with 0, and the crawl continues."""
     monkeypatch.setenv("TERM", "xterm")
     process = crawler(800)
     ours, theirs = pty.openpty()
@@ -488,7 +488,7 @@ def test_a_terminal_gets_the_view_until_somebody_leaves(path, crawler, monkeypat
     while b"busiest first" not in shown:
         shown += os.read(ours, 65_536)
     os.write(ours, b"q")
-    with suppress(OSError):  # how a terminal says that nobody writes to it any more
+    with suppress(OSError):  # the other end of the terminal is closed
         while os.read(ours, 65_536):
             pass
     os.close(ours)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fleet.fake_web import World
 from fleet.fleet import Fleet
-from fleet.verify import judge, ledgers
+from fleet.verify import verify
 from outrider.clock import SystemClock
 from outrider.store.opening import open_store
 from servers import PostgresServer
@@ -39,11 +39,11 @@ def program(folder: Path) -> Path:
     return folder / "root/usr/sbin/pgbouncer"
 
 
-async def judged(url, world, folder):
-    """What the fleet's ledgers say."""
+async def verified(url, world, folder):
+    """Verify the logs of the fleet."""
     store = await open_store(url, SystemClock())
     try:
-        return await judge(store, world, ledgers(folder))
+        return await verify(store, world, folder)
     finally:
         await store.close()
 
@@ -57,7 +57,7 @@ def fleet(url: str, folder: Path) -> bool:
         workers.await_ready()
         workers.kill_some(10, random.Random(0), (0.1, 0.4))
         workers.finish()
-    told = asyncio.run(judged(url, world, folder))
+    told = asyncio.run(verified(url, world, folder))
     print(
         f"fleet: {told.visits} visits, {len(told.lost)} lost, {len(told.doubled)} doubled, ", end=""
     )

@@ -20,8 +20,8 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.errors import OutriderError
 from outrider.executor.poll import strategy_of
 from outrider.fetch.block_detector import detector_of
-from outrider.frontier.jsonl import Writer
-from outrider.frontier.learning import UPDATES
+from outrider.frontier.export import ExportWriter
+from outrider.frontier.live_settings import RUNTIME_SETTINGS
 from outrider.settings import Settings
 from outrider.settings.field_types import fields_of, struct_kind
 from outrider.settings.validation import adjustable
@@ -171,7 +171,7 @@ def test_worker_of_a_hostile_store_imports_nothing(imported, text, rules, notes)
         await store.configure("default", rules, text)
         with suppress(OutriderError):  # a name that no store takes
             await store.put_values(
-                "default", [SharedValueWrite(UPDATES, name, said) for name, said in notes]
+                "default", [SharedValueWrite(RUNTIME_SETTINGS, name, said) for name, said in notes]
             )
         await _visit(store)
 
@@ -181,9 +181,9 @@ def test_worker_of_a_hostile_store_imports_nothing(imported, text, rules, notes)
 
 
 def _exported(text, rules, notes):
-    writer = Writer()
+    writer = ExportWriter()
     yield writer.head("default", 0.0)
-    yield writer.block([SavedNote(UPDATES, name, said) for name, said in notes])
+    yield writer.block([SavedNote(RUNTIME_SETTINGS, name, said) for name, said in notes])
     yield writer.block([SavedCrawl("default", 0, rules, settings=text), SavedEnd()])
     yield writer.tail()
 
@@ -213,7 +213,7 @@ async def test_worker_of_a_foreign_store_imports_nothing(kind, imported, places,
     url = file if kind in {"embedded", "remote"} else places.take(kind)
     writer = await open_store(url, FakeClock())
     await writer.configure("default", CrawlRules(), NESTED)
-    await writer.put_values("default", [SharedValueWrite(UPDATES, *NESTED_NOTE)])
+    await writer.put_values("default", [SharedValueWrite(RUNTIME_SETTINGS, *NESTED_NOTE)])
     if kind != "remote":
         await writer.close()
     async with Frontier.attach(url, clock=FakeClock()) as frontier:

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from outrider.core.policy.revisit import Revisiting
-from outrider.frontier.revisits import Revisits
+from outrider.frontier.policies import Revisits
 from outrider.simulation.freshness import (
     DAY,
     WEBS,

@@ -8,7 +8,7 @@ from outrider.clock import Clock
 from outrider.core.states import CrawlStatus
 from outrider.store.protocol import ClaimRequest, ClaimResult, ResultPage
 from outrider.store.saved import SavedCrawl, SavedEnd
-from outrider.store.shards import Pulse, ShardedStore, Whole
+from outrider.store.shards import CrawlTotals, ShardedStore, ShardSummary
 from outrider.testing.model import Model
 from outrider.testing.model.records import LEASED, C
 
@@ -28,10 +28,10 @@ class ModelShard(Model):
         if self._closes:
             super().close_run(c)
 
-    async def pulse(self, crawl: str) -> Pulse:
+    async def summary(self, crawl: str) -> ShardSummary:
         """See `Shard`."""
-        c = self.seen(crawl)
-        return Pulse(
+        c = self.crawl_or_empty(crawl)
+        return ShardSummary(
             status=c.status,
             reason=c.reason,
             known=len(c.tasks),
@@ -39,48 +39,55 @@ class ModelShard(Model):
             open=c.open_pending(),
             dones=c.dones,
             bytes=c.bytes,
-            moves=self.tokens + c.arrivals + c.counter + c.forgotten + len(c.log),
+            revision=self.tokens + c.arrivals + c.counter + c.forgotten + len(c.log),
             is_idle=c.at_finish or c.first is None or c.status is CrawlStatus.FINISHED,
             max_pending=c.rules.max_pending,
             is_limited=any(getattr(c.rules.limits, n) for n in c.rules.limits.__struct_fields__),
         )
 
-    async def reckon(self, crawl: str, whole: Whole, moves: int | None) -> CrawlStatus:
+    async def apply_totals(
+        self, crawl: str, totals: CrawlTotals, revision: int | None
+    ) -> CrawlStatus:
         """See `Shard`."""
         c = self.crawl_of(crawl)
-        self._pause_at_limit(c, whole)
-        is_still = moves == (await self.pulse(crawl)).moves
-        if c.status is CrawlStatus.RUNNING and whole.is_over and is_still:
+        self._pause_at_limit(c, totals)
+        is_still = revision == (await self.summary(crawl)).revision
+        if c.status is CrawlStatus.RUNNING and totals.is_over and is_still:
             self._close(c)
         return c.status
 
-    def _pause_at_limit(self, c: C, whole: Whole) -> None:
+    def _pause_at_limit(self, c: C, totals: CrawlTotals) -> None:
         age = 0.0 if c.first is None else (self.clock.now_ms() - c.first) / 1000
-        reached = {"tasks": whole.known, "done": whole.dones, "bytes": whole.bytes, "seconds": age}
+        reached = {
+            "tasks": totals.known,
+            "done": totals.dones,
+            "bytes": totals.bytes,
+            "seconds": age,
+        }
         for name, value in reached.items():
             limit = getattr(c.rules.limits, name)
             if limit and value >= limit and c.status is CrawlStatus.RUNNING:
-                self.move(c, CrawlStatus.PAUSED, f"limit-{name}")
+                self.set_crawl_status(c, CrawlStatus.PAUSED, f"limit-{name}")
 
     def _close(self, c: C) -> None:
         if c.rules.pause_at_finish and not c.at_finish:
             c.at_finish = True
-            self.move(c, CrawlStatus.PAUSED, "finish")
+            self.set_crawl_status(c, CrawlStatus.PAUSED, "finish")
         else:
             c.runs, c.finished = c.runs + 1, self.clock.now_ms()
-            self.move(c, CrawlStatus.FINISHED, f"run {c.runs}")
+            self.set_crawl_status(c, CrawlStatus.FINISHED, f"run {c.runs}")
 
-    async def work(self, crawl: str) -> None:
+    async def start_run(self, crawl: str) -> None:
         """See `Shard`."""
         c = self.crawl_of(crawl)
         c.first = self.clock.now_ms() if c.first is None else c.first
         self.reopen(c)
 
-    async def saved(self, crawl: str, *, after: int, limit: int) -> ResultPage[Any]:
+    async def export_items(self, crawl: str, *, after: int, limit: int) -> ResultPage[Any]:
         """See `Shard`."""
         page = await self.export(crawl, after=after, limit=limit)
         items = [item for item in page.items if not isinstance(item, (SavedCrawl, SavedEnd))]
-        c = self.seen(crawl)
+        c = self.crawl_or_empty(crawl)
         return ResultPage(
             items, len(c.queues) * 2**32 + len(c.tasks) if page.after is None else page.after
         )

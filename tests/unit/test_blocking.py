@@ -1,24 +1,39 @@
 import asyncio
+import importlib
 import inspect
 import threading
 from itertools import islice
 
 import pytest
 
+import blocking_twin
 import outrider
 from outrider import Closed, Done, Failed, ForeignLease, InvalidInput, Link, SettingsError, blocking
 from outrider.core.queue_action import Pause, Resume
-from outrider.frontier.steering import QueueHandle
+from outrider.frontier.admin import QueueHandle
 from outrider.testing import FakeClock
 
 A = "https://a.example/"
 B = "https://b.example/"
+ASYNC_LINKS = "AsyncIterable[str | Url | Link] | "
+ASYNC_LINES = " | AsyncIterable[bytes]"
 RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
 
 
 def public(kind):
     """The names a user may use of a class."""
     return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def parameters(method):
+    """What a method takes: kind, default and annotation by name."""
+    found = inspect.signature(method).parameters.values()
+    return {one.name: (one.kind, one.default, str(one.annotation)) for one in found}
+
+
+def result_of(method):
+    """What a method is annotated to return."""
+    return inspect.signature(method).return_annotation
 
 
 @pytest.fixture
@@ -37,38 +52,64 @@ def frontier(clock):
 # ---- the same names
 
 
-def test_the_twin_has_every_public_name():
-    """R4: the same without `await`; what is an attribute there is a property here."""
-    asynchronous = public(outrider.Frontier) | {"crawl", "worker"}
-
-    assert public(blocking.Frontier) == asynchronous
-
-
-def test_the_twin_of_a_queue_has_every_public_name():
-    """E7, R4."""
-    assert public(blocking.QueueHandle) == public(QueueHandle)
+TWINS = [(outrider.Frontier, blocking.Frontier), (QueueHandle, blocking.QueueHandle)]
+VERBS = [
+    pytest.param(getattr(one, name), getattr(other, name, None), id=f"{one.__name__}.{name}")
+    for one, other in TWINS
+    for name in sorted(public(one))
+]
 
 
-@pytest.mark.parametrize("name", sorted(public(outrider.Frontier) & public(blocking.Frontier)))
-def test_the_twin_takes_the_same_arguments(name):
-    """R4: what works with the one works with the other; `**which` stands for the same keywords."""
-    one, other = getattr(outrider.Frontier, name), getattr(blocking.Frontier, name)
+@pytest.mark.parametrize(("one", "other"), TWINS)
+def test_twin_has_every_public_name(one, other):
+    """R4: the same without `await`."""
+    assert public(other) == public(one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "generate"),
+    [("frontier", blocking_twin.frontier_source), ("queue", blocking_twin.queue_source)],
+)
+def test_twin_is_generated_from_the_async_class(name, generate):
+    """A new method needs no hand-written twin: `make twin` writes it."""
+    module = importlib.import_module(f"outrider.blocking.{name}")
+
+    assert inspect.getsource(module) == generate(), "run `make twin`"
+
+
+@pytest.mark.parametrize(("one", "other"), VERBS)
+def test_twin_of_a_method_takes_the_same_arguments(one, other):
+    """R4: names, kinds, defaults and types; only no async iterables."""
+    assert isinstance(other, property) == isinstance(one, property)
+    if not isinstance(one, property):
+        assert parameters(other) == {
+            name: (kind, default, annotation.replace(ASYNC_LINKS, "").replace(ASYNC_LINES, ""))
+            for name, (kind, default, annotation) in parameters(one).items()
+        }
+
+
+@pytest.mark.parametrize(("one", "other"), VERBS)
+def test_twin_of_a_method_returns_the_same(one, other):
+    """R4: what is awaited or iterated over with `async for` there, is returned here."""
     if isinstance(one, property):
-        assert isinstance(other, property)
-        return
-    theirs, ours = inspect.signature(one).parameters, inspect.signature(other).parameters
-    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in ours.values())
-    named = {key: (p.kind, p.default) for key, p in ours.items() if p.kind is not p.VAR_KEYWORD}
+        one, other = one.fget, other.fget
 
-    assert named == {key: (theirs[key].kind, theirs[key].default) for key in named}
-    assert takes_any or set(named) == set(theirs)
+    assert result_of(other) == result_of(one).replace("AsyncIterator[", "Iterator[")
 
 
-@pytest.mark.parametrize("name", sorted(public(blocking.Frontier) - {"open"}))
-def test_nothing_of_the_twin_has_to_be_awaited(name):
+@pytest.mark.parametrize(("one", "other"), VERBS)
+def test_twin_of_a_method_has_the_same_documentation(one, other):
+    """R4: `help` and editors show it in both."""
+    assert other.__doc__
+    assert inspect.getdoc(other) == blocking_twin.blocking_docstring(inspect.getdoc(one))
+
+
+@pytest.mark.parametrize(("one", "other"), VERBS)
+def test_nothing_of_the_twin_has_to_be_awaited(one, other):
     """R4."""
-    assert not inspect.iscoroutinefunction(getattr(blocking.Frontier, name))
-    assert not inspect.isasyncgenfunction(getattr(blocking.Frontier, name))
+    assert not inspect.iscoroutinefunction(other)
+    assert not inspect.isasyncgenfunction(other)
 
 
 # ---- a crawl without a loop
@@ -109,7 +150,7 @@ def test_claim_finish_extend_release_expire(frontier, clock):
     assert frontier.expire(limit=5) == 1
 
 
-def test_what_is_next_is_leased_by_name(frontier):
+def test_upcoming_tasks_are_claimed_by_fingerprint(frontier):
     """D5: for the cache; the lease gives itself back without `await`."""
     frontier.add([f"{A}{n}" for n in range(3)])
     names = [name for name, _ in frontier.upcoming("a.example", limit=2)]
@@ -149,7 +190,7 @@ def test_a_claim_waits_on_the_clock_it_was_given(clock):
     assert [lease.url for lease in answers[0]] == [A]
 
 
-def test_the_crawl_is_steered_and_seen(frontier):
+def test_crawl_is_steered_and_read(frontier):
     """Operators and readers."""
     frontier.add([A + "1", B + "1", B + "2"])
 
@@ -245,7 +286,7 @@ def test_a_list_may_be_left_early(frontier):
     assert [task.url for task in islice(frontier.tasks(), 2)] == [A + "0", A + "1"]
 
 
-def test_leases_left_early_are_given_back(frontier):
+def test_leases_that_were_not_read_are_released(frontier):
     """What was never seen."""
     frontier.add([f"{A}{n}" for n in range(10)])
     leases = frontier.leases(limit=8)
@@ -302,7 +343,7 @@ def test_a_lease_is_released_on_an_exception(frontier):
     assert frontier.stats().leased == 0
 
 
-def test_a_lease_left_in_peace_is_kept(frontier):
+def test_lease_is_kept_after_a_block_without_exception(frontier):
     """Nobody has to finish inside the block."""
     frontier.add([A])
     (lease,) = frontier.claim()
@@ -369,7 +410,7 @@ def test_closing_twice_is_fine(clock):
     assert threading.active_count() == before
 
 
-def test_a_closed_frontier_says_so(clock):
+def test_closed_frontier_raises_closed(clock):
     """Whatever is asked of it."""
     with blocking.Frontier.open(clock=clock) as frontier:
         queue = frontier.queue("a.example")
@@ -406,7 +447,7 @@ def test_a_store_that_cannot_be_opened_leaves_no_thread():
     assert threading.active_count() == before
 
 
-def test_errors_come_through(frontier, clock):
+def test_errors_keep_type_and_message(frontier, clock):
     """With their own type and message."""
     frontier.add([A])
     (lease,) = frontier.claim()
@@ -428,7 +469,7 @@ def test_errors_come_through(frontier, clock):
         blocking.Frontier.open(settings={"no": 1})
 
 
-def test_a_source_that_breaks_says_so(frontier):
+def test_error_of_a_source_is_raised(frontier):
     """The generator's own error."""
 
     def source():
@@ -439,13 +480,13 @@ def test_a_source_that_breaks_says_so(frontier):
         frontier.add(source())
 
 
-def test_a_twin_is_made_by_open():
+def test_blocking_frontier_is_made_by_open():
     """Not from whatever is at hand."""
     with pytest.raises(InvalidInput, match="open"):
         blocking.Frontier("memory://")
 
 
-def test_settings_are_changed_watched_and_told(frontier, tmp_path):
+def test_settings_are_changed_watched_and_listed(frontier, tmp_path):
     """N1 to N5, without `await`."""
     file, seen = tmp_path / "crawl.toml", []
     file.write_text("[lanes]\nburst = 2\n")

@@ -10,8 +10,8 @@ import pytest
 import outrider
 from outrider import Frontier
 from outrider.cli.app import LogLines
-from outrider.frontier.learning import UPDATES
-from outrider.frontier.rescoring import _log_trouble
+from outrider.frontier.context import log_failure
+from outrider.frontier.live_settings import RUNTIME_SETTINGS
 from outrider.logs import logger_of
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import SharedValueWrite
@@ -53,7 +53,7 @@ def assert_safe(text, lines=1):
 async def test_hostile_runtime_setting_is_logged_without_control_characters(name, text, written):
     """N1: a note is anybody's who can write to the store."""
     store = MemoryStore(FakeClock())
-    await store.put_values("default", [SharedValueWrite(UPDATES, name, text)])
+    await store.put_values("default", [SharedValueWrite(RUNTIME_SETTINGS, name, text)])
     async with Frontier.open(store, clock=FakeClock()):
         pass
 
@@ -117,6 +117,6 @@ def test_trouble_behind_a_crawl_is_logged_without_control_characters(written):
         def exception(self):
             return ValueError(EVIL)
 
-    _log_trouble(Task())
+    log_failure(Task())
 
     assert_safe(written())

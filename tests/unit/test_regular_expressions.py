@@ -30,7 +30,7 @@ class Worst(NamedTuple):
 
 # Every pattern that is compiled when a module is imported: its worst cases, or why it meets none.
 PATTERNS = {
-    "outrider.cli.crawl_plan:_STEM": OWNER,
+    "outrider.cli.crawl_plan:_NOT_IN_NAMES": OWNER,
     "outrider.cli.options:_DURATION": OWNER,
     "outrider.core.pattern:_escapes": Worst(("", "\\")),
     "outrider.core.pattern:_tokens": Worst(("", "[", "[[:", "(?P<", "{,")),
@@ -92,13 +92,13 @@ PATTERNS = {
     "outrider.store.postgres.address:_is_name": OWNER,
     "outrider.store.postgres.address:_is_port": OWNER,
     "outrider.store.postgres.arrays:_is_special": Worst(),
-    "outrider.store.redis.connecting:_is_prefix": OWNER,
+    "outrider.store.redis.connect:_is_prefix": OWNER,
     "outrider.store.saved:_is_plain_url": Worst(("http", "https://", "https://a.a", "https://a/")),
 }
 
 # Every other use of `re`: where a pattern is made when it is needed.
 MADE_LATER = {
-    "outrider/cli/crawl_plan.py:_literal": OWNER,
+    "outrider/cli/crawl_plan.py:_escape_glob": OWNER,
     "outrider/output/worker_files.py:worker_names": LOCAL,
     "outrider/core/policy/queue_key.py:_buckets": OWNER,
     "outrider/core/signals.py:Signals._index": "an escaped text, looked for as it is",
@@ -109,8 +109,8 @@ MADE_LATER = {
     "outrider/store/address.py:_secrets": OWNER,
     "outrider/store/address.py:hide_secrets": "an escaped text, looked for as it is",
     "outrider/store/embedded/lock.py:_told_by_the_system": LOCAL,
-    "outrider/store/redis/connecting.py:_checked_database": OWNER,
-    "outrider/store/redis/scripts.py:_assembled": OURS,
+    "outrider/store/redis/connect.py:_check_database": OWNER,
+    "outrider/store/redis/script_client.py:_assemble": OURS,
 }
 
 UNITS = [

@@ -157,7 +157,7 @@ class TestTheTree:
         with pytest.raises(AttributeError):
             Settings().lease = None
 
-    def test_the_callers_mapping_is_not_kept(self):
+    def test_mapping_of_the_caller_is_copied(self):
         """What the caller does later with the mapping changes no settings."""
         override = {"delay": 2.0}
         given = {"keys": {"example.org": override}, "scoring": {"weights": {"nav": 1}}}
@@ -279,7 +279,7 @@ class TestReading:
             ({"scope": {"exclude": ["("]}}, "scope.exclude = ['(']: scope exclude pattern '('"),
         ],
     )
-    def test_a_fault_names_path_value_and_fix(self, given, message):
+    def test_error_names_path_value_and_fix(self, given, message):
         """The message alone is enough to mend it."""
         assert refusal(given).startswith(message)
 
@@ -331,7 +331,7 @@ class TestReading:
 
         assert "lease = <Rude>" in refusal({"lease": Rude()})
 
-    def test_a_refusal_is_the_callers_fault(self):
+    def test_refusal_is_an_error_of_the_caller(self):
         """It can be caught as a ValueError, as an InvalidInput, or by its own name."""
         assert issubclass(SettingsError, InvalidInput)
         assert issubclass(SettingsError, ValueError)
@@ -527,7 +527,7 @@ class TestOverrides:
             ({"budget": {"balance": -1}}, "queue.set(budget.balance=-1): give a whole number"),
         ],
     )
-    def test_a_fault_reads_like_the_call(self, changes, message):
+    def test_error_of_queue_set_quotes_the_call(self, changes, message):
         """The message shows what the operator wrote."""
         with pytest.raises(SettingsError) as caught:
             override_of(changes)
@@ -557,7 +557,7 @@ class TestToml:
             ("[scope]\ninclude = ['''\n[lease]\n(''']", 2),
         ],
     )
-    def test_a_fault_names_its_source_and_line(self, text, line, newline):
+    def test_error_names_its_source_and_line(self, text, line, newline):
         """The line where the setting begins, whatever its value spans."""
         with pytest.raises(SettingsError, match=rf"^crawl\.toml, line {line}: "):
             from_toml(text.replace("\n", newline), source="crawl.toml")

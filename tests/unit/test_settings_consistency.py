@@ -19,7 +19,7 @@ from outrider.settings import (
     settings_of,
     to_text,
 )
-from outrider.settings.consistency import ORDERS, contradictions, given_in, near_miss
+from outrider.settings.consistency import ORDERS, contradictions, given_paths, near_miss
 from outrider.settings.paths import tree_of, value_at
 from outrider.settings.runtime import Update, apply_updates
 from outrider.store.opening import open_store
@@ -133,7 +133,7 @@ def test_defaults_and_profiles_contradict_nothing():
     for profile in PROFILES:
         settings = settings_of({"profile": profile})
 
-        assert not list(contradictions(settings, given_in(settings, Settings())))
+        assert not list(contradictions(settings, given_paths(settings, Settings())))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_defaults_and_profiles_contradict_nothing():
         {"profile": "paced", "keys": {"a.example": {"delay": 60.0}}},
     ],
 )
-def test_default_gives_way_to_what_is_given(tree):
+def test_default_yields_to_given_setting(tree):
     """A user who sets one bound need not know the other."""
     settings_of(tree)
 
@@ -181,13 +181,13 @@ def test_value_without_effect_is_refused_beside_a_default(tree, path):
     assert refusal(tree).startswith(path)
 
 
-def test_fault_in_a_file_names_its_line():
+def test_error_in_a_file_names_its_line():
     """As for every other fault of a file."""
     with pytest.raises(SettingsError, match=r"a\.toml, line 2: executor\.min_slots = 9"):
         from_toml("[executor]\nmin_slots = 9\nmax_slots = 3\n", source="a.toml")
 
 
-def test_queue_set_is_judged_with_the_settings_it_refines():
+def test_queue_set_is_validated_with_the_settings_it_refines():
     """An override by key has the same rules."""
     settings = settings_of({"politeness": {"min_delay": 5.0}})
 

@@ -62,7 +62,7 @@ class TestWhoWins:
         assert ground.settings.politeness.min_delay == count + 1
         assert ground.origins[DELAY] == self.ORDER[count - 1]
 
-    def test_a_profile_stands_between_what_is_usual_and_what_is_said(self):
+    def test_profile_overrides_usual_settings_and_yields_to_given_ones(self):
         """A profile may change what is usual for a kind of crawl; a person changes both."""
         layers = Layers(
             usual=Layer("usual", {"queue": {"max_depth": 100}, "lease": {"max_crashes": 9}}),
@@ -84,7 +84,7 @@ class TestWhoWins:
 
         assert layers.base_settings().settings == settings_of(PROFILES["fast"])
 
-    def test_what_nobody_said_is_the_default(self):
+    def test_setting_without_origin_is_the_default(self):
         """And has no other origin."""
         ground = Layers().base_settings()
 
@@ -164,7 +164,7 @@ class TestTheEnvironment:
             ("OUTRIDER__PROFILE", "1", "give one of: polite"),
         ],
     )
-    def test_a_fault_names_the_variable(self, name, value, message):
+    def test_error_names_the_variable(self, name, value, message):
         """And the fix."""
         layers = Layers(environment=environment_layer({name: value}))
 
@@ -207,14 +207,14 @@ class TestFiles:
             ("[", "x.toml: not TOML"),
         ],
     )
-    def test_a_fault_names_file_and_line(self, text, message):
+    def test_error_names_file_and_line(self, text, message):
         """The message alone is enough to mend it."""
         with pytest.raises(SettingsError) as caught:
             toml_layer(text, source="x.toml")
 
         assert str(caught.value).startswith(message)
 
-    def test_what_is_not_there_is_said(self, tmp_path):
+    def test_missing_or_undecodable_file_is_an_error(self, tmp_path):
         """By its name."""
         (tmp_path / "odd").write_bytes(b"\xff")
         with pytest.raises(SettingsError, match=r"none\.toml: No such file"):
@@ -253,7 +253,7 @@ class TestProfiles:
         assert tree.queue.tie == "shuffle"
         assert (tree.retry.base, tree.retry.spread, tree.retry.max_retries) == (900.0, 300.0, 3)
 
-    def test_what_is_said_wins(self):
+    def test_given_setting_wins_over_its_profile(self):
         """A profile is where settings begin."""
         tree = settings_of({"profile": "fast", "executor": {"slots": 3}})
 
@@ -322,7 +322,7 @@ class TestPaths:
 class TestKept:
     """Origins travel with the crawl's settings."""
 
-    def test_a_joiner_is_told_where_settings_are_from(self):
+    def test_joining_worker_gets_the_origins_of_settings(self):
         """The profile too."""
         layers = Layers(
             file=Layer("file a.toml", {"profile": "archive", **said(9)}),
@@ -432,7 +432,7 @@ class TestRuntime:
         with pytest.raises(SettingsError):
             update_of(name, text, 0.0, 1)
 
-    def test_what_was_said_is_read_back(self):
+    def test_runtime_settings_are_read_back(self):
         """Value, author and number."""
         text = update_text([1, "x"], None, "me")
 

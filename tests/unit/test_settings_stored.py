@@ -49,7 +49,7 @@ def kept_of(settings):
     return json.loads(to_text(ground(settings)))
 
 
-def test_what_was_kept_comes_back():
+def test_stored_settings_are_read_back():
     """N1: a joiner has the very settings that the crawl was opened with."""
     settings = settings_of(WHOLE)
 
@@ -57,7 +57,7 @@ def test_what_was_kept_comes_back():
     assert to_text(BaseSettings(Settings())) == "{}"
 
 
-def test_places_of_one_machine_are_neither_kept_nor_believed():
+def test_paths_of_one_machine_are_neither_stored_nor_read():
     """A path of another machine means nothing here, or something else."""
     local = {
         "store": {"durability": "sync"},
@@ -139,7 +139,7 @@ def test_code_of_ones_own_replaces_no_plain_choice():
     ["[]", "{", '{"nonsense": 1}', '{"queue": 5}', '{"queue": {"max_depth": -1}}', "[" * 100_000],
     ids=["list", "cut", "newer", "shape", "bounds", "deep"],
 )
-def test_what_cannot_be_read_is_said(text):
+def test_unreadable_stored_settings_are_reported(text):
     """It may come from a newer release, or from anybody: a looker goes on with the usual."""
     found = join_stored(text, {"executor": {"slots": 3}})
 
@@ -147,7 +147,7 @@ def test_what_cannot_be_read_is_said(text):
     assert found.settings == settings_of({"executor": {"slots": 3}})
 
 
-def test_very_many_overrides_by_key_are_not_kept():
+def test_too_many_overrides_by_key_are_not_stored():
     """Their queues know them, and the text stays short."""
     keys = {f"host-{n}.example": {"delay": 1.0} for n in range(40_000)}
 

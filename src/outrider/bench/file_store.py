@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -14,6 +15,7 @@ from outrider.bench.measurement import Measure, Windows, best, run
 from outrider.core.outcome import Done
 from outrider.core.task import Link, Task
 from outrider.frontier import Frontier
+from outrider.frontier.policies import admission_for, scorer_for
 from outrider.testing.clock import FakeClock
 
 EAGER = {"politeness": {"min_delay": 0.0, "factor": 0.0}, "budget": {"balance": 10**9}}
@@ -22,7 +24,7 @@ EAGER = {"politeness": {"min_delay": 0.0, "factor": 0.0}, "budget": {"balance": 
 def rates(size: int, rounds: int) -> Iterator[Measure]:
     """Measure adds, visits and both together per CPU second; durability `process`."""
     raw = list(workload.stream(workload.pages(size)))
-    tasks = run(tasks_of(workload.parsed(raw)))
+    tasks = tasks_of(workload.parsed(raw))
     yield from (
         limits := best("bound: adds, dict and heaps", lambda: workload.baseline_adds(tasks), rounds)
     )
@@ -39,14 +41,14 @@ def rates(size: int, rounds: int) -> Iterator[Measure]:
     )
 
 
-async def tasks_of(links: list[Link]) -> list[Task]:
+def tasks_of(links: list[Link]) -> list[Task]:
     """Return the tasks that a frontier makes of these links."""
-    async with Frontier.open("memory://", settings=EAGER) as frontier:
-        tasks: list[Task] = []
-        for batch in workload.batches(links):
-            admitted, _ = await frontier._admit(batch)  # noqa: SLF001 - parsing is not measured
-            tasks += cast("list[Task]", admitted)
-        return tasks
+    settings = Frontier.open("memory://", settings=EAGER).settings
+    admission = admission_for(settings, "default", scorer_for(settings), random.random)
+    tasks: list[Task] = []
+    for batch in workload.batches(links):
+        tasks += cast("list[Task]", admission.admit(batch, are_seeds=True))
+    return tasks
 
 
 @asynccontextmanager

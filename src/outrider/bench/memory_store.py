@@ -24,7 +24,7 @@ def rates(size: int, rounds: int) -> Iterator[Measure]:
     texts = workload.pages(size)
     raw = list(workload.stream(texts))
     links = workload.parsed(raw)
-    tasks = run(tasks_of(links))
+    tasks = tasks_of(links)
     yield from best("bound: adds, dict and heaps", lambda: workload.baseline_adds(tasks), rounds)
     yield from best(
         "bound: visits, heaps", lambda: workload.baseline_visits(tasks, size // 2), rounds

@@ -26,7 +26,7 @@ def ratios(size: int, rounds: int) -> Iterator[Measure]:
     spread = workload.pages(size // 2, hosts=HOSTS)
     title = "file: adds, raw text, beside peers"
     yield from (added := best(title, lambda: run(file_store.raw_adds(raw)), rounds))
-    tasks = run(file_store.tasks_of(workload.parsed(spread)))
+    tasks = file_store.tasks_of(workload.parsed(spread))
     title = "file: claim + finish, 2,000 hosts"
     yield from (visited := best(title, lambda: run(file_store.visits(tasks)), rounds))
     title = "file: claims alone, 2,000 hosts"

@@ -1,18 +1,22 @@
-"""The frontier without `await`: every method is its twin's, run in the loop of its own thread."""
+"""The frontier without `await`: generated from outrider/frontier/frontier.py; do not edit.
+
+After a change there, run `make twin`.
+"""
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from outrider.blocking.loop import Loop
+from outrider.blocking.loop_thread import LoopThread
 from outrider.blocking.queue import QueueHandle
 from outrider.clock import Clock
 from outrider.core.outcome import Outcome
+from outrider.core.policy.rules import CrawlRules
 from outrider.core.queue_action import QueueAction
 from outrider.core.signals import Cluster, Prediction, State
 from outrider.core.states import CrawlStatus
@@ -21,10 +25,9 @@ from outrider.core.url import Url
 from outrider.errors import Closed, InvalidInput
 from outrider.events import Event, Listener
 from outrider.frontier import Frontier as AsyncFrontier
-from outrider.frontier.finishing import Visit
-from outrider.frontier.footing import LeaseSource, SettingsWatcher
-from outrider.frontier.heard import Rescoring
-from outrider.frontier.learning import log
+from outrider.frontier.context import LeaseSource
+from outrider.frontier.finish import Visit
+from outrider.frontier.live_settings import SettingsWatcher, log
 from outrider.frontier.reports import (
     AddReport,
     Claim,
@@ -35,6 +38,7 @@ from outrider.frontier.reports import (
     RestoreReport,
     Stats,
 )
+from outrider.frontier.shared_state import Rescoring
 from outrider.settings import AnySettings, Change, Layers, Setting, Settings
 from outrider.store.protocol import FullStore, QueueView, TaskView, Upcoming, WorkerView
 
@@ -43,15 +47,44 @@ if TYPE_CHECKING:
 
 
 class Frontier:
-    """`outrider.Frontier` without `await`; use it in a `with`, or `close` it yourself."""
+    """`outrider.Frontier` without `await`; use it in a `with`, or `close` it.
+
+    Its methods run in the event loop of a thread of its own. Functions that are given to it, such
+    as listeners, are called in that thread.
+    """
 
     def __init__(self, frontier: AsyncFrontier) -> None:
-        self._loop = Loop()
+        self._loop = LoopThread()
         try:
-            self._frontier = self._loop.run(_opened(frontier))
+            self._frontier = self._loop.run(_open(frontier))
         except BaseException:
             self._loop.stop()
             raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._frontier!r}>"
+
+    def _hold(self, claim: Claim) -> Claim:
+        """Make this the holder of leases, so that `with lease:` releases them without `await`."""
+        for lease in claim:
+            msgspec.structs.force_setattr(lease, "holder", self)
+        return claim
+
+    def _hold_each(self, leases: Iterator[Lease]) -> Iterator[Lease]:
+        for lease in leases:
+            msgspec.structs.force_setattr(lease, "holder", self)
+            yield lease
 
     @classmethod
     def open(
@@ -64,7 +97,10 @@ class Frontier:
         worker: str | None = None,
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
-        """Open a frontier; see `outrider.Frontier.open`."""
+        """Make a frontier over a store: use it in a `with`, or `close` it.
+
+        `store` is a URL, or an open store that several frontiers share (one per crawl or worker).
+        """
         return cls(
             AsyncFrontier.open(
                 store, settings=settings, crawl=crawl, clock=clock, worker=worker, dice=dice
@@ -82,29 +118,20 @@ class Frontier:
         worker: str | None = None,
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
-        """Open a frontier over a crawl as it is; see `outrider.Frontier.attach`."""
+        """Make a frontier as `open` does, but the crawl keeps the settings it has.
+
+        For processes that read, steer or join a crawl. `settings` are this process's own: of them
+        `executor`, `fetch`, `output`, `events` and `store` are laid over the crawl's, and functions
+        that the crawl's settings name: code is never imported because a store names it.
+        """
         return cls(
             AsyncFrontier.attach(
                 store, settings=settings, crawl=crawl, clock=clock, worker=worker, dice=dice
             )
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<blocking {self._frontier!r}>"
-
     def close(self) -> None:
-        """Apply what was handed in and let go; closing twice is fine."""
+        """Apply what was handed in, then close the store, if this frontier opened it."""
         try:
             self._loop.run(self._frontier.close())
         except Closed:
@@ -113,7 +140,7 @@ class Frontier:
 
     @property
     def crawl(self) -> str:
-        """The crawl this frontier serves."""
+        """The name of the crawl it serves."""
         return self._frontier.crawl
 
     @property
@@ -122,260 +149,368 @@ class Frontier:
         return self._frontier.worker
 
     @property
-    def settings(self) -> Settings:
-        """What holds now."""
-        return self._frontier.settings
-
-    @property
-    def lacks(self) -> str:
-        """What of the crawl's settings must be given by hand, if attached; "": nothing."""
-        return self._frontier.lacks
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether the crawl was there, and keeps the settings it has."""
-        return self._frontier.is_attached
-
-    @property
     def store(self) -> FullStore:
-        """The store underneath; its verbs are coroutines."""
+        """The open store, for what the frontier does not offer; its verbs are coroutines."""
         return self._frontier.store
 
     @property
     def clock(self) -> Clock:
-        """What the frontier waits on."""
+        """The clock it waits on."""
         return self._frontier.clock
 
-    def steer(self, target: str, act: QueueAction) -> int:
-        """See `outrider.Frontier.steer`."""
-        return self._loop.run(self._frontier.steer(target, act))
+    @property
+    def settings(self) -> Settings:
+        """The settings in force, all layers merged, but for those set by key with `queue`."""
+        return self._frontier.settings
 
-    def configure(self, changes: Mapping[str, Any], *, by: str | None = None) -> Settings:
-        """See `outrider.Frontier.configure`."""
-        return self._loop.run(self._frontier.configure(changes, by=by))
+    @property
+    def rules(self) -> CrawlRules:
+        """The rules that the settings give the crawl's queues, but for those set with `queue`."""
+        return self._frontier.rules
 
-    def unset(self, *paths: str, by: str | None = None) -> Settings:
-        """See `outrider.Frontier.unset`."""
-        return self._loop.run(self._frontier.unset(*paths, by=by))
+    @property
+    def is_attached(self) -> bool:
+        """Whether it was made by `attach`, so that the crawl keeps the settings it has."""
+        return self._frontier.is_attached
 
-    def config(self) -> list[Setting]:
-        """See `outrider.Frontier.config`."""
-        return self._loop.run(self._frontier.config())
-
-    def config_history(self) -> list[Change]:
-        """See `outrider.Frontier.config_history`."""
-        return self._loop.run(self._frontier.config_history())
-
-    def watch_settings(self, watcher: SettingsWatcher) -> Callable[[], None]:
-        """See `outrider.Frontier.watch_settings`; called in the frontier's own thread."""
-        end = self._loop.call(lambda: self._frontier.watch_settings(watcher))
-        return lambda: self._loop.call(end)
-
-    def follow(
-        self, path: str | os.PathLike[str], *, tell: Callable[[str], object] = log.warning
-    ) -> Callable[[], None]:
-        """See `outrider.Frontier.follow`."""
-        end = self._loop.run(self._frontier.follow(path, tell=tell))
-        return lambda: self._loop.call(end)
+    @property
+    def lacks(self) -> str:
+        """Which of the crawl's settings must be given to this process, in words; "": none."""
+        return self._frontier.lacks
 
     def add(
         self, links: Iterable[str | Url | Link] | str | Link, *, answers: bool = True
     ) -> AddReport:
-        """See `outrider.Frontier.add`."""
+        """Add links in order; an invalid link does not affect the others.
+
+        Lists are applied whole even if the caller is cancelled; other iterables chunk by chunk.
+        `answers=False` keeps only the counts, for millions.
+        """
         return self._loop.run(self._frontier.add(links, answers=answers))
 
     def claim(
-        self,
-        limit: int = 1,
-        *,
-        wait: float = 0.0,
-        per_queue: int | None = None,
-        lend: bool = False,
+        self, limit: int = 1, *, wait: float = 0.0, per_queue: int | None = None, lend: bool = False
     ) -> Claim:
-        """See `outrider.Frontier.claim`."""
-        return self._held(self._frontier.claim(limit, wait=wait, per_queue=per_queue, lend=lend))
+        """Lease up to `limit` tasks, best first; with `wait`, ask again for so many seconds.
+
+        With `lend`, each queue is lent as a whole: up to `per_queue` of its tasks (None: no cap)
+        take one slot, no other worker gets the queue until they ended, and the caller keeps its
+        pace. A cancelled claim releases what it leased.
+        """
+        return self._hold(
+            self._loop.run(self._frontier.claim(limit, wait=wait, per_queue=per_queue, lend=lend))
+        )
 
     def claim_named(self, fingerprints: Iterable[bytes]) -> Claim:
-        """See `outrider.Frontier.claim_named`."""
-        return self._held(self._frontier.claim_named(fingerprints))
+        """Lease those of up to 64 tasks that are pending and due, whatever their queues wait for.
 
-    def _held(self, claiming: Coroutine[Any, Any, Claim]) -> Claim:
-        claim = self._loop.run(claiming)
-        for lease in claim:
-            self._hold(lease)
-        return claim
-
-    def _hold(self, lease: Lease) -> Lease:
-        """So that `with lease:` gives itself back without `await`."""
-        msgspec.structs.force_setattr(lease, "holder", self)
-        return lease
+        For responses that are cached: it takes no slot and begins no delay, so send the host no
+        request. Finish with `Done(from_cache=True)`, or release.
+        """
+        return self._hold(self._loop.run(self._frontier.claim_named(fingerprints)))
 
     def leases(self, limit: int = 64) -> Iterator[Lease]:
-        """See `outrider.Frontier.leases`."""
-        for lease in self._loop.iterate(self._frontier.leases(limit)):
-            yield self._hold(lease)
+        """Iterate over leases, at most `limit` unfinished at a time; ends with the crawl."""
+        return self._hold_each(self._loop.iterate(self._frontier.leases(limit)))
 
     def finish(
         self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()
     ) -> bool:
-        """See `outrider.Frontier.finish`."""
+        """Apply the outcome of a visit, with the links found, in one atomic step.
+
+        Return True; or False if the lease was lost: then nothing changed.
+        """
         return self._loop.run(self._frontier.finish(lease, outcome, links))
 
     def finish_many(self, visits: Iterable[Visit]) -> list[bool]:
-        """See `outrider.Frontier.finish_many`."""
+        """Finish several visits; return one result each, in order.
+
+        If one is invalid, the rest is applied, then its error is raised.
+        """
         return self._loop.run(self._frontier.finish_many(visits))
 
     def extend(self, leases: Iterable[Lease]) -> set[Lease]:
-        """See `outrider.Frontier.extend`."""
+        """Renew leases; return those that are still held."""
         return self._loop.run(self._frontier.extend(leases))
 
     def release(self, leases: Iterable[Lease]) -> set[Lease]:
-        """See `outrider.Frontier.release`."""
+        """Give leases back; no attempt is counted. Return those that were still held."""
         return self._loop.run(self._frontier.release(leases))
 
     def expire(self, *, limit: int = 1000) -> int:
-        """See `outrider.Frontier.expire`."""
+        """End overdue leases; return how many. Claims do it too, so only sweepers need this."""
         return self._loop.run(self._frontier.expire(limit=limit))
 
-    def queue(self, key: str) -> QueueHandle:
-        """See `outrider.Frontier.queue`."""
-        return QueueHandle(self._loop, self._frontier.queue(key))
+    def lease_through(self, source: LeaseSource | None) -> None:
+        """Claim, finish and release through `source` from now on; None: at the store again.
 
-    def pause(self) -> CrawlStatus:
-        """See `outrider.Frontier.pause`."""
-        return self._loop.run(self._frontier.pause())
+        For an executor with a workbench. Finishes that were handed in before are applied first.
+        """
+        self._loop.run(self._frontier.lease_through(source))
 
-    def resume(self) -> CrawlStatus:
-        """See `outrider.Frontier.resume`."""
-        return self._loop.run(self._frontier.resume())
-
-    def cancel(self) -> CrawlStatus:
-        """See `outrider.Frontier.cancel`."""
-        return self._loop.run(self._frontier.cancel())
-
-    def drop(self, **which: Any) -> int:
-        """See `outrider.Frontier.drop`."""
-        return self._loop.run(self._frontier.drop(**which))
-
-    def replay(self, url: str | None = None, **which: Any) -> int:
-        """See `outrider.Frontier.replay`."""
-        return self._loop.run(self._frontier.replay(url, **which))
-
-    def purge(self, url: str | None = None, **which: Any) -> int:
-        """See `outrider.Frontier.purge`."""
-        return self._loop.run(self._frontier.purge(url, **which))
+    def refusal_of(self, link: str | Url | Link, found_on: Lease) -> str | None:
+        """Return why a link found on a visit would be refused; None: it is admissible, or known."""
+        return self._loop.run(self._frontier.refusal_of(link, found_on))
 
     def stats(self) -> Stats:
-        """See `outrider.Frontier.stats`."""
+        """Return counters by state, type and tag, queues by state, status and timeline."""
         return self._loop.run(self._frontier.stats())
 
     def why(self, limit: int = 20) -> list[Reason]:
-        """See `outrider.Frontier.why`."""
+        """List what keeps the crawl from finishing; empty when nothing does (I2)."""
         return self._loop.run(self._frontier.why(limit))
 
     def workers(self) -> list[WorkerView]:
-        """See `outrider.Frontier.workers`."""
+        """List the workers of this crawl; those without heartbeats are reported as gone (M6)."""
         return self._loop.run(self._frontier.workers())
 
-    def rescore(self, **which: Any) -> int:
-        """See `outrider.Frontier.rescore`."""
-        return self._loop.run(self._frontier.rescore(**which))
-
-    def rescoring(self) -> Rescoring:
-        """See `outrider.Frontier.rescoring`."""
-        return self._loop.run(self._frontier.rescoring())
-
-    def predict(self, url: str, confidence: float, lift: float) -> bool:
-        """See `outrider.Frontier.predict`."""
-        return self._loop.run(self._frontier.predict(url, confidence, lift))
-
-    def predict_many(self, guesses: Iterable[tuple[str, float, float]]) -> int:
-        """See `outrider.Frontier.predict_many`."""
-        return self._loop.run(self._frontier.predict_many(guesses))
-
-    def predictions(self, *, state: State | None = None) -> Iterator[Prediction]:
-        """See `outrider.Frontier.predictions`."""
-        return self._loop.iterate(self._frontier.predictions(state=state))
-
-    def report_problem(self, kind: str, scope: str, target: str) -> Cluster:
-        """See `outrider.Frontier.report_problem`."""
-        return self._loop.run(self._frontier.report_problem(kind, scope, target))
-
-    def problems(self) -> list[Cluster]:
-        """See `outrider.Frontier.problems`."""
-        return self._loop.run(self._frontier.problems())
-
-    def keep(self) -> None:
-        """See `outrider.Frontier.keep`."""
-        self._loop.run(self._frontier.keep())
-
-    def learn(self) -> None:
-        """See `outrider.Frontier.learn`."""
-        self._loop.run(self._frontier.learn())
-
-    def lease_through(self, source: LeaseSource | None) -> None:
-        """See `outrider.Frontier.lease_through`; called in the frontier's own thread."""
-        self._loop.run(self._frontier.lease_through(source))
-
-    def listen(self) -> None:
-        """See `outrider.Frontier.listen`."""
-        self._loop.run(self._frontier.listen())
-
     def heatmap(self) -> Heatmap:
-        """See `outrider.Frontier.heatmap`."""
+        """Count pending tasks by origin and group, and by depth (O2)."""
         return self._loop.run(self._frontier.heatmap())
-
-    def refusal_of(self, link: str | Url | Link, found_on: Lease) -> str | None:
-        """See `outrider.Frontier.refusal_of`."""
-        return self._loop.run(self._frontier.refusal_of(link, found_on))
-
-    def explain(self, url: str | Link) -> Explanation:
-        """See `outrider.Frontier.explain`."""
-        return self._loop.run(self._frontier.explain(url))
 
     def queues(
         self, *, state: str | None = None, sort: str | None = None, reverse: bool = False
     ) -> Iterator[QueueView]:
-        """See `outrider.Frontier.queues`."""
+        """Iterate over queue views (E8); `sort` by key, pending, spent, wakes_in or errors."""
         return self._loop.iterate(self._frontier.queues(state=state, sort=sort, reverse=reverse))
 
     def upcoming(self, key: str, limit: int = 64) -> list[Upcoming]:
-        """See `outrider.Frontier.upcoming`."""
+        """List the first due tasks of a queue, each as (fingerprint, url), for `claim_named`."""
         return self._loop.run(self._frontier.upcoming(key, limit))
 
-    def tasks(self, **which: Any) -> Iterator[TaskView]:
-        """See `outrider.Frontier.tasks`."""
-        return self._loop.iterate(self._frontier.tasks(**which))
+    def tasks(
+        self,
+        *,
+        key: str | None = None,
+        state: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
+        pattern: str | None = None,
+        reason: str | None = None,
+        older_than: float | None = None,
+    ) -> Iterator[TaskView]:
+        """Iterate over tasks that match everything given, in order of their discovery."""
+        return self._loop.iterate(
+            self._frontier.tasks(
+                key=key,
+                state=state,
+                type=type,
+                tag=tag,
+                pattern=pattern,
+                reason=reason,
+                older_than=older_than,
+            )
+        )
 
-    def dead(self, **which: Any) -> Iterator[DeadLetter]:
-        """See `outrider.Frontier.dead`."""
-        return self._loop.iterate(self._frontier.dead(**which))
+    def dead(
+        self, *, reason: str | None = None, type: str | None = None, key: str | None = None
+    ) -> Iterator[DeadLetter]:
+        """Iterate over dead letters, with every attempt (G2)."""
+        return self._loop.iterate(self._frontier.dead(reason=reason, type=type, key=key))
 
     def dead_by_reason(self) -> dict[str, int]:
-        """See `outrider.Frontier.dead_by_reason`."""
+        """Count dead letters by reason."""
         return self._loop.run(self._frontier.dead_by_reason())
 
+    def explain(self, url: str | Link) -> Explanation:
+        """Explain why a URL is where it is, or why it would be refused (O4).
+
+        For a `Link` that is not known, the fields it brings are taken into account.
+        """
+        return self._loop.run(self._frontier.explain(url))
+
+    def queue(self, key: str) -> QueueHandle:
+        """Return the handle of a queue by its key, or of all queues of a suffix such as ".org"."""
+        return QueueHandle(self._loop, self._frontier.queue(key))
+
+    def steer(self, target: str, act: QueueAction) -> int:
+        """Apply a queue action in bounded steps; return how many queues it reached.
+
+        `target` is a key, a host or a suffix, or empty for every queue; one that can match no key
+        of the crawl is refused.
+        """
+        return self._loop.run(self._frontier.steer(target, act))
+
+    def pause(self) -> CrawlStatus:
+        """Lease no tasks until resumed; return the status."""
+        return self._loop.run(self._frontier.pause())
+
+    def resume(self) -> CrawlStatus:
+        """Lease tasks again; return the status."""
+        return self._loop.run(self._frontier.resume())
+
+    def cancel(self) -> CrawlStatus:
+        """End the crawl for good: pending and leased tasks are reported as dropped (I3)."""
+        return self._loop.run(self._frontier.cancel())
+
+    def drop(
+        self,
+        *,
+        key: str | None = None,
+        pattern: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
+        older_than: float | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Drop the pending tasks that match everything given; return how many (C10)."""
+        return self._loop.run(
+            self._frontier.drop(
+                key=key, pattern=pattern, type=type, tag=tag, older_than=older_than, dry_run=dry_run
+            )
+        )
+
+    def replay(
+        self,
+        url: str | None = None,
+        *,
+        reason: str | None = None,
+        type: str | None = None,
+        key: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> int:
+        """Make dead tasks pending again, with no attempts counted; return how many."""
+        return self._loop.run(
+            self._frontier.replay(url, reason=reason, type=type, key=key, all=all, dry_run=dry_run)
+        )
+
+    def purge(
+        self,
+        url: str | None = None,
+        *,
+        reason: str | None = None,
+        type: str | None = None,
+        key: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> int:
+        """Make dead tasks dropped; return how many."""
+        return self._loop.run(
+            self._frontier.purge(url, reason=reason, type=type, key=key, all=all, dry_run=dry_run)
+        )
+
+    def predict(self, url: str, confidence: float, lift: float) -> bool:
+        """Predict that a URL is worth a visit; True if it is pending and its priority changed."""
+        return self._loop.run(self._frontier.predict(url, confidence, lift))
+
+    def predict_many(self, guesses: Iterable[tuple[str, float, float]]) -> int:
+        """Predict many URLs; return how many are pending and changed their priority.
+
+        For more than a hundred, priorities change in the background, and the result is 0.
+        """
+        return self._loop.run(self._frontier.predict_many(guesses))
+
+    def predictions(self, *, state: State | None = None) -> Iterator[Prediction]:
+        """Iterate over predictions, with what came of them."""
+        return self._loop.iterate(self._frontier.predictions(state=state))
+
+    def report_problem(self, kind: str, scope: str, target: str) -> Cluster:
+        """Report a problem of the site crawled; return the cluster it was counted in (F5).
+
+        `target` is a host, a URL, a path or a word; pages it matches are visited sooner. A `scope`
+        that is a host limits that to its pages.
+        """
+        return self._loop.run(self._frontier.report_problem(kind, scope, target))
+
+    def problems(self) -> list[Cluster]:
+        """List the current clusters of problems, the largest first."""
+        return self._loop.run(self._frontier.problems())
+
+    def rescore(
+        self,
+        *,
+        key: str | None = None,
+        pattern: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
+    ) -> int:
+        """Score pending tasks again, all or those that match; return how many changed."""
+        return self._loop.run(self._frontier.rescore(key=key, pattern=pattern, type=type, tag=tag))
+
+    def rescoring(self) -> Rescoring:
+        """Return the progress of rescoring all tasks, whichever worker does it."""
+        return self._loop.run(self._frontier.rescoring())
+
+    def keep(self) -> None:
+        """Share rewards, and resume rescoring that is wanted, in the background.
+
+        An executor calls it every second; a program without one should do the same.
+        """
+        self._loop.run(self._frontier.keep())
+
+    def configure(self, changes: Mapping[str, Any], *, by: str | None = None) -> Settings:
+        """Change settings of the running crawl: validated whole, durable, for all its workers.
+
+        It acts at once (E5), and on other workers within seconds. Settings that every process has
+        for itself (functions, paths on its machine) are changed in this process alone, and only if
+        it opened the crawl. `by` is who changes them, for the history; the worker, unless given.
+        """
+        return self._loop.run(self._frontier.configure(changes, by=by))
+
+    def unset(self, *paths: str, by: str | None = None) -> Settings:
+        """Remove the runtime values of these settings, and of all below them."""
+        return self._loop.run(self._frontier.unset(*paths, by=by))
+
+    def follow(
+        self, path: str | os.PathLike[str], *, tell: Callable[[str], object] = log.warning
+    ) -> Callable[[], None]:
+        """Use a settings file, and every change of it while the frontier is open.
+
+        If a later change is invalid, `tell` is called with the error, once, and the settings stay.
+        Return the function that ends it.
+        """
+        return self._loop.bind(self._loop.run(self._frontier.follow(path, tell=tell)))
+
+    def config(self) -> list[Setting]:
+        """List every setting: its value, origin, default and description (N5)."""
+        return self._loop.run(self._frontier.config())
+
+    def config_history(self) -> list[Change]:
+        """List the last thousand changes of settings in order: who, when, old, new (N4)."""
+        return self._loop.run(self._frontier.config_history())
+
+    def watch_settings(self, watcher: SettingsWatcher) -> Callable[[], None]:
+        """Call a function with the old and the new settings at every change, whatever its source.
+
+        Return the function that ends it. What a watcher raises is logged.
+        """
+        return self._loop.bind(self._loop.call(lambda: self._frontier.watch_settings(watcher)))
+
+    def learn(self) -> None:
+        """Use the crawl's settings as they are now: runtime settings and, if attached, stored ones.
+
+        `lacks` names what this process must be given; until then, it can add and finish nothing.
+        """
+        self._loop.run(self._frontier.learn())
+
+    def listen(self) -> None:
+        """Apply what other workers have shared since: runtime settings and signals."""
+        self._loop.run(self._frontier.listen())
+
     def export(self) -> Iterator[bytes]:
-        """See `outrider.Frontier.export`."""
+        """Iterate over the whole crawl as JSON lines, some lines at a time; claims continue."""
         return self._loop.iterate(self._frontier.export())
 
     def restore(
         self, lines: Iterable[bytes], *, progress: Callable[[RestoreReport], None] | None = None
     ) -> RestoreReport:
-        """See `outrider.Frontier.restore`; called back in the frontier's thread."""
+        """Restore an export into a crawl without tasks; it leases no tasks until all is read.
+
+        Items that are there already are not changed: after a failure, call it again.
+        """
         return self._loop.run(self._frontier.restore(lines, progress=progress))
 
     def events(self) -> Iterator[Event]:
-        """See `outrider.Frontier.events`; listens from the first item on, in another thread."""
+        """Iterate over events from now on, as they happen."""
         return self._loop.iterate(self._loop.call(self._frontier.events))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """See `outrider.Frontier.subscribe`; the listener is called in the frontier's thread."""
-        end = self._loop.call(lambda: self._frontier.subscribe(listener))
-        return lambda: self._loop.call(end)
+        """Call a function with every event; return the function that ends it."""
+        return self._loop.bind(self._loop.call(lambda: self._frontier.subscribe(listener)))
 
 
-async def _opened(frontier: AsyncFrontier) -> AsyncFrontier:
+async def _open(frontier: AsyncFrontier) -> AsyncFrontier:
     if not isinstance(frontier, AsyncFrontier):
         raise InvalidInput("a blocking frontier is made by outrider.blocking.Frontier.open(...)")
     return await frontier

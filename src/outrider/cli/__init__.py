@@ -1,4 +1,4 @@
-"""STARTS: the `outrider` command, one file a command; needs the `cli` extra and says so."""
+"""The `outrider` command; needs the `cli` extra, and says so if it is missing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ The outrider command needs two more packages. Install them with:
 
 
 def main() -> None:
-    """Run the command line, and leave with its exit code."""
-    gc.disable()  # what is made while modules are read is never garbage: a tenth of a short command
+    """Run the command line, and exit with its code."""
+    gc.disable()  # imports create no garbage; saves a tenth of a short command's time
     try:
         from outrider.cli.app import run
     except ModuleNotFoundError as error:

@@ -1,8 +1,9 @@
-"""All commands in one place, and what every one of them promises about errors and exit codes."""
+"""The `outrider` command: all subcommands, and how errors become messages and exit codes."""
 
 from __future__ import annotations
 
 import logging
+import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,32 +16,19 @@ from outrider import __version__
 from outrider.cli import (
     add,
     bench,
-    checkpoint,
     config,
-    copy,
     crawl,
-    dead,
     demo,
     doctor,
-    drop,
-    explain,
-    export,
-    heatmap,
-    importing,
-    queue,
     queues,
-    rescore,
-    signals,
     simulate,
     stats,
+    steer,
     tasks,
-    turn,
-    version,
+    transfer,
     watch,
-    work,
-    workers,
 )
-from outrider.cli.showing import note
+from outrider.cli.terminal import print_note
 from outrider.errors import OutriderError
 from outrider.logs import escape
 from outrider.store.address import hide_addresses
@@ -48,12 +36,12 @@ from outrider.store.address import hide_addresses
 HELP: Final = """\
 A crawl frontier: decides which URL is visited next, politely, within budget, losing nothing.
 
-Exit codes: 0 all is well; 1 something was found wrong, or nothing was found; 2 the command cannot
-do what it was asked, and says why on standard error.
+Exit codes: 0 success; 1 a problem was found, or nothing was found; 2 the command cannot be carried
+out, and says why on standard error.
 """
-REFUSED: Final = 2
+EXIT_REFUSED: Final = 2
 DRIVERS: Final = ("psycopg", "redis")
-EXTRAS: Final = {  # which of ours brings a package that a command may miss
+EXTRAS: Final = {  # the extra that installs a package
     **dict.fromkeys(("aiohttp", "brotli", "protego", "selectolax"), "crawl"),
     "textual": "cli",
     "warcio": "warc",
@@ -61,22 +49,22 @@ EXTRAS: Final = {  # which of ours brings a package that a command may miss
 
 
 class _Commands(TyperGroup):
-    """All commands; what is wrong with their arguments is said without secrets of an address."""
+    """All commands; errors about their arguments are shown without the secrets of addresses."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """See click: reads the arguments before the command's name."""
-        with _usage_shown():
+        """Parse the arguments before the command's name; see click."""
+        with _usage_without_secrets():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, *args: Any, **kwargs: Any) -> Any:
-        """See click: reads the arguments of the command, and runs it."""
-        with _usage_shown():
+        """Parse the arguments of the command, and run it; see click."""
+        with _usage_without_secrets():
             return super().invoke(*args, **kwargs)
 
 
 @contextmanager
-def _usage_shown() -> Iterator[None]:
-    """Errors of click quote arguments; which click that is depends on the release of typer."""
+def _usage_without_secrets() -> Iterator[None]:
+    """Hide secrets in click's errors, which quote arguments; typer may bring its own click."""
     try:
         yield
     except Exception as error:
@@ -96,43 +84,50 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def version() -> None:
+    """Show the version."""
+    sys.stdout.write(f"outrider {__version__}, Python {platform.python_version()}\n")
+
+
 COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Crawling": {
         "crawl": crawl.crawl,
-        "work": work.work,
+        "work": crawl.work,
     },
     "A crawl in a store": {
         "add": add.add,
         "watch": watch.watch,
-        "workers": workers.workers,
+        "workers": stats.workers,
         "stats": stats.stats,
         "queues": queues.queues,
         "tasks": tasks.tasks,
-        "heatmap": heatmap.heatmap,
-        "explain": explain.explain,
-        "queue": queue.queue,
-        "drop": drop.drop,
-        "rescore": rescore.rescore,
-        "signals": signals.signals,
-        "predict": signals.predict,
-        "problem": signals.problem,
-        "dead": dead.dead,
-        "pause": turn.pause,
-        "resume": turn.resume,
-        "cancel": turn.cancel,
-        "export": export.export,
-        "import": importing.import_,
+        "heatmap": stats.heatmap,
+        "explain": tasks.explain,
+        "queue": queues.queue,
+        "drop": tasks.drop,
+        "rescore": steer.rescore,
+        "signals": steer.signals,
+        "predict": steer.predict,
+        "problem": steer.problem,
+        "dead": tasks.dead,
+        "pause": steer.pause,
+        "resume": steer.resume,
+        "cancel": steer.cancel,
+        "export": transfer.export,
+        "import": transfer.import_,
     },
     "A store as a whole": {
-        "copy": copy.copy,
-        "checkpoint": checkpoint.checkpoint,
+        "copy": transfer.copy,
+        "checkpoint": transfer.checkpoint,
         "doctor": doctor.doctor,
     },
     "Outrider itself": {
         "demo": demo.demo,
         "simulate": simulate.simulate,
         "bench": bench.bench,
-        "version": version.version,
+        "version": version,
     },
 }
 for _panel, _commands in COMMANDS.items():
@@ -143,7 +138,7 @@ app.add_typer(config.config, name="config", rich_help_panel="A crawl in a store"
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        version.version()
+        version()
         raise typer.Exit
 
 
@@ -155,47 +150,47 @@ def _common(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """What holds for every command."""
+    """Options of the command itself."""
 
 
 def run() -> int:
-    """Run the command line; an error of ours, or of the system, is one line, never a traceback."""
-    _quieten()
+    """Run the command line; errors of Outrider and the system are one line, not a traceback."""
+    _configure_logging()
     try:
         app(prog_name="outrider")
     except OutriderError as error:
-        note(str(error))
-        return REFUSED
+        print_note(str(error))
+        return EXIT_REFUSED
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        note(f"{error.name} is not installed: pip install 'outrider[{extra}]'")
-        return REFUSED
+        print_note(f"{error.name} is not installed: pip install 'outrider[{extra}]'")
+        return EXIT_REFUSED
     except OSError as error:
-        note(f"{error.filename or 'the system'}: {error.strerror or error}")
-        return REFUSED
+        print_note(f"{error.filename or 'system error'}: {error.strerror or error}")
+        return EXIT_REFUSED
     return 0
 
 
-def _quieten() -> None:
-    """What a driver has to say comes as an error of ours, once; its log would say it every time."""
+def _configure_logging() -> None:
+    """Show log records as lines; silence drivers, whose messages Outrider's errors repeat."""
     for name in DRIVERS:
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False
-    if not logging.getLogger().handlers:  # else Python would print records as they are
+    if not logging.getLogger().handlers:  # else Python would print records unescaped
         logging.getLogger().addHandler(LogLines(logging.WARNING))
 
 
 class LogLines(logging.Handler):
-    """Log records, of Outrider and of libraries, as lines on standard error like all others."""
+    """Writes log records of Outrider and of libraries as lines on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; what cannot be written is dropped."""
+        """Write a record; one that cannot be written is dropped."""
         with suppress(Exception):
             escape(record)
             for line in (record.getMessage(), *(record.exc_text or "").splitlines()):
-                note(line)
+                print_note(line)
 
 
 __all__ = ["__version__", "app", "run"]

@@ -1,4 +1,7 @@
-"""Options of `outrider crawl` → settings, files and seeds: decided before anything is opened."""
+"""Plans of `crawl` and `work`: options become settings, file names and seeds.
+
+Everything is checked before anything is opened.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,21 @@ from outrider.settings import (
     parse_assignments,
     resolve,
 )
+from outrider.settings.errors import dotted_path
+from outrider.settings.foreign_code import is_code_path
 from outrider.settings.paths import overlay
 from outrider.settings.profiles import PROFILE
+from outrider.settings.stored import OWN
 from outrider.store.address import check_address, hide_addresses, show_address
 from outrider.store.opening import glance
 from outrider.wiring import SITES, SITES_LAYER
 
 SUFFIX: Final = ".outrider"
-_ENDINGS: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
-_STEM: Final = re.compile(r"[^a-z0-9.-]+")
-_BESIDE: Final = ("", "-wal", "-shm", "-lock")  # a crawl's own files
-_SPENT: Final = ("--max-pages", "--max-time", "--max-per-host")
-_STEMMED: Final = (
+_OUTPUT_NAMES: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]+")
+_STORE_SUFFIXES: Final = ("", "-wal", "-shm", "-lock")  # a crawl's own files
+_LIMIT_OPTIONS: Final = ("--max-pages", "--max-time", "--max-per-host")
+_STEM_SUFFIXES: Final = (
     ".jsonl",
     ".items.jsonl",
     ".jsonl.journal",
@@ -49,8 +55,8 @@ _STEMMED: Final = (
 )
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What the command line said."""
+class CrawlRequest(msgspec.Struct, frozen=True):
+    """The command line of `crawl`."""
 
     urls: Sequence[str]
     seeds: str | None
@@ -65,7 +71,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is to be done, and where it is kept."""
+    """A crawl to run: its store, seeds, settings and files."""
 
     store: str
     urls: tuple[str, ...]
@@ -73,21 +79,21 @@ class Plan(msgspec.Struct, frozen=True):
     handler: str | None
     log: str
     crawl: str = "default"
-    layers: Layers | None = None  # where the settings are from,
-    file: str | None = None  # and the file among them, which is watched
+    layers: Layers | None = None  # that the settings are made of
+    file: str | None = None  # of settings, followed while the crawl runs
 
     @property
     def output_stem(self) -> str:
-        """What the names of output files begin with."""
+        """The prefix of output file names."""
         return without_suffix(self.settings.output.path)
 
     @property
     def files(self) -> dict[str, str]:
-        """What a user may look for afterwards."""
+        """The files of the crawl, by content, for the closing table."""
         found = {"crawl": show_address(self.store)}
         output = self.settings.output
         if output.path and output.format != "none":
-            found["pages"] = self.output_stem + _ENDINGS[output.format]
+            found["pages"] = self.output_stem + _OUTPUT_NAMES[output.format]
         if output.path and Path(self.output_stem + ITEMS).exists():
             found["items"] = self.output_stem + ITEMS
         if self.log:
@@ -95,23 +101,25 @@ class Plan(msgspec.Struct, frozen=True):
         return found
 
 
-def planned(asked: Asked) -> Plan:
-    """The whole plan, or the first thing that is wrong with it."""
-    urls = [*asked.urls, *(_lines_of(asked.seeds) if asked.seeds else ())]
-    store = asked.store or _named_after(urls)
+def make_plan(request: CrawlRequest) -> Plan:
+    """Make the plan, or raise InvalidInput with the first problem."""
+    urls = [*request.urls, *(_read_lines(request.seeds) if request.seeds else ())]
+    store = request.store or _store_name(urls)
     check_address(store)
-    stem = stem_of(store, asked.crawl)
+    stem = file_stem(store, request.crawl)
     beside = {"output": {"path": stem}, "fetch": {"robots_cache": f"{stem}.robots"}}
     usual = replace(SITES_LAYER, tree=overlay(SITES, beside))
-    said = layers_of(asked.settings, asked.options, asked.assign, asked.profile)
-    layers = replace(said, usual=usual)
+    given = read_layers(request.settings, request.options, request.assign, request.profile)
+    layers = replace(given, usual=usual)
     settings = layers.base_settings().settings
-    checked = tuple(_checked(url, settings.url) for url in urls)
-    log = stem + ".log" if asked.log is None else asked.log
-    return Plan(store, checked, settings, asked.handler, log, asked.crawl, layers, asked.settings)
+    seeds = tuple(_check_url(url, settings.url) for url in urls)
+    log = stem + ".log" if request.log is None else request.log
+    return Plan(
+        store, seeds, settings, request.handler, log, request.crawl, layers, request.settings
+    )
 
 
-def _lines_of(path: str) -> list[str]:
+def _read_lines(path: str) -> list[str]:
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8-sig")
     except OSError as error:
@@ -122,47 +130,47 @@ def _lines_of(path: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _given(text: str) -> str:
-    """A host without a scheme is taken as https."""
+def _with_scheme(text: str) -> str:
+    """A URL without a scheme becomes https."""
     return text if "://" in text else f"https://{text}"
 
 
-def _checked(text: str, rules: UrlRules) -> str:
+def _check_url(text: str, rules: UrlRules) -> str:
     scheme, is_url, _ = text.partition("://")
     if is_url and scheme.lower() not in {"http", "https"}:
-        fix = "leave it out; the address of a store is given with --store"
+        fix = "remove it; give the address of a store with --store"
         raise InvalidInput(f"{show_address(text)} is neither http nor https: {fix}")
-    url = parse_url(_given(text), rules)
+    url = parse_url(_with_scheme(text), rules)
     if isinstance(url, Url):
         return url.text
-    fix = "; --allow-private admits it" if url.reason == "private-address" else ""
+    fix = "; to visit it, give --allow-private" if url.reason == "private-address" else ""
     raise InvalidInput(f"{text}: {url.detail}{fix}")
 
 
-def _named_after(urls: Sequence[str]) -> str:
-    """A file named after the first seed's host."""
+def _store_name(urls: Sequence[str]) -> str:
+    """The default store: a file named after the first seed's host."""
     if not urls:
-        raise InvalidInput("nothing to crawl: give a URL, or --store FILE to go on with one")
-    url = parse_url(_given(urls[0]), UrlRules(allow_private=True))
+        raise InvalidInput("nothing to crawl: give a URL, or --store FILE to resume a crawl")
+    url = parse_url(_with_scheme(urls[0]), UrlRules(allow_private=True))
     host = url.host if isinstance(url, Url) else ""
-    return (_STEM.sub("-", host).strip("-.") or "crawl") + SUFFIX
+    return (_NOT_IN_NAMES.sub("-", host).strip("-.") or "crawl") + SUFFIX
 
 
-def stem_of(store: str, crawl: str = "default") -> str:
-    """What the names of other files of this crawl begin with."""
+def file_stem(store: str, crawl: str = "default") -> str:
+    """The prefix of the names of a crawl's other files."""
     if "://" not in store:
         return store.removesuffix(SUFFIX)
-    name = _STEM.sub("-", crawl.lower()).strip("-.")
+    name = _NOT_IN_NAMES.sub("-", crawl.lower()).strip("-.")
     return name if name and crawl != "default" else "crawl"
 
 
-def layers_of(
+def read_layers(
     settings: str | None,
     options: Mapping[str, Mapping[str, Any]],
     assign: Sequence[str],
     profile: str | None,
 ) -> Layers:
-    """What a file, the environment and the command line say, each by itself."""
+    """The settings of the file, the environment and the command line, as layers."""
     given = {
         section: {name: value for name, value in fields.items() if value is not None}
         for section, fields in options.items()
@@ -173,36 +181,36 @@ def layers_of(
     if profile is not None:
         tree[PROFILE] = profile
     return Layers(
-        file=None if settings is None else _file(settings),
+        file=None if settings is None else _settings_file(settings),
         environment=environment_layer(),
         command=Layer("command line", tree),
     )
 
 
-def _file(path: str) -> Layer:
+def _settings_file(path: str) -> Layer:
     try:
         return file_layer(path)
     except SettingsError as error:
         raise SettingsError(f"--settings {error}") from error
 
 
-def begin(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) -> None:
-    """What must be so before the crawl is opened."""
-    _check(plan)
+def prepare_files(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) -> None:
+    """Check files and rename old ones before the crawl is opened."""
+    _check_plan(plan)
     if start_over:
-        for name in set_aside(plan.store, {stem_of(plan.store), plan.output_stem}):
-            tell(f"kept as {name}")
+        for name in rename_old_files(plan.store, {file_stem(plan.store), plan.output_stem}):
+            tell(f"renamed an old file to {name}")
     if "://" in plan.store:
         return
-    check_free(plan.store)
+    check_not_held(plan.store)
     if not plan.urls and not Path(plan.store).exists():
         raise InvalidInput(
-            f"no such file: {show_address(plan.store)}; give a URL to begin a crawl in it"
+            f"no such file: {show_address(plan.store)}; give a URL to start a crawl in it"
         )
 
 
-def _check(plan: Plan) -> None:
-    """What would be refused later is refused before anything is renamed or made."""
+def _check_plan(plan: Plan) -> None:
+    """Raise what would be refused later, before anything is renamed or created."""
     settings, is_file = plan.settings, "://" not in plan.store
     resolve(plan.handler, "handler")
     for stage in settings.executor.pipeline:
@@ -210,73 +218,134 @@ def _check(plan: Plan) -> None:
     for path in (plan.log, settings.output.path, plan.store if is_file else ""):
         folder = Path(path).parent
         if path and not folder.is_dir():
-            raise InvalidInput(f"{path}: there is no directory {folder}; make it first")
+            raise InvalidInput(f"{path}: there is no directory {folder}; create it first")
 
 
-def check_free(store: str) -> None:
-    """One crawl runs on a file at a time; a second would only wait for the first."""
+def check_not_held(store: str) -> None:
+    """Raise InvalidInput if a process holds the file: a second crawl would only wait for it."""
     holder = glance(store)[0] if Path(store).exists() else None
     if holder is not None:
         raise InvalidInput(
             f"{show_address(store)} is in use by {holder.name}; "
-            f"look on with `{shlex.join(['outrider', 'watch', show_address(store)])}`"
+            f"watch it with `{shlex.join(['outrider', 'watch', show_address(store)])}`"
         )
 
 
-def set_aside(store: str, stems: Collection[str]) -> list[str]:
-    """Starting over: what is there gets another name, and nothing is thrown away."""
+def rename_old_files(store: str, stems: Collection[str]) -> list[str]:
+    """Rename the files of the old crawl for --start-over; nothing is deleted."""
     if "://" in store:
         place = show_address(store)
-        raise InvalidInput(f"--start-over keeps the old crawl as a file, and {place} is none")
-    check_free(store)
-    old = [path for path in dict.fromkeys(_files_of(store, stems)) if path.exists()]
+        raise InvalidInput(
+            f"--start-over renames the files of the old crawl, but {place} is not a file; "
+            "use --crawl NAME"
+        )
+    check_not_held(store)
+    old = [path for path in dict.fromkeys(_old_files(store, stems)) if path.exists()]
     mark = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     return [str(path.rename(_free_name(path, mark))) for path in old]
 
 
 def _free_name(path: Path, mark: str) -> Path:
-    """Nothing is ever overwritten, however quickly one starts over."""
+    """A file name that does not exist yet, so that nothing is overwritten."""
     first = path.with_name(f"{path.name}.{mark}")
     names = chain([first], (path.with_name(f"{first.name}-{n}") for n in count(2)))
     return next(name for name in names if not name.exists())
 
 
-def _files_of(store: str, stems: Collection[str]) -> Iterator[Path]:
-    yield from (Path(store + ending) for ending in _BESIDE)
+def _old_files(store: str, stems: Collection[str]) -> Iterator[Path]:
+    yield from (Path(store + ending) for ending in _STORE_SUFFIXES)
     for stem in filter(None, stems):
-        yield from (Path(stem + ending) for ending in _STEMMED)
+        yield from (Path(stem + ending) for ending in _STEM_SUFFIXES)
         base = Path(stem)
-        yield from sorted(base.parent.glob(f"{_literal(base.name)}-[0-9]*.warc.gz"))
+        yield from sorted(base.parent.glob(f"{_escape_glob(base.name)}-[0-9]*.warc.gz"))
 
 
-def _literal(name: str) -> str:
+def _escape_glob(name: str) -> str:
     return re.sub(r"([\[*?])", r"[\1]", name)
 
 
 def resume_command(
     store: str, arguments: Sequence[str] | None = None, *, limited: bool = False
 ) -> str:
-    """The command line that goes on: the same, but for what would begin anew or stop at once."""
+    """The command line that resumes: the same without options that would restart or stop it."""
     words = [word for word in (arguments or sys.argv[1:]) if word != "--start-over"]
     if limited:
-        words = list(_without(words, _SPENT))
+        words = list(_without_options(words, _LIMIT_OPTIONS))
     if not any(word == "--store" or word.startswith("--store=") for word in words):
         words += ["--store", store]
-    return shlex.join(["outrider", *(_shown(word, store) for word in words)])
+    return shlex.join(["outrider", *(_without_secrets(word, store) for word in words)])
 
 
-def _shown(word: str, store: str) -> str:
-    """A word of a command line, without the secrets of the store's address or of a page's URL."""
+def _without_secrets(word: str, store: str) -> str:
+    """A word of a command line without the secrets of a store's address or a page's URL."""
     if word in (store, f"--store={store}"):
         return word.removesuffix(store) + show_address(store)
     return hide_addresses(word, [word]) if "://" in word and "@" in word else word
 
 
-def _without(words: Sequence[str], options: Collection[str]) -> Iterator[str]:
-    """A command line less these options and their values."""
+def _without_options(words: Sequence[str], options: Collection[str]) -> Iterator[str]:
+    """The words of a command line without these options and their values."""
     rest = iter(words)
     for word in rest:
         if word in options:
             next(rest, None)
         elif not word.startswith(tuple(f"{option}=" for option in options)):
             yield word
+
+
+# ---- the plan of a worker
+
+
+class WorkRequest(msgspec.Struct, frozen=True):
+    """The command line of `work`."""
+
+    store: str
+    crawl: str
+    options: Mapping[str, Mapping[str, Any]]  # section → name → value; None: not given
+    settings: str | None
+    assign: Sequence[str]
+    log: str | None
+    handler: str | None
+    isolate: bool
+    stays: bool
+    profile: str | None = None
+
+
+def own_layers(request: WorkRequest) -> Layers:
+    """The worker's settings from file, environment, options and `--set`, checked."""
+    layers = read_layers(request.settings, request.options, request.assign, request.profile)
+    layers.base_settings()
+    return layers
+
+
+def ignored_settings(own: Layers) -> list[str]:
+    """Given settings that the crawl decides; those that a profile sets are not listed."""
+    given = (own.file, own.environment, own.command)
+    paths = [path for layer in given if layer for path, _ in layer.leaf_origins()]
+    foreign = [path for path in paths if path[0] not in (*OWN, PROFILE) and not is_code_path(path)]
+    return [dotted_path(name) for name in dict.fromkeys(path[:2] for path in foreign)]
+
+
+def worker_stem(request: WorkRequest, own: Layers) -> str:
+    """The prefix of all workers' file names, without host and number."""
+    path = own.base_settings().settings.output.path or file_stem(request.store, request.crawl)
+    return without_suffix(path)
+
+
+def with_files(name: str, own: Layers) -> Layers:
+    """The same settings with this worker's file names."""
+    robots = own.base_settings().settings.fetch.robots_cache or f"{name}.robots"
+    beside = {"output": {"path": name}, "fetch": {"robots_cache": robots}}
+    return replace(own, given=Layer("worker files", beside))
+
+
+def worker_output(name: str, settings: Settings, log: str) -> dict[str, str]:
+    """The files of a worker, by content, for the closing table."""
+    found, form = {}, settings.output.format
+    if form != "none":
+        found["pages"] = name + _OUTPUT_NAMES[form]
+    if Path(name + ITEMS).exists():
+        found["items"] = name + ITEMS
+    if log:
+        found["log"] = log
+    return found

@@ -1,4 +1,4 @@
-"""What is left on the screen when a crawl is over: why it ended, how it went, what is missing."""
+"""The closing report of a run: why it ended, its counters, and what was not crawled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from outrider.cli.showing import duration, fields_of, many, say, show_pairs, show_table, size
+from outrider.cli.terminal import (
+    fields_of,
+    format_count,
+    format_duration,
+    format_size,
+    print_line,
+    show_pairs,
+    show_table,
+)
 from outrider.executor.executor import Ending
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.run_counts import RunCounts
@@ -18,18 +26,18 @@ from outrider.frontier.reports import Stats
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
 
-SCAN: Final = 200_000  # known tasks up to which their reasons are looked up one by one
+MAX_SCANNED: Final = 200_000  # known tasks up to which their reasons are read one by one
 _BUDGETS: Final = ("budget", "quota")
 
-# What a run came to → what it says, and the exit code.
+# How a run ended → its text and exit code.
 ENDS: Final[Mapping[str, tuple[str, int]]] = {
     "finished": ("finished: every page in scope was visited, or is listed below", 0),
     "budget": ("budget reached: {reason}", 3),
     "paused": ("paused: {reason}", 4),
-    "blocked": ("blocked: hosts turned us away from most pages", 5),
+    "blocked": ("blocked: hosts refused most visits", 5),
     "nothing": ("nothing fetched: no page could be read", 6),
     "cancelled": ("cancelled by an operator", 7),
-    "interrupted": ("interrupted: asked to stop", 130),
+    "interrupted": ("interrupted: stopped by a signal", 130),
 }
 _LIMITS: Final = {
     "limit-done": "the limit of pages",
@@ -39,7 +47,7 @@ _LIMITS: Final = {
 }
 _PAUSES: Final = {
     "finish": "at finish, as crawl.pause_at_finish says",
-    "restoring": "an export is being read into it",
+    "restoring": "an import into it is not complete",
 }
 _HINTS: Final = {
     "max-depth": "--max-depth N",
@@ -49,10 +57,10 @@ _HINTS: Final = {
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """A run that is over."""
+    """The report of a run that has ended."""
 
     end: str  # a key of ENDS
-    why: str  # in words
+    why: str  # the same as a sentence
     code: int
     seconds: float
     fetched: int
@@ -61,13 +69,13 @@ class Closing(msgspec.Struct, frozen=True):
     statuses: Mapping[int, int]
     outcomes: Mapping[str, int]
     missed: Mapping[str, int]  # what was not crawled, by reason
-    refused: Mapping[str, int]  # links this run did not take, by reason
+    refused: Mapping[str, int]  # links that this run refused, by reason
     stats: Stats
-    faults: Mapping[str, int] = {}  # of this machine: visits begun again, by reason
-    paused: float = 0.0  # seconds they took
+    faults: Mapping[str, int] = {}  # of this machine: visits that were repeated, by reason
+    paused: float = 0.0  # seconds of pauses for them
 
 
-async def closing(
+async def make_closing(
     frontier: Frontier,
     ending: Ending,
     tally: RunCounts,
@@ -77,46 +85,46 @@ async def closing(
     whole: bool = True,
     resume: str | None = None,
 ) -> Closing:
-    """Everything worth knowing afterwards; reads the store, changes nothing.
+    """Build the report; reads the store, changes nothing.
 
-    Not whole: no list of the store is read, for one worker of many. `resume` is the command that
-    ends a pause; without it, the command that ran does so itself when it is repeated.
+    Not `whole`, for one worker of many: no list of the store is read. `resume` is the command that
+    ends a pause; without it, repeating the command that ran ends it.
     """
-    stats = await (frontier.stats() if whole else _counters(frontier))
-    held = await _held(frontier) if whole else Counter[str]()
-    missed = await _missed(frontier, stats, tally) if whole else Counter[str]()
+    stats = await (frontier.stats() if whole else _read_counters(frontier))
+    held = await _read_held(frontier) if whole else Counter[str]()
+    missed = await _read_missed(frontier, stats, tally) if whole else Counter[str]()
     missed.update({f"held: {reason}": count for reason, count in held.items()})
     if ending.how != "finished" and stats.pending > stats.held:
         missed["still queued"] = stats.pending - stats.held + stats.leased
-    end, reason = _end(ending, stats, held, tally)
+    end, reason = _classify_end(ending, stats, held, tally)
     if ending.how == "paused" and end in ("budget", "paused"):
-        reason += _way_on(ending.reason, resume)
+        reason += _resume_hint(ending.reason, resume)
     words, code = ENDS[end]
     refused = {reason: count for reason, count in stats.refused.items() if reason != "duplicate"}
     return Closing(
-        end,
-        words.format(reason=reason),
-        code,
-        seconds,
-        tally.fetched,
-        tally.visits,
-        tally.bytes,
-        tally.statuses,
-        tally.outcomes,
-        dict(missed.most_common()),
-        refused,
-        stats,
-        dict(pause.counts.most_common()),
-        pause.seconds(asyncio.get_running_loop().time()),
+        end=end,
+        why=words.format(reason=reason),
+        code=code,
+        seconds=seconds,
+        fetched=tally.fetched,
+        visits=tally.visits,
+        bytes=tally.bytes,
+        statuses=tally.statuses,
+        outcomes=tally.outcomes,
+        missed=dict(missed.most_common()),
+        refused=refused,
+        stats=stats,
+        faults=dict(pause.counts.most_common()),
+        paused=pause.seconds(asyncio.get_running_loop().time()),
     )
 
 
-async def _counters(frontier: Frontier) -> Stats:
+async def _read_counters(frontier: Frontier) -> Stats:
     view = await frontier.store.crawl(frontier.crawl)
     return Stats(**fields_of(view), queues={}, refused={}, bypassed=0)
 
 
-def _end(
+def _classify_end(
     ending: Ending, stats: Stats, held: Mapping[str, int], tally: RunCounts
 ) -> tuple[str, str]:
     if ending.how == "stopped":
@@ -125,19 +133,19 @@ def _end(
         return "cancelled", ""
     if ending.how == "paused" and ending.reason in _LIMITS:
         return "budget", _LIMITS[ending.reason]
-    if _was_turned_away(stats, tally):
+    if _was_blocked(stats, tally):
         return "blocked", ""
     if _fetched_nothing(stats, tally):
         return "nothing", ""
     if ending.how == "paused":
         return "paused", _PAUSES.get(ending.reason, ending.reason)
     if any(held.get(name) for name in _BUDGETS):
-        return "budget", "hosts have spent theirs, and hold the pages listed below"
+        return "budget", "hosts have spent their budgets; their pages are held, as listed below"
     return "finished", ""
 
 
-def _way_on(reason: str, resume: str | None) -> str:
-    """How a crawl that paused goes on."""
+def _resume_hint(reason: str, resume: str | None) -> str:
+    """How to resume a crawl that paused."""
     if reason == "restoring":
         return "; `outrider import` completes it"
     if reason == "finish" and resume is None:
@@ -145,23 +153,23 @@ def _way_on(reason: str, resume: str | None) -> str:
     if reason == "finish":
         return f"; to finish it, run `{resume}` and work again"
     setting = reason.replace("limit-", "limits.")
-    return "" if resume is None else f"; to go on, raise {setting}, run `{resume}` and work again"
+    return "" if resume is None else f"; to resume, raise {setting}, run `{resume}` and work again"
 
 
-def _was_turned_away(stats: Stats, tally: RunCounts) -> bool:
-    """Most visits were challenged or throttled, and pages were lost to it."""
+def _was_blocked(stats: Stats, tally: RunCounts) -> bool:
+    """Whether most visits were challenged or throttled, and pages were lost by that."""
     refusals = tally.outcomes["blocked"] + tally.outcomes["throttled"]
     return refusals > tally.outcomes["done"] and stats.dead + stats.held > 0
 
 
 def _fetched_nothing(stats: Stats, tally: RunCounts) -> bool:
-    """No page in this run, and none before it: all that is done are errors and redirects."""
+    """Whether no page was ever fetched: everything done is errors and redirects."""
     others = tally.outcomes["done"] - tally.fetched
     return not tally.fetched and stats.done <= others
 
 
-async def _held(frontier: Frontier) -> Counter[str]:
-    """Pages in queues that were given up, by why."""
+async def _read_held(frontier: Frontier) -> Counter[str]:
+    """Pages held in retired queues, by reason."""
     held: Counter[str] = Counter()
     async for queue in frontier.queues(state="retired"):
         if queue.pending:
@@ -169,9 +177,9 @@ async def _held(frontier: Frontier) -> Counter[str]:
     return held
 
 
-async def _missed(frontier: Frontier, stats: Stats, tally: RunCounts) -> Counter[str]:
-    """Dead and dropped tasks by reason: the store's, or this run's if there are too many."""
-    if stats.known > SCAN:
+async def _read_missed(frontier: Frontier, stats: Stats, tally: RunCounts) -> Counter[str]:
+    """Dead and dropped tasks by reason: of the store, or of this run if there are too many."""
+    if stats.known > MAX_SCANNED:
         names = ("dropped", "failed", "blocked")
         return Counter({why: n for (name, why), n in tally.reasons.items() if name in names})
     missed: Counter[str] = Counter()
@@ -182,48 +190,51 @@ async def _missed(frontier: Frontier, stats: Stats, tally: RunCounts) -> Counter
     return missed
 
 
-def show(closed: Closing, files: Mapping[str, str], resume: str) -> None:
-    """The closing table; the last line names the file and the command that goes on with it."""
-    summary(closed)
-    say("")
+def show_closing(closed: Closing, files: Mapping[str, str], resume: str) -> None:
+    """Print the closing table; its last line is the command that resumes the crawl."""
+    show_summary(closed)
+    print_line("")
     show_pairs(files.items())
-    say(f"{files['crawl']} goes on with: {resume}")
+    print_line(f"{files['crawl']}: resume with: {resume}")
 
 
-def summary(closed: Closing) -> None:
-    """Why it ended, how it went, and what is missing."""
-    show_pairs(_pairs(closed))
+def show_summary(closed: Closing) -> None:
+    """Print why the run ended, its counters, and what was not crawled."""
+    show_pairs(_summary_pairs(closed))
     if closed.missed:
-        say("")
-        show_table(("not crawled, and why", "pages"), list(closed.missed.items()), right=["pages"])
+        print_line("")
+        show_table(
+            ("not crawled, by reason", "pages"), list(closed.missed.items()), right=["pages"]
+        )
     if closed.refused:
-        say("")
+        print_line("")
         rows = [(why, n, _HINTS.get(why, "")) for why, n in closed.refused.items()]
         rows.sort(key=lambda row: -row[1])
-        show_table(("links not taken, and why", "links", "to take them"), rows, right=["links"])
+        show_table(("links refused, by reason", "links", "to include them"), rows, right=["links"])
 
 
-def _pairs(closed: Closing) -> Iterator[tuple[str, str]]:
+def _summary_pairs(closed: Closing) -> Iterator[tuple[str, str]]:
     stats, rate = closed.stats, closed.visits / closed.seconds if closed.seconds else 0.0
     yield "ended", closed.why
-    yield (
-        "this run",
-        f"{many(closed.visits, 'visit')} in {duration(closed.seconds)}, {rate:.1f} a second",
-    )
-    yield "fetched", f"{many(closed.fetched, 'page')}, {size(closed.bytes)}"
+    visits, elapsed = format_count(closed.visits, "visit"), format_duration(closed.seconds)
+    yield "this run", f"{visits} in {elapsed}, {rate:.1f} per second"
+    yield "fetched", f"{format_count(closed.fetched, 'page')}, {format_size(closed.bytes)}"
     if closed.statuses:
         codes = sorted(closed.statuses.items())
-        yield "answers", ", ".join(f"{count:,} × {status}" for status, count in codes)
+        yield "statuses", ", ".join(f"{count:,} × {status}" for status, count in codes)
     odd = {name: count for name, count in closed.outcomes.items() if name != "done"}
     if odd:
-        yield "otherwise", ", ".join(f"{count:,} {name}" for name, count in sorted(odd.items()))
+        yield (
+            "other outcomes",
+            ", ".join(f"{count:,} {name}" for name, count in sorted(odd.items())),
+        )
     if closed.faults:
         causes = ", ".join(f"{count:,} × {reason}" for reason, count in closed.faults.items())
         yield (
             "this machine",
-            f"{causes}: {duration(closed.paused)} without new visits, no page charged",
+            f"{causes}: {format_duration(closed.paused)} without new visits, then repeated",
         )
-    parts = f"{stats.done:,} done, {stats.pending + stats.leased:,} waiting"
+    parts = f"{stats.done:,} done, {stats.pending + stats.leased:,} pending"
     yield (
         "the crawl",
         f"{stats.known:,} known: {parts}, {stats.dead:,} dead, {stats.dropped:,} dropped",

@@ -1,4 +1,4 @@
-"""`outrider demo`: a real, polite crawl of a synthetic web that this machine serves to itself."""
+"""`outrider demo`: a polite crawl of a synthetic web that this machine serves to itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outrider.cli.showing import note, say
+from outrider.cli.terminal import print_line, print_note
 
 if TYPE_CHECKING:
     from outrider.cli.crawl_report import Closing
@@ -19,36 +19,41 @@ if TYPE_CHECKING:
 
 def demo(
     *,
-    hosts: Annotated[int, typer.Option(min=1, max=1000, help="Hosts of the web.")] = 60,
-    pages: Annotated[int, typer.Option(min=1, max=10_000, help="Pages of each, by links.")] = 25,
-    slots: Annotated[int, typer.Option(min=1, max=10_000, help="Visits at one time.")] = 64,
+    hosts: Annotated[int, typer.Option(min=1, max=1000, help="Number of hosts.")] = 60,
+    pages: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Number of linked pages per host.")
+    ] = 25,
+    slots: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Number of simultaneous visits.")
+    ] = 64,
     delay: Annotated[
         float, typer.Option(min=0, max=60, help="Seconds between two visits of a host.")
     ] = 0.3,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32, help="Which web; same seed, same web.")
+        int,
+        typer.Option(min=0, max=2**32, help="Seed of the web; the same seed gives the same web."),
     ] = 7,
 ) -> None:
-    """Crawl a synthetic web politely, over real sockets, on this machine alone.
+    """Crawl a synthetic web politely, over real sockets, on this machine only.
 
-    Hosts with robots.txt, sitemaps and feeds answer on loopback and write down every visit. Leaves
-    with 1 if one of them was visited too soon, or a page was missed.
+    Hosts with robots.txt, sitemaps and feeds answer on loopback and record every visit. Exits with
+    1 if a host was visited too soon, or a page was missed.
     """
     from outrider.testing.web import Shape, WebProcess, violations
 
     shape = Shape(seed=seed, hosts=hosts, pages=pages, private=2, listed=3, fed=2)
     with WebProcess(shape) as web:
-        note(f"serving {hosts:,} hosts on 127.0.0.1:{web.port}; seed {seed}")
-        closed = _crawled(web, _settings(web, delay, slots))
+        print_note(f"serving {hosts:,} hosts on 127.0.0.1:{web.port}; seed {seed}")
+        closed = _crawl(web, _settings(web, delay, slots))
         hits = web.hits()
         wrong = violations(hits, delay=delay, web=web.web)
-        missed = _missed(web)
-    say("")
-    say(f"politeness  {len(wrong)} of {len(hits):,} visits too soon, by the hosts' own record")
+        missed = _count_missed(web)
+    print_line("")
+    print_line(f"politeness  {len(wrong)} of {len(hits):,} visits too soon, by the hosts' records")
     for one in wrong[:3]:
-        note(str(one))
+        print_note(str(one))
     if wrong or missed or closed.code:
-        note(f"{len(wrong)} visits too soon, {missed} pages missed")
+        print_note(f"{len(wrong)} visits too soon, {missed} pages missed")
         raise typer.Exit(1)
 
 
@@ -60,27 +65,29 @@ def _settings(web: WebProcess, delay: float, slots: int) -> Settings:
     return merged(tree, {"politeness": {"delay": delay}, "executor": {"slots": slots}})
 
 
-def _crawled(web: WebProcess, settings: Settings) -> Closing:
-    """In a folder of its own, which is gone afterwards."""
+def _crawl(web: WebProcess, settings: Settings) -> Closing:
+    """Crawl in a temporary folder."""
     from outrider.cli.crawl_plan import Plan
-    from outrider.cli.crawl_report import summary
-    from outrider.cli.crawl_run import run
+    from outrider.cli.crawl_report import show_summary
+    from outrider.cli.crawl_run import run_crawl
 
     with tempfile.TemporaryDirectory() as folder:
         stem = str(Path(folder) / "demo")
-        plan = Plan(f"{stem}.outrider", tuple(web.web.seeds()[:1]), _to(settings, stem), None, "")
-        closed = asyncio.run(run(plan, isolate=False, quiet=False))
-    summary(closed)
+        plan = Plan(
+            f"{stem}.outrider", tuple(web.web.seeds()[:1]), _with_output(settings, stem), None, ""
+        )
+        closed = asyncio.run(run_crawl(plan, isolate=False, quiet=False))
+    show_summary(closed)
     return closed
 
 
-def _to(settings: Settings, stem: str) -> Settings:
+def _with_output(settings: Settings, stem: str) -> Settings:
     from outrider.settings import merged
 
     return merged(settings, {"output": {"path": stem}})
 
 
-def _missed(web: WebProcess) -> int:
-    """Pages that a perfect crawl fetches, and this one did not."""
+def _count_missed(web: WebProcess) -> int:
+    """The number of pages that were not fetched."""
     seen = {web.web.page(hit.host, hit.target) for hit in web.hits()}
     return len(set(web.web.urls()) - seen)

@@ -1,28 +1,49 @@
-"""`outrider queues`: the queues of a crawl, sorted and filtered (E8)."""
+"""`outrider queues` and `queue`: list queues; show and steer one, or all of a suffix (E7, E8)."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from outrider.cli.listing import Columns, show_list
-from outrider.cli.options import Crawl, Json, Limit, Store
-from outrider.cli.showing import duration
+from outrider.cli.open_crawl import Columns, on_crawl, show_list
+from outrider.cli.options import Crawl, Json, Limit, Store, parse_seconds
+from outrider.cli.terminal import (
+    format_counts,
+    format_duration,
+    format_instant,
+    format_size,
+    print_json,
+    print_note,
+    show_pairs,
+)
 from outrider.core.states import QueueState
+from outrider.errors import InvalidInput
+from outrider.frontier.admin import is_known
+from outrider.frontier.reports import SuffixView
+from outrider.store.protocol import QueueView
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
-    from outrider.store.protocol import QueueView
 
-_NAMES: Final = ("key", "state", "pending", "in flight", "spent", "errors", "wakes in", "next URL")
-_NUMBERS: Final = frozenset(_NAMES[2:7])
+
+_COLUMNS: Final = (
+    "key",
+    "state",
+    "pending",
+    "in flight",
+    "spent",
+    "errors",
+    "wakes in",
+    "next URL",
+)
+_NUMBER_COLUMNS: Final = frozenset(_COLUMNS[2:7])
 
 
 class Sort(StrEnum):
-    """What to sort by."""
+    """Sort orders of `queues`."""
 
     KEY = "key"
     PENDING = "pending"
@@ -31,42 +52,180 @@ class Sort(StrEnum):
     ERRORS = "errors"
 
 
-_MOST_FIRST: Final = frozenset({Sort.PENDING, Sort.SPENT, Sort.ERRORS})
+_DESCENDING: Final = frozenset({Sort.PENDING, Sort.SPENT, Sort.ERRORS})
 
 
 def queues(
     store: Store,
     *,
-    state: Annotated[QueueState | None, typer.Option("--state", help="Only in this state.")] = None,
-    sort: Annotated[
-        Sort | None, typer.Option("--sort", help="Most pending, spent or errors first.")
+    state: Annotated[
+        QueueState | None, typer.Option("--state", help="Only queues in this state.")
     ] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The other way round.")] = False,
+    sort: Annotated[
+        Sort | None, typer.Option("--sort", help="Sort order; most pending, spent or errors first.")
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Reverse the order.")] = False,
     limit: Limit = None,
     crawl: Crawl = "default",
     as_json: Json = False,
 ) -> None:
-    """List queues, in order of their creation unless sorted."""
+    """List queues, oldest first unless sorted."""
     show_list(
         (store, crawl),
-        lambda frontier: run(frontier, state, sort, reverse=reverse),
-        Columns(_NAMES, _NUMBERS, _row),
+        lambda frontier: read_queues(frontier, state, sort, reverse=reverse),
+        Columns(_COLUMNS, _NUMBER_COLUMNS, _queue_row),
         limit=limit,
         as_json=as_json,
     )
 
 
-def run(
+def read_queues(
     frontier: Frontier, state: QueueState | None, sort: Sort | None, *, reverse: bool
 ) -> AsyncIterator[QueueView]:
-    """Read; nothing changes."""
-    return frontier.queues(state=state, sort=sort, reverse=reverse is not (sort in _MOST_FIRST))
+    """Read the queues."""
+    return frontier.queues(state=state, sort=sort, reverse=reverse is not (sort in _DESCENDING))
 
 
-def _row(view: QueueView) -> tuple[object, ...]:
+def _queue_row(view: QueueView) -> tuple[object, ...]:
     state = view.state + (f" ({view.reason})" if view.reason else "")
     spent = f"{view.spent:,}" + ("" if view.total_budget < 0 else f" of {view.total_budget:,}")
     return (
         *(view.key, state, view.pending, view.in_flight, spent, view.errors_in_row),
-        *(duration(view.wakes_in), view.next_url or ""),
+        *(format_duration(view.wakes_in), view.next_url or ""),
     )
+
+
+# ---- one queue
+
+
+_LITERALS: Final = {"none": None, "true": True, "false": False}
+
+
+class Act(StrEnum):
+    """Actions of `queue`."""
+
+    SHOW = "show"
+    SET = "set"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RETIRE = "retire"
+    REVIVE = "revive"
+    SNOOZE = "snooze"
+    WAKE = "wake"
+
+
+def queue(
+    store: Store,
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="Key of the queue, or a suffix such as .org.")
+    ],
+    act: Annotated[Act, typer.Argument(metavar="ACT", help=f"{', '.join(Act)}.")] = Act.SHOW,
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME=VALUE|SECONDS", help="Arguments of set and snooze."),
+    ] = None,
+    *,
+    crawl: Crawl = "default",
+    as_json: Json = False,
+) -> None:
+    """Show a queue, or steer it and show the result; changes are durable and act at once.
+
+    `set` takes balance, total_budget, delay, max_in_flight, precedence and the other settings of
+    politeness and budget; the value `none` undoes a change. Exits with 1 if there is no such queue.
+    """
+    arguments = parse_arguments(act, given or ())
+    view = on_crawl(store, crawl, lambda frontier: act_on_queue(frontier, key, act, arguments))
+    if as_json:
+        print_json(view)
+    else:
+        show_pairs(_suffix_pairs(view) if isinstance(view, SuffixView) else queue_pairs(view))
+    if _is_unknown(view):
+        print_note(
+            f"no task of {key} was ever added"
+            + ("" if act is Act.SHOW else "; it applies to later tasks")
+        )
+        raise typer.Exit(1 if act is Act.SHOW else 0)
+
+
+def parse_arguments(act: Act, given: Sequence[str]) -> dict[str, Any]:
+    """The arguments of an action; raises InvalidInput for those it does not take."""
+    if act is Act.SET:
+        return _parse_changes(given)
+    if act is Act.SNOOZE:
+        if len(given) != 1:
+            raise InvalidInput("queue snooze takes seconds, as in `snooze 15m`")
+        return {"seconds": parse_seconds(given[0])}
+    if given:
+        raise InvalidInput(f"queue {act} takes no arguments; remove {given[0]!r}")
+    return {}
+
+
+def _parse_changes(given: Sequence[str]) -> dict[str, Any]:
+    pairs = [text.partition("=") for text in given]
+    for name, equals, value in pairs:
+        if not (name and equals and value):
+            raise InvalidInput(f"queue set takes NAME=VALUE, as in balance=100, not {name!r}")
+    if not pairs:
+        raise InvalidInput("queue set takes NAME=VALUE, as in balance=100")
+    return {name: _parse_value(value) for name, _, value in pairs}
+
+
+def _parse_value(text: str) -> object:
+    """A number if the text is one; the settings check the type."""
+    if text.lower() in _LITERALS:
+        return _LITERALS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+async def act_on_queue(
+    frontier: Frontier, key: str, act: Act, arguments: dict[str, Any]
+) -> QueueView | SuffixView:
+    """Run the action, and return the new view."""
+    handle = frontier.queue(key)
+    if act is Act.SHOW:
+        return await handle.view()
+    view: QueueView | SuffixView = await getattr(handle, act.value)(**arguments)
+    return view
+
+
+def _is_unknown(view: QueueView | SuffixView) -> bool:
+    if isinstance(view, SuffixView):
+        return not view.queues
+    return not is_known(view)
+
+
+def _suffix_pairs(view: SuffixView) -> Iterator[tuple[str, str]]:
+    yield "suffix", view.key
+    yield "queues", format_counts(view.queues)
+    yield "pending", f"{view.pending:,}"
+    yield "in flight", f"{view.in_flight:,}"
+    yield "spent", f"{view.spent:,}"
+
+
+def queue_pairs(view: QueueView) -> Iterator[tuple[str, str]]:
+    """All fields of a queue, as text."""
+    yield "queue", view.key
+    yield "state", view.state + (f" ({view.reason})" if view.reason else "")
+    yield "pending", f"{view.pending:,}, {view.delayed:,} of them not yet due"
+    yield "in flight", f"{view.in_flight:,} of {view.max_in_flight:,}"
+    yield (
+        "done",
+        f"{view.done:,}, {view.dead:,} dead, {view.dropped:,} dropped, {format_size(view.bytes)}",
+    )
+    yield "balance", f"{view.balance:,} left of {view.grant:,}"
+    yield "spent", f"{view.spent:,} of {_total_budget(view)}; {view.average_cost:.2f} per visit"
+    yield "precedence", f"{view.precedence:,}"
+    yield "delay", f"{format_duration(view.delay)}, throttle level {view.level}"
+    yield "errors", f"{view.errors_in_row:,} in a row"
+    yield "last visit", format_instant(view.last_visit_at) or "none"
+    yield "wakes in", format_duration(view.wakes_in) or "not by time alone"
+    yield "next URL", view.next_url or "none"
+
+
+def _total_budget(view: QueueView) -> str:
+    return "no limit" if view.total_budget < 0 else f"{view.total_budget:,}"

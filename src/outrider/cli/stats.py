@@ -1,4 +1,4 @@
-"""`outrider stats`: a crawl in numbers, and with --why what keeps it open."""
+"""`outrider stats`, `heatmap` and `workers`: a crawl in numbers (O2, M6)."""
 
 from __future__ import annotations
 
@@ -9,31 +9,34 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from outrider.cli.opening import on_crawl
+from outrider.cli.open_crawl import on_crawl
 from outrider.cli.options import Crawl, Json, Store
-from outrider.cli.showing import (
-    count_words,
+from outrider.cli.terminal import (
     fields_of,
-    instant,
-    say,
-    say_json,
+    format_counts,
+    format_instant,
+    format_size,
+    print_json,
+    print_line,
+    print_note,
     show_pairs,
     show_table,
-    size,
 )
-from outrider.frontier.heard import Rescoring
-from outrider.frontier.reports import Reason, Stats
+from outrider.frontier.reports import Heatmap, Reason, Stats
+from outrider.frontier.shared_state import Rescoring
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
+    from outrider.store.protocol import WorkerView
 
-_REASONS: Final = 50  # that keep a crawl open, told in full
-_GROUPS: Final = 8  # the largest types and tags
+
+_MAX_REASONS: Final = 50  # that keep a crawl open, shown one by one
+_MAX_GROUPS: Final = 8  # of types and of tags, the largest
 _TASKS: Final = ("pending", "leased", "done", "dead", "dropped")
 
 
-class Report(msgspec.Struct, frozen=True):
-    """The counters, how far rescoring is, and the reasons if they were asked for."""
+class StatsReport(msgspec.Struct, frozen=True):
+    """Counters, progress of rescoring, and reasons if requested."""
 
     stats: Stats
     why: Sequence[Reason] | None
@@ -43,36 +46,38 @@ class Report(msgspec.Struct, frozen=True):
 def stats(
     store: Store,
     *,
-    why: Annotated[bool, typer.Option("--why", help="Also what keeps the crawl open.")] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Also show what keeps the crawl from finishing.")
+    ] = False,
     crawl: Crawl = "default",
     as_json: Json = False,
 ) -> None:
-    """Show a crawl in numbers: tasks and queues by state, visits by outcome, bytes."""
-    report = on_crawl(store, crawl, lambda frontier: run(frontier, why=why))
+    """Show counters of a crawl: tasks and queues by state, visits by outcome, bytes."""
+    report = on_crawl(store, crawl, lambda frontier: read_stats(frontier, why=why))
     if as_json:
-        say_json(_shape(report))
+        print_json(_stats_json(report))
         return
-    show_pairs([*_pairs(report.stats), *_rescoring(report.rescoring)])
+    show_pairs([*_stats_pairs(report.stats), *_rescoring_pairs(report.rescoring)])
     if report.why is not None:
         _show_why(report.why)
 
 
-async def run(frontier: Frontier, *, why: bool) -> Report:
-    """Read; nothing changes."""
-    reasons = await frontier.why(limit=_REASONS + 1) if why else None
-    return Report(await frontier.stats(), reasons, await frontier.rescoring())
+async def read_stats(frontier: Frontier, *, why: bool) -> StatsReport:
+    """Read the report."""
+    reasons = await frontier.why(limit=_MAX_REASONS + 1) if why else None
+    return StatsReport(await frontier.stats(), reasons, await frontier.rescoring())
 
 
-def _shape(report: Report) -> dict[str, object]:
-    # What was refused is counted by the frontier that refused it: this one did nothing yet.
+def _stats_json(report: StatsReport) -> dict[str, object]:
+    # Refusals are counted by the frontier that refused: this one has done nothing.
     fields = fields_of(report.stats, progress=report.stats.progress)
     del fields["refused"], fields["bypassed"]
     fields["rescoring"] = {"state": report.rescoring.state, "progress": report.rescoring.progress}
-    return fields if report.why is None else fields | {"why": report.why[:_REASONS]}
+    return fields if report.why is None else fields | {"why": report.why[:_MAX_REASONS]}
 
 
-def _pairs(stats: Stats) -> Iterator[tuple[str, str]]:
-    outcomes = count_words(stats.outcomes)
+def _stats_pairs(stats: Stats) -> Iterator[tuple[str, str]]:
+    outcomes = format_counts(stats.outcomes)
     yield "crawl", stats.crawl
     yield "status", stats.status + (f" ({stats.reason})" if stats.reason else "")
     yield "known", f"{stats.known:,}, {stats.progress:.1%} settled"
@@ -80,34 +85,82 @@ def _pairs(stats: Stats) -> Iterator[tuple[str, str]]:
         yield f"  {name}", f"{getattr(stats, name):,}"
     if stats.held:
         yield "  held", f"{stats.held:,} of the pending, in retired queues"
-    yield "queues", count_words(stats.queues)
+    yield "queues", format_counts(stats.queues)
     yield "visits", f"{stats.visits:,}" + (f": {outcomes}" if stats.visits else "")
-    yield "bytes", size(stats.bytes)
-    yield from _groups("types", stats.types)
-    yield from _groups("tags", stats.tags)
-    yield "created", instant(stats.created_at)
+    yield "bytes", format_size(stats.bytes)
+    yield from _group_pairs("types", stats.types)
+    yield from _group_pairs("tags", stats.tags)
+    yield "created", format_instant(stats.created_at)
     if stats.runs:
-        yield "finished", f"{instant(stats.finished_at)}, run {stats.runs:,}"
+        yield "finished", f"{format_instant(stats.finished_at)}, run {stats.runs:,}"
 
 
-def _rescoring(job: Rescoring) -> Iterator[tuple[str, str]]:
+def _rescoring_pairs(job: Rescoring) -> Iterator[tuple[str, str]]:
     if job.state != "done":
         yield "rescoring", f"{job.state}, {job.progress:.0%}, {job.changed:,} changed"
 
 
-def _groups(name: str, groups: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, str]]:
+def _group_pairs(name: str, groups: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, str]]:
     sums = Counter({group: sum(counts.values()) for group, counts in groups.items()})
-    more = f", … {len(sums):,} in all" if len(sums) > _GROUPS else ""
+    more = f", … {len(sums):,} in all" if len(sums) > _MAX_GROUPS else ""
     if sums:
-        yield name, count_words(dict(sums.most_common(_GROUPS))) + more
+        yield name, format_counts(dict(sums.most_common(_MAX_GROUPS))) + more
 
 
 def _show_why(reasons: Sequence[Reason]) -> None:
     if not reasons:
-        say("nothing keeps it open")
+        print_line("nothing keeps it from finishing")
         return
-    say("what keeps it open:")
-    rows = [(reason.what, reason.key, reason.detail) for reason in reasons[:_REASONS]]
+    print_line("what keeps it from finishing:")
+    rows = [(reason.what, reason.key, reason.detail) for reason in reasons[:_MAX_REASONS]]
     show_table(("state", "queue", "why"), rows)
-    if len(reasons) > _REASONS:
-        say("… and more: see `outrider queues`")
+    if len(reasons) > _MAX_REASONS:
+        print_line("… and more: see `outrider queues`")
+
+
+# ---- heatmap
+
+
+def heatmap(store: Store, *, crawl: Crawl = "default", as_json: Json = False) -> None:
+    """Show pending tasks by origin and by depth."""
+    heat = on_crawl(store, crawl, lambda frontier: frontier.heatmap())
+    if as_json:
+        print_json(heat)
+    else:
+        show_pairs(_heatmap_pairs(heat))
+
+
+def _heatmap_pairs(heat: Heatmap) -> Iterator[tuple[str, str]]:
+    yield "pending", f"{heat.total:,}"
+    for origin, groups in heat.cells.items():
+        yield f"  {origin}", format_counts(groups)
+    yield "depth", ", ".join(f"{depth}: {count:,}" for depth, count in heat.depth.items())
+
+
+# ---- workers
+
+
+_WORKER_COLUMNS: Final = ("worker", "state", "busy", "slots", "visits", "since", "last heartbeat")
+
+
+def workers(store: Store, *, crawl: Crawl = "default", as_json: Json = False) -> None:
+    """List the workers of a crawl, oldest first: idle, busy, draining or gone.
+
+    Workers send a heartbeat every few seconds. A worker without one for half a minute is reported
+    as gone, and removed after a day.
+    """
+    views = on_crawl(store, crawl, lambda frontier: frontier.workers())
+    if as_json:
+        for view in views:
+            print_json(view)
+    elif views:
+        show_table(_WORKER_COLUMNS, map(_worker_row, views), right=("busy", "slots", "visits"))
+    else:
+        print_note("no worker has sent a heartbeat")
+
+
+def _worker_row(view: WorkerView) -> tuple[object, ...]:
+    return (
+        *(view.worker, view.state, view.busy, view.slots, view.visits),
+        *(format_instant(view.started_at), format_instant(view.seen_at)),
+    )

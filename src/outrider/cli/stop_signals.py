@@ -1,11 +1,11 @@
-"""SIGINT and SIGTERM of a command that crawls: a count that every phase of it looks at (J4).
+"""SIGINT and SIGTERM of a command that crawls: a count that every phase of it reads (J4).
 
 A stop request is a state, so a phase that fails or swallows a cancellation cannot lose it:
 
-- before the executor is there, a request cancels the command; if it goes on all the same, the
-  executor is told of the request as soon as there is one;
+- before the executor exists, a request cancels the command; if the command continues all the same,
+  the executor gets the request as soon as it exists;
 - while the executor runs, the first request drains it and the second ends it at once;
-- after that, only a second request cuts short what is left to be written and told.
+- after that, only a second request interrupts the writing of the output and the report.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any, Final, Self, TypeVar
 
 import typer
 
-from outrider.cli.showing import note
+from outrider.cli.terminal import print_note
 from outrider.errors import StoreUnavailable
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-INTERRUPTED: Final = 130  # the exit code of a command that was asked to stop
-AT_ONCE: Final = 2  # requests after which nothing is waited for
+INTERRUPTED: Final = 130  # the exit code of a command that was stopped by a signal
+IMMEDIATE: Final = 2  # number of requests after which nothing is waited for
 
 T = TypeVar("T")
 
 
 class StopSignals:
-    """Counts the stop requests of one command, and hands them to the executor."""
+    """Counts the stop requests of one command, and passes them to the executor."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -48,7 +48,7 @@ class StopSignals:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """A command that was asked to stop ends by itself: no later request may kill it."""
+        """Ignore further signals of a command that was stopped: it is about to end by itself."""
         loop = asyncio.get_running_loop()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
@@ -60,32 +60,32 @@ class StopSignals:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def attach(self, stop: Callable[[], None]) -> None:
-        """Call this from now on for each request, and for each that came before."""
+        """Call `stop` for each request, also for those that came before."""
         self._stop = stop
         for _ in range(self.count):
             stop()
 
     def request(self) -> None:
-        """Stop; a second time: at once."""
+        """Request a stop; a second request stops at once."""
         self.count += 1
         if self._stop is not None:
             self._stop()
-        if self._task is not None and (self._stop is None or self.count > AT_ONCE):
+        if self._task is not None and (self._stop is None or self.count > IMMEDIATE):
             self._task.cancel()
 
-    def ended(self) -> None:
-        """The executor has ended: what is left takes moments, and a second request ends it."""
+    def mark_ended(self) -> None:
+        """Note that the executor has ended: only a second request interrupts what is left."""
         self._stop = self._ignore_first
 
     def _ignore_first(self) -> None:
-        if self._task is not None and self.count >= AT_ONCE:
+        if self._task is not None and self.count >= IMMEDIATE:
             self._task.cancel()
 
 
-async def stoppable(work: Callable[[StopSignals], Coroutine[Any, Any, T]]) -> T:
-    """Do the work of a command; if a stop request cut it short, say so and exit with 130.
+async def run_stoppable(work: Callable[[StopSignals], Coroutine[Any, Any, T]]) -> T:
+    """Run the work of a command; if a stop request interrupted it, exit with 130.
 
-    So does a command that was asked to stop while its store was away.
+    The same applies to a command that was stopped while its store was unavailable.
     """
     with StopSignals() as signals:
         try:
@@ -94,6 +94,6 @@ async def stoppable(work: Callable[[StopSignals], Coroutine[Any, Any, T]]) -> T:
             if not signals.count:
                 raise
             if isinstance(error, StoreUnavailable):
-                note(str(error))
-    note("interrupted: asked to stop")
+                print_note(str(error))
+    print_note("interrupted: stopped by a signal")
     raise typer.Exit(INTERRUPTED)

@@ -1,29 +1,39 @@
-"""`outrider watch`: a crawl as it runs, and keys to steer it; in a pipe, a line a sample."""
+"""`outrider watch`: a crawl as it runs, with keys to steer it; in a pipe, one line per sample."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Annotated, Final
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
 
 import typer
 
-from outrider.cli.options import Crawl, Json, Store, seconds_of
-from outrider.cli.showing import note, say, say_json
-from outrider.cli.watch_plain import ENDED, line, shape
+from outrider.cli.options import Crawl, Json, Store, parse_seconds
+from outrider.cli.terminal import (
+    fields_of,
+    format_counts,
+    format_instant,
+    format_size,
+    print_json,
+    print_line,
+    print_note,
+)
 from outrider.clock import Clock, SystemClock
+from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput
 from outrider.monitoring.connection import CrawlConnection, Presence
+from outrider.monitoring.hosts import Host, HostOrder, Hosts
 from outrider.monitoring.monitor import CrawlMonitor, Observation
-from outrider.monitoring.sampler import SampleRequest
+from outrider.monitoring.sampler import Sample, SampleRequest
 
-LEAST_EVERY: Final = 0.2  # seconds: more often tells nobody more
+MIN_INTERVAL: Final = 0.2  # seconds
 
 
-def _every(text: str) -> float:
-    seconds = seconds_of(text)
-    if seconds < LEAST_EVERY:
-        raise typer.BadParameter(f"{text}: at least {LEAST_EVERY} seconds")
+def _parse_interval(text: str) -> float:
+    seconds = parse_seconds(text)
+    if seconds < MIN_INTERVAL:
+        raise typer.BadParameter(f"{text} is too short: give at least {MIN_INTERVAL} seconds")
     return seconds
 
 
@@ -32,70 +42,123 @@ def watch(
     *,
     every: Annotated[
         float,
-        typer.Option("--every", metavar="SECONDS", parser=_every, help="Between two samples."),
+        typer.Option(
+            "--every",
+            metavar="SECONDS",
+            parser=_parse_interval,
+            help="Seconds between two samples.",
+        ),
     ] = 1.0,
     once: Annotated[
-        bool, typer.Option("--once", help="One sample, as a line, and no more.")
+        bool, typer.Option("--once", help="Print one sample as a line, and exit.")
     ] = False,
     crawl: Crawl = "default",
     as_json: Json = False,
 ) -> None:
-    """Watch a crawl while it runs, or one that nobody runs; keys pause, slow and retire hosts.
+    """Watch a crawl, running or not, in a live view; keys pause, slow and retire hosts.
 
-    In a pipe, with --once or with --json: a line a sample, until the crawl has ended.
+    In a pipe, with --once or with --json: one line per sample, until the crawl has ended.
     """
     is_live = sys.stdin.isatty() and sys.stdout.isatty() and not (once or as_json)
     monitor = CrawlMonitor(CrawlConnection(store, crawl))
     if is_live:
-        asyncio.run(live(monitor, every))
+        asyncio.run(show_live(monitor, every))
     else:
-        asyncio.run(plain(monitor, every, once=once, as_json=as_json))
+        asyncio.run(print_samples(monitor, every, once=once, as_json=as_json))
 
 
-async def live(watch: CrawlMonitor, every: float) -> None:
-    """On a terminal, until somebody leaves."""
+async def show_live(monitor: CrawlMonitor, every: float) -> None:
+    """Show the live view until the user quits."""
     try:
         from outrider.cli.watch_app import WatchApp
     except ModuleNotFoundError as error:
         raise InvalidInput(
-            f"the live view needs {error.name}: pip install 'outrider[cli]', or say --once"
+            f"the live view needs {error.name}: pip install 'outrider[cli]', or use --once"
         ) from error
     try:
-        app = WatchApp(watch, await watch.start(), every=every)
+        app = WatchApp(monitor, await monitor.start(), every=every)
         await app.run_async()
     finally:
-        await watch.connection.close()
+        await monitor.connection.close()
     raise typer.Exit(app.return_code or 0)
 
 
-async def plain(
-    watch: CrawlMonitor, every: float, *, once: bool, as_json: bool, clock: Clock | None = None
+async def print_samples(
+    monitor: CrawlMonitor, every: float, *, once: bool, as_json: bool, clock: Clock | None = None
 ) -> None:
-    """A line a sample; what cannot be seen is a remark, once."""
+    """Print one line per sample; a problem is noted once."""
     clock = clock or SystemClock()
     try:
-        seen = await watch.start(SampleRequest(whole=once))
-        _tell(seen, watch, as_json=as_json)
+        seen = await monitor.start(SampleRequest(whole=once))
+        _print_sample(seen, monitor, as_json=as_json)
         while not (once or seen.sample.crawl.status in ENDED):
             await clock.sleep(every)
-            last, seen = seen, await watch.poll()
+            last, seen = seen, await monitor.poll()
             if seen.is_new:
-                _tell(seen, watch, as_json=as_json)
-            if _news(seen) and _news(seen) != _news(last):
-                note(_news(seen))
+                _print_sample(seen, monitor, as_json=as_json)
+            if _remark(seen) and _remark(seen) != _remark(last):
+                print_note(_remark(seen))
     finally:
-        await watch.connection.close()
+        await monitor.connection.close()
 
 
-def _tell(seen: Observation, watch: CrawlMonitor, *, as_json: bool) -> None:
+def _print_sample(seen: Observation, monitor: CrawlMonitor, *, as_json: bool) -> None:
     if as_json:
-        say_json(shape(seen, watch.sampler.hosts))
+        print_json(sample_json(seen, monitor.sampler.hosts))
     else:
-        say(line(seen.sample))
+        print_line(sample_line(seen.sample))
     sys.stdout.flush()
 
 
-def _news(seen: Observation) -> str:
+def _remark(seen: Observation) -> str:
     if seen.presence is Presence.ALONE:
-        return f"nobody runs {seen.sample.crawl.crawl} now; waiting until somebody does"
+        return f"no process runs {seen.sample.crawl.crawl} now; waiting until one does"
     return seen.problem
+
+
+# ---- a sample as text and as JSON
+
+
+JSON_HOSTS: Final = 10  # hosts in each list of a JSON sample
+TASKS: Final = ("known", "pending", "leased", "done", "dead", "dropped", "held")
+ENDED: Final = (CrawlStatus.FINISHED, CrawlStatus.CANCELLED)
+
+
+def sample_line(sample: Sample) -> str:
+    """A sample as one line."""
+    return "  ".join(_line_parts(sample))
+
+
+def _line_parts(sample: Sample) -> Iterator[str]:
+    crawl, rates = sample.crawl, sample.rates
+    yield format_instant(sample.at)
+    yield crawl.status + (f" ({crawl.reason})" if crawl.reason else "")
+    for name in TASKS:
+        yield f"{name} {getattr(crawl, name):,}"
+    if rates is not None:
+        yield f"{rates.visits:,.1f} visits/s"
+        yield f"{rates.done:,.1f} done/s"
+        yield f"{rates.failed:,.1f} failed/s"
+        yield f"{format_size(round(rates.bytes))}/s"
+    seen = "" if sample.is_whole else " seen"
+    yield f"queues{seen}: {format_counts(sample.queues)}"
+
+
+def sample_json(seen: Observation, hosts: Hosts) -> dict[str, Any]:
+    """A sample as JSON, with the leading hosts."""
+    sample = seen.sample
+    return {
+        "at": sample.at,
+        "presence": seen.presence,
+        **fields_of(sample.crawl),
+        "queues": sample.queues,
+        "is_whole": sample.is_whole,
+        "rates": sample.rates,
+        "busiest": [_host_json(host) for host in hosts.ranked(HostOrder.BUSIEST, JSON_HOSTS)],
+        "slowest": [_host_json(host) for host in hosts.ranked(HostOrder.SLOWEST, JSON_HOSTS)],
+        "heatmap": sample.heat,
+    }
+
+
+def _host_json(host: Host) -> dict[str, Any]:
+    return fields_of(host.view, at=host.at, pace=host.pace)

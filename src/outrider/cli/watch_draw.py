@@ -1,4 +1,4 @@
-"""What is seen → lines of styled text: plain values in, no terminal, no markup of others' text."""
+"""Drawing of the live view: values become styled text; text of others is never markup."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 from rich.text import Text
 
-from outrider.cli.showing import STATES, duration, size
-from outrider.cli.watch_plain import ENDED, TASKS
+from outrider.cli.terminal import STATES, format_duration, format_size
+from outrider.cli.watch import ENDED, TASKS
 from outrider.core.states import CrawlStatus
 from outrider.logs import printable
 from outrider.monitoring.connection import Presence
@@ -18,7 +18,7 @@ from outrider.monitoring.monitor import Observation
 from outrider.monitoring.rates import Rates
 from outrider.monitoring.sampler import Sample
 
-RATES_ROOM: Final = 30  # columns of the words beside the chart
+RATES_WIDTH: Final = 30  # columns of the text beside the chart
 BARS: Final = " ▁▂▃▄▅▆▇█"
 STATUSES: Final = {
     CrawlStatus.RUNNING: ("●", "bold green"),
@@ -30,103 +30,107 @@ _TASK_STYLES: Final = {"leased": "cyan", "done": "green", "dead": "red", "held":
 _SHADES: Final = ("#1c2733", "#1f3b4d", "#245a66", "#2f7a74", "#4f9a6d", "#8bb45c", "#d9c24a")
 
 
-def plain(text: str, style: str = "") -> Text:
-    """Others' text on one line: shown as it is, never read as markup."""
+def plain_text(text: str, style: str = "") -> Text:
+    """Text of others on one line: shown as it is, never read as markup."""
     return Text(printable(text), style, no_wrap=True, overflow="ellipsis", end="")
 
 
-def short(number: float) -> str:
-    """A count in at most seven letters."""
+def short_count(number: float) -> str:
+    """A count in at most seven characters."""
     for unit, least in (("G", 1e9), ("M", 1e6), ("k", 1e5)):
         if number >= least:
             return f"{number / (1e3 if unit == 'k' else least):,.4g}{unit}"
     return f"{number:,.0f}"
 
 
-# ---- the head
+# ---- the header
 
 
 def head(seen: Observation, place: str, width: int, stale_for: float) -> Text:
-    """The crawl, its file and how it is, in one line."""
+    """The header line: crawl, file and status."""
     right = _condition(seen, stale_for)
     name = f" {seen.sample.crawl.crawl} "
     left = Text.assemble((printable(name), "bold reverse"), "  ", end="", no_wrap=True)
-    room = max(0, width - left.cell_len - right.cell_len - 2)
-    left.append_text(Text(_tail(printable(place), room), "dim"))
+    space = max(0, width - left.cell_len - right.cell_len - 2)
+    left.append_text(Text(_cut_left(printable(place), space), "dim"))
     left.append(" " * max(2, width - left.cell_len - right.cell_len))
     return left.append_text(right)
 
 
-def _tail(text: str, room: int) -> str:
-    if len(text) <= room:
+def _cut_left(text: str, space: int) -> str:
+    if len(text) <= space:
         return text
-    return "…" + text[len(text) - room + 1 :] if room > 1 else ""
+    return "…" + text[len(text) - space + 1 :] if space > 1 else ""
 
 
 def _condition(seen: Observation, stale_for: float) -> Text:
     if seen.presence is Presence.LOST or stale_for > 0:
-        return Text(f"○ no answer for {duration(stale_for)}", "bold red")
+        return Text(f"○ no answer for {format_duration(stale_for)}", "bold red")
     crawl, is_alone = seen.sample.crawl, seen.presence is Presence.ALONE
     if is_alone and crawl.status is CrawlStatus.RUNNING:
-        return Text("○ running, but nobody runs it", "bold yellow")
+        return Text("○ running, but no process runs it", "bold yellow")
     sign, style = STATUSES[crawl.status]
     reason = f" ({crawl.reason})" if crawl.reason else ""
-    told = Text.assemble((f"{sign} {crawl.status}{printable(reason)}", style))
-    return told.append(f" {_since(seen.sample)}", "dim")
+    drawn = Text.assemble((f"{sign} {crawl.status}{printable(reason)}", style))
+    return drawn.append(f" {_since(seen.sample)}", "dim")
 
 
 def _since(sample: Sample) -> str:
     crawl = sample.crawl
     began = [at for at, status, _ in crawl.timeline if status == crawl.status]
     since = max(0.0, sample.at - (began[-1] if began else crawl.created_at))
-    return f"{duration(since)} ago" if crawl.status in ENDED else f"for {duration(since)}"
+    return (
+        f"{format_duration(since)} ago"
+        if crawl.status in ENDED
+        else f"for {format_duration(since)}"
+    )
 
 
 # ---- the numbers
 
 
 def counters(sample: Sample, width: int) -> Text:
-    """Tasks by state: names over numbers, in columns."""
+    """Tasks by state: names above numbers, in columns."""
     each = max(9, width // len(TASKS))
     names, numbers = Text(no_wrap=True), Text(no_wrap=True)
     for name in TASKS:
         count = getattr(sample.crawl, name)
-        told = f"{count:,}" if len(f"{count:,}") < each - 1 else short(count)
+        shown = f"{count:,}" if len(f"{count:,}") < each - 1 else short_count(count)
         names.append(f"{name:<{each}}", "dim")
         style = _TASK_STYLES.get(name, "") if count else "dim"
-        numbers.append(f"{told:<{each}}", f"bold {style}")
+        numbers.append(f"{shown:<{each}}", f"bold {style}")
     return Text("\n").join([names, numbers])
 
 
-def rates(told: Rates | None, pace: Sequence[float], width: int, height: int) -> Text:
-    """How fast it goes, beside the last minutes."""
-    words = [*_rate_words(told, height), *[""] * height][:height]
-    lines = bars(pace, max(8, width - RATES_ROOM), height)
+def rates(current: Rates | None, pace: Sequence[float], width: int, height: int) -> Text:
+    """The current rates, beside a chart of the last minutes."""
+    words = [*_rate_words(current, height), *[""] * height][:height]
+    lines = bars(pace, max(8, width - RATES_WIDTH), height)
     rows = Text(no_wrap=True)
     for number, (word, line) in enumerate(zip(words, lines, strict=True)):
-        rows.append_text(_cut(word, RATES_ROOM - 1, "" if number else "bold"))
+        rows.append_text(_cut_right(word, RATES_WIDTH - 1, "" if number else "bold"))
         rows.append(f" {line}\n", "green")
     rows.right_crop(1)
     return rows
 
 
-def _rate_words(told: Rates | None, height: int) -> list[str]:
-    if told is None:
+def _rate_words(current: Rates | None, height: int) -> list[str]:
+    if current is None:
         return ["– visits/s"]
-    visits, fetched = f"{told.visits:,.1f} visits/s", f"{size(round(told.bytes))}/s"
-    ends = (f"{told.done:,.1f} done", f"{told.failed:,.1f} failed")
+    visits, fetched = f"{current.visits:,.1f} visits/s", f"{format_size(round(current.bytes))}/s"
+    ends = (f"{current.done:,.1f} done", f"{current.failed:,.1f} failed")
     if height >= 4:
         return [visits, *ends, fetched]
-    return [f"{told.visits:,.1f} visits/s {fetched}", "  ".join(ends)]
+    return [f"{current.visits:,.1f} visits/s {fetched}", "  ".join(ends)]
 
 
 def bars(values: Sequence[float], width: int, height: int) -> list[str]:
-    """A chart of so many lines, the newest value at the right; the highest fills it."""
+    """A bar chart, the newest value at the right; the highest value fills it."""
     values = list(values[-width:])
-    most = max(values, default=0.0)
+    highest = max(values, default=0.0)
     steps = len(BARS) - 1
-    levels = [round(value / most * height * steps) if most > 0 else 0 for value in values]
-    # A little is not nothing.
+    levels = [round(value / highest * height * steps) if highest > 0 else 0 for value in values]
+    # Values above zero are visible.
     levels = [
         max(level, 1) if value > 0 else 0 for level, value in zip(levels, values, strict=True)
     ]
@@ -138,22 +142,22 @@ def bars(values: Sequence[float], width: int, height: int) -> list[str]:
 
 
 def states(sample: Sample, width: int) -> Text:
-    """Queues by state: a bar, and what its colours mean."""
-    told = Text(no_wrap=True, overflow="ellipsis")
+    """Queues by state: a bar and its legend."""
+    drawn = Text(no_wrap=True, overflow="ellipsis")
     for name, cells in _shares(sample.queues, width).items():
-        told.append("━" * cells, STATES[name])
-    told.append("\n")
+        drawn.append("━" * cells, STATES[name])
+    drawn.append("\n")
     total = sum(sample.queues.values())
-    told.append(f"{short(total)} {'queue' if total == 1 else 'queues'}", "bold")
-    told.append("" if sample.is_whole else " seen", "dim")
+    drawn.append(f"{short_count(total)} {'queue' if total == 1 else 'queues'}", "bold")
+    drawn.append("" if sample.is_whole else " seen", "dim")
     for name in STATES:
         if sample.queues.get(name):
-            told.append(f"  {short(sample.queues[name])} {name}", STATES[name])
-    return told
+            drawn.append(f"  {short_count(sample.queues[name])} {name}", STATES[name])
+    return drawn
 
 
 def _shares(counts: Mapping[str, int], width: int) -> dict[str, int]:
-    """Cells of a bar by count; whoever is there has one."""
+    """Cells of a bar by count; every state that occurs has at least one."""
     total = sum(counts.values())
     named = {name: counts[name] for name in STATES if counts.get(name)}
     cells = {name: max(1, count * width // total) for name, count in named.items()}
@@ -167,49 +171,49 @@ def _shares(counts: Mapping[str, int], width: int) -> dict[str, int]:
 
 
 def leaders(title: str, hosts: Iterable[Host], width: int, *, by_pace: bool) -> Text:
-    """A short list under its title."""
-    told = Text.assemble((title, "bold"))
+    """A short list of hosts under its title."""
+    drawn = Text.assemble((title, "bold"))
     for host in hosts:
-        value = per_minute(host.pace) + "/min" if by_pace else duration(host.view.delay)
-        room = max(1, width - len(value) - 1)
-        told.append("\n").append_text(_cut(host.view.key, room, STATES[host.view.state]))
-        told.append(f" {value}")
-    return told
+        value = per_minute(host.pace) + "/min" if by_pace else format_duration(host.view.delay)
+        space = max(1, width - len(value) - 1)
+        drawn.append("\n").append_text(_cut_right(host.view.key, space, STATES[host.view.state]))
+        drawn.append(f" {value}")
+    return drawn
 
 
-def _cut(text: str, width: int, style: str) -> Text:
-    told = Text(printable(text), style)
-    told.truncate(width, overflow="ellipsis", pad=True)
-    return told
+def _cut_right(text: str, width: int, style: str) -> Text:
+    drawn = Text(printable(text), style)
+    drawn.truncate(width, overflow="ellipsis", pad=True)
+    return drawn
 
 
-def brief(seconds: float | None) -> str:
-    """Seconds in at most five letters."""
+def short_time(seconds: float | None) -> str:
+    """Seconds in at most five characters."""
     if seconds is None:
         return ""
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * length:
-            return _figure(seconds / length) + unit
-    return _figure(seconds) + "s"
+            return _short_number(seconds / length) + unit
+    return _short_number(seconds) + "s"
 
 
-def _figure(value: float) -> str:
+def _short_number(value: float) -> str:
     return f"{value:.1f}" if 0 < value < 9.95 else f"{min(value, 9999):.0f}"
 
 
 def per_minute(pace: float) -> str:
-    """A pace as whole visits a minute, or a part of one."""
+    """A pace as visits per minute."""
     value = pace * 60
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 0.05 else "0"
 
 
-def pairs(told: Iterable[tuple[str, str]], width: int, room: int = 12) -> Text:
-    """Names and values, one a line; a long value goes on below itself."""
+def pairs(values: Iterable[tuple[str, str]], width: int, space: int = 12) -> Text:
+    """Names and values, one pair per line; long values are wrapped."""
     lines = []
-    for name, value in told:
-        first, *more = wrap(printable(value), max(8, width - room)) or [""]
-        lines.append(Text.assemble((f"{printable(name):<{room}}", "dim"), first))
-        lines += [Text(" " * room + part) for part in more]
+    for name, value in values:
+        first, *more = wrap(printable(value), max(8, width - space)) or [""]
+        lines.append(Text.assemble((f"{printable(name):<{space}}", "dim"), first))
+        lines += [Text(" " * space + part) for part in more]
     return Text("\n").join(lines)
 
 
@@ -217,48 +221,48 @@ def pairs(told: Iterable[tuple[str, str]], width: int, room: int = 12) -> Text:
 
 
 def heatmap(sample: Sample, width: int) -> Text:
-    """What is pending: origins by group, the warmer the more; and by depth."""
+    """Pending tasks by origin and group, brighter for more; and by depth."""
     heat = sample.heat
-    told = Text.assemble((f"{heat.total:,} pending\n\n", "bold"))
+    drawn = Text.assemble((f"{heat.total:,} pending\n\n", "bold"))
     if not heat.total:
-        return told
+        return drawn
     origins = sorted(heat.cells.items(), key=lambda row: -sum(row[1].values()))
-    told.append_text(_grid(origins[:_ORIGINS], max(12, min(30, width - 3 * _CELL - 2))))
+    drawn.append_text(_grid(origins[:_ORIGINS], max(12, min(30, width - 3 * _CELL - 2))))
     if len(origins) > _ORIGINS:
-        told.append(f"… and {len(origins) - _ORIGINS:,} more origins\n", "dim")
-    told.append("\n")
-    return told.append_text(_depths(heat.depth, width))
+        drawn.append(f"… and {len(origins) - _ORIGINS:,} more origins\n", "dim")
+    drawn.append("\n")
+    return drawn.append_text(_depths(heat.depth, width))
 
 
 _CELL: Final = 14
 _ORIGINS: Final = 12
 
 
-def _grid(rows: Sequence[tuple[str, Mapping[str, int]]], room: int) -> Text:
+def _grid(rows: Sequence[tuple[str, Mapping[str, int]]], space: int) -> Text:
     groups = list(rows[0][1])
-    told = Text.assemble((f"{'origin':<{room}}", "dim"))
-    told.append("".join(f"{group:>{_CELL - 1}} " for group in groups) + "\n", "dim")
-    most = max(count for _, counts in rows for count in counts.values())
+    drawn = Text.assemble((f"{'origin':<{space}}", "dim"))
+    drawn.append("".join(f"{group:>{_CELL - 1}} " for group in groups) + "\n", "dim")
+    highest = max(count for _, counts in rows for count in counts.values())
     for origin, counts in rows:
-        told.append_text(_cut(origin, room, ""))
+        drawn.append_text(_cut_right(origin, space, ""))
         for group in groups:
-            told.append(f"{counts[group]:>{_CELL - 1},} ", _shade(counts[group], most))
-        told.append("\n")
-    return told
+            drawn.append(f"{counts[group]:>{_CELL - 1},} ", _shade(counts[group], highest))
+        drawn.append("\n")
+    return drawn
 
 
-def _shade(count: int, most: int) -> str:
+def _shade(count: int, highest: int) -> str:
     if not count:
         return "dim"
-    step = min(len(_SHADES) - 1, round((count / most) ** 0.5 * (len(_SHADES) - 1)))
+    step = min(len(_SHADES) - 1, round((count / highest) ** 0.5 * (len(_SHADES) - 1)))
     return f"{'black' if step >= 4 else 'white'} on {_SHADES[step]}"
 
 
 def _depths(depth: Mapping[str, int], width: int) -> Text:
-    told = Text.assemble(("depth\n", "dim"))
-    most, room = max(depth.values()), max(10, width - 26)
+    drawn = Text.assemble(("depth\n", "dim"))
+    highest, space = max(depth.values()), max(10, width - 26)
     for name, count in depth.items():
-        cells = max(1, count * room // most) if count else 0
-        told.append(f"{name:>8} {count:>12,}  ")
-        told.append("█" * cells + "\n", _SHADES[4])
-    return told
+        cells = max(1, count * space // highest) if count else 0
+        drawn.append(f"{name:>8} {count:>12,}  ")
+        drawn.append("█" * cells + "\n", _SHADES[4])
+    return drawn

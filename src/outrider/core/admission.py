@@ -74,18 +74,18 @@ class Admission(msgspec.Struct):
     ) -> list[Task | Added]:
         """Return a task or a refusal for each link, in order."""
         from_seed = found_on is not None and _leads_from_seed(found_on)
-        answers: list[_Passed | Added] = [self._screen(one, are_seeds, from_seed) for one in asked]
+        answers: list[_Passed | Added] = [
+            self._check_link(one, are_seeds, from_seed) for one in asked
+        ]
         passed = [one for one in answers if not isinstance(one, Added)]
-        scores = iter(self._scores(passed, found_on))
+        scores = iter(self._scores_of(passed, found_on))
         return [
             one if isinstance(one, Added) else self._task(one, next(scores), found_on)
             for one in answers
         ]
 
     def score_again(self, lease: Lease, kind: str) -> Score:
-        """Score a task that comes back as this type (G3); if the scorer fails, the old
-        score stays.
-        """
+        """Score a task that comes back as this type (G3); if that fails, the old score stays."""
         link = Link(lease.url, type=kind, depth=lease.depth, origin=lease.origin, meta=lease.meta)
         url = Url(lease.url, lease.url, _host_of(lease.url))
         (score,) = self.rescore([(link, url, lease.key, lease.fingerprint)])
@@ -93,7 +93,7 @@ class Admission(msgspec.Struct):
 
     def rescore(self, batch: Sequence[Candidate]) -> list[Score | None]:
         """Score candidates again (C8); None: the scorer failed, or the priority is explicit."""
-        scores = self._scores([(*candidate, 0) for candidate in batch], None)
+        scores = self._scores_of([(*candidate, 0) for candidate in batch], None)
         rescored: list[Score | None] = []
         for (link, url, *_), score in zip(batch, scores, strict=True):
             fine = score if isinstance(score, Score) and isfinite(score.priority) else None
@@ -115,7 +115,7 @@ class Admission(msgspec.Struct):
             scores[place] = score
         return scores
 
-    def _screen(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added:
+    def _check_link(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added:
         link, given = (asked, asked.url) if type(asked) is Link else (_PLAIN, asked)
         if link is not _PLAIN and not is_ordinary(link):
             fault = link_error(link)
@@ -133,11 +133,11 @@ class Admission(msgspec.Struct):
             from_seed and link.origin == REDIRECT  # A5: a seed's redirect target joins the scope
         )
         try:
-            return self._police(link, url, is_root)
+            return self._check_policies(link, url, is_root)
         except Exception as error:  # noqa: BLE001 - scope, key, cost and bypass may be a user's
             return _refused(url, BAD_LINK, f"a policy raised {type(error).__name__}: {error}"[:200])
 
-    def _police(self, link: Link, url: Url, is_root: bool) -> _Passed | Added:
+    def _check_policies(self, link: Link, url: Url, is_root: bool) -> _Passed | Added:
         """Check scope, trap and depth in this order, then compute key and cost (B4)."""
         if self.admits is not None:
             if is_root and self.root is not None:
@@ -149,7 +149,7 @@ class Admission(msgspec.Struct):
             return Added(url.text, False, reason)
         if link.depth > self.max_depth and not self._is_bypassed(link):
             return Added(url.text, False, "max-depth")
-        return self._price(link, url)
+        return self._compute_key_and_cost(link, url)
 
     def _is_bypassed(self, link: Link) -> bool:
         if self.bypass is None or not self.bypass(link):
@@ -157,7 +157,7 @@ class Admission(msgspec.Struct):
         self.bypassed += 1
         return True
 
-    def _price(self, link: Link, url: Url) -> _Passed | Added:
+    def _compute_key_and_cost(self, link: Link, url: Url) -> _Passed | Added:
         key = valid_key(self.key(url) if link.key is None else link.key)
         if key is None:
             return _refused(url, BAD_LINK, "queue.key gave no usable key: text, 1 to 255 long")
@@ -166,20 +166,20 @@ class Admission(msgspec.Struct):
             return _refused(url, BAD_LINK, "budget.cost gave no whole number from 0 to 65535")
         return link, url, key, fingerprint(link.identity or url.identity), cost
 
-    def _scores(
+    def _scores_of(
         self, passed: Sequence[_Passed], page: Lease | None
     ) -> Sequence[Score | str | None]:
         """Score links without an explicit priority (F8); None: explicit; text: an error."""
         asked = [one[:4] for one in passed if one[0].priority is None]
         if not asked:
             return [None] * len(passed)
-        scores = self._scored(asked, page)
+        scores = self._call_scorer(asked, page)
         if len(asked) == len(passed):
             return scores
         rest = iter(scores)
         return [next(rest) if one[0].priority is None else None for one in passed]
 
-    def _scored(self, asked: Sequence[Candidate], page: Lease | None) -> Sequence[Score | str]:
+    def _call_scorer(self, asked: Sequence[Candidate], page: Lease | None) -> Sequence[Score | str]:
         """Call the scorer; one that fails refuses its own batch and no other."""
         of_page = None if page is None else getattr(self.scorer, "score_page", None)
         try:
@@ -202,10 +202,8 @@ class Admission(msgspec.Struct):
             return "other"
         return kind if kind in ("focus", "related") else "other"
 
-    def _judged(self, one: _Passed, score: Score | str | None) -> Score | Added | None:
-        """Return the final score (None: the explicit one), in its band if the crawl is focused
-        (C9).
-        """
+    def _final_score(self, one: _Passed, score: Score | str | None) -> Score | Added | None:
+        """Return the final score (None: the explicit one), moved into its band by focus (C9)."""
         link, url = one[0], one[1]
         if isinstance(score, str):
             return _refused(url, BAD_LINK, score)
@@ -221,8 +219,8 @@ class Admission(msgspec.Struct):
     def _task(
         self, one: _Passed, answer: Score | str | None, found_on: Lease | None
     ) -> Task | Added:
-        link, url, key, mark, cost = one
-        score = self._judged(one, answer)
+        link, url, key, digest, cost = one
+        score = self._final_score(one, answer)
         if isinstance(score, Added):
             return score
         meta = encode_meta(link.meta) if link.meta else b""
@@ -235,7 +233,7 @@ class Admission(msgspec.Struct):
         priority = priority_number(link.priority) if score is None else score.priority
         return Task(
             self.crawl,
-            mark,
+            digest,
             url.text,
             key,
             link.type,
@@ -256,9 +254,7 @@ class Admission(msgspec.Struct):
 
 
 def candidate_of(task: Task) -> Candidate:
-    """Rebuild the candidate of a task as far as scorers need it; explicit parts are in its terms
-    (F8).
-    """
+    """Rebuild the candidate of a task for scorers; explicit parts are in its terms (F8)."""
     terms = {} if task.breakdown is None else dict(task.breakdown.terms)
     link = Link(
         task.url,

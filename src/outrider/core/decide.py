@@ -23,7 +23,7 @@ from outrider.core.outcome import (
     Throttled,
     Unreachable,
 )
-from outrider.core.policy.change_rate import learned
+from outrider.core.policy.change_rate import updated_answer
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import (
     BLOCKS_TO_SNOOZE,
@@ -42,8 +42,8 @@ from outrider.core.verdict import Revisit, Verdict
 
 FREE_THROTTLES: Final = 4  # D3: a task keeps its attempts this often, then each counts
 REFRESH: Final = "refresh"
-_LONGEST: Final = 10 * 365 * 86_400.0
-_MOST_BYTES: Final = 2**53
+_MAX_SECONDS: Final = 10 * 365 * 86_400.0
+_MAX_BYTES: Final = 2**53
 _REASON_LENGTH: Final = 1000
 
 
@@ -93,17 +93,17 @@ def _is_ordinary(outcome: Done) -> bool:
     """Tell cheaply whether an outcome needs no further checks; almost all are such."""
     return (
         type(outcome.seconds) is float
-        and 0.0 <= outcome.seconds <= _LONGEST
+        and 0.0 <= outcome.seconds <= _MAX_SECONDS
         and type(outcome.status) is int
         and type(outcome.bytes) is int
-        and 0 <= outcome.bytes < _MOST_BYTES
+        and 0 <= outcome.bytes < _MAX_BYTES
         and outcome.crawl_delay is outcome.revisit_in is outcome.reward is outcome.throttled is None
     )
 
 
 def _is_duration(value: object) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value <= _LONGEST  # type: ignore[operator]
+    return is_number and 0 <= value <= _MAX_SECONDS  # type: ignore[operator]
 
 
 _DURATIONS: Final = frozenset(
@@ -119,7 +119,7 @@ def _fault_of_kind(outcome: Outcome) -> str | None:
         return None if isinstance(reason, str) else f"a reason is text, not {reason!r}"
     if not isinstance(outcome.status, int) or not isinstance(outcome.bytes, int):
         return f"Done.status and Done.bytes are whole numbers, not {outcome!r}"
-    if not 0 <= outcome.bytes < _MOST_BYTES:
+    if not 0 <= outcome.bytes < _MAX_BYTES:
         return f"Done.bytes = {outcome.bytes} must be between 0 and 2^53"
     reward = outcome.reward
     if reward is not None and not (isinstance(reward, int | float) and math.isfinite(reward)):
@@ -134,16 +134,16 @@ def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
     level = lease.manners.level - (
         lease.manners.level > 0 and lease.manners.calm + 1 >= DONE_TO_CALM
     )
-    answer, revisit = _remembered(lease, outcome, policy)
+    answer, revisit = _answer_and_revisit(lease, outcome, policy)
     crawl_delay = lease.manners.crawl_delay if outcome.crawl_delay is None else outcome.crawl_delay
-    manners = lease.rules.politeness
+    politeness = lease.rules.politeness
     return Verdict(  # by position: half the price, and almost every visit ends here
         lease.about.crawl,
         lease.task,
         lease.token,
         "done",
         TaskState.DONE if revisit is None else TaskState.PENDING,
-        delay_after(manners, outcome.seconds, outcome.bytes, crawl_delay, level, roll),
+        delay_after(politeness, outcome.seconds, outcome.bytes, crawl_delay, level, roll),
         answer,
         0,
         0,
@@ -156,9 +156,9 @@ def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
 
 def _from_cache(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
     """D5: the task is done, the visit refunded; the host is untouched unless it throttled."""
-    answer, revisit = _remembered(lease, outcome, policy)
+    answer, revisit = _answer_and_revisit(lease, outcome, policy)
     verdict = Verdict(
-        *_named(lease, outcome),
+        *_lease_and_outcome(lease, outcome),
         TaskState.DONE if revisit is None else TaskState.PENDING,
         counts=False,
         touched=False,
@@ -173,9 +173,7 @@ def _from_cache(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Ver
 def _throttling(
     lease: Lease, outcome: Done | Throttled, verdict: Verdict, retry_after: float, roll: float
 ) -> Verdict:
-    """Snooze the queue (D3); level and row are the lease's + 1, so concurrent throttles
-    count once.
-    """
+    """Snooze the queue (D3); level and row are the lease's + 1, however many throttle at once."""
     level, in_row = lease.manners.level + 1, lease.manners.throttles_in_row + 1
     return msgspec.structs.replace(
         verdict,
@@ -197,7 +195,7 @@ def _throttled(lease: Lease, outcome: Throttled, policy: Policy, roll: float) ->
     counts = lease.throttles >= FREE_THROTTLES
     dead = counts and gives_up(lease.failures + 1, policy.retry.for_failed(lease.type))
     verdict = Verdict(
-        *_named(lease, outcome),
+        *_lease_and_outcome(lease, outcome),
         TaskState.DEAD if dead else TaskState.PENDING,
         counts=counts,
         failed=int(counts),
@@ -210,7 +208,7 @@ def _throttled(lease: Lease, outcome: Throttled, policy: Policy, roll: float) ->
 def _failed(lease: Lease, outcome: Failed, policy: Policy, roll: float) -> Verdict:
     backoff = policy.retry.for_failed(lease.type)
     return Verdict(
-        *_named(lease, outcome),
+        *_lease_and_outcome(lease, outcome),
         _state_after_failure(lease, backoff),
         failed=1,
         retry_in=_retry_in(lease, outcome.retry_in, backoff, roll),
@@ -228,7 +226,7 @@ def _blocked(lease: Lease, outcome: Blocked, policy: Policy, roll: float) -> Ver
     backoff, in_row = policy.retry.blocked, lease.manners.blocks_in_row + 1
     held = in_row - BLOCKS_TO_SNOOZE + 1
     return Verdict(
-        *_named(lease, outcome),
+        *_lease_and_outcome(lease, outcome),
         _state_after_failure(lease, backoff),
         failed=1,
         retry_in=_retry_in(lease, None, backoff, roll),
@@ -247,7 +245,7 @@ def _blocked(lease: Lease, outcome: Blocked, policy: Policy, roll: float) -> Ver
 def _unreachable(lease: Lease, outcome: Unreachable) -> Verdict:
     in_row = lease.manners.unreachable_in_row + 1
     return Verdict(
-        *_named(lease, outcome),
+        *_lease_and_outcome(lease, outcome),
         TaskState.PENDING,
         counts=False,
         reason=outcome.reason[:_REASON_LENGTH],
@@ -263,11 +261,9 @@ def _unreachable(lease: Lease, outcome: Unreachable) -> Verdict:
 
 
 def _dropped(lease: Lease, outcome: Dropped, roll: float) -> Verdict:
-    """Drop the task (D4, D7); the queue keeps its counts, and waits only if the host was
-    visited.
-    """
+    """Drop the task (D4, D7); the queue waits only if the host was visited."""
     return Verdict(
-        *_named(lease, outcome),
+        *_lease_and_outcome(lease, outcome),
         TaskState.DROPPED,
         counts=False,
         reason=outcome.reason[:_REASON_LENGTH],
@@ -277,7 +273,7 @@ def _dropped(lease: Lease, outcome: Dropped, roll: float) -> Verdict:
     )
 
 
-def _named(lease: Lease, outcome: Outcome) -> tuple[str, int, int, str]:
+def _lease_and_outcome(lease: Lease, outcome: Outcome) -> tuple[str, int, int, str]:
     return lease.crawl, lease.task, lease.token, type(outcome).__name__.lower()
 
 
@@ -297,11 +293,11 @@ def _retry_in(lease: Lease, asked: float | None, backoff: Backoff, roll: float) 
     return wait_after(lease.failures + 1, backoff, roll) if asked is None else asked
 
 
-def _remembered(lease: Lease, outcome: Done, policy: Policy) -> tuple[Answer, Revisit | None]:
-    """Return the answer to keep, and when the task comes back (G3); the caller's
-    `revisit_in` wins.
-    """
-    answer, after = learned(lease.last, outcome), outcome.revisit_in
+def _answer_and_revisit(
+    lease: Lease, outcome: Done, policy: Policy
+) -> tuple[Answer, Revisit | None]:
+    """Return the answer to keep, and the revisit (G3); the caller's `revisit_in` wins."""
+    answer, after = updated_answer(lease.last, outcome), outcome.revisit_in
     if after is None and policy.revisit_in is not None:
         after = policy.revisit_in(answer, lease.last)
         answer = msgspec.structs.replace(answer, planned=after or 0.0)

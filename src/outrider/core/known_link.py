@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from outrider.core.breakdown import Breakdown
-from outrider.core.task import UNSAID_BIAS, UNSAID_DEPTH, UNSAID_TYPE, Link
+from outrider.core.task import DEFAULT_BIAS, DEFAULT_DEPTH, DEFAULT_TYPE, Link
 
 REFERRING: Final = ("revisit", "raise")  # rules of links that are about a known task
 
@@ -43,8 +43,8 @@ def complete_link(link: Link, task: KnownTask) -> Link:
     return replace(
         link,
         key=task.key if link.key is None else link.key,
-        type=task.type if link.type is UNSAID_TYPE else link.type,
-        depth=task.depth if link.depth is UNSAID_DEPTH else link.depth,
+        type=task.type if link.type is DEFAULT_TYPE else link.type,
+        depth=task.depth if link.depth is DEFAULT_DEPTH else link.depth,
         origin=task.origin if link.origin is None else link.origin,
         via=task.via if link.via is None else link.via,
         tag=task.tag if link.tag is None else link.tag,
@@ -58,9 +58,9 @@ def _priority(link: Link, breakdown: Breakdown) -> dict[str, Any]:
     terms = dict(breakdown.terms)
     if link.priority is not None:
         return {}
-    is_silent = link.base_priority is None and link.bias is UNSAID_BIAS
+    is_silent = link.base_priority is None and link.bias is DEFAULT_BIAS
     if is_silent and "explicit" in terms:
         return {"priority": terms["explicit"]}
     base = terms.get("base_priority") if link.base_priority is None else link.base_priority
-    bias = terms.get("bias", 0.0) if link.bias is UNSAID_BIAS else link.bias
+    bias = terms.get("bias", 0.0) if link.bias is DEFAULT_BIAS else link.bias
     return {"base_priority": base, "bias": bias}

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from outrider.core.policy.queue_key import valid_key
 from outrider.core.policy.weights import TYPE_WEIGHTS
-from outrider.core.task import PRIORITIES, UNSAID_DEPTH, KnownRule, Link
+from outrider.core.task import DEFAULT_DEPTH, PRIORITIES, KnownRule, Link
 
 META_LIMIT: Final = 16 * 1024
 MAX_DELAY: Final = 10 * 365 * 86_400.0
@@ -24,7 +24,7 @@ _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",",
 def is_ordinary(link: Link) -> bool:
     """Tell cheaply whether a link needs no further checks; almost all are such."""
     return (
-        (link.depth is UNSAID_DEPTH or (type(link.depth) is int and 0 <= link.depth <= _MAX_DEPTH))
+        (link.depth is DEFAULT_DEPTH or (type(link.depth) is int and 0 <= link.depth <= _MAX_DEPTH))
         and (link.priority is None or (type(link.priority) is float and isfinite(link.priority)))
         and type(link.type) is str
         and link.type in _COMMON_TYPES
@@ -42,7 +42,7 @@ def link_error(link: Link) -> str | None:
 
 
 def _number_error(link: Link) -> str | None:
-    is_whole = link.depth is UNSAID_DEPTH or type(link.depth) is int
+    is_whole = link.depth is DEFAULT_DEPTH or type(link.depth) is int
     if not is_whole or not 0 <= link.depth <= _MAX_DEPTH:
         return f"depth = {short_repr(link.depth)} must be a whole number from 0 to 1,000,000"
     if link.priority is not None and not _is_finite(priority_number(link.priority)):
@@ -77,9 +77,7 @@ def _field_error(link: Link, name: str) -> str | None:
 
 
 def encode_meta(meta: Mapping[str, Any]) -> bytes | str:
-    """Encode meta as JSON, or return what is wrong with it; strict, so that it decodes to
-    the same.
-    """
+    """Encode meta as strict JSON, or return what is wrong with it."""
     if not isinstance(meta, dict):
         return f"meta must be a dict, not {type(meta).__name__}"
     try:
@@ -116,5 +114,5 @@ def short_repr(value: object) -> str:
     """Return a short text of any value, for messages."""
     try:
         return repr(value)[:60]
-    except Exception:  # noqa: BLE001 - a stranger's repr, or a number too long to write
+    except Exception:  # noqa: BLE001 - a user's repr, or a number too long to write
         return f"a {type(value).__name__}"

@@ -100,9 +100,7 @@ def outcome_of(
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What a done task keeps: the last answer, and the counts from which its change rate is
-    estimated.
-    """
+    """What a done task keeps: the last answer, and counts to estimate its change rate."""
 
     status: int
     bytes: int

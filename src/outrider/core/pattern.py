@@ -66,20 +66,18 @@ class Pattern:
 @lru_cache(maxsize=16)
 def compile_pattern(pattern: str) -> Pattern:
     """Compile a pattern; raise InvalidInput if it is not valid."""
-    return Pattern(_compiled(pattern, _translated(pattern)))
+    return Pattern(_compile(pattern, _translate(pattern)))
 
 
 def compile_any(patterns: Sequence[str]) -> Pattern:
-    """Compile patterns into one that is found wherever any of them is; each is validated
-    by itself.
-    """
-    sources = [_translated(pattern) for pattern in patterns]
+    """Compile patterns into one that finds any of them; each is validated by itself."""
+    sources = [_translate(pattern) for pattern in patterns]
     size = 0
     for pattern, source in zip(patterns, sources, strict=True):
-        size += _compiled(pattern, source).programsize
+        size += _compile(pattern, source).programsize
         if size > MAX_TOGETHER:
             raise InvalidInput(
-                f"{len(patterns)} patterns are too large together, from {_shown(pattern)} on; "
+                f"{len(patterns)} patterns are too large together, from {_short_repr(pattern)} on; "
                 "give fewer or shorter ones, or a scope.function"
             )
     joined = "|".join(f"(?:{_without_names(source)})" for source in sources)
@@ -94,13 +92,13 @@ def linear_byte_search(pattern: bytes) -> Callable[[bytes], object | None]:
     return search
 
 
-def _translated(pattern: object) -> str:
+def _translate(pattern: object) -> str:
     """Translate the pattern to RE2's syntax."""
     if not isinstance(pattern, str):
         raise InvalidInput(f"pattern {pattern!r:.100}: give a regular expression as text")
     if len(pattern) > MAX_LENGTH:
         raise InvalidInput(
-            f"pattern {_shown(pattern)} has {len(pattern):,} characters, "
+            f"pattern {_short_repr(pattern)} has {len(pattern):,} characters, "
             f"over {MAX_LENGTH:,}; split it"
         )
     return _escapes(lambda found: _escape(pattern, found), pattern)
@@ -111,23 +109,25 @@ def _escape(pattern: str, found: re.Match[str]) -> str:
         case "Z":  # the end of the text
             return r"\z"
         case "Q" | "E" | "C":  # RE2 only, and their effect would leave one pattern of a list
-            raise InvalidInput(f"pattern {_shown(pattern)}: {found[0]} is unknown")
+            raise InvalidInput(f"pattern {_short_repr(pattern)}: {found[0]} is unknown")
         case _:
             return found[0]
 
 
-def _compiled(pattern: str, source: str) -> re2._Regexp:
+def _compile(pattern: str, source: str) -> re2._Regexp:
     try:
         compiled = re2.compile(source.encode(), _options())
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"pattern {_shown(pattern)} is no text: {error.reason}") from error
+        raise InvalidInput(f"pattern {_short_repr(pattern)} is no text: {error.reason}") from error
     except re2.error as error:
-        raise InvalidInput(f"pattern {_shown(pattern)}: {_explained(error)}") from error
+        raise InvalidInput(f"pattern {_short_repr(pattern)}: {_explain(error)}") from error
     if compiled.programsize > MAX_PROGRAM:
-        raise InvalidInput(f"pattern {_shown(pattern)} is too large; write it shorter, or split it")
+        raise InvalidInput(
+            f"pattern {_short_repr(pattern)} is too large; write it shorter, or split it"
+        )
     if odd := _odd_repetition(source):
         raise InvalidInput(
-            f"pattern {_shown(pattern)}: {odd:.20} is no repetition; "
+            f"pattern {_short_repr(pattern)}: {odd:.20} is no repetition; "
             "write both bounds, at most 1000, as in {0,3}"
         )
     return compiled
@@ -141,7 +141,7 @@ def _options(memory: int = _MAX_MEMORY) -> re2.Options:
     return options
 
 
-def _explained(error: re2.error) -> str:
+def _explain(error: re2.error) -> str:
     told = error.args[0]
     message = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
     for beginning, reason in _REASONS:
@@ -161,5 +161,5 @@ def _without_names(source: str) -> str:
     return source
 
 
-def _shown(pattern: str) -> str:
+def _short_repr(pattern: str) -> str:
     return repr(pattern if len(pattern) <= 100 else pattern[:100] + "…")

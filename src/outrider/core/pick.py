@@ -30,7 +30,7 @@ def pick(
     `first` and `second` are the smallest queue keys of the two lanes (0: no ready queue), `head` is
     the precedence of the best inactive queue; lane and count are the streak so far.
     """
-    if head is not None and not _served(first, head) and not _served(second, head):
+    if head is not None and not _has_precedence(first, head) and not _has_precedence(second, head):
         return ACTIVATE, count  # E2: no ready queue of its precedence or better
     if count >= burst:
         lane, count = 1 - lane, 0
@@ -41,5 +41,5 @@ def pick(
     return NOTHING, count
 
 
-def _served(top: int, head: int) -> bool:
+def _has_precedence(top: int, head: int) -> bool:
     return top != 0 and queue_precedence(top) <= head

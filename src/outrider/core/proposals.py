@@ -38,7 +38,7 @@ def confidence_of(cluster: Cluster) -> float:
 
 
 def _guesses(cluster: Cluster) -> Iterator[tuple[str, float]]:
-    target, root = _parsed(cluster.target), _root(cluster)
+    target, root = _parse(cluster.target), _root(cluster)
     match cluster.kind:
         case "missing-hub" if root:
             for segment in _segments(target.path):
@@ -55,10 +55,10 @@ def _guesses(cluster: Cluster) -> Iterator[tuple[str, float]]:
 
 def _root(cluster: Cluster) -> str | None:
     """Return scheme and host of the proposals: the target's, else the scope's."""
-    target = _parsed(cluster.target)
+    target = _parse(cluster.target)
     if target.scheme in ("http", "https") and target.netloc:
         return f"{target.scheme}://{target.netloc}"
-    scope = _parsed(cluster.scope)
+    scope = _parse(cluster.scope)
     if scope.scheme in ("http", "https") and scope.netloc:
         return f"{scope.scheme}://{scope.netloc}"
     host = host_of(cluster.target) or host_of(cluster.scope)
@@ -78,7 +78,7 @@ def _segments(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-def _parsed(text: str) -> SplitResult:
+def _parse(text: str) -> SplitResult:
     """Parse a path, a host or a URL; anything else has no parts."""
     is_host = "://" not in text and host_of(text) is not None
     try:

@@ -67,9 +67,7 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, samples=left)
 
     def with_one(self, at: int, most: int) -> Cluster:
-        """Return the cluster with one problem more; over the limit, the two oldest samples are
-        merged.
-        """
+        """Return the cluster with one problem more; over the limit, the two oldest are merged."""
         samples = (*self.samples, (at, 1))
         if len(samples) > most:
             (_, first), (later, second), *rest = samples
@@ -77,9 +75,7 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, samples=samples)
 
     def boost(self, factor: float, most: float) -> float:
-        """Return the boost (F5); the logarithm keeps a frequent problem from outweighing all
-        others.
-        """
+        """Return the boost (F5): logarithmic, so that a frequent problem does not outweigh all."""
         count = self.count
         return min(log2(count) * factor, most) if count else 0.0
 
@@ -135,9 +131,7 @@ class Signals:
         return [one for name, one in self.clusters.items() if one.count != before[name]]
 
     def boost_of(self, key: str, host: str, text: str) -> float:
-        """Return the highest boost that matches (F5); a scope that is a host limits it to that
-        host.
-        """
+        """Return the highest matching boost (F5); a scope that is a host limits it to that host."""
         boost = max(self.hosts.get(key, 0.0), self.hosts.get(host, 0.0))
         if self._limited:
             boost = max(boost, self._limited_boost(key, host), self._limited_boost(host, key))
@@ -151,9 +145,7 @@ class Signals:
         return boost
 
     def _limited_boost(self, target: str, other: str) -> float:
-        """Return the boost of clusters with this host as target, within a scope that is either
-        name.
-        """
+        """Return the boost for this target host, within a scope that is either name."""
         limited = self._limited.get(target, ())
         return max((boost for scope, boost in limited if scope in (target, other)), default=0.0)
 

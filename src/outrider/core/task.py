@@ -37,7 +37,7 @@ PRIORITIES: Final[dict[str, float]] = {  # F8
 }
 
 
-class _UnsaidDepth(IntEnum):
+class _DefaultDepth(IntEnum):
     """The default depth of a link: equal to 0, but not identical to a given 0."""
 
     DEPTH = 0
@@ -47,9 +47,9 @@ class _UnsaidDepth(IntEnum):
 
 
 # Defaults that differ from a given value by identity: a revisit keeps fields its link leaves out.
-UNSAID_DEPTH: Final = _UnsaidDepth.DEPTH
-UNSAID_TYPE: Final = b"page".decode()  # equal to "page", and not the same object
-UNSAID_BIAS: Final = float("0")
+DEFAULT_DEPTH: Final = _DefaultDepth.DEPTH
+DEFAULT_TYPE: Final = b"page".decode()  # equal to "page", and not the same object
+DEFAULT_BIAS: Final = float("0")
 
 
 class _Address(msgspec.Struct, frozen=True, gc=False):
@@ -63,11 +63,11 @@ class Link(_Address, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """
 
     key: str | None = None
-    type: str = UNSAID_TYPE
-    depth: int = UNSAID_DEPTH
+    type: str = DEFAULT_TYPE
+    depth: int = DEFAULT_DEPTH
     priority: float | str | None = None
     base_priority: float | None = None
-    bias: float = UNSAID_BIAS
+    bias: float = DEFAULT_BIAS
     forced: bool = False
     origin: str | None = None
     via: str | None = None
@@ -128,9 +128,7 @@ class Holder(Protocol):
 
 
 class PolitenessState(msgspec.Struct, frozen=True, gc=False):
-    """A queue's throttle level, failures in a row and last delay, as `decide` needs them (D1, D3,
-    D4).
-    """
+    """A queue's throttle level, failures in a row and last delay, for `decide` (D1, D3, D4)."""
 
     level: int = 0  # throttle level
     calm: int = 0  # Done in a row
@@ -142,9 +140,7 @@ class PolitenessState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """A task leased to a worker, with the queue state that `decide` needs: a finish reads
-    nothing.
-    """
+    """A task leased to a worker, with the queue state that `decide` needs."""
 
     store: str  # id of the store
     task: int  # its number there

@@ -88,17 +88,17 @@ _SLASHES: Final = re.compile(r"\A(?:[/\\][\t\n\r]*){3,}").sub
 def parse_url(text: object, rules: UrlRules = DEFAULT, base: Url | None = None) -> Url | Refusal:
     """Make the `Url` that `text` means, seen from `base` if it is relative; never raise."""
     if not isinstance(text, str):
-        return Refusal(BAD_URL, f"a URL is text, not {_quoted(type(text).__name__)}")
+        return Refusal(BAD_URL, f"a URL is text, not {_quote(type(text).__name__)}")
     if len(text) > rules.max_bytes:
         return _too_long(rules)
-    absolute = text if base is None else _rooted(text, base, rules)
+    absolute = text if base is None else _resolve_path(text, base, rules)
     plain = _SERIALISED(absolute)
     if plain is None or "/." in absolute:
-        return _checked(text, rules, base)
+        return _check_text(text, rules, base)
     page, host, query = plain.groups()
     if query is None:
         return Url(page, page, host)
-    return _sized(Url(page + query, page + _canonical_query(query[1:], rules), host), rules)
+    return _check_size(Url(page + query, page + _canonical_query(query[1:], rules), host), rules)
 
 
 def fingerprint(identity: str) -> bytes:
@@ -122,7 +122,7 @@ def is_private_address(host: str) -> bool:
     return block is not None and not block.is_example
 
 
-def _rooted(text: str, base: Url, rules: UrlRules) -> str:
+def _resolve_path(text: str, base: Url, rules: UrlRules) -> str:
     """Spell out the commonest relative link, `/path`, without the parser; others stay."""
     if not text.startswith("/") or text.startswith("//"):
         return text
@@ -130,7 +130,7 @@ def _rooted(text: str, base: Url, rules: UrlRules) -> str:
     return origin + text if len(origin) + len(text) <= rules.max_bytes else text
 
 
-def _checked(text: str, rules: UrlRules, base: Url | None) -> Url | Refusal:
+def _check_text(text: str, rules: UrlRules, base: Url | None) -> Url | Refusal:
     trimmed = text.strip(_ASCII_WHITESPACE)
     if not trimmed.isascii() and len(trimmed.encode("utf-8", "surrogatepass")) > rules.max_bytes:
         return _too_long(rules)
@@ -138,13 +138,13 @@ def _checked(text: str, rules: UrlRules, base: Url | None) -> Url | Refusal:
     if not trimmed.isprintable() and (found := _CONTROL(trimmed)) is not None:
         return _control(trimmed, found)
     try:
-        href = str(URL.parse(trimmed) if base is None else _joined(trimmed, base))
+        href = str(URL.parse(trimmed) if base is None else _join(trimmed, base))
     except (URLError, UnicodeError) as error:
         return _unreadable(trimmed, error)
     return _visitable(href.partition("#")[0], rules)
 
 
-def _joined(text: str, base: Url) -> URL:
+def _join(text: str, base: Url) -> URL:
     # The standard skips surplus slashes before a host; the library does so only without a base.
     return URL.parse(_SLASHES("//", text), _library_url(base.text))
 
@@ -156,19 +156,19 @@ def _library_url(text: str) -> URL:
 
 def _visitable(text: str, rules: UrlRules) -> Url | Refusal:
     if not text.startswith(("https://", "http://")):
-        return Refusal(SCHEME, f"{_quoted(text)} is neither http nor https; leave it out")
+        return Refusal(SCHEME, f"{_quote(text)} is neither http nor https; leave it out")
     if len(text) > rules.max_bytes:
         return _too_long(rules)
     path_at = text.index("/", len("https://"))
     authority = text[text.index("/") + 2 : path_at]
     if "@" in authority:
-        return Refusal(CREDENTIALS, f"{_quoted(authority)} names a user; take it out of the URL")
+        return Refusal(CREDENTIALS, f"{_quote(authority)} names a user; take it out of the URL")
     if len(authority) > MAX_AUTHORITY:
         return Refusal(BAD_URL, f"the host is longer than {MAX_AUTHORITY} characters; shorten it")
     host = _host(authority)
     if not rules.allow_private and is_private_address(host):
         return Refusal(PRIVATE_ADDRESS, f"{host} is a private address; allow these to visit it")
-    return _sized(Url(text, text[:path_at] + _canonical(text[path_at:], rules), host), rules)
+    return _check_size(Url(text, text[:path_at] + _canonical(text[path_at:], rules), host), rules)
 
 
 def _host(authority: str) -> str:
@@ -178,7 +178,7 @@ def _host(authority: str) -> str:
     return authority.removesuffix(".") or authority
 
 
-def _sized(url: Url, rules: UrlRules) -> Url | Refusal:
+def _check_size(url: Url, rules: UrlRules) -> Url | Refusal:
     return url if len(url.identity) <= rules.max_bytes else _too_long(rules)
 
 
@@ -230,7 +230,7 @@ def _spelt(part: str, spellings: dict[str, str]) -> str:
     return _ESCAPE(lambda found: spellings[found[0]], part) if "%" in part else part
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     # Whatever stands before an @ may be a password, also where the parser found no user.
     shown = "..." + text[text.rindex("@") :] if "@" in text else text
     return f'"{ascii(shown[:40])[1:-1][:40]}"'
@@ -242,9 +242,9 @@ def _too_long(rules: UrlRules) -> Refusal:
 
 def _control(text: str, found: re.Match[str]) -> Refusal:
     code = f"U+{ord(found[0]):04X}"
-    return Refusal(CONTROL_CHARACTERS, f"{_quoted(text)} holds {code}; remove or encode it")
+    return Refusal(CONTROL_CHARACTERS, f"{_quote(text)} holds {code}; remove or encode it")
 
 
 def _unreadable(text: str, error: Exception) -> Refusal:
     cause = "half a surrogate pair" if isinstance(error, UnicodeError) else str(error)
-    return Refusal(BAD_URL, f"{_quoted(text)}: {cause[:40]}; write scheme://host/path")
+    return Refusal(BAD_URL, f"{_quote(text)}: {cause[:40]}; write scheme://host/path")

@@ -24,9 +24,7 @@ class Revisit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """The changes to apply; a store applies them whole or not at all, with the links of the page
-    (H6).
-    """
+    """The changes to apply, whole or not at all, with the links of the page (H6)."""
 
     crawl: str
     task: int

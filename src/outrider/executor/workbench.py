@@ -26,7 +26,6 @@ from outrider.core.verdict import Finished, Verdict
 from outrider.errors import StoreError
 from outrider.executor.poll import Reading, strategy_of
 from outrider.frontier import Frontier
-from outrider.frontier.footing import rules_of
 from outrider.settings import Settings
 from outrider.store.opening import open_store
 from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, TaskFilter
@@ -190,10 +189,10 @@ def _loan_rules(rules: CrawlRules, leases: Iterable[Lease]) -> CrawlRules:
 
 
 def _export_queue(lease: Lease, turn: int) -> SavedQueue:
-    manners = msgspec.structs.asdict(lease.manners)
-    if manners["last_delay"] < 0:
-        manners["last_delay"] = None
-    return SavedQueue(lease.key, turn, **manners)
+    politeness = msgspec.structs.asdict(lease.manners)
+    if politeness["last_delay"] < 0:
+        politeness["last_delay"] = None
+    return SavedQueue(lease.key, turn, **politeness)
 
 
 def _due_now(task: Task) -> Task:
@@ -307,7 +306,7 @@ class Workbench:
 
     def _apply_settings(self, _old: Settings, _new: Settings) -> None:
         """Mark the loan as stale if it was made under other rules (N3)."""
-        self._is_stale |= rules_of(self._frontier) != self._rules
+        self._is_stale |= self._frontier.rules != self._rules
 
     def _reading(self, now: float) -> Reading:
         loan, since = self._loan, now - self._polled_at
@@ -335,7 +334,7 @@ class Workbench:
         return max(wait, EMPTY_POLL_WAIT if claimed.wake_in is None else claimed.wake_in)
 
     async def _open_loan(self, leases: Sequence[Lease], until: float) -> None:
-        self._rules = rules_of(self._frontier)
+        self._rules = self._frontier.rules
         self._loan = await open_loan(leases, self._rules, self._crawl, self._clock, until)
 
     # ---- renewal

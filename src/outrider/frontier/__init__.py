@@ -1,4 +1,4 @@
-"""The object users hold, and the values it answers with."""
+"""The frontier: the object users hold, its collaborators, and the values it returns."""
 
 from outrider.frontier.frontier import Frontier
 

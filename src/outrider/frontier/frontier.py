@@ -1,6 +1,8 @@
-"""The object users hold: add, claim, finish, and everything to see and steer a crawl.
+"""The frontier, as users hold it: add, claim, finish, and everything to read and steer a crawl.
 
-It parses at the edge, asks the core to decide and the store to apply, and only waits itself.
+`Frontier` is a facade: each method belongs to one of the collaborators that its constructor makes,
+and its docstring here says what it promises. `outrider.blocking.Frontier` is generated from this
+file by `tests/support/blocking_twin.py`; after a change here, run `make twin`.
 """
 
 from __future__ import annotations
@@ -9,25 +11,107 @@ import os
 import random
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+)
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from outrider.clock import Clock, SystemClock
-from outrider.errors import InvalidInput
+from outrider.core.outcome import Outcome
+from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import QueueAction
+from outrider.core.signals import Cluster, Prediction, State
+from outrider.core.states import CrawlStatus
+from outrider.core.task import Lease, Link
+from outrider.core.url import Url
+from outrider.errors import InvalidInput, SettingsError, StoreError
 from outrider.events import Event, Listener
-from outrider.frontier.explaining import Explaining
-from outrider.frontier.finishing import Finishing
-from outrider.frontier.saving import Saver
-from outrider.frontier.steering import QueueHandle
-from outrider.settings import AnySettings, Layers, layers_of
-from outrider.store.protocol import FullStore
+from outrider.frontier.add import Adder, ScopeRoots
+from outrider.frontier.admin import Admin, QueueAddresses, QueueHandle
+from outrider.frontier.claim import Claimer
+from outrider.frontier.configure import Configurer
+from outrider.frontier.context import FrontierContext, LeaseSource
+from outrider.frontier.export import Exporter
+from outrider.frontier.finish import Finisher, Visit
+from outrider.frontier.live_settings import LiveSettings, SettingsWatcher, base_settings, log
+from outrider.frontier.policies import Policies
+from outrider.frontier.reader import Explainer, Reader
+from outrider.frontier.reports import (
+    AddReport,
+    Claim,
+    DeadLetter,
+    Explanation,
+    Heatmap,
+    Reason,
+    RestoreReport,
+    Stats,
+)
+from outrider.frontier.rescore import Rescorer
+from outrider.frontier.shared_state import Rescoring, SharedState
+from outrider.frontier.signals import Predictions, Problems, Rewards
+from outrider.settings import AnySettings, Change, Layers, Setting, Settings, layers_of
+from outrider.store.protocol import (
+    FullStore,
+    QueueView,
+    TaskFilter,
+    TaskView,
+    Upcoming,
+    WorkerView,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Frontier(Finishing, Explaining, Saver):
+class Frontier:
     """Decides which URL is visited next; opened with `async with Frontier.open(...)`."""
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | FullStore,
+        *,
+        layers: Layers,
+        is_attached: bool,
+        crawl: str,
+        clock: Clock,
+        worker: str,
+        dice: Callable[[], float],
+    ) -> None:
+        base = base_settings(layers, is_attached=is_attached)
+        policies = Policies(base.settings, crawl, dice)
+        context = FrontierContext(store, crawl=crawl, worker=worker, clock=clock, policies=policies)
+        shared = SharedState(context)
+        settings = LiveSettings(context, shared, layers, base, is_attached=is_attached)
+        addresses = QueueAddresses(context, settings)
+        rescorer = Rescorer(context, shared, settings, addresses)
+        roots = ScopeRoots(context)
+        self._context = context
+        self._policies = policies
+        self._live = settings
+        self._rescorer = rescorer
+        self._configurer = Configurer(context, settings, roots)
+        self._adder = Adder(context, settings, roots, rescorer)
+        self._claimer = Claimer(context, settings)
+        self._predictions = Predictions(context, shared, rescorer)
+        self._problems = Problems(
+            context, shared, settings, rescorer, self._predictions, self._adder
+        )
+        self._rewards = Rewards(context, shared, settings, rescorer)
+        self._finisher = Finisher(
+            context, settings, self._adder, self._claimer, self._predictions, self._rewards
+        )
+        self._admin = Admin(context, addresses)
+        self._reader = Reader(context, addresses, self._adder)
+        self._explainer = Explainer(context, settings)
+        self._exporter = Exporter(context)
+
+    # ---- opening and closing
 
     @classmethod
     def open(
@@ -40,7 +124,7 @@ class Frontier(Finishing, Explaining, Saver):
         worker: str | None = None,
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
-        """A frontier over a store: enter it with `async with`, or `await` it and `close` it.
+        """Make a frontier over a store: enter it with `async with`, or `await` it and `close` it.
 
         `store` is a URL, or an open store that several frontiers share (one per crawl or worker).
         """
@@ -48,9 +132,9 @@ class Frontier(Finishing, Explaining, Saver):
             store,
             layers=layers_of(settings),
             is_attached=False,
-            crawl=_checked_name(crawl),
+            crawl=_check_crawl(crawl),
             clock=clock or SystemClock(),
-            worker=worker or _fresh_name(),
+            worker=worker or _worker_name(),
             dice=dice,
         )
 
@@ -65,25 +149,43 @@ class Frontier(Finishing, Explaining, Saver):
         worker: str | None = None,
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
-        """As `open`, but the crawl keeps the settings it has: for those who look, steer or join.
+        """Make a frontier as `open` does, but the crawl keeps the settings it has.
 
-        `settings` are this process's own: of them `executor`, `fetch`, `output`, `events` and
-        `store` are laid over the crawl's, and functions that the crawl's settings name: those are
-        never imported because a store says so.
+        For processes that read, steer or join a crawl. `settings` are this process's own: of them
+        `executor`, `fetch`, `output`, `events` and `store` are laid over the crawl's, and functions
+        that the crawl's settings name: code is never imported because a store names it.
         """
         return cls(
             store,
             layers=layers_of(settings),
             is_attached=True,
-            crawl=_checked_name(crawl),
+            crawl=_check_crawl(crawl),
             clock=clock or SystemClock(),
-            worker=worker or _fresh_name(),
+            worker=worker or _worker_name(),
             dice=dice,
         )
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        if not self._context.is_open:
+            store = await self._context.open()
+            try:
+                await self._start(store)
+            except BaseException:
+                await self._release()
+                raise
         return self
+
+    async def _start(self, store: FullStore) -> None:
+        self._adder.use(store)
+        self._claimer.use(store)
+        self._finisher.use(store)
+        self._context.reporter.write_to(self.settings.events.jsonl)
+        await self._live.learn()
+        for clash in self._live.base.clashes:  # this process can be given other settings
+            raise SettingsError(clash)
+        if not self.is_attached:
+            await self._configurer.apply_rules()
+            await self._rescorer.request()
 
     async def __aexit__(
         self,
@@ -94,36 +196,429 @@ class Frontier(Finishing, Explaining, Saver):
         await self.close()
 
     def __await__(self) -> Generator[Any, None, Frontier]:
-        """`frontier = await Frontier.open(...)`; then close it yourself."""
+        """Open it without a `with`: `frontier = await Frontier.open(...)`; then call `close`."""
         return self.__aenter__().__await__()
 
+    async def close(self) -> None:
+        """Apply what was handed in, then close the store, if this frontier opened it."""
+        if not self._context.is_open:
+            return
+        self._context.is_closing = True
+        await self._configurer.close()
+        await self._claimer.close()
+        await self._context.background.wait()
+        await self._adder.drain()
+        await self._finisher.drain()
+        with suppress(StoreError):  # rewards that cannot be shared are lost
+            await self._rewards.share()
+        await self._release()
+
+    async def _release(self) -> None:
+        self._claimer.stop_notifications()
+        await self._context.release()
+
     def __repr__(self) -> str:
-        state = "open" if self._store else "closed"
+        state = "open" if self._context.is_open else "closed"
         return f"<Frontier crawl={self.crawl!r} worker={self.worker!r} {state}>"
 
+    # ---- attributes
+
+    @property
+    def crawl(self) -> str:
+        """The name of the crawl it serves."""
+        return self._context.crawl
+
+    @property
+    def worker(self) -> str:
+        """The name its leases carry."""
+        return self._context.worker
+
+    @property
+    def store(self) -> FullStore:
+        """The open store, for what the frontier does not offer; its verbs are coroutines."""
+        return self._context.store
+
+    @property
+    def clock(self) -> Clock:
+        """The clock it waits on."""
+        return self._context.clock
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force, all layers merged, but for those set by key with `queue`."""
+        return self._policies.settings
+
+    @property
+    def rules(self) -> CrawlRules:
+        """The rules that the settings give the crawl's queues, but for those set with `queue`."""
+        return self._policies.crawl_rules()
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it was made by `attach`, so that the crawl keeps the settings it has."""
+        return self._live.is_attached
+
+    @property
+    def lacks(self) -> str:
+        """Which of the crawl's settings must be given to this process, in words; "": none."""
+        return self._live.lacks
+
+    # ---- adding, claiming, finishing
+
+    async def add(
+        self,
+        links: Iterable[str | Url | Link] | AsyncIterable[str | Url | Link] | str | Link,
+        *,
+        answers: bool = True,
+    ) -> AddReport:
+        """Add links in order; an invalid link does not affect the others.
+
+        Lists are applied whole even if the caller is cancelled; other iterables chunk by chunk.
+        `answers=False` keeps only the counts, for millions.
+        """
+        return await self._adder.add(links, answers=answers)
+
+    async def claim(
+        self,
+        limit: int = 1,
+        *,
+        wait: float = 0.0,
+        per_queue: int | None = None,
+        lend: bool = False,
+    ) -> Claim:
+        """Lease up to `limit` tasks, best first; with `wait`, ask again for so many seconds.
+
+        With `lend`, each queue is lent as a whole: up to `per_queue` of its tasks (None: no cap)
+        take one slot, no other worker gets the queue until they ended, and the caller keeps its
+        pace. A cancelled claim releases what it leased.
+        """
+        return await self._claimer.claim(limit, wait=wait, per_queue=per_queue, lend=lend)
+
+    async def claim_named(self, fingerprints: Iterable[bytes]) -> Claim:
+        """Lease those of up to 64 tasks that are pending and due, whatever their queues wait for.
+
+        For responses that are cached: it takes no slot and begins no delay, so send the host no
+        request. Finish with `Done(from_cache=True)`, or release.
+        """
+        return await self._claimer.claim_named(fingerprints)
+
+    def leases(self, limit: int = 64) -> AsyncIterator[Lease]:
+        """Iterate over leases, at most `limit` unfinished at a time; ends with the crawl."""
+        return self._claimer.leases(limit)
+
+    async def finish(
+        self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()
+    ) -> bool:
+        """Apply the outcome of a visit, with the links found, in one atomic step.
+
+        Return True; or False if the lease was lost: then nothing changed.
+        """
+        return await self._finisher.finish(lease, outcome, links)
+
+    async def finish_many(self, visits: Iterable[Visit]) -> list[bool]:
+        """Finish several visits; return one result each, in order.
+
+        If one is invalid, the rest is applied, then its error is raised.
+        """
+        return await self._finisher.finish_many(visits)
+
+    async def extend(self, leases: Iterable[Lease]) -> set[Lease]:
+        """Renew leases; return those that are still held."""
+        return await self._claimer.extend(leases)
+
+    async def release(self, leases: Iterable[Lease]) -> set[Lease]:
+        """Give leases back; no attempt is counted. Return those that were still held."""
+        return await self._claimer.release(leases)
+
+    async def expire(self, *, limit: int = 1000) -> int:
+        """End overdue leases; return how many. Claims do it too, so only sweepers need this."""
+        return await self._claimer.expire(limit=limit)
+
+    async def lease_through(self, source: LeaseSource | None) -> None:
+        """Claim, finish and release through `source` from now on; None: at the store again.
+
+        For an executor with a workbench. Finishes that were handed in before are applied first.
+        """
+        used = self.store if source is None else source
+        await self._finisher.drain()
+        self._claimer.lease_through(used)
+        self._finisher.use(used)
+
+    async def refusal_of(self, link: str | Url | Link, found_on: Lease) -> str | None:
+        """Return why a link found on a visit would be refused; None: it is admissible, or known."""
+        return await self._adder.refusal_of(link, found_on)
+
+    # ---- reading
+
+    async def stats(self) -> Stats:
+        """Return counters by state, type and tag, queues by state, status and timeline."""
+        return await self._reader.stats()
+
+    async def why(self, limit: int = 20) -> list[Reason]:
+        """List what keeps the crawl from finishing; empty when nothing does (I2)."""
+        return await self._reader.why(limit)
+
+    async def workers(self) -> list[WorkerView]:
+        """List the workers of this crawl; those without heartbeats are reported as gone (M6)."""
+        return await self._reader.workers()
+
+    async def heatmap(self) -> Heatmap:
+        """Count pending tasks by origin and group, and by depth (O2)."""
+        return await self._reader.heatmap()
+
+    def queues(
+        self, *, state: str | None = None, sort: str | None = None, reverse: bool = False
+    ) -> AsyncIterator[QueueView]:
+        """Iterate over queue views (E8); `sort` by key, pending, spent, wakes_in or errors."""
+        return self._reader.queues(state=state, sort=sort, reverse=reverse)
+
+    async def upcoming(self, key: str, limit: int = 64) -> list[Upcoming]:
+        """List the first due tasks of a queue, each as (fingerprint, url), for `claim_named`."""
+        return await self._reader.upcoming(key, limit)
+
+    def tasks(
+        self,
+        *,
+        key: str | None = None,
+        state: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
+        pattern: str | None = None,
+        reason: str | None = None,
+        older_than: float | None = None,
+    ) -> AsyncIterator[TaskView]:
+        """Iterate over tasks that match everything given, in order of their discovery."""
+        which = TaskFilter(
+            key=key, type=type, tag=tag, pattern=pattern, reason=reason, older_than=older_than
+        )
+        return self._reader.tasks(which, state)
+
+    def dead(
+        self,
+        *,
+        reason: str | None = None,
+        type: str | None = None,
+        key: str | None = None,
+    ) -> AsyncIterator[DeadLetter]:
+        """Iterate over dead letters, with every attempt (G2)."""
+        return self._reader.dead(TaskFilter(reason=reason, type=type, key=key))
+
+    async def dead_by_reason(self) -> dict[str, int]:
+        """Count dead letters by reason."""
+        return await self._reader.dead_by_reason()
+
+    async def explain(self, url: str | Link) -> Explanation:
+        """Explain why a URL is where it is, or why it would be refused (O4).
+
+        For a `Link` that is not known, the fields it brings are taken into account.
+        """
+        return await self._explainer.explain(url)
+
+    # ---- operators' commands
+
     def queue(self, key: str) -> QueueHandle:
-        """A queue by its key, or all queues of a suffix such as ".org"."""
-        return QueueHandle(self, key)
+        """Return the handle of a queue by its key, or of all queues of a suffix such as ".org"."""
+        return self._admin.queue(key)
+
+    async def steer(self, target: str, act: QueueAction) -> int:
+        """Apply a queue action in bounded steps; return how many queues it reached.
+
+        `target` is a key, a host or a suffix, or empty for every queue; one that can match no key
+        of the crawl is refused.
+        """
+        return await self._admin.steer(target, act)
+
+    async def pause(self) -> CrawlStatus:
+        """Lease no tasks until resumed; return the status."""
+        return await self._admin.set_status(CrawlStatus.PAUSED)
+
+    async def resume(self) -> CrawlStatus:
+        """Lease tasks again; return the status."""
+        return await self._admin.set_status(CrawlStatus.RUNNING)
+
+    async def cancel(self) -> CrawlStatus:
+        """End the crawl for good: pending and leased tasks are reported as dropped (I3)."""
+        return await self._admin.set_status(CrawlStatus.CANCELLED)
+
+    async def drop(
+        self,
+        *,
+        key: str | None = None,
+        pattern: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
+        older_than: float | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Drop the pending tasks that match everything given; return how many (C10)."""
+        which = TaskFilter(key=key, pattern=pattern, type=type, tag=tag, older_than=older_than)
+        return await self._admin.drop(which, dry_run=dry_run)
+
+    async def replay(
+        self,
+        url: str | None = None,
+        *,
+        reason: str | None = None,
+        type: str | None = None,
+        key: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> int:
+        """Make dead tasks pending again, with no attempts counted; return how many."""
+        which = TaskFilter(reason=reason, type=type, key=key)
+        return await self._admin.replay(url, which, everything=all, dry_run=dry_run)
+
+    async def purge(
+        self,
+        url: str | None = None,
+        *,
+        reason: str | None = None,
+        type: str | None = None,
+        key: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> int:
+        """Make dead tasks dropped; return how many."""
+        which = TaskFilter(reason=reason, type=type, key=key)
+        return await self._admin.purge(url, which, everything=all, dry_run=dry_run)
+
+    # ---- signals and rescoring
+
+    async def predict(self, url: str, confidence: float, lift: float) -> bool:
+        """Predict that a URL is worth a visit; True if it is pending and its priority changed."""
+        return bool(await self._predictions.predict_many([(url, confidence, lift)]))
+
+    async def predict_many(self, guesses: Iterable[tuple[str, float, float]]) -> int:
+        """Predict many URLs; return how many are pending and changed their priority.
+
+        For more than a hundred, priorities change in the background, and the result is 0.
+        """
+        return await self._predictions.predict_many(guesses)
+
+    def predictions(self, *, state: State | None = None) -> AsyncIterator[Prediction]:
+        """Iterate over predictions, with what came of them."""
+        return self._predictions.iterate(state=state)
+
+    async def report_problem(self, kind: str, scope: str, target: str) -> Cluster:
+        """Report a problem of the site crawled; return the cluster it was counted in (F5).
+
+        `target` is a host, a URL, a path or a word; pages it matches are visited sooner. A `scope`
+        that is a host limits that to its pages.
+        """
+        return await self._problems.report(kind, scope, target)
+
+    async def problems(self) -> list[Cluster]:
+        """List the current clusters of problems, the largest first."""
+        return await self._problems.current()
+
+    async def rescore(
+        self,
+        *,
+        key: str | None = None,
+        pattern: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
+    ) -> int:
+        """Score pending tasks again, all or those that match; return how many changed."""
+        return await self._rescorer.rescore(key=key, pattern=pattern, type=type, tag=tag)
+
+    async def rescoring(self) -> Rescoring:
+        """Return the progress of rescoring all tasks, whichever worker does it."""
+        return await self._rescorer.progress()
+
+    async def keep(self) -> None:
+        """Share rewards, and resume rescoring that is wanted, in the background.
+
+        An executor calls it every second; a program without one should do the same.
+        """
+        self._context.background.run(self._rewards.share())
+        self._context.background.run(self._rescorer.resume())
+
+    # ---- settings
+
+    async def configure(self, changes: Mapping[str, Any], *, by: str | None = None) -> Settings:
+        """Change settings of the running crawl: validated whole, durable, for all its workers.
+
+        It acts at once (E5), and on other workers within seconds. Settings that every process has
+        for itself (functions, paths on its machine) are changed in this process alone, and only if
+        it opened the crawl. `by` is who changes them, for the history; the worker, unless given.
+        """
+        return await self._configurer.configure(changes, by=by)
+
+    async def unset(self, *paths: str, by: str | None = None) -> Settings:
+        """Remove the runtime values of these settings, and of all below them."""
+        return await self._configurer.unset(*paths, by=by)
+
+    async def follow(
+        self, path: str | os.PathLike[str], *, tell: Callable[[str], object] = log.warning
+    ) -> Callable[[], None]:
+        """Use a settings file, and every change of it while the frontier is open.
+
+        If a later change is invalid, `tell` is called with the error, once, and the settings stay.
+        Return the function that ends it.
+        """
+        return await self._configurer.follow(path, tell=tell)
+
+    async def config(self) -> list[Setting]:
+        """List every setting: its value, origin, default and description (N5)."""
+        return await self._live.list_all()
+
+    async def config_history(self) -> list[Change]:
+        """List the last thousand changes of settings in order: who, when, old, new (N4)."""
+        return await self._live.changes()
+
+    def watch_settings(self, watcher: SettingsWatcher) -> Callable[[], None]:
+        """Call a function with the old and the new settings at every change, whatever its source.
+
+        Return the function that ends it. What a watcher raises is logged.
+        """
+        return self._live.watch(watcher)
+
+    async def learn(self) -> None:
+        """Use the crawl's settings as they are now: runtime settings and, if attached, stored ones.
+
+        `lacks` names what this process must be given; until then, it can add and finish nothing.
+        """
+        await self._live.learn()
+
+    async def listen(self) -> None:
+        """Apply what other workers have shared since: runtime settings and signals."""
+        await self._live.listen()
+
+    # ---- export and events
+
+    def export(self) -> AsyncIterator[bytes]:
+        """Iterate over the whole crawl as JSON lines, some lines at a time; claims continue."""
+        return self._exporter.export()
+
+    async def restore(
+        self,
+        lines: Iterable[bytes] | AsyncIterable[bytes],
+        *,
+        progress: Callable[[RestoreReport], None] | None = None,
+    ) -> RestoreReport:
+        """Restore an export into a crawl without tasks; it leases no tasks until all is read.
+
+        Items that are there already are not changed: after a failure, call it again.
+        """
+        return await self._exporter.restore(lines, progress=progress)
 
     def events(self) -> AsyncIterator[Event]:
-        """Everything that happens from now on, as it happens."""
-        self._teller.listen()
-        return self._events.stream()
+        """Iterate over events from now on, as they happen."""
+        return self._context.reporter.stream()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call a function with every event; answers with the function that ends it."""
-        self._teller.listen()
-        self._events.subscribe(listener)
-        return lambda: self._events.unsubscribe(listener)
+        """Call a function with every event; return the function that ends it."""
+        return self._context.reporter.subscribe(listener)
 
 
-def _checked_name(crawl: str) -> str:
+def _check_crawl(crawl: str) -> str:
     if not isinstance(crawl, str) or not 0 < len(crawl) <= 255 or not crawl.isprintable():
         raise InvalidInput(f"crawl = {crawl!r} must be printable text, 1 to 255 long")
     return crawl
 
 
-def _fresh_name() -> str:
-    """An incarnation's: where it runs, and what no other has, were it the same process number."""
+def _worker_name() -> str:
+    """Return a name that no other process has, even one that reuses this process number."""
     host = "".join(letter for letter in socket.gethostname()[:64] if letter.isprintable())
     return f"{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}"

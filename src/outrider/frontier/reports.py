@@ -1,4 +1,4 @@
-"""What the frontier answers: values to read, print and compare (O1)."""
+"""What the frontier returns: values to read, print and compare (O1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outrider.store.protocol import CrawlView, QueueView, TaskView
 
 
 class ScoringReport(msgspec.Struct, frozen=True):
-    """F9: what scoring a batch took."""
+    """What scoring a batch took (F9)."""
 
     count: int = 0
     seconds: float = 0.0
@@ -22,7 +22,7 @@ class ScoringReport(msgspec.Struct, frozen=True):
 
     @property
     def mean(self) -> float:
-        """Seconds a link."""
+        """Seconds per link."""
         return self.seconds / self.count if self.count else 0.0
 
 
@@ -36,7 +36,7 @@ class AddReport(msgspec.Struct, frozen=True):
 
 
 class Claim(list[Lease]):
-    """The leases a claim brought, with when to ask again (None: time alone brings nothing)."""
+    """The leases of a claim; `wake_in`: seconds until more may be due (None: not by time alone)."""
 
     __slots__ = ("status", "wake_in")
 
@@ -51,7 +51,7 @@ class Stats(CrawlView, frozen=True, kw_only=True):
 
     queues: Mapping[str, int]  # by state
     refused: Mapping[str, int]  # by reason, through this frontier
-    bypassed: int  # admitted over max_depth by the bypass hook, through this frontier
+    bypassed: int  # admitted over max_depth by `queue.bypass_depth`, through this frontier
 
     @property
     def progress(self) -> float:
@@ -61,7 +61,7 @@ class Stats(CrawlView, frozen=True, kw_only=True):
 
 
 class Heatmap(msgspec.Struct, frozen=True):
-    """O2: what is pending, by origin and group, and by depth."""
+    """Pending tasks by origin and group, and by depth (O2)."""
 
     total: int
     cells: Mapping[str, Mapping[str, int]]
@@ -69,14 +69,14 @@ class Heatmap(msgspec.Struct, frozen=True):
     updated_at: float
 
     def __getitem__(self, name: str) -> Any:
-        """A heatmap also reads as the mapping it is on the wire."""
+        """Return a field: a heatmap can be read like the mapping it is in JSON."""
         if name not in self.__struct_fields__:
             raise KeyError(name)
         return getattr(self, name)
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One visit that went wrong."""
+    """One failed visit."""
 
     at: float
     worker: str
@@ -84,7 +84,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A task given up on, with everything needed to judge it and to replay it (G2)."""
+    """A dead task, with everything needed to decide whether to replay it (G2)."""
 
     url: str
     key: str
@@ -97,14 +97,14 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 def dead_letter(view: TaskView) -> DeadLetter:
-    """The dead letter a dead task is."""
+    """Make the dead letter of a dead task."""
     attempts = tuple(Attempt(*attempt) for attempt in view.history)
     reason, died_at = view.reason or "", view.finished_at or 0.0
     return DeadLetter(view.url, view.key, view.type, view.tag, view.meta, reason, died_at, attempts)
 
 
 class SuffixView(msgspec.Struct, frozen=True):
-    """Many queues at once, as their sums."""
+    """The sums over several queues."""
 
     key: str
     queues: Mapping[str, int]  # by state
@@ -114,39 +114,39 @@ class SuffixView(msgspec.Struct, frozen=True):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One part of a priority, and where its weight came from."""
+    """One part of a priority, and the setting its weight is from."""
 
     name: str
     value: float
-    setting: str | None = None  # None: it came with the link
-    weight: Any = None  # what the setting says
-    origin: str | None = None  # which layer of the settings says so
+    setting: str | None = None  # None: the link brought it
+    weight: Any = None  # the value of the setting
+    origin: str | None = None  # the layer of settings that it is from
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """O4: why a URL is where it is."""
+    """Why a URL is where it is (O4)."""
 
     url: str
     identity: str | None
     fingerprint: str | None
-    admission: str  # "known", "admissible", or the reason it would be refused for
+    admission: str  # "known", "admissible", or the reason for which it would be refused
     detail: str | None
     task: TaskView | None = None
     breakdown: Breakdown | None = None
     queue: QueueView | None = None
     place: int | None = None  # how many of its queue and lane are before it
-    expected_in: float | None = None  # seconds, estimated; None: cannot be told
+    expected_in: float | None = None  # seconds, estimated; None: unknown
     across: int | None = None  # how many of the whole crawl are before it, estimated
     terms: Sequence[Term] = ()
 
 
 class RestoreReport(msgspec.Struct, frozen=True):
-    """What was taken in of an export."""
+    """What was restored from an export."""
 
     crawl: str = ""  # its name when it was saved
     queues: int = 0
     tasks: int = 0
-    known: int = 0  # items that were there already, and were left alone
+    known: int = 0  # items that were there already, and were not changed
 
 
 class Reason(msgspec.Struct, frozen=True):

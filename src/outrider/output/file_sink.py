@@ -1,4 +1,4 @@
-"""A sink of files: each finished visit's records are in it once and complete, after any kill.
+"""A sink of files: each finished visit's records are in it once and complete, after any kill (K4).
 
 A batch is the tail of its files. First the journal records where the batch begins and whose records
 it holds, then they are appended, then the visits are finished, then the journal records that the
@@ -169,11 +169,11 @@ class FileSink:
         """See `Recoverable`."""
         in_doubt = self._in_doubt
         if isinstance(in_doubt, InDoubt):
-            self._resolve(in_doubt, await self._finished(in_doubt, store))
+            self._resolve(in_doubt, await self._ask_finished(in_doubt, store))
         elif in_doubt is not None:
             self._redo(in_doubt)
 
-    async def _finished(self, batch: InDoubt, store: FullStore) -> list[bool]:
+    async def _ask_finished(self, batch: InDoubt, store: FullStore) -> list[bool]:
         torn = self._files.torn(batch) - {NO_VISIT}
         if batch.store != store.id:  # that store is gone: these pages are not visited again
             return [index not in torn for index in range(len(batch.leases))]

@@ -86,15 +86,15 @@ def contradictions(settings: Settings, given: AbstractSet[Path]) -> Iterator[Inv
     """Yield the contradictions in these settings; `given` are the paths that some layer set."""
     for order in (*ORDERS, *_orders_of_types(settings.retry)):
         if order.moot in given and order.applies(settings):
-            yield from _crossed(settings, order)
+            yield from _check_order(settings, order)
     yield from _delay_range(settings.politeness.delay, settings.politeness.delay_to, _DELAYS)
     yield from _idle_switches(settings, given)
     for path, known in NAMES.items():
-        yield from _misspelt(path, value_at(settings, path), known)
+        yield from _probable_typos(path, value_at(settings, path), known)
     yield from _overrides(settings)
 
 
-def given_in(settings: Settings, usual: Settings) -> set[Path]:
+def given_paths(settings: Settings, usual: Settings) -> set[Path]:
     """Return the paths of a tree whose values are not the defaults."""
     return {path for path, value in leaves_of(settings) if value != value_at(usual, path)}
 
@@ -119,13 +119,15 @@ def _orders_of_types(retry: Retry) -> Iterator[Order]:
         yield Order(base, cap, base)
 
 
-def _crossed(settings: Settings, order: Order) -> Iterator[InvalidSetting]:
+def _check_order(settings: Settings, order: Order) -> Iterator[InvalidSetting]:
     less, more = value_at(settings, order.less), value_at(settings, order.more)
     if less > more or (order.is_strict and less == more):
-        yield _fault((order.less, less), (order.more, more), order)
+        yield _order_error((order.less, less), (order.more, more), order)
 
 
-def _fault(less: tuple[Path, float], more: tuple[Path, float], order: Order) -> InvalidSetting:
+def _order_error(
+    less: tuple[Path, float], more: tuple[Path, float], order: Order
+) -> InvalidSetting:
     """Return the error of the setting without effect, naming the other."""
     is_less = order.moot == order.less
     (path, value), (other, bound) = (less, more) if is_less else (more, less)
@@ -167,7 +169,7 @@ def _idle_switches(settings: Settings, given: AbstractSet[Path]) -> Iterator[Inv
 # ---- names
 
 
-def _misspelt(
+def _probable_typos(
     path: Path, names: Iterable[str], known: AbstractSet[str]
 ) -> Iterator[InvalidSetting]:
     """Yield names close to a known one that is not given beside them."""
@@ -202,18 +204,18 @@ def override_errors(
     def found(name: str) -> tuple[Path, Any]:
         if override.get(name) is not None:
             return (*here, name), override[name]
-        return _inherited(settings, key, name)
+        return _inherited_value(settings, key, name)
 
     if override.get("max_delay") is not None:
         less, more = found("min_delay"), found("max_delay")
         if less[1] > more[1]:
-            yield _fault(less, more, ORDERS[0])
+            yield _order_error(less, more, ORDERS[0])
     if override.get("delay_to") is not None:
         (first, delay), (last, delay_to) = found("delay"), found("delay_to")
         yield from _delay_range(delay, delay_to, (first, last))
 
 
-def _inherited(settings: Settings, key: str, name: str) -> tuple[Path, Any]:
+def _inherited_value(settings: Settings, key: str, name: str) -> tuple[Path, Any]:
     """Return the value of a field from a wider key, or from the crawl."""
     names = suffixes(f"*{key}") if key.startswith(".") else (key, *suffixes(key))
     for wider in names:

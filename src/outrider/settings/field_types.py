@@ -34,12 +34,12 @@ def fields_of(kind: inspect.StructType) -> dict[str, Field]:
     return {field.name: Field(kind.cls, field.name, field.type) for field in kind.fields}
 
 
-def blank(kind: inspect.Type) -> object:
+def initial_value(kind: inspect.Type) -> object:
     """Return the initial value of a new entry of an open table."""
     return kind.cls() if isinstance(kind, inspect.StructType) else None
 
 
-def fits(kind: inspect.Type, value: object) -> bool:
+def accepts(kind: inspect.Type, value: object) -> bool:
     """Tell whether a field of this kind accepts a plain value."""
     match kind:
         case inspect.BoolType():
@@ -62,7 +62,7 @@ def _within(kind: _Number, value: float) -> bool:
     return over and value <= cast("float", kind.le)
 
 
-def allowed(kind: inspect.Type) -> str:
+def allowed_values(kind: inspect.Type) -> str:
     """Return what a field of this kind accepts, in words."""
     match kind:
         case inspect.BoolType():
@@ -74,7 +74,7 @@ def allowed(kind: inspect.Type) -> str:
         case inspect.FloatType():
             return "a number " + _bounds(kind)
         case inspect.VarTupleType():
-            return f"a list of {allowed(kind.item_type)}s"
+            return f"a list of {allowed_values(kind.item_type)}s"
         case inspect.StrType():
             return "text"
         case _:

@@ -33,7 +33,7 @@ def foreign_code(settings: Settings, own: Mapping[Path, Any]) -> dict[Path, Any]
 
 def code_in(settings: Settings) -> dict[Path, Any]:
     """Every reference to code in parsed settings: by name, as a function or as an object."""
-    found = dict(_marked(struct_kind(Settings), settings, ()))
+    found = dict(_marked_fields(struct_kind(Settings), settings, ()))
     names = code_overrides()
     for key, override in settings.keys.items():
         found.update({(KEYS, key, name): override[name] for name in names & override.keys()})
@@ -55,7 +55,7 @@ def is_code_path(path: Path) -> bool:
 @cache
 def code_paths() -> frozenset[Path]:
     """The paths of all marked settings, except those that override them by key."""
-    return frozenset(path for path, _ in _marked(struct_kind(Settings), Settings(), ()))
+    return frozenset(path for path, _ in _marked_fields(struct_kind(Settings), Settings(), ()))
 
 
 @cache
@@ -69,19 +69,19 @@ def is_marked(kind: inspect.Type) -> bool:
     return isinstance(kind, inspect.Metadata) and (kind.extra or {}).items() >= CODE.items()
 
 
-def _marked(kind: inspect.Type, value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _marked_fields(kind: inspect.Type, value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if is_marked(kind):
         yield path, value
         return
     match kind:
         case inspect.Metadata():
-            yield from _marked(kind.type, value, path)
+            yield from _marked_fields(kind.type, value, path)
         case inspect.StructType():
             for name, field in fields_of(kind).items():
-                yield from _marked(field.kind, getattr(value, name), (*path, name))
+                yield from _marked_fields(field.kind, getattr(value, name), (*path, name))
         case inspect.DictType() if path != (KEYS,):
             for name, entry in value.items():
-                yield from _marked(kind.value_type, entry, (*path, name))
+                yield from _marked_fields(kind.value_type, entry, (*path, name))
         case _:
             return
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from outrider.settings.consistency import given_in
+from outrider.settings.consistency import given_paths
 from outrider.settings.errors import InvalidSetting, Path, dotted_path, translate_errors
 from outrider.settings.paths import is_under, leaves_of, overlay, tree_of, value_at
 from outrider.settings.profiles import POLITE, PROFILE, profile_of
@@ -30,9 +30,7 @@ class Layer(msgspec.Struct, frozen=True):
     origins: Mapping[Path, str] = {}
 
     def leaf_origins(self) -> Iterator[tuple[Path, str]]:
-        """Yield every leaf with its origin; for a whole tree those that differ from the
-        defaults.
-        """
+        """Yield every leaf with its origin; for a whole tree, leaves that are not defaults."""
         for path, _ in leaves_of(_given(self.tree)):
             yield path, self.origins.get(path, self.origin)
 
@@ -83,7 +81,7 @@ class Layers(msgspec.Struct, frozen=True):
                 settings = overlay_settings(settings, _sections(layer.tree))
             origins.update(layer.leaf_origins())
         with translate_errors(lambda fault: _locate_error(stack, fault)):
-            check_whole(settings, origins.keys() | given_in(settings, Settings()))
+            check_whole(settings, origins.keys() | given_paths(settings, Settings()))
             check_reach(settings)
         return BaseSettings(settings, origins, self.profile)
 

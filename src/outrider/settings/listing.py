@@ -11,11 +11,11 @@ from msgspec import inspect
 from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS
 from outrider.settings.dump import plain
 from outrider.settings.errors import Path, dotted_path
-from outrider.settings.field_types import allowed, fields_of, struct_kind
+from outrider.settings.field_types import allowed_values, fields_of, struct_kind
 from outrider.settings.layers import DEFAULT
 from outrider.settings.paths import KEYS, value_at
 from outrider.settings.profiles import ABOUT, POLITE, PROFILE, PROFILES
-from outrider.settings.reference import described
+from outrider.settings.reference import description_of
 from outrider.settings.schema import Settings
 from outrider.settings.validation import adjustable
 
@@ -86,7 +86,7 @@ def _row(
     value, default = (plain(_effective(tree, path)) for tree in trees)
     origin = origins.get(path, DEFAULT)
     return Setting(
-        dotted_path(path), value, origin, default, allowed(kind), about, takes_effect(path)
+        dotted_path(path), value, origin, default, allowed_values(kind), about, takes_effect(path)
     )
 
 
@@ -101,7 +101,7 @@ def _rows(
 ) -> Iterator[tuple[Path, inspect.Type, str]]:
     match kind:
         case inspect.Metadata():
-            yield from _rows(kind.type, path, value, described(kind))
+            yield from _rows(kind.type, path, value, description_of(kind))
         case inspect.StructType():
             for name, field in fields_of(kind).items():
                 if (*path, name) != (KEYS,):

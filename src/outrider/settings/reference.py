@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, cast
 from msgspec import inspect
 
 from outrider.settings.errors import Path, dotted_path
-from outrider.settings.field_types import allowed, blank, struct_kind
+from outrider.settings.field_types import allowed_values, initial_value, struct_kind
 from outrider.settings.schema import Settings, Standing
 
 _Row: TypeAlias = tuple[str, str, str, str]
@@ -62,15 +62,15 @@ def _rows(kind: inspect.StructType, current: object, path: Path) -> Iterator[_Ro
 def _field_rows(kind: inspect.Type, default: object, path: Path, about: str) -> Iterator[_Row]:
     match kind:
         case inspect.Metadata():
-            yield from _field_rows(kind.type, default, path, described(kind))
+            yield from _field_rows(kind.type, default, path, description_of(kind))
         case inspect.StructType():
             yield from _rows(kind, default, path)
         case inspect.DictType():
             entry = kind.value_type
             name = _ENTRIES.get(dotted_path(path), "<type>")
-            yield from _field_rows(entry, blank(entry), (*path, name), about)
+            yield from _field_rows(entry, initial_value(entry), (*path, name), about)
         case _:
-            yield dotted_path(path), allowed(kind), json.dumps(default), about
+            yield dotted_path(path), allowed_values(kind), json.dumps(default), about
 
 
 def _override_rows() -> Iterator[_Row]:
@@ -79,13 +79,13 @@ def _override_rows() -> Iterator[_Row]:
     yield from _rows(struct_kind(Standing), Standing(), ("keys", "<key>"))
 
 
-def described(kind: inspect.Type) -> str:
+def description_of(kind: inspect.Type) -> str:
     """Return the description of a field or section."""
     return str((cast("inspect.Metadata", kind).extra_json_schema or {})["description"])
 
 
 def _chapter(field: inspect.Field, rows: Sequence[_Row]) -> str:
-    about = described(field.type)
+    about = description_of(field.type)
     lines = [_line(row) for row in rows if row[0].startswith(field.name + ".")]
     return "\n".join([f"## {field.name}\n\n{about[0].upper()}{about[1:]}.\n", _TABLE, *lines, ""])
 

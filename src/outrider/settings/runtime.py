@@ -54,9 +54,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class AppliedUpdates(NamedTuple):
-    """The settings with all updates, their origins, and the updates that were ignored, with
-    reasons.
-    """
+    """The settings with all updates, their origins, and ignored updates with reasons."""
 
     settings: Settings
     origins: Mapping[Path, str]

@@ -245,8 +245,8 @@ def crawl_rules(settings: Settings, layers: KeyLayers | None = None) -> CrawlRul
     base, said = layers or KeyLayers(settings.keys, {})
     return CrawlRules(
         queue=QueueRules(politeness=settings.politeness, budget=settings.budget),
-        keys=_addressed(queue.key, base),
-        said=_addressed(queue.key, said),
+        keys=_by_address(queue.key, base),
+        said=_by_address(queue.key, said),
         order=queue.order,
         tie=queue.tie,
         breadth_discount=queue.breadth_discount,
@@ -261,10 +261,8 @@ def crawl_rules(settings: Settings, layers: KeyLayers | None = None) -> CrawlRul
     )
 
 
-def _addressed(keyed_by: object, overrides: Mapping[str, Override]) -> Mapping[str, Override]:
-    """Return overrides under the keys and suffixes that a store matches; of two for one,
-    the later.
-    """
+def _by_address(keyed_by: object, overrides: Mapping[str, Override]) -> Mapping[str, Override]:
+    """Return overrides by the keys and suffixes that stores match; of two, the later."""
     found: dict[str, Override] = {}
     for name, override in overrides.items():
         try:

@@ -49,10 +49,10 @@ def to_text(base: BaseSettings) -> str:
         if not isinstance(value, str | tuple):
             _put(tree, where, _name_of(value))
     origins = {path: origin for path, origin in base.origins.items() if not is_local(path)}
-    text = _encoded(tree, origins, base.profile)
+    text = _encode(tree, origins, base.profile)
     if len(text) > MAX_TEXT:
         few = {path: origin for path, origin in origins.items() if path[0] != KEYS}
-        text = _encoded(_without(tree, [(KEYS,)]), few, base.profile)
+        text = _encode(_without(tree, [(KEYS,)]), few, base.profile)
     if len(text) > MAX_TEXT:
         raise SettingsError(
             f"settings of {len(text)} characters are too long; the maximum is {MAX_TEXT}"
@@ -63,35 +63,36 @@ def to_text(base: BaseSettings) -> str:
 def join_stored(
     text: str, own: Mapping[str, Any], origins: Mapping[Where, str] = {}
 ) -> BaseSettings:
-    """Return the stored settings with this process's own over them: whole sections of OWN, and
-    code.
+    """Return the stored settings with this process's own sections (OWN) and code over them.
 
     Code that is missing stays at its default, and is reported. `origins` are those of this process.
     """
-    mine, given = {section: own[section] for section in OWN if section in own}, _leaves(own)
+    own_sections, given = {section: own[section] for section in OWN if section in own}, _leaves(own)
     try:
-        kept = msgspec.json.decode(text or "{}", type=dict[str, Any])
-        told = _told(kept.pop(_ORIGINS, None))
-        profile = str(kept.pop(PROFILE, POLITE))
-        code: dict[Where, Any] = dict(_take_nameless(_without(kept, _LOCAL)))
-        stored = settings_of(kept, is_whole=False)
+        tree = msgspec.json.decode(text or "{}", type=dict[str, Any])
+        stored_origins = _stored_origins(tree.pop(_ORIGINS, None))
+        profile = str(tree.pop(PROFILE, POLITE))
+        code: dict[Where, Any] = dict(_take_nameless(_without(tree, _LOCAL)))
+        stored = settings_of(tree, is_whole=False)
         code |= foreign_code(stored, {})  # every reference from a store is foreign
         stored = merged(stored, tree_of((path, _own_code(path, given)) for path in code))
-        settings = _with_own(stored, mine)
+        settings = _with_own(stored, own_sections)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, SettingsError) as error:
         what = f"the settings kept with this crawl cannot be read: {error}"
-        return BaseSettings(settings_of(mine), dict(origins), lacks=what, is_whole=False)
+        return BaseSettings(settings_of(own_sections), dict(origins), lacks=what, is_whole=False)
     lacking = {path: plain(value) for path, value in code.items() if given.get(path) is None}
-    from_crawl = {path: told.get(path, _CRAWL) for path, _ in leaves_of(kept) if path not in code}
+    from_crawl = {
+        path: stored_origins.get(path, _CRAWL) for path, _ in leaves_of(tree) if path not in code
+    }
     from_here = {path: name for path, name in origins.items() if path[0] in OWN or path in code}
-    found = {**told, **from_crawl, **from_here}
-    doubts = tuple(map(str, contradictions(stored, {**told, **from_crawl}.keys())))
+    found = {**stored_origins, **from_crawl, **from_here}
+    doubts = tuple(map(str, contradictions(stored, {**stored_origins, **from_crawl}.keys())))
     every = map(str, contradictions(settings, found.keys()))
     return BaseSettings(
         settings,
         found,
         profile,
-        "; ".join(_missing(*one) for one in lacking.items()),
+        "; ".join(_missing_code(*one) for one in lacking.items()),
         {path: str(value).removeprefix(NAMELESS) for path, value in lacking.items()},
         doubts=doubts,
         clashes=tuple(one for one in every if one not in doubts),
@@ -109,14 +110,14 @@ def is_local(path: Where) -> bool:
     return any(path[: len(place)] == place for place in _LOCAL)
 
 
-def _told(origins: object) -> dict[Where, str]:
+def _stored_origins(origins: object) -> dict[Where, str]:
     """Return the stored origins; anything malformed is ignored."""
-    told = {}
+    stored_origins = {}
     for origin, names in origins.items() if isinstance(origins, dict) else ():
         for name in names if isinstance(names, list) else ():
             with suppress(SettingsError):
-                told[path_of(str(name))] = origin
-    return told
+                stored_origins[path_of(str(name))] = origin
+    return stored_origins
 
 
 def _leaves(own: Mapping[str, Any]) -> dict[Where, Any]:
@@ -146,7 +147,7 @@ def _own_code(path: Where, given: Mapping[Where, Any]) -> Any:
     return value_at(Settings(), path) if found is None else found
 
 
-def _missing(where: Where, value: object) -> str:
+def _missing_code(where: Where, value: object) -> str:
     name = dotted_path(where)
     if isinstance(value, str) and value.startswith(NAMELESS):
         return f"{name} was {value[1:]}, which cannot be imported: pass it in this process"
@@ -182,7 +183,7 @@ def _without(tree: Tree, places: Any) -> Tree:
     return tree
 
 
-def _encoded(tree: Tree, origins: Mapping[Where, str], profile: str) -> str:
+def _encode(tree: Tree, origins: Mapping[Where, str], profile: str) -> str:
     more = {_ORIGINS: as_text(origins), PROFILE: profile if profile != POLITE else None}
     return msgspec.json.encode(
         {**tree, **{name: one for name, one in more.items() if one}}

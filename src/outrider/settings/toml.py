@@ -24,7 +24,7 @@ def from_toml(text: str, *, source: str = "settings") -> Settings:
 
 def toml_layer(text: str, *, source: str) -> Layer:
     """Parse TOML text into a layer, each setting checked by itself."""
-    return Layer(f"file {source}", _read(text, source, _checked)[0])
+    return Layer(f"file {source}", _read(text, source, _check)[0])
 
 
 def file_layer(path: str | os.PathLike[str]) -> Layer:
@@ -39,7 +39,7 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
     return toml_layer(text, source=name)
 
 
-def _checked(tree: dict[str, Any]) -> Settings:
+def _check(tree: dict[str, Any]) -> Settings:
     rest, usual = split_profile(tree)
     return overlay_settings(usual, rest)
 
@@ -56,9 +56,7 @@ def _read(
 
 
 def _line_of(path: Where, text: str) -> int:
-    """Return the line of a setting; tomllib keeps no lines, so shorter and shorter prefixes are
-    parsed.
-    """
+    """Find the line of a setting: tomllib keeps no lines, so ever shorter prefixes are parsed."""
     lines = text.replace("\r\n", "\n").split("\n")
     counts = range(len(lines))
     end = bisect_left(counts, x=True, key=lambda count: _reaches(_beginning(lines, count)[0], path))

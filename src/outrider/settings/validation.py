@@ -19,7 +19,7 @@ from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.queue_key import address, valid_key
 from outrider.core.policy.rules import Budget
 from outrider.settings.code_references import check
-from outrider.settings.consistency import contradictions, given_in, override_errors
+from outrider.settings.consistency import contradictions, given_paths, override_errors
 from outrider.settings.errors import (
     InvalidSetting,
     Path,
@@ -28,7 +28,14 @@ from outrider.settings.errors import (
     translate_errors,
     unknown_setting,
 )
-from outrider.settings.field_types import Field, allowed, blank, fields_of, fits, struct_kind
+from outrider.settings.field_types import (
+    Field,
+    accepts,
+    allowed_values,
+    fields_of,
+    initial_value,
+    struct_kind,
+)
 from outrider.settings.paths import leaves_of, value_at
 from outrider.settings.profiles import PROFILE, profile_of
 from outrider.settings.reference import homes
@@ -71,9 +78,7 @@ def _read_back(value: Settings | Mapping[str, Any]) -> Settings:
 def split_profile(
     value: Settings | Mapping[str, Any],
 ) -> tuple[Settings | Mapping[str, Any], Settings]:
-    """Return what is given without the name of its profile, and what that profile sets; raises
-    InvalidSetting.
-    """
+    """Separate what is given from the settings of its profile; raises InvalidSetting."""
     if not isinstance(value, Mapping) or PROFILE not in value:
         return value, Settings()
     rest = {name: entry for name, entry in value.items() if name != PROFILE}
@@ -117,7 +122,7 @@ def read(value: object, current: Settings) -> Settings:
     """Lay what is given over the current tree, and validate it; raises InvalidSetting."""
     settings = overlay_settings(current, value)
     usual = Settings()
-    check_whole(settings, given_in(current, usual) | _given_by(value, usual))
+    check_whole(settings, given_paths(current, usual) | _given_by(value, usual))
     return settings
 
 
@@ -130,16 +135,14 @@ def apply_changes(
     refused, and must stay changeable. `origins` are the paths that its layers gave.
     """
     settings, usual = overlay_settings(current, changes), Settings()
-    given = given_in(current, usual) | origins
+    given = given_paths(current, usual) | origins
     known = {str(fault) for fault in contradictions(current, given)}
     check_whole(settings, given | _given_by(changes, usual), known)
     return settings
 
 
 def _given_by(value: object, usual: Settings) -> set[Path]:
-    """Return the paths that a mapping names; for a whole tree those that differ from the
-    defaults.
-    """
+    """Return the paths that a mapping names; for a whole tree, those that are not defaults."""
     if isinstance(value, Settings):
         return {path for path, leaf in leaves_of(value) if leaf != value_at(usual, path)}
     return {path for path, _ in leaves_of(value)}
@@ -160,9 +163,7 @@ def check_whole(
 
 
 def check_reach(settings: Settings, names: Iterable[str] | None = None) -> None:
-    """Raise InvalidSetting for an override by key that can reach no queue under
-    `queue.key` (A4).
-    """
+    """Raise InvalidSetting for an override that can reach no queue under `queue.key` (A4)."""
     for name in settings.keys if names is None else names:
         try:
             address(settings.queue.key, name)
@@ -231,7 +232,7 @@ def _entries(
 ) -> dict[str, object]:
     entries = dict(current)
     for name, entry in _table(value, path).items():
-        before = entries.pop(name, blank(kind))
+        before = entries.pop(name, initial_value(kind))
         if entry is not None:
             entries[name] = _value(kind, entry, (*path, name), before)
     return entries
@@ -239,13 +240,13 @@ def _entries(
 
 def _items(kind: inspect.VarTupleType, value: object, path: Path) -> tuple[object, ...]:
     if not isinstance(value, list | tuple):
-        raise InvalidSetting(path, value, f"give {allowed(kind)}")
+        raise InvalidSetting(path, value, f"give {allowed_values(kind)}")
     return tuple(_leaf(kind.item_type, item, (*path, str(n))) for n, item in enumerate(value))
 
 
 def _leaf(kind: inspect.Type, value: Any, path: Path) -> object:
-    if not fits(kind, value):
-        raise InvalidSetting(path, value, f"give {allowed(kind)}")
+    if not accepts(kind, value):
+        raise InvalidSetting(path, value, f"give {allowed_values(kind)}")
     return float(value) if isinstance(kind, inspect.FloatType) else value
 
 

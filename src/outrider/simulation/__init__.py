@@ -1,1 +1,1 @@
-"""IMAGINES: a synthetic web, a virtual clock and bad luck, all from one seed."""
+"""Simulated crawls behind `outrider simulate`: web, virtual clock and faults from one seed."""

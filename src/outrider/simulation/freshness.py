@@ -1,8 +1,8 @@
-"""How fresh copies of changing pages are kept, by each timetable of revisits (G3).
+"""A comparison of revisit timetables: how fresh each keeps copies of changing pages (G3).
 
-Pages change at random, each at a rate of its own that only the onlooker knows. What an onlooker
-expects of the time between two visits is summed, so that chance decides what workers learn, and
-nothing else. `python -m outrider.simulation.freshness [SEED]` prints the comparison.
+Pages change at random, each at its own rate, which workers do not know. The expected freshness
+between two visits is summed, so that chance influences only what workers learn.
+`python -m outrider.simulation.freshness [SEED]` prints the comparison.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Final, TypeAlias
 import msgspec
 
 from outrider.core.outcome import Answer, Done, Last
-from outrider.core.policy.change_rate import learned
+from outrider.core.policy.change_rate import updated_answer
 from outrider.core.policy.revisit import Revisiting, age_worth
 from outrider.frontier import Frontier
-from outrider.frontier.revisits import Revisits
+from outrider.frontier.policies import Revisits
 from outrider.testing import FakeClock
 
 DAY: Final = 86_400.0
-LEARNING: Final = 60 * DAY  # after the first visits; then it is measured
+LEARNING: Final = 60 * DAY  # after the first visits, before the measurement
 MEASURED: Final = 30 * DAY
-_TICK: Final = 60.0  # a worker on the real frontier looks once a minute
+_TICK: Final = 60.0  # a worker on the real frontier claims once a minute
 _NEVER: Final = 1e6
 
 Plan: TypeAlias = Callable[[int, Answer, Last | None], float]
@@ -40,16 +40,16 @@ WEBS: Final[dict[str, Callable[[Random], float]]] = {  # changes a day, of one p
 }
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """How fresh the copies were on average, at what effort, and the greatest age of any."""
+class Freshness(msgspec.Struct, frozen=True):
+    """Average freshness of the copies, visits per page and day, and the greatest age."""
 
     freshness: float
-    visits: float  # a page and day
+    visits: float  # per page and day
     oldest: float = 0.0
 
 
-class Onlooker:
-    """Knows the rates and every visit; sums the freshness of all copies."""
+class FreshnessMeter:
+    """Sums the expected freshness of all copies, from the rates and all visits."""
 
     def __init__(self, rates: Sequence[float], dice: Random, since: float, until: float) -> None:
         self._rates = rates
@@ -62,7 +62,7 @@ class Onlooker:
         self._oldest = 0.0
 
     def visit(self, page: int, now: float) -> str:
-        """The digest a visitor gets now."""
+        """Record a visit; return the digest of the page."""
         before = self._visited[page]
         if before is not None:
             self._sum(page, before, now)
@@ -72,15 +72,15 @@ class Onlooker:
         self._visited[page] = now
         return str(self._version[page])
 
-    def kept(self) -> Kept:
-        """The account, once time is up."""
+    def kept(self) -> Freshness:
+        """Return the result, at the end of the measurement."""
         for page, before in enumerate(self._visited):
             self._sum(page, self._since if before is None else before, self._until)
         span = (self._until - self._since) * len(self._rates)
-        return Kept(self._fresh / span, self._visits * DAY / span, self._oldest)
+        return Freshness(self._fresh / span, self._visits * DAY / span, self._oldest)
 
     def _sum(self, page: int, before: float, now: float) -> None:
-        """The expected seconds of freshness between two instants, as far as they are measured."""
+        """Add the expected seconds of freshness between two instants of the measurement."""
         rate, begin = self._rates[page], max(self._since, before)
         if now > begin:
             self._oldest = max(self._oldest, now - before)
@@ -89,8 +89,8 @@ class Onlooker:
             ) / rate
 
 
-def optimum(rates: Sequence[float], every: float) -> tuple[float, Kept]:
-    """The price at which visits every so often on average are best spent, and what they keep."""
+def optimum(rates: Sequence[float], every: float) -> tuple[float, Freshness]:
+    """Return the best price of a visit for this average interval, and its freshness."""
     low, high = every * 1e-9, every
     while high - low > 1e-4 * high:
         price = (low + high) / 2
@@ -98,17 +98,17 @@ def optimum(rates: Sequence[float], every: float) -> tuple[float, Kept]:
         low, high = (price, high) if effort > 1 / every else (low, price)
     ages = [_best(rate, high, every) for rate in rates]
     fresh = [-math.expm1(-rate * age) / (rate * age) for rate, age in zip(rates, ages, strict=True)]
-    return high, Kept(sum(fresh) / len(rates), sum(DAY / age for age in ages) / len(rates))
+    return high, Freshness(sum(fresh) / len(rates), sum(DAY / age for age in ages) / len(rates))
 
 
 def _best(rate: float, price: float, every: float) -> float:
     return age_worth(rate, price, every / _NEVER, every * _NEVER)
 
 
-def timetable(rates: Sequence[float], plan: Plan, every: float, dice: Random) -> Kept:
-    """Pages found in the course of the first interval, then visited when the plan says so."""
+def timetable(rates: Sequence[float], plan: Plan, every: float, dice: Random) -> Freshness:
+    """Simulate pages found during the first interval, then visited by the plan."""
     since, until = every + LEARNING, every + LEARNING + MEASURED
-    onlooker = Onlooker(rates, dice, since, until)
+    meter = FreshnessMeter(rates, dice, since, until)
     answers: list[Last | None] = [None] * len(rates)
     due = [(dice.random() * every, page) for page in range(len(rates))]
     heapify(due)
@@ -116,34 +116,34 @@ def timetable(rates: Sequence[float], plan: Plan, every: float, dice: Random) ->
         now, page = due[0]
         before = answers[page]
         last = None if before is None else Last(before.answer, now - before.age)
-        answer = learned(last, Done(200, digest=onlooker.visit(page, now)))
+        answer = updated_answer(last, Done(200, digest=meter.visit(page, now)))
         after = plan(page, answer, last)
         answers[page] = Last(msgspec.structs.replace(answer, planned=after), now)
         heapreplace(due, (now + after, page))
-    return onlooker.kept()
+    return meter.kept()
 
 
 def by_value(how: Revisiting, dice: Random, workers: int = 1) -> Plan:
-    """What workers plan that learn the rates, and each the price, by themselves."""
+    """Return the plan of workers that each learn rates and price by themselves."""
     crew = [Revisits(how) for _ in range(workers)]
     return lambda _, answer, last: dice.choice(crew).plan(answer, last) or math.inf
 
 
 def change_rates(web: str, pages: int, dice: Random) -> list[float]:
-    """Changes a second, of each page of such a web."""
+    """Return the changes per second of each page of a web."""
     return [max(WEBS[web](dice), 1e-6) / DAY for _ in range(pages)]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One timetable of a comparison."""
+    """The result of one timetable."""
 
     name: str
-    kept: Kept
-    share: float  # of the freshness the best timetable keeps with as many visits
+    kept: Freshness
+    share: float  # of the freshness of the best timetable with as many visits
 
 
 def compare(seed: int, web: str = "uneven", pages: int = 300, every: float = DAY) -> list[Row]:
-    """The same pages under each timetable: the optimum first."""
+    """Compare the timetables on the same pages; the optimum comes first."""
     dice = Random(seed)
     rates = change_rates(web, pages, dice)
     how = Revisiting("value", every=every)
@@ -158,26 +158,26 @@ def compare(seed: int, web: str = "uneven", pages: int = 300, every: float = DAY
     return [Row(name, kept, share_of_best(kept, rates)) for name, kept in found.items()]
 
 
-def share_of_best(kept: Kept, rates: Sequence[float]) -> float:
-    """How near it comes to the best that can be done with its visits."""
+def share_of_best(kept: Freshness, rates: Sequence[float]) -> float:
+    """Return the freshness as a share of the best for as many visits."""
     return kept.freshness / optimum(rates, DAY / kept.visits)[1].freshness
 
 
-async def crawl(rates: Sequence[float], how: Revisiting, dice: Random) -> Kept:
-    """One worker on a real frontier, its store in memory, its clock advanced as fast as it goes."""
+async def crawl(rates: Sequence[float], how: Revisiting, dice: Random) -> Freshness:
+    """Run one worker on a real frontier, with a memory store and a fake clock."""
     clock, polite = FakeClock(), {"delay": 0.0, "max_in_flight": len(rates)}
     start, until = clock.now(), clock.now() + LEARNING + MEASURED
-    onlooker = Onlooker(rates, dice, start + LEARNING, until)
+    meter = FreshnessMeter(rates, dice, start + LEARNING, until)
     settings = {"revisit": msgspec.to_builtins(how), "politeness": polite}
     async with Frontier.open("memory://", settings=settings, clock=clock) as frontier:
         await frontier.add(f"https://site.example/{page}" for page in range(len(rates)))
         while clock.now() < until:
             claim = await frontier.claim(len(rates))
             for lease in claim:
-                digest = onlooker.visit(int(lease.url.rpartition("/")[2]), clock.now())
+                digest = meter.visit(int(lease.url.rpartition("/")[2]), clock.now())
                 await frontier.finish(lease, Done(200, digest=digest))
             clock.advance(max(_TICK, claim.wake_in or 0.0))
-    return onlooker.kept()
+    return meter.kept()
 
 
 def main(seed: int = 1, pages: int = 300) -> None:

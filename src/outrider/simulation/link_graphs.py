@@ -1,6 +1,6 @@
-"""Webs of links, all from one seed, and how important each page of one is (F10).
+"""Link graphs for comparing scorers, each from one seed, and the PageRank of their pages (F10).
 
-A web is a plain value: what its pages lead to, where a crawl begins, and what a visit brings.
+A web is a plain value: the links of its pages, the seeds of a crawl, and the rewards of visits.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 DAMPING: Final = 0.85
 _ROUNDS: Final = 100
 _SECTIONS: Final = ("news", "shop", "forum", "people", "tags", "files", "events", "help")
-_REWARDING: Final = 0.8  # of a planted group's pages,
-_ELSEWHERE: Final = 0.02  # and of all others
+_REWARDING: Final = 0.8  # share of a planted group's pages with a reward
+_ELSEWHERE: Final = 0.02  # and of all other pages
 _PAGE: Final = 20  # links of a listing
 
 
 class Web(msgspec.Struct, frozen=True):
-    """URLs and what they lead to; what a visit is worth; where anchors to a page stand."""
+    """URLs and their links; the rewards of visits; the tag paths of anchors to a page."""
 
     seeds: tuple[str, ...]
     links: Mapping[str, tuple[str, ...]]
@@ -29,7 +29,7 @@ class Web(msgspec.Struct, frozen=True):
     tag_paths: Mapping[str, str] = {}
 
     def reachable(self) -> set[str]:
-        """All pages a crawl can come to."""
+        """Return all pages that a crawl can reach."""
         known, waiting = set(self.seeds), list(self.seeds)
         while waiting:
             fresh = set(self.links[waiting.pop()]) - known
@@ -39,7 +39,7 @@ class Web(msgspec.Struct, frozen=True):
 
 
 def planted(seed: int, sites: int = 4, pages: int = 150) -> Web:
-    """Sites with listings and items in sections; one section of each brings rewards."""
+    """Return sites with listings and items in sections; one section of each has rewards."""
     dice = Random(seed)
     links: dict[str, tuple[str, ...]] = {}
     rewards: dict[str, float] = {}
@@ -65,7 +65,7 @@ def _section(home: str, name: str, pages: int, dice: Random) -> list[str]:
 
 
 def _list(links: dict[str, tuple[str, ...]], hub: str, items: Sequence[str]) -> None:
-    """A section's listings, one after the other."""
+    """Add the listings of a section, each linked from the one before."""
     parts = [items[start : start + _PAGE] for start in range(0, len(items), _PAGE)]
     names = [hub, *(f"{hub}?page={number}" for number in range(2, len(parts) + 1))]
     for place, part in enumerate(parts):
@@ -73,7 +73,7 @@ def _list(links: dict[str, tuple[str, ...]], hub: str, items: Sequence[str]) -> 
 
 
 def tagged(seed: int, pages: int = 2000) -> Web:
-    """URLs that tell nothing: only where its anchors stand shows what brings rewards."""
+    """Return a web where only the tag path of its anchors shows which page has a reward."""
     dice = Random(seed)
     urls = [f"https://plain.example/p/{number}" for number in dice.sample(range(10**6), pages)]
     kinds = {url: "good" if dice.random() < 0.15 else "other" for url in urls}
@@ -90,11 +90,11 @@ def tagged(seed: int, pages: int = 2000) -> Web:
 
 
 def power_law(seed: int, pages: int = 3000, sites: int = 30) -> Web:
-    """Sites of Zipf sizes, and links that go where links go already, mostly within a site."""
+    """Return sites of Zipf sizes, with preferential attachment of links, mostly within a site."""
     dice = Random(seed)
     homes = [f"https://site{site}.example/" for site in range(sites)]
     members: list[list[str]] = [[home] for home in homes]
-    liked: list[list[str]] = [[home] * 3 for home in homes]  # once for each link to it, and more
+    liked: list[list[str]] = [[home] * 3 for home in homes]  # one entry per link to it, and more
     links: dict[str, list[str]] = {home: [] for home in homes}
     for earlier, home in pairwise(homes):
         links[earlier].append(home)
@@ -112,7 +112,7 @@ def power_law(seed: int, pages: int = 3000, sites: int = 30) -> Web:
 
 
 def _link(found: list[str], own: int, liked: list[list[str]], dice: Random) -> None:
-    """Links of one page; what is linked to is liked the more."""
+    """Add links of one page; a page with more links is chosen more often."""
     for _ in range(min(int(dice.paretovariate(1.2)) + 2, 60)):
         site = own if dice.random() < 0.85 else dice.randrange(len(liked))
         target = dice.choice(liked[site])
@@ -121,7 +121,7 @@ def _link(found: list[str], own: int, liked: list[list[str]], dice: Random) -> N
 
 
 def page_rank(links: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """The share of a random surfer's time on each page; from a dead end anywhere is next."""
+    """Return the PageRank of each page; a dead end leads to any page."""
     urls = list(links)
     place = {url: number for number, url in enumerate(urls)}
     out = [[place[one] for one in set(links[url]) - {url} if one in place] for url in urls]

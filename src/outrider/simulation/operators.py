@@ -1,4 +1,4 @@
-"""The people of a simulation: one adds seeds, one meddles with queues and at last heals all."""
+"""The seeder and the operator of a simulation: add seeds, steer queues, and heal at the end."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _CANCELS: Final = 0.01
 
 
 class Seeder:
-    """Adds the web's home pages, in waves; the later ones know some of them already."""
+    """Adds the web's home pages in waves; later waves repeat some of them."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    async def live(self) -> None:
-        """Every wave is repeated until it is answered."""
+    async def run(self) -> None:
+        """Add all waves; repeat each until it is answered."""
         run = self._run
         for wave in range(run.scenario.waves):
             tasks = list(
                 run.tasks_of([self._link(found.url, found.type, wave) for found in self._some()])
             )
-            await self._insist(tasks)
+            await self._add_until_answered(tasks)
             await run.loop.sleep(run.dice.uniform(1.0, 120.0))
         run.is_seeded = True
 
-    async def _insist(self, tasks: list[Task]) -> None:
+    async def _add_until_answered(self, tasks: list[Task]) -> None:
         while True:
             try:
                 await self._run.store.add(tasks)
@@ -80,35 +80,35 @@ class Seeder:
 
 
 class Operator:
-    """Does to queues what operators do, at random; remembers which keys it touched."""
+    """Makes random calls of operators, and remembers which keys it changed."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._targets: dict[str, None] = {}  # in the order they were touched
+        self._targets: dict[str, None] = {}  # in the order they were changed
         self.acts = 0
 
-    async def live(self) -> None:
-        """Meddle until it is time to heal."""
+    async def run(self) -> None:
+        """Act at random until it is time to heal."""
         run, every = self._run, self._run.scenario.act_every
         while every:
             pause = run.dice.uniform(0.0, 2 * every)
             if run.loop.elapsed() + pause >= run.scenario.heal_at:
                 break
             await run.loop.sleep(pause)
-            await self._meddle()
+            await self._act_once()
         await run.loop.sleep(max(0.0, run.scenario.heal_at - run.loop.elapsed()))
         await self._heal()
 
-    async def _meddle(self) -> None:
-        act = self._run.dice.choice(self._repertoire())
+    async def _act_once(self) -> None:
+        act = self._run.dice.choice(self._possible_calls())
         self.acts += 1
         try:
             await act()
         except StoreUnavailable:
             return
 
-    def _repertoire(self) -> list[Callable[[], Coroutine[Any, Any, Any]]]:
-        """Steering is what operators do most."""
+    def _possible_calls(self) -> list[Callable[[], Coroutine[Any, Any, Any]]]:
+        """Return the possible calls; steering is the most frequent."""
         steer = self._steer
         return [
             steer,
@@ -117,10 +117,10 @@ class Operator:
             steer,
             steer,
             self._filter,
-            self._turn,
-            self._retune,
+            self._change_status,
+            self._change_rules,
             self._expire,
-            self._think_again,
+            self._update_priorities,
         ]
 
     async def _steer(self) -> Step:
@@ -166,7 +166,7 @@ class Operator:
         verb = dice.choice((run.store.drop, run.store.replay, run.store.replay, run.store.purge))
         return await verb(run.crawl, which, dry_run=dice.random() < 0.2)
 
-    async def _turn(self) -> None:
+    async def _change_status(self) -> None:
         run = self._run
         if run.dice.random() < _CANCELS:
             await run.store.set_status(run.crawl, CrawlStatus.CANCELLED)
@@ -175,8 +175,8 @@ class Operator:
         await run.loop.sleep(run.dice.uniform(0.0, 40.0))
         await run.store.set_status(run.crawl, CrawlStatus.RUNNING)
 
-    async def _retune(self) -> None:
-        """A crawl-wide change: configure, then tell every queue (E5)."""
+    async def _change_rules(self) -> None:
+        """Change the rules of the crawl, then apply them to every queue (E5)."""
         run, dice = self._run, self._run.dice
         old = run.scenario.settings
         budget = Budget(
@@ -193,37 +193,37 @@ class Operator:
     async def _expire(self) -> int:
         return await self._run.store.expire(limit=self._run.dice.choice((1, 100)))
 
-    async def _think_again(self) -> int:
-        """Other priorities for some that wait, read now and written later (C8)."""
+    async def _update_priorities(self) -> int:
+        """Update priorities of pending tasks, read now and written later (C8)."""
         run, dice = self._run, self._run.dice
         page = await run.store.tasks(run.crawl, TaskFilter(state=TaskState.PENDING), limit=100)
         await run.loop.sleep(dice.uniform(0.0, 2.0))
-        prices = [
+        updates = [
             PriorityUpdate(one.number, one.priority, dice.uniform(-50.0, 50.0))
             for one in page.items
         ]
         await run.store.put_values(
-            run.crawl, [SharedValueWrite("opinion", "last", str(len(prices)))]
+            run.crawl, [SharedValueWrite("opinion", "last", str(len(updates)))]
         )
-        return await run.store.update_priorities(run.crawl, prices)
+        return await run.store.update_priorities(run.crawl, updates)
 
-    # ---- the end of all trouble
+    # ---- healing
 
     async def _heal(self) -> None:
-        """No more faults, no more bad habits, and everything held back is let go."""
+        """End all faults, and undo every restriction of queues."""
         run = self._run
         run.heal()
         while not run.is_seeded:
             await run.loop.sleep(1.0)
         await run.store.configure(run.crawl, crawl_rules(run.scenario.healed()))
         for target in (*self._targets, ""):
-            await self._let_go(target)
+            await self._undo_restrictions(target)
         await run.store.set_status(run.crawl, CrawlStatus.RUNNING)
         await run.store.replay(run.crawl, TaskFilter(state=TaskState.DEAD), dry_run=False)
         await run.audit()
         run.is_healed = True
 
-    async def _let_go(self, target: str) -> None:
+    async def _undo_restrictions(self, target: str) -> None:
         store, crawl = self._run.store, self._run.crawl
         changes = dict.fromkeys(SETTABLE) if target else {}
         await store.steer(crawl, target, actions.Set(changes))

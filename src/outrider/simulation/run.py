@@ -28,7 +28,7 @@ from outrider.simulation.scenario import Habits, Scenario, scenario_of
 from outrider.simulation.server_log import ServerLog
 from outrider.simulation.trace import Trace
 from outrider.simulation.virtual_loop import VirtualLoop
-from outrider.simulation.web import Found, Temper, split
+from outrider.simulation.web import Found, HostKind, split
 from outrider.simulation.worker import Worker
 from outrider.store.opening import open_store
 from outrider.store.protocol import CrawlView, FullStore
@@ -180,10 +180,10 @@ class Run:
             await self._sampler.claimed(call.arguments["request"], answer)
 
     def _run_actors(self) -> None:
-        self.loop.start(Seeder(self).live())
-        self.loop.start(self._operator.live())
+        self.loop.start(Seeder(self).run())
+        self.loop.start(self._operator.run())
         for number in range(self.scenario.workers):
-            self.loop.start(Worker(self, number + 1).live())
+            self.loop.start(Worker(self, number + 1).run())
         in_time = self.loop.run(self.scenario.heal_at + BOUND)
         require(in_time and self.is_over, "liveness", f"not over {BOUND:.0f} s after healing")
         self.loop.start(self._check_end())
@@ -216,10 +216,10 @@ class Run:
 
     def _gone_keys(self) -> set[str]:
         tasks = self.checked.checker.leases.crawl(CRAWL).tasks.values()
-        return {task.key for task in tasks if self._temper(task.url) is Temper.GONE}
+        return {task.key for task in tasks if self._kind(task.url) is HostKind.GONE}
 
-    def _temper(self, url: str) -> Temper:
-        return self.scenario.web.host(split(url)[0]).temper
+    def _kind(self, url: str) -> HostKind:
+        return self.scenario.web.host(split(url)[0]).kind
 
     def _result(self, violation: Violation | None) -> SimulationResult:
         return SimulationResult(

@@ -1,4 +1,4 @@
-"""One seed → everything that is decided before the first second: the web, the rules, the bad luck.
+"""The scenario of a seed: web, settings, faults and workers, all chosen before the start.
 
 Equal seeds give equal scenarios, on every machine.
 """
@@ -22,19 +22,19 @@ from outrider.testing.faults import Shares
 
 
 class Habits(msgspec.Struct, frozen=True):
-    """What workers do wrong, and how often, as shares of their visits."""
+    """How often workers misbehave, as shares of their visits."""
 
     crash: float = 0.0  # forgets its leases
-    hang: float = 0.0  # pauses before a visit, perhaps past its lease
-    linger: float = 0.0  # pauses after a visit: a zombie, if past its lease
-    release: float = 0.0  # gives a lease back unvisited
-    repeat: float = 0.0  # says twice what happened
-    renew: float = 0.0  # renews all it holds before a visit
-    extend: float = 0.5  # renews rather than cuts a visit that takes long
+    hang: float = 0.0  # pauses before a visit, at times longer than its lease
+    linger: float = 0.0  # pauses after a visit, at times longer than its lease
+    release: float = 0.0  # releases a lease without a visit
+    repeat: float = 0.0  # reports a visit twice
+    renew: float = 0.0  # extends all its leases before a visit
+    extend: float = 0.5  # extends the lease of a long visit, instead of cutting the visit
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """What one seed stands for."""
+    """Everything that a seed determines."""
 
     seed: int
     web: Web
@@ -42,16 +42,16 @@ class Scenario(msgspec.Struct, frozen=True):
     faults: Shares
     habits: Habits
     workers: int
-    limit: int  # most tasks a worker claims at once
-    batch: int  # visits it reports at once
+    limit: int  # the most tasks a worker claims at once
+    batch: int  # visits that a worker reports at once
     per_queue: int
-    waves: int  # times that seeds are added
-    act_every: float  # seconds between two acts of the operator; 0: there is none
-    heal_at: float  # seconds; from then on nothing goes wrong
+    waves: int  # number of times that seeds are added
+    act_every: float  # seconds between two actions of the operator; 0: no operator
+    heal_at: float  # seconds after which there are no faults
     lend: float  # share of claims that borrow whole queues
 
     def healed(self) -> Settings:
-        """The settings of the second half: nothing holds a queue back but its manners."""
+        """Return the settings after healing: only politeness limits a queue."""
         budget = Budget(cost=self.settings.budget.cost)
         queue = replace(self.settings.queue, max_pending=0, max_pending_per_queue=0)
         return replace(
@@ -65,10 +65,10 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 def scenario_of(seed: int) -> Scenario:
-    """The scenario of a seed."""
+    """Return the scenario of a seed."""
     dice = random.Random(seed)
     heal_at = dice.uniform(60.0, 400.0)
-    rough = dice.choice((0.0, 0.5, 1.0, 1.0, 2.0))  # how much goes wrong
+    rough = dice.choice((0.0, 0.5, 1.0, 1.0, 2.0))  # factor on all faults
     return Scenario(
         seed=seed,
         web=Web(seed, _shape(dice, heal_at)),
@@ -113,7 +113,7 @@ def _habits(dice: random.Random, rough: float) -> Habits:
 
 def _settings(dice: random.Random) -> Settings:
     return Settings(
-        politeness=Politeness(**_manners(dice)),
+        politeness=Politeness(**_politeness(dice)),
         budget=Budget(**_budget(dice)),
         queue=QueueSettings(**_queue(dice)),
         lanes=Lanes(burst=dice.choice((1, 2, 5))),
@@ -134,7 +134,7 @@ def _settings(dice: random.Random) -> Settings:
 _SELDOM: Final = 0.1
 
 
-def _manners(dice: random.Random) -> Mapping[str, Any]:
+def _politeness(dice: random.Random) -> Mapping[str, Any]:
     shared: dict[str, Any] = {
         "max_in_flight": dice.choice((1, 1, 1, 2, 3)),
         "count_from": dice.choice(("end", "end", "end", "start")),

@@ -1,8 +1,7 @@
-"""What each scorer finds first: one worker on a real frontier, over a web of links (F10).
+"""A comparison of scorers: what each finds first, on a real frontier over a link graph (F10).
 
-Nothing waits and all hosts are one queue, unless sites are what is scored: so the order of visits
-is the scorer's and nobody else's. `python -m outrider.simulation.scorers [SEED [PAGES]]` prints
-a comparison.
+There are no delays, and all hosts are one queue unless sites are scored, so the order of visits is
+the scorer's alone. `python -m outrider.simulation.scorers [SEED [PAGES]]` prints a comparison.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _SITES: Final = "largest-sites-first"
 
 
 async def crawl(web: Web, name: str, share: float) -> list[str]:
-    """The first pages that a scorer has visited, in order: this share of all there are."""
+    """Return the pages that a scorer visits first, in order: this share of all."""
     scorer = scorer_of(Scoring(name))
     settings = {
         "queue": {"key": "host" if name == _SITES else "buckets:1"},
@@ -59,7 +58,7 @@ def _link(url: str, lease: Lease, web: Web) -> Link:
 
 
 def collected(visited: Sequence[str], worth: Mapping[str, float], pages: int) -> dict[float, float]:
-    """Which share of all there is to have was had, after each share of pages."""
+    """Return the share of the total worth that was collected, after each share of pages."""
     whole = sum(worth.values())
     return {
         share: sum(worth.get(url, 0.0) for url in visited[: int(share * pages)]) / whole
@@ -68,7 +67,7 @@ def collected(visited: Sequence[str], worth: Mapping[str, float], pages: int) ->
 
 
 def compare(web: Web, names: Sequence[str]) -> dict[str, dict[float, float]]:
-    """Of each scorer, what it collected: rewards if the web has any, else PageRank."""
+    """Return what each scorer collected: rewards if the web has any, else PageRank."""
     pages = web.reachable()
     worth = web.rewards or page_rank({url: web.links[url] for url in web.links if url in pages})
     runs = {name: asyncio.run(crawl(web, name, SHARES[-1])) for name in names}
@@ -76,7 +75,7 @@ def compare(web: Web, names: Sequence[str]) -> dict[str, dict[float, float]]:
 
 
 def shown(title: str, rows: Mapping[str, Mapping[float, float]]) -> str:
-    """A comparison as lines of text."""
+    """Return a comparison as lines of text."""
     head = f"{title:24}" + "".join(f"{f'at {share:.0%}':>9}" for share in SHARES)
     lines = [
         f"{name:24}" + "".join(f"{value:9.3f}" for value in row.values())

@@ -1,8 +1,8 @@
-"""A worker: claims, visits the synthetic web, and reports, with the manners of D7 and bad habits.
+"""A simulated worker: claims, visits the synthetic web and reports, with random misbehaviour.
 
-However badly it behaves towards the store, it never sends a request it holds no lease for: it
-counts its lease from the moment it asked, and cuts a visit that would outlast it. What it borrowed
-it visits at the pace its own verdicts set, and what would wait too long it gives back (C7).
+It never sends a request without a valid lease (D7): it counts a lease from the moment it asked, and
+cuts a visit that would outlast it. It paces borrowed queues by its own verdicts, and releases tasks
+that would wait too long (C7).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from outrider.simulation.run import Run
 
 _OVER: Final = (CrawlStatus.FINISHED, CrawlStatus.CANCELLED)
-_PATIENCE: Final = 60.0  # seconds it sleeps at most while others may bring work
-_TRIES: Final = 4
-_ODD: Final = 0.03  # share of visits that end in one of the rarer ways
+_MAX_SLEEP: Final = 60.0  # seconds, while other workers may add tasks
+_MAX_ATTEMPTS: Final = 4
+_ODD: Final = 0.03  # share of visits with a rare outcome
 
 
 class Crashed(Exception):
-    """The worker forgot everything it held."""
+    """The worker lost its memory of all leases."""
 
 
 class Held(msgspec.Struct, eq=False):
@@ -46,18 +46,18 @@ class Held(msgspec.Struct, eq=False):
 
 
 class Worker:
-    """One claimer with its own lane streak; visits one page at a time."""
+    """One worker with its own lane streak; it visits one page at a time."""
 
     def __init__(self, run: Run, number: int) -> None:
         self._run = run
         self._name = f"worker-{number}"
-        self._spread = 4.0 * (number - 1)  # seconds; the first is punctual
+        self._spread = 4.0 * (number - 1)  # seconds of delay; the first worker has none
         self._streak = Streak()
         self._outbox: list[Verdict] = []
-        self._not_before: dict[str, int] = {}  # of the queues it borrowed
+        self._not_before: dict[str, int] = {}  # by key of borrowed queues
 
-    async def live(self) -> None:
-        """Work until the crawl is over and nothing will bring it back."""
+    async def run(self) -> None:
+        """Work until the crawl is over and healed."""
         while not self._run.is_over:
             try:
                 await self._round()
@@ -80,10 +80,10 @@ class Worker:
             await self._rest(claimed, is_late=is_late)
             return
         until = asked + to_ms(self._lease_for())
-        self._maybe_crash()
+        self._crash_sometimes()
         held = [Held(lease, until) for lease in claimed.leases]
         while held:
-            if self._strikes(self._habits.renew):
+            if self._happens(self._habits.renew):
                 await self._renew(held)
             await self._handle(held.pop(0))
         await self._send_outbox()
@@ -99,39 +99,39 @@ class Worker:
             scenario.per_queue,
             self._streak,
         )
-        if not self._strikes(scenario.lend):
+        if not self._happens(scenario.lend):
             return request
         return msgspec.structs.replace(request, limit=limit * 4, lend=True)
 
     async def _rest(self, claimed: ClaimResult, *, is_late: bool) -> None:
-        """C6: until something may come, and not all at once; amid trouble never for long."""
+        """Sleep until a task may be due (C6), spread over workers; before healing never long."""
         run, wake_in = self._run, claimed.wake_in
         if is_late and claimed.status in _OVER:
             run.is_over = True
             return
         hopeless = is_late and wake_in is None
-        require(not hopeless, "liveness", f"{claimed.status}, and only a person can bring work")
-        longest = math.inf if is_late else _PATIENCE
+        require(not hopeless, "liveness", f"{claimed.status}, and only an operator can add work")
+        longest = math.inf if is_late else _MAX_SLEEP
         late = run.dice.random() * self._spread
-        await self._sleep(min(longest, _PATIENCE if wake_in is None else wake_in + late))
+        await self._sleep(min(longest, _MAX_SLEEP if wake_in is None else wake_in + late))
 
     # ---- visit
 
     async def _handle(self, held: Held) -> None:
-        await self._maybe_hang(self._habits.hang)
+        await self._hang_sometimes(self._habits.hang)
         if self._now() >= held.until:
-            return  # D7: it looks at its lease before sending, and this one is lost
-        if not await self._waited(held) or self._strikes(self._habits.release):
+            return  # D7: the lease is lost, so no request is sent
+        if not await self._wait_for_pace(held) or self._happens(self._habits.release):
             await self._run.store.release([held.lease.id])
             return
         outcome, found = await self._visit(held)
-        await self._maybe_hang(self._habits.linger)
+        await self._hang_sometimes(self._habits.linger)
         self._outbox.append(self._verdict(held.lease, outcome, found))
         if len(self._outbox) >= self._run.scenario.batch:
             await self._send_outbox()
 
-    async def _waited(self, held: Held) -> bool:
-        """C7: who borrowed a queue keeps its pace; False if the lease would not last so long."""
+    async def _wait_for_pace(self, held: Held) -> bool:
+        """Wait for the pace of a borrowed queue; return False if the lease ends before (C7)."""
         ready_at = self._not_before.get(held.lease.key, 0)
         if ready_at >= held.until:
             return False
@@ -145,7 +145,7 @@ class Worker:
         run, lease, now = self._run, held.lease, self._now()
         response = run.scenario.web.visit(lease.url, run.loop.elapsed())
         request = run.server_log.begin(lease, now)
-        crashes = self._strikes(self._habits.crash)
+        crashes = self._happens(self._habits.crash)
         request.ended = min(now + to_ms(response.seconds), held.until)
         if crashes:
             await self._sleep(run.dice.random() * (request.ended - now) / 1000)
@@ -156,7 +156,7 @@ class Worker:
         return request.outcome, response.found if isinstance(request.outcome, Done) else ()
 
     def _without_a_request(self) -> Outcome | None:
-        """D5, G0: served from a cache, or kept out by robots.txt."""
+        """Return an outcome without a request: from the cache (D5), or robots.txt (G0)."""
         if self._run.is_healed or self._run.dice.random() >= _ODD:
             return None
         if self._run.dice.random() < 0.5:
@@ -164,24 +164,24 @@ class Worker:
         return Done(status=200, from_cache=True)
 
     async def _load(self, held: Held, whole_at: int) -> int:
-        """Wait for the page; extend, or cut the visit before its lease ends. When it ended."""
+        """Wait for the page; extend the lease or cut the visit. Return when it ended."""
         while whole_at > held.until:
             await self._sleep_until((self._now() + held.until) // 2)
             lost_at = held.until
-            if not await self._extended(held) or self._now() > lost_at:
+            if not await self._try_to_extend(held) or self._now() > lost_at:
                 await self._sleep_until(lost_at)
                 return lost_at
         await self._sleep_until(whole_at)
         return whole_at
 
-    async def _extended(self, held: Held) -> bool:
+    async def _try_to_extend(self, held: Held) -> bool:
         before = held.until
         if self._run.dice.random() < self._habits.extend:
             await self._renew([held])
         return held.until > before
 
     async def _renew(self, held: list[Held]) -> None:
-        """H2: counted from the asking, as the store's count cannot begin before."""
+        """Extend leases; they count from the moment of asking, which is never too long (H2)."""
         asked, store = self._now(), self._run.store
         try:
             kept = await store.extend([one.lease.id for one in held], lease_for=self._lease_for())
@@ -212,34 +212,34 @@ class Worker:
         return msgspec.structs.replace(verdict, tasks=links)
 
     async def _send_outbox(self) -> None:
-        """H3: until it is answered, and at times once more for nothing."""
+        """Send verdicts until they are answered, and at times once more (H3)."""
         if not self._outbox:
             return
         verdicts, self._outbox = self._outbox, []
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 await self._run.store.finish(verdicts)
             except StoreUnavailable:
                 await self._sleep(self._run.dice.uniform(0.1, 5.0))
                 continue
-            if not self._strikes(self._habits.repeat):
+            if not self._happens(self._habits.repeat):
                 return
 
-    # ---- habits and time
+    # ---- misbehaviour and time
 
     @property
     def _habits(self) -> Habits:
         return self._run.habits
 
-    def _strikes(self, share: float) -> bool:
+    def _happens(self, share: float) -> bool:
         return share > 0 and self._run.dice.random() < share
 
-    def _maybe_crash(self) -> None:
-        if self._strikes(self._habits.crash):
+    def _crash_sometimes(self) -> None:
+        if self._happens(self._habits.crash):
             raise Crashed
 
-    async def _maybe_hang(self, share: float) -> None:
-        if self._strikes(share):
+    async def _hang_sometimes(self, share: float) -> None:
+        if self._happens(share):
             await self._sleep(self._run.dice.random() * 2 * self._lease_for())
 
     def _lease_for(self) -> float:

@@ -1,13 +1,14 @@
 """The forwarding store: every verb of the store protocol becomes one call of `_forward`.
 
 Stores that run all verbs the same way (in a thread, over a socket, with faults, under observation)
-implement `_forward`, and override only the verbs they change.
+implement `_forward`, and override only the verbs they change. A store made of several parts finds
+the part that serves a verb in a `verb_table`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
@@ -48,6 +49,18 @@ VERBS: Final[dict[str, Callable[..., Any]]] = {
     for name, declared in vars(protocol).items()
     if iscoroutinefunction(declared)
 }
+
+
+def verb_table(*parts: object) -> dict[str, Callable[..., Awaitable[Any]]]:
+    """Return the method that serves each verb; exactly one of the parts must have it."""
+    table = {}
+    for verb in VERBS:
+        serving = [part for part in parts if hasattr(part, verb)]
+        if len(serving) != 1:
+            names = ", ".join(type(part).__name__ for part in serving) or "no part"
+            raise TypeError(f"verb {verb!r} is served by {names}: one part must serve it")
+        table[verb] = getattr(serving[0], verb)
+    return table
 
 
 class ForwardingStore(ABC):

@@ -1,4 +1,6 @@
-"""LENDS: clocks, faults, the naive model, invariants and the conformance suite, for any store."""
+"""Tools for tests of crawls and of stores: fake clock, faulty store, model, conformance suite,
+invariant checker, and a local test web.
+"""
 
 from outrider.testing.clock import FakeClock
 

@@ -1,4 +1,4 @@
-"""Reports are true (O5): counters, queues, tasks, heat and changes tell the same story."""
+"""The audit of a store's views: counters, queues, tasks, heatmap and events must agree (O5)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE: Final = 500
 
 
 async def everything(read: Callable[[int], Coroutine[Any, Any, ResultPage[Any]]]) -> list[Any]:
-    """All items of a paged view."""
+    """Return all items of a paged view."""
     items: list[Any] = []
     after: int | None = 0
     while after is not None:
@@ -34,7 +34,7 @@ async def everything(read: Callable[[int], Coroutine[Any, Any, ResultPage[Any]]]
 
 
 async def check(store: FullStore, crawl: str) -> None:
-    """Complain unless every view of the crawl agrees with every other."""
+    """Raise `InvariantBroken` unless all views of the crawl agree."""
     view = await store.crawl(crawl)
     queues: list[QueueView] = await everything(
         lambda after: store.queues(crawl, after=after, limit=PAGE)
@@ -49,7 +49,7 @@ async def check(store: FullStore, crawl: str) -> None:
         _queue_is_sound(queue)
     states = await everything(lambda after: store.queue_states(crawl, after=after, limit=PAGE))
     same = Counter(states) == Counter(queue.state for queue in queues)
-    require(same, "C1", f"the census of {crawl} tells other states than its queues")
+    require(same, "C1", f"queue_states of {crawl} differs from its queues")
     _heat_adds_up(view, await store.heatmap(crawl))
     _runs_are_numbered(view, await store.events_since(crawl, limit=10_000))
 
@@ -73,8 +73,8 @@ def _tasks_are_counted(view: CrawlView, tasks: list[TaskView]) -> None:
     require(len({task.fingerprint for task in tasks}) == len(tasks), "B3", "a task is known twice")
     counts = Counter(task.state for task in tasks)
     for state in TaskState:
-        told = getattr(view, state.value)
-        require(counts[state] == told, "O5", f"{counts[state]} tasks are {state}, told: {told}")
+        shown = getattr(view, state.value)
+        require(counts[state] == shown, "O5", f"{counts[state]} tasks are {state}, shown: {shown}")
 
 
 def _queues_are_counted(view: CrawlView, queues: list[QueueView], tasks: list[TaskView]) -> None:
@@ -82,11 +82,11 @@ def _queues_are_counted(view: CrawlView, queues: list[QueueView], tasks: list[Ta
     names = ("pending", "in_flight", "done", "dead", "dropped")
     for queue in queues:
         for name, state in zip(names, TaskState, strict=True):
-            told, count = getattr(queue, name), counts[queue.key, state]
-            require(told == count, "E8", f"{queue.key} has {count} {state}, told: {told}")
+            shown, count = getattr(queue, name), counts[queue.key, state]
+            require(shown == count, "E8", f"{queue.key} has {count} {state}, shown: {shown}")
     require({task.key for task in tasks} <= {q.key for q in queues}, "E8", "a queue is missing")
     held = sum(q.pending for q in queues if q.state is QueueState.RETIRED)
-    require(held == view.held, "E5", f"{held} are held, told: {view.held}")
+    require(held == view.held, "E5", f"{held} are held, shown: {view.held}")
 
 
 def _queue_is_sound(queue: QueueView) -> None:
@@ -121,5 +121,5 @@ def _runs_are_numbered(view: CrawlView, changes: list[StoreEvent]) -> None:
     ends = [int(c.detail.split()[1]) for c in changes if c.name == "crawl-finished"]
     is_whole = not changes or changes[0].sequence == 1  # old ones may be forgotten
     first = 1 if is_whole else view.runs - len(ends) + 1
-    told = list(range(first, view.runs + 1))
-    require(ends == told, "I2", f"{view.runs} runs, and their ends are {ends}")
+    runs = list(range(first, view.runs + 1))
+    require(ends == runs, "I2", f"{view.runs} runs, and their ends are {ends}")

@@ -1,6 +1,6 @@
-"""Builders of the values that cross the seam: short to write, real inside.
+"""Builders of tasks, rules and verdicts for tests of stores.
 
-Nothing here decides: fingerprints come from `core.url`, verdicts from `core.decide`.
+Fingerprints come from `core.url` and verdicts from `core.decide`, as in a real crawl.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ URL: Final = "https://a.example/1"
 
 
 class TaskFields(TypedDict, total=False):
-    """What `task` may be told besides the URL."""
+    """Keyword arguments of `task`."""
 
     crawl: str
     key: str
@@ -76,7 +76,7 @@ _PLAIN: Final[TaskFields] = {
 
 
 def task(url: str = URL, **fields: Unpack[TaskFields]) -> Task:
-    """An admitted task: keyed by its host, known by its URL, of unit cost, unless told else."""
+    """Return a task with the host as key, the URL's fingerprint and cost 1, unless given."""
     given: dict[str, Any] = {
         **_PLAIN,
         "key": urlsplit(url).hostname or "",
@@ -87,7 +87,7 @@ def task(url: str = URL, **fields: Unpack[TaskFields]) -> Task:
 
 
 class RuleFields(TypedDict, total=False):
-    """The flat names of `rules`: of politeness, budget and standing, then of the crawl itself."""
+    """Keyword arguments of `rules`: of politeness, budget and queue state, then of the crawl."""
 
     factor: float
     min_delay: float
@@ -127,7 +127,7 @@ _OF_A_QUEUE: Final = POLITENESS_FIELDS | BUDGET_FIELDS | STANDING_FIELDS
 
 
 def rules(**fields: Unpack[RuleFields]) -> CrawlRules:
-    """Crawl rules from flat names; what is not named has its default."""
+    """Return crawl rules from flat names; others have their defaults."""
     given: dict[str, Any] = dict(fields)
     limits = Limits(**given.pop("limits", {}))
     of_a_queue = {name: given.pop(name) for name in _OF_A_QUEUE & given.keys()}
@@ -142,12 +142,12 @@ POLICY: Final = Policy(Retry(), Lanes(), _by_type)
 
 
 def policy(*, max_retries: int) -> Policy:
-    """The default policy, but for how many failures a task survives."""
+    """Return the default policy with another number of retries."""
     return Policy(Retry(max_retries=max_retries), Lanes(), _by_type)
 
 
 class Circumstances(TypedDict, total=False):
-    """What a verdict depends on besides lease and outcome."""
+    """Keyword arguments of `verdict`."""
 
     roll: float
     policy: Policy
@@ -155,13 +155,13 @@ class Circumstances(TypedDict, total=False):
 
 
 def verdict(lease: Lease, outcome: Outcome, **around: Unpack[Circumstances]) -> Verdict:
-    """What `decide` makes of an outcome; the dice show 0 and no links were found unless told."""
+    """Return the verdict that `decide` makes of an outcome; roll 0 and no links unless given."""
     decided = decide(lease, outcome, around.get("policy", POLICY), around.get("roll", 0.0))
     return msgspec.structs.replace(decided, tasks=tuple(around.get("links", ())))
 
 
 class DoneFields(TypedDict, total=False):
-    """What `done` may be told of the answer."""
+    """Keyword arguments of `done`."""
 
     status: int
     seconds: float
@@ -175,7 +175,7 @@ class DoneFields(TypedDict, total=False):
 
 
 def done(lease: Lease, *, links: Sequence[Task] = (), **fields: Unpack[DoneFields]) -> Verdict:
-    """The verdict of a visit that was answered."""
+    """Return the verdict of an answered visit."""
     answer: DoneFields = {"status": 200, **fields}
     return verdict(lease, Done(**answer), links=links)
 
@@ -183,27 +183,27 @@ def done(lease: Lease, *, links: Sequence[Task] = (), **fields: Unpack[DoneField
 def failed(
     lease: Lease, reason: str = "HTTP 500", *, seconds: float = 0.0, retry_in: float | None = None
 ) -> Verdict:
-    """The verdict of a visit that failed."""
+    """Return the verdict of a failed visit."""
     return verdict(lease, Failed(reason, seconds, retry_in))
 
 
 def throttled(lease: Lease, retry_after: float | None = None) -> Verdict:
-    """The verdict of a visit that the host answered with 429."""
+    """Return the verdict of a throttled visit."""
     return verdict(lease, Throttled(retry_after))
 
 
 def blocked(lease: Lease, reason: str = "challenge") -> Verdict:
-    """The verdict of a visit that met a denial."""
+    """Return the verdict of a blocked visit."""
     return verdict(lease, Blocked(reason))
 
 
 def unreachable(lease: Lease, reason: str = "DNS") -> Verdict:
-    """The verdict of a visit that nobody answered."""
+    """Return the verdict of a visit to an unreachable host."""
     return verdict(lease, Unreachable(reason))
 
 
 def dropped(lease: Lease, reason: str = "robots") -> Verdict:
-    """The verdict of a visit we chose not to make."""
+    """Return the verdict of a visit that was not made."""
     return verdict(lease, Dropped(reason))
 
 

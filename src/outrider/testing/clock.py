@@ -1,4 +1,4 @@
-"""A clock that moves only when told: time in tests is a number, not a wait."""
+"""The fake clock: time in tests is a number that `advance` changes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import math
 
 
 class FakeClock:
-    """Stands still until `advance`; sleepers wake in the order of their instants."""
+    """A clock that moves only by `advance`; sleepers wake in the order of their instants."""
 
-    is_virtual = True  # stores on a server obey it, instead of their own clock
+    is_virtual = True  # stores on a server use it instead of their own clock
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._ns = round(start * 1_000_000_000)
@@ -18,29 +18,29 @@ class FakeClock:
         self._count = 0
 
     def now_ms(self) -> int:
-        """Whole milliseconds, rounded down."""
+        """Return the time in whole milliseconds, rounded down."""
         return self._ns // 1_000_000
 
     def now(self) -> float:
-        """Seconds."""
+        """Return the time in seconds."""
         return self._ns / 1_000_000_000
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         if not (math.isfinite(seconds) and seconds >= 0):
             raise ValueError(f"a clock advances by seconds ≥ 0, not {seconds!r}")
         self._ns += round(seconds * 1_000_000_000)
         self._wake()
 
     def next_in(self) -> float | None:
-        """Seconds until the first sleeper is due; None if nobody sleeps."""
+        """Return the seconds until the first sleeper is due; None if there is none."""
         self._forget_cancelled()
         if not self._sleepers:
             return None
         return max(0, self._sleepers[0][0] - self._ns) / 1_000_000_000
 
     async def sleep(self, seconds: float) -> None:
-        """Return once the clock was advanced that far."""
+        """Sleep until the clock was advanced so far."""
         until = self._ns + math.ceil(seconds * 1_000_000_000)
         future = asyncio.get_running_loop().create_future()
         self._count += 1

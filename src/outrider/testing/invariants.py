@@ -148,6 +148,15 @@ class InvariantChecker:
         if "which" in arguments:
             self._doubt(arguments["crawl"], arguments["which"])
 
+    def not_applied(self, verb: str, arguments: Mapping[str, Any]) -> None:
+        """Observe that a call was refused and changed nothing."""
+        self.leases.end_add(arguments.get("tasks", ()))
+        for verdict in arguments.get("verdicts", ()):
+            self.leases.end_add(verdict.tasks)
+            self.leases.end_refused(_lease_of(verdict))
+        for lease in arguments["leases"] if verb == "release" else ():
+            self.leases.end_refused(lease)
+
     def reopened(self, crawl: str, now: int) -> None:
         """Observe that a file is opened again after its holder died: its leases expire (H4)."""
         self.leases.reopened(crawl, now)
@@ -167,7 +176,7 @@ class InvariantChecker:
         pairs = zip(tasks, answers, strict=True)
         for crawl, group in groupby(pairs, key=lambda pair: pair[0].crawl):
             self._order_is_known(crawl, known=call.alone)
-            self.leases.added(crawl, group, call.at.began)
+            self.leases.added(crawl, group, call.at.ended)
         if self.visits is not None:
             self.visits.added(tasks, answers)
 
@@ -213,7 +222,7 @@ class InvariantChecker:
                 in_order = len(verdicts) == 1 or not self._is_sharded  # else by shard
                 self._order_is_known(verdict.crawl, known=call.alone and in_order)
                 pairs = zip(verdict.tasks, answer.answers, strict=True)
-                self.leases.added(verdict.crawl, pairs, call.at.began)
+                self.leases.added(verdict.crawl, pairs, call.at.ended)
             self.leases.finished(verdict, answer, call.at, alone=call.alone)
             if self.visits is not None and answer.state is not None:
                 self.visits.added(verdict.tasks, answer.answers)
@@ -223,7 +232,7 @@ class InvariantChecker:
         """Check that only valid leases are released (H5)."""
         require(freed <= set(leases), "H5", "a lease was released that was not asked for")
         for lease in freed:
-            self.leases.released(lease, call.at.began)
+            self.leases.released(lease, call.at)
             if self.visits is not None:
                 self.visits.released(lease)
         for lease in set(leases) - freed:
@@ -318,8 +327,9 @@ class InvariantChecker:
         record = self.leases.crawl(lease.crawl)
         known = record.leases.get(lease)
         if known is not None and known.fate in ("closing", "unsure"):
-            record.queue(known.key).charged -= known.cost
-            known.cost = 0
+            queue = record.queue(known.key)
+            queue.charged -= known.cost
+            queue.last_delay, known.cost = -1.0, 0
             record.numbers[lease.task].is_sure = False
 
 

@@ -2,8 +2,8 @@
 
 `LeaseHistory` is told what was asked and answered, and raises `InvariantBroken` at the first answer
 that cannot be true. Where the truth is unknown (overlapping calls, lost answers, changed rules) it
-accepts the answer: it may miss a fault, and never reports a false one. Instants that a store chose
-during a call are taken as early as they can have been.
+accepts the answer: it may miss a fault, and never reports a false one. So an instant that a store
+chose during a call is taken as the earliest or as the latest possible, whichever accepts more.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class LeaseHistory:
         if not named:
             self._check_concurrency(record, lease, at.ended, loan)
         if alone and not named:
-            self._check_order(record, queue, task, at.ended)
+            self._check_order(record, queue, task, at.began)
             if not loan or loan != queue.loan:
                 self._check_spacing(queue, lease, at.ended)
                 self._check_pace(queue, lease, at.ended)
@@ -408,6 +408,12 @@ class LeaseHistory:
             if known is not None and known.fate in ("held", "closing"):
                 known.fate = "closing" if known.fate == "held" else "unsure"
 
+    def end_refused(self, lease: LeaseId) -> None:
+        """Record that an end was refused and changed nothing: the lease is as before."""
+        known = self.crawl(lease.crawl).leases.get(lease)
+        if known is not None and known.fate == "closing":
+            known.fate = "held"
+
     def finished(self, verdict: Verdict, answer: Finished, at: Instants, *, alone: bool) -> None:
         """Check that a verdict is applied once, and only by the current token (H3)."""
         record = self.crawl(verdict.crawl)
@@ -423,14 +429,17 @@ class LeaseHistory:
         else:
             fits = lease.fate in ("closing", "unsure")
             require(fits, "H3", f"{id_} is finished, and was {lease.fate}")
-            self._apply(record, lease, verdict, at.began)
+            self._apply(record, lease, verdict, at)
 
     def _finish_refused(self, lease: LeaseRecord, now: int, *, alone: bool) -> None:
         held = lease.fate == "closing" and lease.deadline > now and alone
         require(not held, "H3", f"{lease.id} was held until {lease.deadline}, and was refused")
         lease.fate = "unsure" if lease.fate == "closing" else lease.fate
 
-    def _apply(self, record: CrawlRecord, lease: LeaseRecord, verdict: Verdict, now: int) -> None:
+    def _apply(
+        self, record: CrawlRecord, lease: LeaseRecord, verdict: Verdict, at: Instants
+    ) -> None:
+        now = at.began
         record.mark(lease, "applied")
         record.applied += 1
         queue = record.queue(lease.key)
@@ -444,7 +453,7 @@ class LeaseHistory:
             queue.postpone(now + whole_ms(verdict.snooze))
         task = record.numbers[lease.id.task]
         if task.lease is lease:
-            self._return_to_queue(record, task, verdict, now)
+            self._return_to_queue(record, task, verdict, at.ended)
 
     def _return_to_queue(
         self, record: CrawlRecord, task: TaskRecord, verdict: Verdict, now: int
@@ -470,7 +479,7 @@ class LeaseHistory:
         require(holds, "H2", f"{lease} is extended, and was {known.fate}")
         known.fate, known.deadline = "held", now + whole_ms(lease_for)
 
-    def released(self, lease: LeaseId, now: int) -> None:
+    def released(self, lease: LeaseId, at: Instants) -> None:
         """Check that only a valid lease is released (H5); its visit ends now (D7)."""
         record = self.crawl(lease.crawl)
         known = record.leases.get(lease)
@@ -482,10 +491,10 @@ class LeaseHistory:
         queue = record.queue(known.key)
         queue.charged -= known.cost
         if not known.named:
-            queue.visit_ended(known.began(now), now, queue.usual_delay())
+            queue.visit_ended(known.began(at.began), at.began, queue.usual_delay())
         task = record.numbers[lease.task]
         if task.lease is known:
-            task.is_pending, task.due = True, now
+            task.is_pending, task.due = True, at.ended
             self._enqueue(record, task)
 
     def not_released(self, lease: LeaseId) -> None:

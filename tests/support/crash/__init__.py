@@ -1,4 +1,5 @@
-"""Sudden ends, for any store behind a path: a child that is killed, a disk that lies, is full.
+"""Crash rounds for stores in a file: killed processes, full disks, power cuts.
 
-A ledger outside the store holds what was acknowledged; whatever reopens the file is compared to it.
+A call log outside of the store has what was acknowledged. The process that opens the file next
+compares it with that log, and replays its calls into the invariant checker.
 """

@@ -64,7 +64,7 @@ async def look_again(path: Path, ledger: Path, seed: int, durability: str) -> tu
         await worker.finish()
     finally:
         await worker.close()
-    return len(worker.history.books.tasks), worker.history.servers.visits
+    return len(worker.history.expected.tasks), worker.history.hosts.visits
 
 
 def rounds(

@@ -1,6 +1,6 @@
-"""A worker that writes down what it was told: adds, visits, releases, an operator's actions.
+"""A worker that logs every call and visit: adds, visits, releases, an operator's actions.
 
-Every line about a call is written before the next call is made, so at most one is ever unsure.
+It makes one call at a time, and every line about a call is written before the next call is made.
 """
 
 from __future__ import annotations
@@ -12,31 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from crash import call_log
-from crash.call_log import (
-    Add,
-    Asked,
-    Begun,
-    Call,
-    Claim,
-    End,
-    Ended,
-    Finish,
-    LedgerFile,
-    Lent,
-    Line,
-    Opening,
-    Refused,
-    Release,
-    Said,
-    Steer,
-    Sweep,
-    Told,
-)
+import call_log
+from call_log import Line, LogFile, LoggedStore, Opening, VisitsBegan, VisitsEnded
 from crash.history import History
 from outrider.clock import SystemClock
 from outrider.core import queue_action as actions
-from outrider.core.decide import decide
 from outrider.core.outcome import (
     Blocked,
     Done,
@@ -49,16 +29,16 @@ from outrider.core.outcome import (
 from outrider.core.task import Lease, Link
 from outrider.errors import StoreFull
 from outrider.frontier import Frontier
-from outrider.frontier.policies import admission_for, policy_for, scorer_for
 from outrider.settings import Settings, crawl_rules, settings_of
+from outrider.store.opening import open_store
 from outrider.store.protocol import FullStore, Step, TaskFilter
 
 CRAWL: Final = "crash"
-ROLL: Final = 0.5  # all dice, so that what follows from an outcome is known before it is handed in
+ROLL: Final = 0.5  # all random numbers, so that the same outcome has the same verdict
 _SMALL_HOSTS: Final = 150
-_MOST_TASKS: Final = 5000
+_MAX_TASKS: Final = 5000
 
-# Every kind of manners and budget; hosts without an entry wait for nothing.
+# Every kind of politeness and budget; other hosts have no delay.
 HOSTS: Final[dict[str, dict[str, object]]] = {
     "brief.test": {"delay": 0.02},
     "calm.test": {"delay": 0.06},
@@ -73,7 +53,7 @@ HOSTS: Final[dict[str, dict[str, object]]] = {
 }
 
 
-_ACTS: Final[dict[str, actions.QueueAction]] = {
+_ACTIONS: Final[dict[str, actions.QueueAction]] = {
     "pause": actions.Pause(),
     "resume": actions.Resume(),
     "retire": actions.Retire(),
@@ -83,7 +63,7 @@ _ACTS: Final[dict[str, actions.QueueAction]] = {
 
 
 def settings_for(durability: str) -> Settings:
-    """The same in every process that opens the file."""
+    """Return the settings of every process that opens the file."""
     return settings_of(
         {
             "store": {"durability": durability},
@@ -101,8 +81,8 @@ def settings_for(durability: str) -> Settings:
     )
 
 
-class Watch(SystemClock):
-    """The system's time, which may be held while many views are compared with each other."""
+class HoldableClock(SystemClock):
+    """The system's clock, which can be stopped while many views are compared with each other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,7 +94,7 @@ class Watch(SystemClock):
 
     @contextmanager
     def held(self) -> Iterator[int]:
-        """Time stands still; the instant."""
+        """Stop the clock; the instant."""
         self._held = super().now_ms()
         try:
             yield self._held
@@ -123,91 +103,91 @@ class Watch(SystemClock):
 
 
 class Worker:
-    """Works on an open frontier, and writes it down."""
+    """Works on a frontier over a logged store."""
 
     def __init__(
-        self, frontier: Frontier, ledger: LedgerFile, history: History, dice: random.Random
+        self, log: LogFile, history: History, dice: random.Random, clock: HoldableClock
     ) -> None:
-        self.frontier = frontier
-        self._ledger = ledger
-        self._dice = dice
+        self.log = log
         self.history = history
+        self.clock = clock
         self.held: list[Lease] = []
-        self._in_hand: list[Lease] = []  # about to be given back
+        self._dice = dice
+        self._ending: list[Lease] = []  # about to be finished or released
         self._ended: list[tuple[Lease, Outcome]] = []
-        settings = frontier.settings
-        admission = admission_for(settings, CRAWL, scorer_for(settings), lambda: ROLL)
-        self._policy = policy_for(settings, admission)
+        self._own: FullStore | None = None  # to be closed with the worker
 
     @classmethod
     async def open(
         cls,
         source: Path | FullStore,
-        ledger: Path,
+        log: Path,
         seed: int,
         durability: str = "process",
         *,
-        clock: Watch | None = None,
+        clock: HoldableClock | None = None,
     ) -> Worker:
-        """Open the file, and compare all of it with the ledger before anything else is done.
+        """Open the file, and compare all of it with the log before anything else is done.
 
-        An open store is the caller's to close, and tells its time by the clock given here.
+        An open store is the caller's to close, and uses the clock given here.
         """
         settings = settings_for(durability)
-        history = History(crawl_rules(settings))
-        history.read(call_log.read(ledger))
-        clock, book = clock or Watch(), LedgerFile(ledger)
-        frontier = Frontier.open(
-            source, settings=settings, crawl=CRAWL, clock=clock, dice=lambda: ROLL
-        )
-        worker = cls(frontier, book, history, random.Random(seed))
-        worker._write(Opening(clock.now_ms()))
-        _ = await frontier
-        await worker.compare(clock)
+        history = History(crawl_rules(settings), CRAWL)
+        history.read(call_log.read(log))
+        worker = cls(LogFile(log), history, random.Random(seed), clock or HoldableClock())
+        await worker._start(source, settings)
         return worker
 
-    async def compare(self, clock: Watch) -> None:
-        """All the store shows is what the ledger says."""
-        with clock.held() as now:
-            settled = await self.history.settle(self.frontier.store, CRAWL, now)
+    async def reopened(self, source: Path) -> Worker:
+        """Open the file again, after this worker closed it, and compare it with this history."""
+        log = LogFile(Path(os.devnull))
+        worker = Worker(log, self.history, self._dice, self.clock)
+        await worker._start(source, self.frontier.settings)
+        return worker
+
+    async def _start(self, source: Path | FullStore, settings: Settings) -> None:
+        self._write(Opening(self.now))
+        if isinstance(source, Path):
+            durability = settings.store.durability
+            source = self._own = await open_store(str(source), self.clock, durability=durability)
+        store = LoggedStore(source, self._write, self.clock.now_ms)
+        self.frontier = await Frontier.open(
+            store, settings=settings, crawl=CRAWL, clock=self.clock, dice=lambda: ROLL
+        )
+        await self.compare()
+
+    async def compare(self) -> None:
+        """Check that the store shows what the log says."""
+        with self.clock.held() as now:
+            settled = await self.history.settle(self.frontier.store, now)
         if settled is not None:
-            self._ledger.write(settled)
+            self.log.write(settled)
 
     async def close(self) -> None:
-        """Let go; leases still held are left to whoever opens the file next."""
+        """Close what this worker opened; its leases stay for the next opening."""
         await self.frontier.close()
-        self._ledger.close()
+        if self._own is not None:
+            await self._own.close()
+        self.log.close()
 
     def _write(self, line: Line) -> None:
-        self._ledger.write(line)
+        self.log.write(line)
         self.history.follow(line)
 
     @property
     def now(self) -> int:
-        """The store's clock."""
-        return self.frontier.clock.now_ms()
-
-    async def _call(self, call: Call, make: Callable[[], Awaitable[Told]]) -> Told:
-        self._write(Asked(self.now, call))
-        try:
-            told = await make()
-        except StoreFull:
-            self._write(Refused(self.now))
-            self.held, self._in_hand = self.held + self._in_hand, []
-            raise
-        self._in_hand = []
-        self._write(told)
-        return told
+        """The store's time in milliseconds."""
+        return self.clock.now_ms()
 
     async def step(self) -> None:
-        """One call, whichever the dice say."""
-        calls = (self.add, self.claim, self.finish, self.release, self.steer, self.sweep)
+        """Make one random call."""
+        calls = (self.add, self.claim, self.finish, self.release, self.steer, self.change_tasks)
         (call,) = self._dice.choices(calls, (20, 30, 40, 4, 4, 2))
         await call()
 
     # ---- links
 
-    def _link(self) -> Said:
+    def _link(self) -> Link:
         dice = self._dice
         if dice.random() < 0.6:
             key = dice.choice([*HOSTS, "free.test", "free-too.test"])
@@ -216,75 +196,61 @@ class Worker:
         url = f"https://{key}/{dice.randrange(800 if dice.random() < 0.7 else 40)}"
         known = dice.choices(("keep", "raise", "revisit"), (8, 1, 1))[0]
         delay = dice.choice((0.01, 0.1, 5.0)) if dice.random() < 0.1 else 0.0
-        return Said(url, key, float(dice.randrange(-50, 50)), delay, known)
+        priority = float(dice.randrange(-50, 50))
+        return Link(url, priority=priority, delay=delay, known=known)  # type: ignore[arg-type]
 
-    def _links(self) -> list[Said]:
-        is_full = len(self.history.books.tasks) > _MOST_TASKS
+    def _links(self) -> list[Link]:
+        is_full = len(self.history.expected.tasks) > _MAX_TASKS
         most = 4 if is_full else self._dice.choices((2, 8, 30, 300), (8, 4, 2, 1))[0]
         return [self._link() for _ in range(self._dice.randint(1, most))]
 
     async def add(self) -> None:
-        """Links, many of them known."""
-        links = self._links()
-
-        async def make() -> Told:
-            report = await self.frontier.add([_link_of(said) for said in links])
-            return Told(self.now, [answer.added for answer in report.answers])
-
-        await self._call(Add(links), make)
+        """Add links, many of them known."""
+        await self.frontier.add(self._links())
 
     # ---- visits
 
     async def claim(self) -> None:
-        """Whatever may be visited; hosts see the visits begin."""
-        limit = self._dice.choice((1, 4, 40))
-        await self.claim_some(limit)
+        """Claim a random number of tasks."""
+        await self.claim_some(self._dice.choice((1, 4, 40)))
 
     async def claim_some(self, limit: int) -> None:
-        """Up to so many."""
-        leases: list[Lease] = []
-
-        async def make() -> Told:
-            leases.extend(await self.frontier.claim(limit))
-            return Told(self.now, leases=[_lent_of(lease) for lease in leases])
-
-        await self._call(Claim(limit), make)
+        """Claim up to so many tasks, and begin their visits."""
+        leases = list(await self.frontier.claim(limit))
         if leases:
-            self._write(Begun(self.now, _visits(leases)))
+            self._write(VisitsBegan(self.now, _visits(leases)))
             self.held += leases
 
     def _some_held(self) -> list[Lease]:
         self._dice.shuffle(self.held)
         count = self._dice.choice((1, 1, 1, 3, 20))
-        self._in_hand, self.held = self.held[:count], self.held[count:]
-        return self._in_hand
+        self._ending, self.held = self.held[:count], self.held[count:]
+        return self._ending
+
+    async def _end(self, call: Callable[[], Awaitable[object]]) -> None:
+        """End visits; if the store refuses, their leases are held as before."""
+        self._write(VisitsEnded(self.now, _visits(self._ending)))
+        try:
+            await call()
+        except StoreFull:
+            self.held, self._ending = self.held + self._ending, []
+            raise
+        self._ending = []
 
     async def finish(self) -> None:
-        """Some visits end, each with any outcome and its links; now and then one is told twice."""
+        """Finish some visits with any outcome and links; now and then, repeat an earlier finish."""
         leases = self._some_held()
         if not leases:
             return
-        self._write(Ended(self.now, _visits(leases)))
         visits = [(lease, self._outcome()) for lease in leases]
         if self._ended and self._dice.random() < 0.05:
             visits.append(self._ended[-1])
-        found = [self._links() if self._dice.random() < 0.5 else [] for _ in visits]
         ends = [
-            End(lease.url, decide(lease, outcome, self._policy, ROLL), links)
-            for (lease, outcome), links in zip(visits, found, strict=True)
+            (lease, outcome, self._links() if self._dice.random() < 0.5 else [])
+            for lease, outcome in visits
         ]
-
-        async def make() -> Told:
-            answers = await self.frontier.finish_many(
-                [
-                    (lease, outcome, [_link_of(said) for said in links])
-                    for (lease, outcome), links in zip(visits, found, strict=True)
-                ]
-            )
-            return Told(self.now, answers)
-
-        await self._call(Finish(ends), make)
-        self._ended = visits[:1]  # a refused one has not ended: told again, it would end unnoticed
+        await self._end(lambda: self.frontier.finish_many(ends))
+        self._ended = visits[:1]  # a refused one has not ended
 
     def _outcome(self) -> Outcome:
         dice, name = self._dice, f"reason {self._dice.randrange(1_000_000)}"
@@ -301,67 +267,33 @@ class Worker:
         return dice.choices(rare, (1, 1, 6))[0]
 
     async def release(self) -> None:
-        """Some leases are given back."""
+        """Release some leases."""
         leases = self._some_held()
-        if not leases:
-            return
-        self._write(Ended(self.now, _visits(leases)))
-
-        async def make() -> Told:
-            freed = await self.frontier.release(leases)
-            return Told(self.now, [lease in freed for lease in leases])
-
-        await self._call(Release([lease.url for lease in leases]), make)
+        if leases:
+            await self._end(lambda: self.frontier.release(leases))
 
     # ---- operators
 
     async def steer(self) -> None:
-        """An act on a queue."""
+        """Act on a queue."""
         key = self._dice.choice(
             [*HOSTS, "free.test", f"s{self._dice.randrange(_SMALL_HOSTS)}.test"]
         )
-        (act,) = self._dice.choices([*_ACTS, "snooze"], (2, 5, 1, 4, 6, 2))
-        seconds = self._dice.choice((0.02, 0.2, 30.0)) if act == "snooze" else 0.0
+        (name,) = self._dice.choices([*_ACTIONS, "snooze"], (2, 5, 1, 4, 6, 2))
+        if name == "snooze":
+            act: actions.QueueAction = actions.Snooze(self._dice.choice((0.02, 0.2, 30.0)))
+        else:
+            act = _ACTIONS[name]
+        await self.frontier.store.steer(CRAWL, key, act)
 
-        async def make() -> Told:
-            done = actions.Snooze(seconds) if act == "snooze" else _ACTS[act]
-            await self.frontier.store.steer(CRAWL, key, done)
-            return Told(self.now)
-
-        await self._call(Steer(key, act, seconds), make)
-
-    async def sweep(self) -> None:
-        """A step over tasks: dropped, replayed or purged."""
+    async def change_tasks(self) -> None:
+        """Drop, replay or purge tasks of a queue, one step by number."""
         verb = self._dice.choices(("drop", "replay", "purge"), (1, 4, 1))[0]
         key = self._dice.choice([*HOSTS, "free.test"])
-        after = self._dice.randrange(len(self.history.books.tasks) + 1)
+        after = self._dice.randrange(len(self.history.expected.tasks) + 1)
         limit = self._dice.choice((10, 100, 1000))
-
-        async def make() -> Told:
-            sweep: Callable[..., Awaitable[Step]] = getattr(self.frontier.store, verb)
-            step = await sweep(CRAWL, TaskFilter(key=key), dry_run=False, after=after, limit=limit)
-            return Told(self.now, count=step.count)
-
-        await self._call(Sweep(verb, key, after, limit), make)
-
-    async def reopened(self, source: Path, clock: Watch) -> Worker:
-        """The file again, after this one closed it; compared with what this one remembers."""
-        frontier = Frontier.open(
-            source, settings=self.frontier.settings, crawl=CRAWL, clock=clock, dice=lambda: ROLL
-        )
-        worker = Worker(frontier, LedgerFile(Path(os.devnull)), self.history, self._dice)
-        worker._write(Opening(clock.now_ms()))
-        _ = await frontier
-        await worker.compare(clock)
-        return worker
-
-
-def _link_of(said: Said) -> Link:
-    return Link(said.url, priority=said.priority, delay=said.delay, known=said.known)  # type: ignore[arg-type]
-
-
-def _lent_of(lease: Lease) -> Lent:
-    return Lent(lease.url, lease.key, lease.task, lease.token, lease.attempt, lease.failures)
+        change: Callable[..., Awaitable[Step]] = getattr(self.frontier.store, verb)
+        await change(CRAWL, TaskFilter(key=key), dry_run=False, after=after, limit=limit)
 
 
 def _visits(leases: list[Lease]) -> list[tuple[str, str]]:

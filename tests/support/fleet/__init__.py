@@ -1,5 +1,5 @@
-"""Many workers on one store, each a process with a ledger of its own; a judge who reads them all.
+"""Fleets: several worker processes on one store, each with its own logs.
 
-What a store says of itself proves nothing here: lost, doubled and too soon are counted from what
-the workers were told and what the hosts saw.
+What a store says of itself proves nothing here: lost, doubled and early visits are counted from
+what the workers logged, and their calls are replayed into the invariant checker.
 """

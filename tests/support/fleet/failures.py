@@ -1,4 +1,4 @@
-"""What befalls a fleet and its store, one function each; when it was over is what they answer."""
+"""Failures of workers, servers and connections under a fleet, one function each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from fleet.fleet import Fleet, rest
+from fleet.fleet import Fleet, wait
 from outrider.clock import uptime
 from servers import PostgresServer, ProxyProcess, ValkeyCluster, ValkeyServer
 
@@ -17,96 +17,96 @@ AnyServer: TypeAlias = PostgresServer | ValkeyServer | ValkeyCluster
 SKEW: Final = 600.0  # seconds by which a worker's clock is wrong
 
 
-class Scene(msgspec.Struct, frozen=True):
-    """A fleet at work, the server of its store, and the line that some of its workers use."""
+class Setup(msgspec.Struct, frozen=True):
+    """A running fleet, the server of its store, and the proxy that some of its workers use."""
 
     fleet: Fleet
     server: AnyServer
-    line: ProxyProcess
-    url: str  # of the store, through the line
+    proxy: ProxyProcess
+    url: str  # of the store, through the proxy
     dice: random.Random
 
 
-class Fault(msgspec.Struct, frozen=True):
-    """When it began and when it was over; how often it came."""
+class Failure(msgspec.Struct, frozen=True):
+    """When a failure began and was over, and how often it was repeated."""
 
-    begun: float
+    began: float
     healed: float
     rounds: int = 1
 
 
-Befalls: TypeAlias = Callable[[Scene, int], Fault]
+Fail: TypeAlias = Callable[[Setup, int], Failure]
 
 
-def kills(scene: Scene, rounds: int) -> Fault:
-    """Workers die as by `kill -9`, one after the other, and others come in their place."""
-    begun = uptime()
-    done = scene.fleet.kill_some(rounds, scene.dice, (0.1, 0.4))
-    return Fault(begun, uptime(), done)
+def kills(setup: Setup, rounds: int) -> Failure:
+    """Kill workers with SIGKILL, one after the other, and start others instead."""
+    began = uptime()
+    done = setup.fleet.kill_some(rounds, setup.dice, (0.1, 0.4))
+    return Failure(began, uptime(), done)
 
 
-def stopped(scene: Scene, rounds: int) -> Fault:
-    """In the middle of a visit a worker stands still for longer than its leases, then goes on.
+def stopped(setup: Setup, rounds: int) -> Failure:
+    """Stop a worker during a visit for longer than its leases, then continue it.
 
-    On a slow machine its end may have been told before it stood still: then once more.
+    On a slow machine the visit may have ended before: then stop another one.
     """
-    begun = uptime()
+    began = uptime()
     for done in range(3 * rounds):
-        if scene.fleet.late() >= rounds:
-            return Fault(begun, uptime(), done)
-        name = scene.fleet.visiting()
-        scene.fleet.pause(name)
-        rest(scene.fleet.world.lease + 0.5)
-        scene.fleet.go_on(name)
-        rest(2 * scene.fleet.world.duration)
-    return Fault(begun, uptime(), 3 * rounds)
+        if setup.fleet.late() >= rounds:
+            return Failure(began, uptime(), done)
+        name = setup.fleet.visiting()
+        setup.fleet.pause(name)
+        wait(setup.fleet.world.lease + 0.5)
+        setup.fleet.resume(name)
+        wait(2 * setup.fleet.world.duration)
+    return Failure(began, uptime(), 3 * rounds)
 
 
-def immediate(scene: Scene, rounds: int) -> Fault:
-    """The server ends without a word to anyone, and is started again."""
-    return _restarts(scene, rounds, "immediate")
+def immediate(setup: Setup, rounds: int) -> Failure:
+    """Stop the server without an orderly shutdown, and start it again."""
+    return _restarts(setup, rounds, "immediate")
 
 
-def orderly(scene: Scene, rounds: int) -> Fault:
-    """The server is restarted as an administrator does it."""
-    return _restarts(scene, rounds, "orderly")
+def orderly(setup: Setup, rounds: int) -> Failure:
+    """Restart the server in an orderly way."""
+    return _restarts(setup, rounds, "orderly")
 
 
-def _restarts(scene: Scene, rounds: int, manner: str) -> Fault:
-    begun = uptime()
+def _restarts(setup: Setup, rounds: int, manner: str) -> Failure:
+    began = uptime()
     for _ in range(rounds):
-        rest(scene.dice.uniform(0.2, 0.8))
-        scene.server.stop("immediate" if manner == "immediate" else "orderly")
-        rest(scene.dice.uniform(0.0, 0.5))
-        scene.server.start()
-    return Fault(begun, uptime(), rounds)
+        wait(setup.dice.uniform(0.2, 0.8))
+        setup.server.stop("immediate" if manner == "immediate" else "orderly")
+        wait(setup.dice.uniform(0.0, 0.5))
+        setup.server.start()
+    return Failure(began, uptime(), rounds)
 
 
-def node_killed(scene: Scene, rounds: int) -> Fault:
-    """One master of a cluster dies as by `kill -9` and comes back."""
-    assert isinstance(scene.server, ValkeyCluster)
-    begun = uptime()
+def node_killed(setup: Setup, rounds: int) -> Failure:
+    """Kill one master of a cluster with SIGKILL, and start it again."""
+    assert isinstance(setup.server, ValkeyCluster)
+    began = uptime()
     for _ in range(rounds):
-        rest(scene.dice.uniform(0.2, 0.8))
-        scene.dice.choice(scene.server.nodes).restart("kill")
-    return Fault(begun, uptime(), rounds)
+        wait(setup.dice.uniform(0.2, 0.8))
+        setup.dice.choice(setup.server.nodes).restart("kill")
+    return Failure(began, uptime(), rounds)
 
 
-def backends(scene: Scene, rounds: int) -> Fault:
-    """The server ends every session."""
-    begun = uptime()
+def backends(setup: Setup, rounds: int) -> Failure:
+    """End every session on the server."""
+    began = uptime()
     for _ in range(rounds):
-        rest(scene.dice.uniform(0.1, 0.5))
-        _end_sessions(scene.server)
-    return Fault(begun, uptime(), rounds)
+        wait(setup.dice.uniform(0.1, 0.5))
+        _end_sessions(setup.server)
+    return Failure(began, uptime(), rounds)
 
 
 def _end_sessions(server: AnyServer) -> None:
     if isinstance(server, PostgresServer):
         import psycopg  # noqa: PLC0415 - an extra
 
-        with psycopg.connect(server.url, autocommit=True) as line:
-            line.execute(
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
             )
@@ -114,53 +114,53 @@ def _end_sessions(server: AnyServer) -> None:
     import redis  # noqa: PLC0415 - an extra
 
     for node in server.nodes if isinstance(server, ValkeyCluster) else [server]:
-        with redis.Redis(port=node.port) as line:
-            line.client_kill_filter(_type="normal", skipme=True)
+        with redis.Redis(port=node.port) as connection:
+            connection.client_kill_filter(_type="normal", skipme=True)
 
 
-def cut(scene: Scene, rounds: int) -> Fault:
-    """Connections break in the middle of whatever they carry."""
-    begun = uptime()
+def cut(setup: Setup, rounds: int) -> Failure:
+    """Cut connections while they carry data."""
+    began = uptime()
     for _ in range(rounds):
-        rest(scene.dice.uniform(0.05, 0.4))
-        scene.line.cut()
-    return Fault(begun, uptime(), rounds)
+        wait(setup.dice.uniform(0.05, 0.4))
+        setup.proxy.cut()
+    return Failure(began, uptime(), rounds)
 
 
-def unplugged(scene: Scene, rounds: int) -> Fault:
-    """For longer than a lease nothing passes between some workers and the store."""
-    begun = uptime()
+def unplugged(setup: Setup, rounds: int) -> Failure:
+    """Hold all data between some workers and the store for longer than a lease."""
+    began = uptime()
     for _ in range(rounds):
-        scene.line.pause()
-        rest(scene.fleet.world.lease + 0.5)
-        scene.line.resume()
-        rest(0.3)
-    return Fault(begun, uptime(), rounds)
+        setup.proxy.pause()
+        wait(setup.fleet.world.lease + 0.5)
+        setup.proxy.resume()
+        wait(0.3)
+    return Failure(began, uptime(), rounds)
 
 
-def skewed(scene: Scene, rounds: int) -> Fault:
-    """Workers whose clocks are wrong by ten minutes, either way, join."""
-    begun = uptime()
+def skewed(setup: Setup, rounds: int) -> Failure:
+    """Start workers whose clocks are wrong by ten minutes, either way."""
+    began = uptime()
     for number in range(max(2, rounds)):
-        scene.fleet.start(skew=SKEW if number % 2 else -SKEW)
-    rest(1.0)
-    return Fault(begun, uptime(), rounds)
+        setup.fleet.start(skew=SKEW if number % 2 else -SKEW)
+    wait(1.0)
+    return Failure(began, uptime(), rounds)
 
 
-def snapshot(scene: Scene, rounds: int) -> Fault:
-    """Somebody's transaction sees one moment for so many seconds, and keeps what died since."""
+def snapshot(setup: Setup, rounds: int) -> Failure:
+    """Keep a transaction with an old snapshot open, so that dead rows cannot be removed."""
     import psycopg  # noqa: PLC0415 - an extra
 
-    assert isinstance(scene.server, PostgresServer)
-    begun = uptime()
-    with psycopg.connect(scene.server.url) as line:
-        line.execute("begin isolation level repeatable read")
-        line.execute("select count(*) from pg_class")
-        rest(rounds)
-    return Fault(begun, uptime())
+    assert isinstance(setup.server, PostgresServer)
+    began = uptime()
+    with psycopg.connect(setup.server.url) as connection:
+        connection.execute("begin isolation level repeatable read")
+        connection.execute("select count(*) from pg_class")
+        wait(rounds)
+    return Failure(began, uptime())
 
 
-SCENES: Final[Mapping[str, Befalls]] = {
+FAILURES: Final[Mapping[str, Fail]] = {
     "kills": kills,
     "stopped": stopped,
     "immediate": immediate,

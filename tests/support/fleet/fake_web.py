@@ -1,4 +1,4 @@
-"""A web that needs no sockets: every page's links and outcome follow from its URL and the seed."""
+"""A fake web without sockets: links and outcome of a page follow from its URL and the seed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from outrider.core.outcome import Done, Failed, Outcome
 from outrider.settings import Settings, settings_of
 
 CRAWL: Final = "fleet"
-_FLAKY: Final = 0.05  # of the pages fail at their first visit
+_FLAKY: Final = 0.05  # share of pages that fail at their first visit
 
 
 class World(msgspec.Struct, frozen=True):
-    """So many hosts with so many pages; every page can be reached from the first of its host."""
+    """Hosts with pages; every page can be reached from the first page of its host."""
 
     seed: int = 0
     hosts: int = 20
@@ -27,20 +27,20 @@ class World(msgspec.Struct, frozen=True):
     lease: float = 2.0
 
     def url(self, host: int, page: int) -> str:
-        """A page."""
+        """Return the URL of a page."""
         return f"https://h{host}.fleet.test/{page}"
 
     def seeds(self) -> list[str]:
-        """Where a crawl begins."""
+        """Return the first page of every host."""
         return [self.url(host, 0) for host in range(self.hosts)]
 
     def urls(self) -> Iterator[str]:
-        """Every page there is."""
+        """Yield every page."""
         return (self.url(host, page) for host in range(self.hosts) for page in range(self.pages))
 
     def links_of(self, url: str) -> list[str]:
-        """What a page leads to: the next of its host, and some others anywhere."""
-        host, page = _place(url)
+        """Return the links of a page: the next of its host, and random others."""
+        host, page = _host_and_page(url)
         dice = random.Random(f"{self.seed} {url}")
         found = [
             self.url(dice.randrange(self.hosts), dice.randrange(self.pages))
@@ -49,13 +49,13 @@ class World(msgspec.Struct, frozen=True):
         return [self.url(host, page + 1), *found] if page + 1 < self.pages else found
 
     def outcome_of(self, url: str, failures: int) -> Outcome:
-        """What a visit comes to."""
+        """Return the outcome of a visit."""
         if not failures and random.Random(f"{self.seed} {url} flaky").random() < _FLAKY:
             return Failed("flaky", self.duration)
         return Done(200, self.duration, 1000)
 
     def settings(self) -> Settings:
-        """The same in every worker."""
+        """Return the settings of every worker."""
         tree: dict[str, Any] = {
             "politeness": {"delay": self.delay},
             "queue": {"max_depth": 1_000_000},
@@ -65,6 +65,6 @@ class World(msgspec.Struct, frozen=True):
         return settings_of(tree)
 
 
-def _place(url: str) -> tuple[int, int]:
+def _host_and_page(url: str) -> tuple[int, int]:
     host, page = url.removeprefix("https://h").split(".fleet.test/")
     return int(host), int(page)

@@ -1,4 +1,4 @@
-"""The fleet: worker processes that are started, killed, stopped and let go again, by name."""
+"""The fleet: worker processes that are started, killed, stopped and continued by name."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import msgspec
 from child_environment import child_environment
 from fleet import worker
 from fleet.fake_web import World
-from fleet.verify import ledgers
+from fleet.verify import read_logs
 from fleet.worker_log import Told, Visited, read
 from outrider.clock import uptime
 
-_PATIENCE: Final = 180.0  # seconds a crawl may take, on the slowest machine
-_NAP: Final = 0.02
+_TIMEOUT: Final = 180.0  # seconds a crawl may take, on the slowest machine
+_POLL_INTERVAL: Final = 0.02
 
 
 class Fleet:
-    """So many workers on a store; use it as a context, so that none is left behind."""
+    """Worker processes on one store; a context manager, so that none is left running."""
 
     def __init__(self, url: str, folder: Path, world: World) -> None:
         self._url = url
@@ -33,7 +33,7 @@ class Fleet:
         self.world = world
         self._members: dict[str, subprocess.Popen[str]] = {}
         self._started = 0
-        self._said: IO[str] = (folder / "said.txt").open("a")
+        self._errors: IO[str] = (folder / "errors.txt").open("a")
 
     def __enter__(self) -> Self:
         return self
@@ -46,15 +46,15 @@ class Fleet:
     ) -> None:
         for name in list(self._members):
             self.kill(name)
-        self._said.close()
+        self._errors.close()
 
     @property
     def names(self) -> list[str]:
-        """Who is at work."""
+        """The names of the running workers."""
         return list(self._members)
 
     def start(self, *, url: str | None = None, skew: float = 0.0) -> str:
-        """One worker more; its name."""
+        """Start a worker; return its name."""
         self._started += 1
         name = f"w{self._started:03}"
         world = msgspec.json.encode(self.world).decode()
@@ -62,53 +62,53 @@ class Fleet:
         self._members[name] = subprocess.Popen(
             [sys.executable, "-m", worker.__name__, *words],
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._errors,
             text=True,
             env=child_environment(),
         )
         return name
 
     def await_ready(self) -> None:
-        """Until everybody has opened the store."""
+        """Wait until every worker has opened the store."""
         for process in self._members.values():
             assert process.stdout is not None
             process.stdout.readline()
 
     def kill(self, name: str) -> None:
-        """As `kill -9` does."""
+        """Kill a worker with SIGKILL."""
         process = self._members.pop(name)
         process.kill()
         process.communicate()
 
     def pause(self, name: str) -> None:
-        """It stands still, and knows nothing of it."""
+        """Stop a worker; it does not notice."""
         self._members[name].send_signal(signal.SIGSTOP)
 
-    def go_on(self, name: str) -> None:
-        """It goes on as if no time had passed."""
+    def resume(self, name: str) -> None:
+        """Continue a stopped worker."""
         self._members[name].send_signal(signal.SIGCONT)
 
     def visiting(self) -> str:
-        """Somebody whose visit has just begun, so that it lasts a while."""
-        for _ in range(int(_PATIENCE / _NAP)):
+        """Return a worker whose visit has just begun."""
+        for _ in range(int(_TIMEOUT / _POLL_INTERVAL)):
             for name in self._members:
                 lines = [*read(self.folder / f"{name}.jsonl")]
                 if lines and isinstance(lines[-1], Visited) and self._is_fresh(lines[-1]):
                     return name
-            rest(_NAP)
-        raise TimeoutError(f"nobody visits: {self.said()}")
+            wait(_POLL_INTERVAL)
+        raise TimeoutError(f"no worker visits a page: {self.errors()}")
 
     def _is_fresh(self, visit: Visited) -> bool:
         return uptime() < visit.at + self.world.duration / 2
 
     def late(self) -> int:
-        """How many visits ended when their leases were lost."""
-        return sum(isinstance(line, Told) and not line.applied for line in ledgers(self.folder))
+        """Return how many visits ended after their leases were lost."""
+        return sum(isinstance(line, Told) and not line.applied for line in read_logs(self.folder))
 
     def kill_some(self, rounds: int, dice: random.Random, seconds: tuple[float, float]) -> int:
-        """Kill one at random and start another, again and again; how often until the end."""
+        """Kill a random worker and start another, repeatedly; return how often until the end."""
         for done in range(rounds):
-            rest(dice.uniform(*seconds))
+            wait(dice.uniform(*seconds))
             if any(process.poll() is not None for process in self._members.values()):
                 return done  # the crawl is over
             self.kill(dice.choice(self.names))
@@ -116,31 +116,31 @@ class Fleet:
         return rounds
 
     def done(self) -> int:
-        """How many ends of visits were acknowledged so far."""
-        return sum(isinstance(line, Told) and line.applied for line in ledgers(self.folder))
+        """Return how many finishes were applied so far."""
+        return sum(isinstance(line, Told) and line.applied for line in read_logs(self.folder))
 
     def wait_for(self, count: int) -> None:
-        """Until so many visits have ended."""
-        for _ in range(int(_PATIENCE / _NAP)):
+        """Wait until so many finishes were applied."""
+        for _ in range(int(_TIMEOUT / _POLL_INTERVAL)):
             if self.done() >= count:
                 return
-            rest(_NAP)
-        raise TimeoutError(f"{self.done()} of {count} visits: {self.said()}")
+            wait(_POLL_INTERVAL)
+        raise TimeoutError(f"{self.done()} of {count} visits: {self.errors()}")
 
     def finish(self) -> None:
-        """Until the crawl is over and everybody went home."""
+        """Wait until the crawl is over and every worker has ended."""
         for name, process in list(self._members.items()):
-            process.communicate(timeout=_PATIENCE)
+            process.communicate(timeout=_TIMEOUT)
             del self._members[name]
             if process.returncode:
-                raise RuntimeError(f"{name} ended with {process.returncode}: {self.said()}")
+                raise RuntimeError(f"{name} exited with {process.returncode}: {self.errors()}")
 
-    def said(self) -> str:
-        """What workers said on standard error."""
-        self._said.flush()
-        return (self.folder / "said.txt").read_text()[-4000:]
+    def errors(self) -> str:
+        """Return the last standard error output of the workers."""
+        self._errors.flush()
+        return (self.folder / "errors.txt").read_text()[-4000:]
 
 
-def rest(seconds: float) -> None:
-    """Real time passes."""
+def wait(seconds: float) -> None:
+    """Let real time pass."""
     threading.Event().wait(seconds)

@@ -1,4 +1,4 @@
-"""A whole play: a server, a fleet, what befalls them, and the judgement when the crawl is over."""
+"""One run of a fleet: a server, workers, a failure, and the verification at the end."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from fleet.failures import SCENES, AnyServer, Fault, Scene
+from fleet.failures import FAILURES, AnyServer, Failure, Setup
 from fleet.fake_web import World
 from fleet.fleet import Fleet
-from fleet.verify import Judgement, judge, ledgers, rate, recovered
+from fleet.verify import Report, rate, read_logs, recovered, verify
 from fleet.worker_log import Line
 from outrider.clock import SystemClock
 from outrider.store.opening import open_store
@@ -32,35 +32,38 @@ SERVERS: Final[Mapping[str, Callable[[], AnyServer]]] = {
 WORKERS: Final = 3
 
 
-class Played(msgspec.Struct, frozen=True):
-    """How it went."""
+class FleetRun(msgspec.Struct, frozen=True):
+    """The result of a run."""
 
-    judgement: Judgement
-    fault: Fault
-    recovery: float | None  # seconds from the end of the fault to the next visit that counted
-    share: float  # of the rate before the fault that was there after it
+    report: Report
+    failure: Failure
+    recovery: float | None  # seconds from the end of the failure to the next applied finish
+    share: float  # the rate after the failure, as a share of the rate before it
     lines: list[Line]
 
 
-def play(server: str, scene: str, rounds: int, folder: Path, world: World, seed: int = 0) -> Played:
-    """Begin with the fault when a tenth of the pages are done; go on to the end of the crawl."""
+def run(
+    server: str, failure: str, rounds: int, folder: Path, world: World, seed: int = 0
+) -> FleetRun:
+    """Run a crawl to its end, with a failure when a tenth of the pages are done."""
     with ExitStack() as stack:
         running: AnyServer = SERVERS[server]()
         stack.enter_context(running)
-        line = stack.enter_context(ProxyProcess(_first_url(running)))
+        proxy = stack.enter_context(ProxyProcess(_first_url(running)))
         url = _store_url(running)
         fleet = stack.enter_context(Fleet(url, folder, world))
-        # One worker goes through the line; on a cluster nodes name each other, so nobody does.
-        through = url if isinstance(running, ValkeyCluster) else line.url
+        # One worker connects through the proxy; a cluster's nodes name each other, so none can.
+        through = url if isinstance(running, ValkeyCluster) else proxy.url
         for number in range(WORKERS):
             fleet.start(url=through if number == 0 else None)
         fleet.await_ready()
         fleet.wait_for(world.hosts * world.pages // 10)
-        fault = SCENES[scene](Scene(fleet, running, line, through, random.Random(seed)), rounds)
+        setup = Setup(fleet, running, proxy, through, random.Random(seed))
+        failed = FAILURES[failure](setup, rounds)
         fleet.finish()
-        lines = ledgers(folder)
-        judgement = asyncio.run(_judged(url, world, lines))
-    return Played(judgement, fault, recovered(lines, fault.healed), _share(lines, fault), lines)
+        lines = read_logs(folder)
+        report = asyncio.run(_verify(url, world, folder))
+    return FleetRun(report, failed, recovered(lines, failed.healed), _share(lines, failed), lines)
 
 
 def _first_url(server: AnyServer) -> str:
@@ -71,18 +74,18 @@ def _store_url(server: AnyServer) -> str:
     return server.store_url if isinstance(server, ValkeyCluster) else server.url
 
 
-async def _judged(url: str, world: World, lines: list[Line]) -> Judgement:
+async def _verify(url: str, world: World, folder: Path) -> Report:
     store = await open_store(url, SystemClock())
     try:
-        return await judge(store, world, lines)
+        return await verify(store, world, folder)
     finally:
         await store.close()
 
 
-def _share(lines: list[Line], fault: Fault) -> float:
-    """Of the rate before: over as long again after, or what there was of it."""
+def _share(lines: list[Line], failure: Failure) -> float:
+    """Return the rate after a failure divided by that before, over equally long times."""
     first, last = lines[0].at, lines[-1].at
-    after = fault.healed + (recovered(lines, fault.healed) or 0.0)
-    long = min(fault.begun - first, last - after)
-    before = rate(lines, fault.begun - long, fault.begun)
-    return rate(lines, after, after + long) / before if before else 0.0
+    after = failure.healed + (recovered(lines, failure.healed) or 0.0)
+    length = min(failure.began - first, last - after)
+    before = rate(lines, failure.began - length, failure.began)
+    return rate(lines, after, after + length) / before if before else 0.0

@@ -1,4 +1,7 @@
-"""The judge: reads every ledger and the store, and counts what was lost, doubled, or too soon."""
+"""The verification of a fleet: reads all logs and the store, and reports lost or doubled pages.
+
+The calls of all workers are replayed into the invariant checker as well; a broken invariant raises.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +13,64 @@ from typing import Final
 
 import msgspec
 
+import call_log
+from call_log import Answered, Asked, Failed, Replay
 from fleet.fake_web import CRAWL, World
 from fleet.worker_log import Added, Line, Told, Unsure, Visited, read
 from outrider.core.states import TaskState
 from outrider.store.protocol import CrawlView, FullStore, TaskFilter, TaskView
 from outrider.testing import audit
+from outrider.testing.invariants import InvariantChecker
 
 GRAIN: Final = 0.001  # seconds: stores count whole milliseconds
 
 
-class Judgement(msgspec.Struct, frozen=True):
-    """What a fleet's record says; the first three are promised to be empty."""
+class Report(msgspec.Struct, frozen=True):
+    """What the logs of a fleet show; the first three must be empty."""
 
     lost: Sequence[str]  # pages acknowledged or reachable that were never done
-    doubled: Sequence[str]  # pages whose end had more than one effect
-    too_soon: Sequence[str]  # visits a host had reason to complain of
+    doubled: Sequence[str]  # pages whose finish had more than one effect
+    too_soon: Sequence[str]  # visits before the host's delay was over
     visits: int
     late: int  # visits whose lease was lost before they ended
     unsure: int  # calls that got no answer
 
     @property
     def is_clean(self) -> bool:
-        """Whether every promise was kept."""
+        """Whether nothing was lost, doubled or too soon."""
         return not (self.lost or self.doubled or self.too_soon)
 
 
-def ledgers(folder: Path) -> list[Line]:
-    """Every line of every worker, in order of time."""
+def read_logs(folder: Path) -> list[Line]:
+    """Return every line of every worker's log, in order of time."""
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in read(path)]
     return sorted(lines, key=lambda line: line.at)
 
 
-async def judge(store: FullStore, world: World, lines: Sequence[Line]) -> Judgement:
-    """When the crawl is over: the store's own books, then each worker's."""
+def check_calls(folder: Path) -> None:
+    """Replay the calls of all workers, in order of time, into an invariant checker."""
+    logged = [
+        (line.at, place, path.stem, line)
+        for path in sorted(folder.glob("*.calls"))
+        for place, line in enumerate(call_log.read(path))
+    ]
+    replay = Replay(InvariantChecker(), per_ms=1000, overlapping=True)
+    for _, _, process, line in sorted(logged, key=lambda entry: entry[:2]):
+        assert isinstance(line, Asked | Answered | Failed)
+        replay.follow(line, process)
+
+
+async def verify(store: FullStore, world: World, folder: Path) -> Report:
+    """Verify a finished crawl: the views of the store, then the logs of all workers."""
     await audit.check(store, CRAWL)
+    check_calls(folder)
+    lines = read_logs(folder)
     tasks: list[TaskView] = await audit.everything(
         lambda after: store.tasks(CRAWL, TaskFilter(), after=after, limit=audit.PAGE)
     )
     visits = [line for line in lines if isinstance(line, Visited)]
     told = [line for line in lines if isinstance(line, Told)]
-    return Judgement(
+    return Report(
         lost=[*_lost(world, tasks, lines)],
         doubled=[*_doubled(tasks, told), *_miscounted(await store.crawl(CRAWL), tasks, told)],
         too_soon=[*_too_soon(visits, world.delay)],
@@ -60,7 +81,7 @@ async def judge(store: FullStore, world: World, lines: Sequence[Line]) -> Judgem
 
 
 def _lost(world: World, tasks: Sequence[TaskView], lines: Sequence[Line]) -> Iterable[str]:
-    """Every page that can be reached was to be done, and so was what a worker was told is known."""
+    """Yield reachable and acknowledged pages that are not done."""
     states = {task.url: task.state for task in tasks}
     wanted = set(world.urls())
     wanted.update(url for line in lines if isinstance(line, Added) for url in line.urls)
@@ -70,7 +91,7 @@ def _lost(world: World, tasks: Sequence[TaskView], lines: Sequence[Line]) -> Ite
 
 
 def _doubled(tasks: Sequence[TaskView], told: Sequence[Told]) -> Iterable[str]:
-    """A page was done once: two leases of it cannot both have ended it."""
+    """Yield pages that were finished as done by two leases, or are known twice."""
     ends = {(line.url, line.token) for line in told if line.applied and line.outcome == "Done"}
     for url, count in Counter(url for url, _ in ends).items():
         if count > 1:
@@ -80,12 +101,12 @@ def _doubled(tasks: Sequence[TaskView], told: Sequence[Told]) -> Iterable[str]:
 
 
 def _miscounted(view: CrawlView, tasks: Sequence[TaskView], told: Sequence[Told]) -> Iterable[str]:
-    """Attempts and visits are as many as ends and crashes; an end told twice counts once."""
+    """Yield counts that differ: attempts and visits are as many as finishes and crashes."""
     applied = {(line.url, line.token) for line in told if line.applied}
     least = Counter(url for url, _ in applied)
     for task in tasks:
         if task.attempts - task.crashes < least[task.url]:
-            yield f"{task.url}: {least[task.url]} ends, of which the store knows {task.attempts}"
+            yield f"{task.url}: {least[task.url]} finishes, {task.attempts} attempts in the store"
         if task.attempts - task.crashes > 1 + task.failures:
             yield f"{task.url} has {task.attempts} attempts, {task.crashes} crashes"
     attempts = sum(task.attempts for task in tasks)
@@ -94,7 +115,7 @@ def _miscounted(view: CrawlView, tasks: Sequence[TaskView], told: Sequence[Told]
 
 
 def _too_soon(visits: Sequence[Visited], delay: float) -> Iterable[str]:
-    """D1, D2, by the hosts' record: one at a time, and a pause after each."""
+    """Yield visits that began before the delay after the last one was over (D1, D2)."""
     hosts: dict[str, list[Visited]] = defaultdict(list)
     for visit in visits:
         hosts[visit.key].append(visit)
@@ -106,12 +127,12 @@ def _too_soon(visits: Sequence[Visited], delay: float) -> Iterable[str]:
 
 
 def rate(lines: Sequence[Line], start: float, end: float) -> float:
-    """Pages done per second, as told, between two instants."""
+    """Return the acknowledged finishes per second between two instants."""
     done = sum(isinstance(line, Told) and line.applied and start <= line.at < end for line in lines)
     return done / (end - start) if end > start else 0.0
 
 
 def recovered(lines: Sequence[Line], healed: float) -> float | None:
-    """Seconds from an instant to the next end of a visit that counted; None: there was none."""
+    """Return the seconds from an instant to the next applied finish; None if there is none."""
     later = (line.at for line in lines if isinstance(line, Told) and line.applied)
     return next((at - healed for at in later if at >= healed), None)

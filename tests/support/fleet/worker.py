@@ -1,7 +1,8 @@
-"""One worker of a fleet: claims, visits, finishes, and writes down what it did and was told.
+"""One worker process of a fleet: claims, visits, finishes, and logs visits and calls.
 
-`python -m fleet.worker URL LEDGER WORLD [SKEW]`; SKEW is by how many seconds its
-clock is wrong. It ends with the crawl; a store that does not answer is asked again.
+`python -m fleet.worker URL LOG WORLD [SKEW]`, where SKEW is the error of its clock in seconds. It
+ends with the crawl, and repeats calls that get no answer. Its calls are logged beside LOG, with the
+suffix `.calls`.
 """
 
 from __future__ import annotations
@@ -15,23 +16,26 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from call_log import LogFile, LoggedStore
 from fleet.fake_web import CRAWL, World
-from fleet.worker_log import Added, Ledger, Told, Unsure, Visited
+from fleet.worker_log import Added, Told, Unsure, Visited, WorkerLog
 from outrider.clock import SystemClock, uptime
 from outrider.core.outcome import Outcome
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease
 from outrider.errors import StoreError
 from outrider.frontier import Frontier
+from outrider.store.opening import open_store
+from outrider.store.protocol import FullStore
 
 READY: Final = "working"
 BATCH: Final = 8
-_PATIENCE: Final = 120.0  # seconds one call is asked again for
+_RETRY_TIMEOUT: Final = 120.0  # seconds for which a call is repeated
 T = TypeVar("T")
 
 
-class Skewed(SystemClock):
-    """A clock that is wrong."""
+class SkewedClock(SystemClock):
+    """A clock that is wrong by so many seconds."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -45,36 +49,27 @@ class Skewed(SystemClock):
 class Worker:
     """Works on a frontier until its crawl is over."""
 
-    def __init__(self, frontier: Frontier, world: World, ledger: Ledger) -> None:
+    def __init__(self, frontier: Frontier, world: World, log: WorkerLog) -> None:
         self._frontier = frontier  # opened by `run`
         self._world = world
-        self._ledger = ledger
+        self._log = log
 
     async def run(self) -> None:
-        """Seeds in, then visits."""
-        _ = await self._sure("open", self._frontier.__aenter__)
+        """Add the seeds, then visit pages."""
+        _ = await until_answered(self._log, "open", self._frontier.__aenter__)
         sys.stdout.write(f"{READY}\n")
         sys.stdout.flush()
         seeds = self._world.seeds()
         await self._sure("add", lambda: self._frontier.add(seeds))
-        self._ledger.write([Added(uptime(), seeds)])
-        while await self._turn():
+        self._log.write([Added(uptime(), seeds)])
+        while await self._visit_some():
             pass
 
     async def _sure(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Every verb may be repeated: ask until there is an answer."""
-        until = uptime() + _PATIENCE
-        while True:
-            try:
-                return await call()
-            except StoreError as error:
-                self._ledger.write([Unsure(uptime(), verb, repr(error)[:300])])
-                if not error.retryable or uptime() > until:
-                    raise
-                await asyncio.sleep(random.uniform(0.02, 0.3))
+        return await until_answered(self._log, verb, call)
 
-    async def _turn(self) -> bool:
-        """False: the crawl is over."""
+    async def _visit_some(self) -> bool:
+        """Claim, visit and finish; return False when the crawl is over."""
         asked = uptime()
         claim = await self._sure("claim", lambda: self._frontier.claim(BATCH, wait=0.3))
         if not claim:
@@ -86,12 +81,12 @@ class Worker:
         return True
 
     def _visit(self, leases: Sequence[Lease], asked: float) -> list[Lease]:
-        """D7: a host is asked only while the lease surely lasts longer than the visit."""
+        """Begin visits, if the leases surely last longer than these (D7)."""
         now, world = uptime(), self._world
         if now - asked > world.lease - world.duration - 0.2:
             return []
         until = now + world.duration
-        self._ledger.write([Visited(now, until, one.key, one.url) for one in leases])
+        self._log.write([Visited(now, until, one.key, one.url) for one in leases])
         return list(leases)
 
     async def _finish(self, leases: Sequence[Lease]) -> None:
@@ -102,7 +97,7 @@ class Worker:
         batch = [(one, outcome, world.links_of(one.url)) for one, outcome in ends]
         answers = await self._sure("finish", lambda: self._frontier.finish_many(batch))
         now = uptime()
-        self._ledger.write(
+        self._log.write(
             [
                 Told(now, one.url, one.token, type(outcome).__name__, applied)
                 for (one, outcome), applied in zip(ends, answers, strict=True)
@@ -110,22 +105,50 @@ class Worker:
         )
 
 
+async def until_answered(log: WorkerLog, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a call until there is an answer: every verb may be repeated."""
+    until = uptime() + _RETRY_TIMEOUT
+    while True:
+        try:
+            return await call()
+        except StoreError as error:
+            log.write([Unsure(uptime(), verb, repr(error)[:300])])
+            if not error.retryable or uptime() > until:
+                raise
+            await asyncio.sleep(random.uniform(0.02, 0.3))
+
+
 async def _work(url: str, path: Path, world: World, skew: float) -> None:
-    ledger = Ledger(path)
+    log, clock = WorkerLog(path), SkewedClock(skew)
+    store = await until_answered(log, "open", lambda: open_store(url, clock))
+    try:
+        await _work_on(store, path, world, log, clock)
+    finally:
+        await store.close()
+
+
+async def _work_on(
+    store: FullStore, path: Path, world: World, log: WorkerLog, clock: SkewedClock
+) -> None:
+    calls = LogFile(path.with_suffix(".calls"))
     frontier = Frontier.open(
-        url, settings=world.settings(), crawl=CRAWL, clock=Skewed(skew), worker=path.stem
+        LoggedStore(store, calls.write, lambda: int(uptime() * 1_000_000)),
+        settings=world.settings(),
+        crawl=CRAWL,
+        clock=clock,
+        worker=path.stem,
     )
     try:
-        await Worker(frontier, world, ledger).run()
+        await Worker(frontier, world, log).run()
     finally:
         await frontier.close()
 
 
 def main(arguments: list[str]) -> None:
     """Work to the end of the crawl, or until killed."""
-    url, ledger, world, *skew = arguments
+    url, log, world, *skew = arguments
     settings = msgspec.json.decode(world, type=World)
-    asyncio.run(_work(url, Path(ledger), settings, float(*skew or ("0",))))
+    asyncio.run(_work(url, Path(log), settings, float(*skew or ("0",))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a worker writes down, a line each, before it goes on: the record outside the store."""
+"""The log of a fleet's worker: visits and answers, one line per event, written at once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class _Line(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Added(_Line, frozen=True, tag=True, array_like=True):
-    """The store said that these are known."""
+    """The store answered that these URLs are known."""
 
     urls: Sequence[str]
 
 
 class Visited(_Line, frozen=True, tag=True, array_like=True):
-    """A host was asked for a page, and was busy with that until then."""
+    """A page was requested from its host, which was busy until an instant."""
 
     until: float
     key: str
@@ -46,24 +46,24 @@ class Unsure(_Line, frozen=True, tag=True, array_like=True):
 Line: TypeAlias = Added | Visited | Told | Unsure
 
 
-class Ledger:
-    """A file that only grows; what is written is with the kernel when `write` returns."""
+class WorkerLog:
+    """A log on disk; what is written is with the kernel when `write` returns."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, lines: Sequence[Line]) -> None:
-        """In one piece: a kill leaves all of them or none."""
+        """Append lines in one write: a kill leaves all of them or none."""
         self._file.write(b"".join(self._encode(line) + b"\n" for line in lines))
 
     def close(self) -> None:
-        """No more."""
+        """Close the file."""
         self._file.close()
 
 
 def read(path: Path) -> Iterator[Line]:
-    """What was written; a last line that a kill cut short was never acted upon."""
+    """Yield the lines of a log; a last line that a kill cut short is left out."""
     decode = msgspec.json.Decoder(Line).decode
     for line in path.read_bytes().split(b"\n")[:-1]:
         yield decode(line)

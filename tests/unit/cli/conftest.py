@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from outrider import Failed, Frontier
-from outrider.cli import app, opening
+from outrider.cli import app, open_crawl
 from outrider.monitoring import connection
 from outrider.store.opening import open_store
 from outrider.testing import FakeClock
@@ -46,7 +46,7 @@ def clock():
 def store(clock, monkeypatch):
     """The store behind every name that commands are given."""
     store = asyncio.run(open_store("memory://", clock))
-    for module in (opening, connection):
+    for module in (open_crawl, connection):
         monkeypatch.setattr(module, "check_store", lambda name, **_: store)
     return store
 

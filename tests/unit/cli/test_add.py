@@ -9,7 +9,7 @@ import pytest
 
 from loop_turns import cancelled, started
 from outrider import Done
-from outrider.cli import add_source
+from outrider.cli import add
 from outrider.errors import InvalidInput, StoreUnavailable
 
 A = "https://a.example/"
@@ -47,7 +47,7 @@ class TestArguments:
         assert (answer.code, answer.out, answer.err) == (0, "added 2, refused 0\n", "")
         assert set(tasks()) == {A, B}
 
-    def test_revisit_keeps_what_is_not_said(self, outrider, tasks, crawling, file, clock):
+    def test_revisit_keeps_fields_that_are_not_given(self, outrider, tasks, crawling, file, clock):
         """B3: by an option, or by a line of JSON without the fields."""
 
         async def end(frontier):
@@ -196,7 +196,7 @@ class TestFiles:
             (b'{"url": {"text": "x"}}', "$.url"),
             (b'{"depth": 1}', "url"),
             (b'{"url": "https://c.example/", "depht": 1}', "did you mean depth?"),
-            (b'{"url": "https://c.example/", "zzzz": 1}', "'zzzz' is no field of a link"),
+            (b'{"url": "https://c.example/", "zzzz": 1}', "'zzzz' is not a field of a link"),
             (b'{"url": "https://c.example/", "depth": "1"}', "$.depth"),
             (b'{"url": "https://c.example/", "forced": "no"}', "$.forced"),
             (b'{"url": "https://c.example/", "known": "x"}', "known"),
@@ -223,7 +223,7 @@ class TestFiles:
 
         assert answer.json["problems"][0]["line"] == 2
 
-    def test_many_refusals_are_counted_and_the_first_told(self, outrider, file):
+    def test_many_refusals_are_counted_and_the_first_shown(self, outrider, file):
         """Millions of them must fit on a screen."""
         answer = outrider("add", "x", "--from", file("nonsense\n" * 50))
 
@@ -254,7 +254,7 @@ class TestFiles:
         assert answer.err == f"outrider: --from {tmp_path}/none: No such file or directory\n"
 
     @pytest.mark.parametrize("end", [KeyboardInterrupt, StoreUnavailable("the disk is full")])
-    def test_whoever_cuts_it_short_learns_how_far_it_got(self, outrider, monkeypatch, end):
+    def test_interrupted_add_notes_how_much_was_added(self, outrider, monkeypatch, end):
         """What was acknowledged stays."""
 
         def cut(*_):
@@ -262,12 +262,13 @@ class TestFiles:
 
         stream = io.BytesIO(f"{A}\n".encode())
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
-        monkeypatch.setattr(add_source, "_CHUNK", len(A) + 1)
-        monkeypatch.setattr(add_source._Numbered, "rest", cut)
+        monkeypatch.setattr(add, "_CHUNK", len(A) + 1)
+        monkeypatch.setattr(add._LineNumbers, "rest", cut)
         answer = outrider("add", "x", "--from", "-")
 
         assert answer.code in (2, 130)
-        assert answer.err.startswith("outrider: not all was read; until then added 1, refused 0\n")
+        noted = "outrider: not everything was read; so far added 1, refused 0\n"
+        assert answer.err.startswith(noted)
 
     def test_a_directory_is_no_file(self, outrider, tmp_path):
         """Said in one line."""
@@ -286,9 +287,9 @@ def pipe(monkeypatch):
 
 
 async def test_a_slow_pipe_is_read_as_it_comes(pipe):
-    """Whoever writes a line need not write a thousand; the loop goes on meanwhile."""
+    """A single line is read without waiting for more; the loop continues meanwhile."""
     _, writing = pipe
-    lines = add_source.lines_of("-", {})
+    lines = add.read_lines("-", {})
     writing.write(f"{A}\nhttps://b.ex".encode())
     first = await anext(lines)
     writing.write(b"ample/\n")
@@ -296,14 +297,14 @@ async def test_a_slow_pipe_is_read_as_it_comes(pipe):
     await lines.aclose()
 
     assert [line.link for line in first] == [A]
-    assert second == [add_source.Line(2, B)]
+    assert second == [add.Line(2, B)]
 
 
-async def test_a_reader_that_waits_keeps_nobody(pipe):
+async def test_waiting_reader_does_not_block_the_end(pipe):
     """A cancelled command does not wait for a pipe that never ends."""
     _, writing = pipe
     before = set(threading.enumerate())
-    waiting = await started(anext(add_source.lines_of("-", {})))
+    waiting = await started(anext(add.read_lines("-", {})))
     (reader,) = set(threading.enumerate()) - before
     await cancelled(waiting)
 
@@ -319,4 +320,4 @@ async def test_an_input_that_does_not_wait_is_refused(pipe):
     os.set_blocking(reading.fileno(), False)
 
     with pytest.raises(InvalidInput, match="not allowed to wait"):
-        await anext(add_source.lines_of("-", {}))
+        await anext(add.read_lines("-", {}))

@@ -16,7 +16,7 @@ from outrider.clock import SystemClock
 from outrider.errors import OutriderError
 from outrider.store.address import show_address
 from outrider.store.opening import open_store
-from outrider.store.redis import connecting
+from outrider.store.redis import connect
 
 WORDS = ("hunter", "tiger")  # both halves of every password
 SPELLINGS = [
@@ -156,7 +156,7 @@ def served(monkeypatch, tmp_path):
             await frontier.claim(1)
 
     asyncio.run(begun())
-    monkeypatch.setattr("outrider.frontier.footing.open_store", opened)
+    monkeypatch.setattr("outrider.frontier.context.open_store", opened)
     monkeypatch.setattr(type(store), "close", lambda _: asyncio.sleep(0))
     yield store
     asyncio.run(close(store))
@@ -216,7 +216,7 @@ def test_resume_command_shows_no_password(address):
 async def test_error_of_the_library_quotes_no_secret(address, tmp_path, monkeypatch):
     """Neither its message nor those of the errors behind it, which a traceback prints."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(connecting, "TRIES", 0)
+    monkeypatch.setattr(connect, "CONNECT_RETRIES", 0)
     with pytest.raises(OutriderError) as refused:
         await open_store(address, SystemClock())
 

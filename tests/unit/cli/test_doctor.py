@@ -7,7 +7,7 @@ import resource
 import pytest
 
 from outrider import Frontier
-from outrider.cli import doctor_machine
+from outrider.cli import doctor
 from outrider.testing import FakeClock
 
 
@@ -68,7 +68,7 @@ def test_a_rescue_tells_what_it_could_not_save(outrider, damaged, tmp_path):
 
     assert answer.code == 1
     assert "24 of 40 tasks rescued" in answer.out
-    assert "nothing is left of the tasks numbered 1, 2" in answer.out
+    assert "these task numbers are lost: 1, 2" in answer.out
     assert outrider("doctor", str(new)).code == 0
     assert outrider("doctor", str(damaged), "--rescue", str(new)).code == 2
     again = outrider("doctor", str(damaged), "--rescue", f"{new}2", "--json")
@@ -114,7 +114,7 @@ def test_a_checkpoint_tells_what_it_copied(outrider, path, tmp_path):
     assert made["crawls"] == [{"crawl": "default", "known": 40, "pending": 40, "leased": 0}]
 
 
-def test_a_file_in_use_is_told_with_its_holder(outrider, path, tmp_path):
+def test_file_in_use_is_shown_with_its_holder(outrider, path, tmp_path):
     """By both commands."""
     frontier = asyncio.new_event_loop()
     held = frontier.run_until_complete(Frontier.open(path, clock=FakeClock()).__aenter__())
@@ -125,7 +125,7 @@ def test_a_file_in_use_is_told_with_its_holder(outrider, path, tmp_path):
 
     assert (looked.code, copied.code) == (0, 0)
     assert f"by process {os.getpid()}" in looked.out
-    assert f"beside process {os.getpid()}" in copied.err
+    assert f"while process {os.getpid()}" in copied.err
 
 
 # ---- the machine
@@ -144,9 +144,9 @@ def test_the_machine_is_looked_at_without_a_file(outrider):
 def test_a_machine_that_lacks_something_is_1(outrider, monkeypatch):
     """With what to do about it."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
-    monkeypatch.setattr(doctor_machine, "OLDEST_SQLITE", (99, 0, 0))
-    monkeypatch.setattr(doctor_machine, "ROOM", 1 << 80)
-    monkeypatch.setattr(doctor_machine, "YEARS", range(1990, 2000))
+    monkeypatch.setattr(doctor, "OLDEST_SQLITE", (99, 0, 0))
+    monkeypatch.setattr(doctor, "MIN_DISK", 1 << 80)
+    monkeypatch.setattr(doctor, "YEARS", range(1990, 2000))
     answer = outrider("doctor")
 
     assert answer.code == 1
@@ -154,7 +154,7 @@ def test_a_machine_that_lacks_something_is_1(outrider, monkeypatch):
     for fix in (
         "ulimit -Hn 4096",
         "pip install --upgrade apsw",
-        "make room",
+        "free disk space",
         "set the machine's time",
     ):
         assert fix in answer.out

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from outrider import Failed, Link
-from outrider.cli import asking
+from outrider.cli import terminal
 from outrider.frontier.reports import DeadLetter, SuffixView
 from outrider.store.protocol import QueueView
 
@@ -15,17 +15,17 @@ B = "https://b.example/"
 
 @pytest.fixture
 def person(monkeypatch):
-    """Somebody sits there, and answers this."""
+    """A user at a terminal, who gives this answer."""
     asked = []
 
     def sit(answer):
         def confirm(question, **how):
             asked.append(question)
             if not answer:
-                raise asking.typer.Abort
+                raise terminal.typer.Abort
 
-        monkeypatch.setattr(asking, "is_person", lambda: True)
-        monkeypatch.setattr(asking.typer, "confirm", confirm)
+        monkeypatch.setattr(terminal, "is_interactive", lambda: True)
+        monkeypatch.setattr(terminal.typer, "confirm", confirm)
         return asked
 
     return sit
@@ -129,7 +129,7 @@ class TestQueue:
 
         assert (told.code, told.err) == (
             0,
-            "outrider: no task of no.example was ever added; it holds for later\n",
+            "outrider: no task of no.example was ever added; it applies to later tasks\n",
         )
 
     @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ class TestQueue:
             (["snooze", "soon"], "seconds"),
             (["snooze", "1", "2"], "seconds"),
             (["snooze", "9999w"], "ten years"),
-            (["pause", "now"], "takes nothing"),
+            (["pause", "now"], "takes no arguments"),
             (["dance"], "is not one of"),
         ],
     )
@@ -295,7 +295,7 @@ class TestDead:
         outrider("add", "x", B)
         told = outrider("dead", "x", "show", url)
 
-        assert (told.code, told.err) == (1, f"outrider: no dead letter: {url} is {what}\n")
+        assert (told.code, told.err) == (1, f"outrider: {url} is not a dead letter: it is {what}\n")
 
     @pytest.mark.parametrize(
         ("words", "count"),
@@ -335,7 +335,7 @@ class TestDead:
 
     @pytest.mark.parametrize("act", ["replay", "purge"])
     def test_nothing_found_leaves_with_1(self, outrider, dying, act):
-        """A reason nobody died of."""
+        """A reason that no task has."""
         dying(a="cut")
 
         assert outrider("dead", "x", act, "--reason", "none").code == 1

@@ -7,7 +7,7 @@ import signal
 import pytest
 import typer
 
-from outrider.cli.stop_signals import SIGNALS, stoppable
+from outrider.cli.stop_signals import SIGNALS, run_stoppable
 from outrider.errors import StoreUnavailable
 
 
@@ -36,9 +36,9 @@ async def forever():
 
 
 async def code_of(work):
-    """What a command leaves with."""
+    """The exit code of a command."""
     with pytest.raises(typer.Exit) as left:
-        await stoppable(work)
+        await run_stoppable(work)
     return left.value.exit_code
 
 
@@ -77,10 +77,10 @@ async def test_request_survives_a_swallowed_cancellation():
             signals.attach(stop)
         return "drained"
 
-    assert (await stoppable(work), stop.count) == ("drained", 1)
+    assert (await run_stoppable(work), stop.count) == ("drained", 1)
 
 
-async def test_executor_is_told_of_each_request():
+async def test_executor_gets_each_request():
     """The first drains, the second ends it at once, a third ends the command."""
     stop = Stops()
 
@@ -101,7 +101,7 @@ async def test_first_request_after_the_run_leaves_the_report_alone():
 
     async def work(signals):
         signals.attach(Stops())
-        signals.ended()
+        signals.mark_ended()
         signals.request()
         await asyncio.sleep(0)
         signals.request()
@@ -110,7 +110,7 @@ async def test_first_request_after_the_run_leaves_the_report_alone():
     assert await code_of(work) == 130
 
 
-async def test_store_that_is_away_at_a_requested_end_is_told(capsys):
+async def test_unavailable_store_at_a_requested_end_is_noted(capsys):
     """The exit code says that it was stopped, a line why nothing is told of the crawl."""
 
     async def work(signals):
@@ -129,8 +129,8 @@ async def test_without_a_request_everything_passes():
         raise StoreUnavailable("no answer came")
 
     with pytest.raises(StoreUnavailable):
-        await stoppable(fail)
-    task = asyncio.create_task(stoppable(lambda _signals: forever()))
+        await run_stoppable(fail)
+    task = asyncio.create_task(run_stoppable(lambda _signals: forever()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -8,7 +8,7 @@ import pytest
 
 from outrider import Done, Failed, Frontier, Link
 from outrider.cli import watch, watch_draw
-from outrider.cli.watch_acts import Pace, turn
+from outrider.cli.watch_actions import HostDelays, toggle_crawl
 from outrider.errors import InvalidInput, StoreUnavailable
 from outrider.monitoring import connection
 from outrider.monitoring.connection import CrawlConnection, Presence
@@ -35,7 +35,7 @@ def filled(crawling):
 
 @pytest.mark.usefixtures("filled")
 class TestOnce:
-    def test_a_line_says_it_all(self, outrider):
+    def test_once_prints_one_line_with_all_counters(self, outrider):
         """Without a terminal there is no view, and --once ends after one sample."""
         answer = outrider("watch", "x", "--once")
 
@@ -93,7 +93,7 @@ class TestFollowing:
         await frontier.add([A, B])
         watching = CrawlMonitor(CrawlConnection("x", "default"))
         task = asyncio.ensure_future(
-            watch.plain(watching, 5.0, once=False, as_json=True, clock=clock)
+            watch.print_samples(watching, 5.0, once=False, as_json=True, clock=clock)
         )
 
         async def lines(after=5):
@@ -126,7 +126,7 @@ class TestFollowing:
         assert (first["rates"], second["rates"]["done"]) == (None, 0.4)
         assert task.done()
 
-    async def test_what_cannot_be_seen_is_said_once(self, followed, store, monkeypatch):
+    async def test_unavailable_store_is_noted_once(self, followed, store, monkeypatch):
         """And looked for again, until it is back."""
         _, lines, _ = followed
         await lines(after=0)
@@ -167,7 +167,7 @@ class TestActs:
 
     async def test_slow_doubles_each_time(self, frontier, clock):
         """Also before a visit shows the new delay."""
-        pace = Pace()
+        pace = HostDelays()
         first = await pace.slow(frontier, "a.example")
         second = await pace.slow(frontier, "a.example")
 
@@ -177,13 +177,13 @@ class TestActs:
 
     async def test_faster_halves_and_ends_at_the_rules(self, frontier, clock):
         """Never faster than the crawl's own manners."""
-        pace = Pace()
+        pace = HostDelays()
         for _ in range(2):
             await pace.slow(frontier, "a.example")
-        halved, back = [await pace.hasten(frontier, "a.example") for _ in range(2)]
+        halved, back = [await pace.speed_up(frontier, "a.example") for _ in range(2)]
 
         assert halved == "a.example: 4.0 s between visits, from the next one on"
-        assert back == "a.example: back to the delay that the crawl's rules say"
+        assert back == "a.example: back to the delay of the crawl's rules"
         assert await self.delay_after_a_visit(frontier, clock) == 2.0
 
     async def test_slow_is_at_least_a_second(self, store, clock):
@@ -192,14 +192,14 @@ class TestActs:
         async with Frontier.open(store, settings=rude, crawl="rude", clock=clock) as frontier:
             await frontier.add([A])
 
-            assert "1.0 s between" in await Pace().slow(frontier, "a.example")
+            assert "1.0 s between" in await HostDelays().slow(frontier, "a.example")
 
-    async def test_slow_means_what_it_says_where_delays_are_dice(self, store, clock):
+    async def test_slow_sets_a_fixed_delay_where_delays_are_random(self, store, clock):
         """Uniform between two bounds would be less than was promised."""
         dice = {"politeness": {"delay": 5.0, "delay_to": 15.0}, "retry": {"max_retries": 0}}
         async with Frontier.open(store, settings=dice, crawl="dice", clock=clock) as frontier:
             await frontier.add([A, A + "1"])
-            await Pace().slow(frontier, "a.example")
+            await HostDelays().slow(frontier, "a.example")
 
             assert await self.delay_after_a_visit(frontier, clock) == 10.0
 
@@ -207,15 +207,15 @@ class TestActs:
         """A dot before it means all hosts under it."""
         await frontier.add([Link(B + "9", key=".example")])
         with pytest.raises(InvalidInput, match="begins with a dot"):
-            await Pace().slow(frontier, ".example")
+            await HostDelays().slow(frontier, ".example")
 
     async def test_a_crawl_is_turned_to_and_fro(self, frontier):
         """And one that has ended says that it cannot be."""
-        assert "paused" in await turn(frontier)
-        assert await turn(frontier) == "the crawl is running"
+        assert "paused" in await toggle_crawl(frontier)
+        assert await toggle_crawl(frontier) == "the crawl is running"
         await frontier.cancel()
         with pytest.raises(InvalidInput, match="cancelled cannot be paused"):
-            await turn(frontier)
+            await toggle_crawl(frontier)
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ class TestDrawing:
 
         assert "[red]x[/red]" in told.plain
         assert "[/]~[link=file:///]y" in told.plain
-        assert watch_draw.plain("\x1b[2J[bold]").plain == "\\x1b[2J[bold]"
+        assert watch_draw.plain_text("\x1b[2J[bold]").plain == "\\x1b[2J[bold]"
 
     @pytest.mark.parametrize("width", [40, 80, 200])
     def test_nothing_is_wider_than_the_terminal(self, drawn, width):
@@ -259,14 +259,14 @@ class TestDrawing:
         ):
             assert max(map(len, told.plain.split("\n"))) <= max(width, 60)
 
-    def test_the_head_says_how_it_is(self, drawn):
+    def test_header_shows_the_status(self, drawn):
         """Running, left alone, or out of reach."""
         seen, _ = drawn
         alone = Observation(Presence.ALONE, seen.sample)
         lost = Observation(Presence.LOST, seen.sample)
 
         assert watch_draw.head(seen, "x", 80, 0.0).plain.rstrip().endswith("● running for 0.0 s")
-        assert "running, but nobody runs it" in watch_draw.head(alone, "x", 80, 0.0).plain
+        assert "running, but no process runs it" in watch_draw.head(alone, "x", 80, 0.0).plain
         assert "no answer for 12.0 s" in watch_draw.head(lost, "x", 80, 12.0).plain
         assert "no answer for 4.0 s" in watch_draw.head(seen, "x", 80, 4.0).plain
 
@@ -285,7 +285,7 @@ class TestDrawing:
     )
     def test_large_counts_are_short(self, number, text):
         """Seven letters at most."""
-        assert watch_draw.short(number) == text
+        assert watch_draw.short_count(number) == text
 
     @pytest.mark.parametrize(
         ("seconds", "text"),
@@ -293,10 +293,10 @@ class TestDrawing:
     )
     def test_waits_are_short(self, seconds, text):
         """Five letters at most."""
-        assert watch_draw.brief(seconds) == text
+        assert watch_draw.short_time(seconds) == text
 
     def test_the_bar_of_states_is_as_wide_as_the_terminal(self, drawn):
-        """Whoever is there is seen, however few."""
+        """Every state that occurs is visible."""
         seen, _ = drawn
         counts = {"ready": 1_000_000, "busy": 1, "empty": 3}
         sample = msgspec.structs.replace(seen.sample, queues=counts)

@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from outrider import Done, Frontier
-from outrider.cli import work_plan
-from outrider.cli.work_plan import Asked
+from outrider.cli import crawl_plan
+from outrider.cli.crawl_plan import WorkRequest
 from outrider.settings import Layer, Layers
 from outrider.store.protocol import Heartbeat, WorkerView
 
@@ -28,7 +28,7 @@ def asked(**said):
         "isolate": False,
         "stays": False,
     }
-    return Asked(**usual | said)
+    return WorkRequest(**usual | said)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ class TestOwn:
         """As with `crawl`; and what is usual stays said, so that it wins over the crawl's."""
         file = tmp_path / "mine.toml"
         file.write_text('[executor]\nslots = 5\ndrain = 1.0\n[fetch]\ncontact = "me"\n')
-        own = work_plan.own_of(
+        own = crawl_plan.own_layers(
             asked(
                 settings=str(file),
                 options={"executor": {"slots": 64}, "output": {"format": None}},
@@ -81,7 +81,7 @@ class TestOwn:
         tree = {"queue": {"max_depth": 3, "key": "my:key"}, "executor": {"slots": 3}}
         own = Layers(command=Layer("command line", tree))
 
-        assert work_plan.ignored(own) == ["queue.max_depth"]
+        assert crawl_plan.ignored_settings(own) == ["queue.max_depth"]
 
     @pytest.mark.parametrize(
         ("said", "stem"),
@@ -97,13 +97,13 @@ class TestOwn:
         """Or as the output is."""
         wanted = asked(**said)
 
-        assert work_plan.stem(wanted, work_plan.own_of(wanted)) == stem
+        assert crawl_plan.worker_stem(wanted, crawl_plan.own_layers(wanted)) == stem
 
     def test_each_worker_has_files_of_its_own(self):
         """Pages, and the robots.txt it keeps; but for a cache that was named."""
-        own = work_plan.seated_at("x-host-1", Layers()).tree()
+        own = crawl_plan.with_files("x-host-1", Layers()).tree()
         shared = Layers(file=Layer("file", {"fetch": {"robots_cache": "shared"}}))
-        named = work_plan.seated_at("x-host-1", shared).tree()
+        named = crawl_plan.with_files("x-host-1", shared).tree()
 
         assert own["output"] == {"path": "x-host-1"}
         assert own["fetch"] == {"robots_cache": "x-host-1.robots"}
@@ -113,7 +113,7 @@ class TestOwn:
 class TestWork:
     """The command on a file, without a visit."""
 
-    def test_a_folder_that_is_not_there_is_said(self, outrider, tmp_path, file):
+    def test_missing_folder_is_refused(self, outrider, tmp_path, file):
         """Before anything is opened."""
         answer = outrider("work", str(file), "--output", str(tmp_path / "no" / "x"))
 
@@ -127,7 +127,7 @@ class TestWork:
         assert answer.json["closing"]["end"] == "finished"
         assert answer.json["files"]["pages"] == f"{file.with_suffix('')}-{host}-1.jsonl"
         assert answer.json["worker"].startswith("my host/1-")
-        assert "left to the crawl, which says so for all workers: queue.max_depth" in answer.err
+        assert "ignored, because the crawl sets them for all workers: queue.max_depth" in answer.err
 
     @pytest.mark.parametrize(
         ("settings", "code", "said"),
@@ -140,12 +140,12 @@ class TestWork:
             (
                 {"limits": {"done": 1}},
                 3,
-                "budget reached: the limit of pages; to go on, raise limits.done, run",
+                "budget reached: the limit of pages; to resume, raise limits.done, run",
             ),
         ],
         ids=["finish", "limit"],
     )
-    def test_worker_on_a_paused_crawl_says_how_it_goes_on(
+    def test_worker_on_a_paused_crawl_names_the_command_that_resumes_it(
         self, outrider, file, settings, code, said
     ):
         """A worker resumes nothing: what it says to do does it."""
@@ -159,7 +159,7 @@ class TestWork:
         assert (first.code, first.json["closing"]["why"]) == (code, f"{said} {way}")
         assert (resumed.code, second.code) == (0, 0)
 
-    def test_a_table_says_the_same(self, outrider, file):
+    def test_closing_table_names_the_files(self, outrider, file):
         """For people."""
         answer = outrider("work", str(file))
 
@@ -189,7 +189,7 @@ class TestWork:
         ids=["file", "memory", "crawl", "setting", "settings", "handler", "url"],
     )
     @pytest.mark.usefixtures("file")
-    def test_what_cannot_be_done_is_said(self, outrider, words, said):
+    def test_work_that_cannot_start_is_refused_with_the_reason(self, outrider, words, said):
         """With 2, and one line."""
         answer = outrider("work", *words)
 
@@ -222,13 +222,13 @@ class TestWorkers:
         assert [line["worker"] for line in read.lines] == ["one", "two"]
         assert read.lines[0].keys() == set(WorkerView.__struct_fields__)
 
-    def test_nobody_is_said(self, outrider, crawling):
+    def test_crawl_without_workers_is_noted(self, outrider, crawling):
         """An empty list is an answer, not an error."""
         crawling(Frontier.stats)
         shown, read = outrider("workers", "x"), outrider("workers", "x", "--json")
 
         assert (shown.code, shown.out, read.code, read.out) == (0, "", 0, "")
-        assert "no worker was heard" in shown.err
+        assert "no worker has sent a heartbeat" in shown.err
 
 
 async def _kept(file):

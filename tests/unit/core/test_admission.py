@@ -105,7 +105,7 @@ def test_the_precedence_is_the_cost(fields, precedence):
     assert admitted(Link(A, forced=True), **fields).precedence == 0
 
 
-def test_the_cost_is_told_the_referrer():
+def test_cost_function_gets_the_referrer():
     """E4: wag: 3 for what only varies its referrer's query."""
     assert admitted(Link(A + "?a=1", via=A), cost=wag_cost).cost == 3
 
@@ -126,7 +126,7 @@ def test_a_link_may_bring_its_own_key():
     assert (task.key, task.cost) == ("mine", 4)
 
 
-def test_another_keying_is_asked():
+def test_other_key_function_is_called():
     """A4."""
     assert admitted("https://www.shop.co.uk/", key=domain_key).key == "shop.co.uk"
 
@@ -233,7 +233,7 @@ def test_a_task_that_comes_back_is_scored_as_its_new_type():
     assert (score.priority, score.breakdown.total) == (28.0, 28.0)
 
 
-def test_a_good_link_has_no_fault():
+def test_valid_link_has_no_error():
     """Whatever the types allow, at the edges too."""
     links = [
         Link(A),

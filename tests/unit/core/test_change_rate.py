@@ -9,7 +9,7 @@ from outrider.core.policy.change_rate import (
     change_rate,
     first_change,
     has_changed,
-    learned,
+    updated_answer,
 )
 
 DAY = 86_400.0
@@ -26,7 +26,7 @@ def after(looks, *, start=None):
     kept = start or answer()
     for age, changed in looks:
         digest = kept.digest + "+" if changed else kept.digest
-        kept = learned(Last(kept, age), Done(200, digest=digest))
+        kept = updated_answer(Last(kept, age), Done(200, digest=digest))
     return kept
 
 
@@ -69,7 +69,7 @@ def test_the_best_evidence_at_hand_tells_whether_a_page_changed(old, new, change
 
 def test_a_first_visit_is_remembered_as_it_was_answered():
     """B1: and has taught nothing."""
-    kept = learned(None, Done(203, bytes=7, digest="d", etag="e", last_modified="m"))
+    kept = updated_answer(None, Done(203, bytes=7, digest="d", etag="e", last_modified="m"))
 
     assert kept == Answer(203, 7, "d", "e", "m", 0, 0, 0.0, 0.0)
 
@@ -87,7 +87,7 @@ def test_a_first_visit_is_remembered_as_it_was_answered():
 )
 def test_only_content_replaces_what_is_known_of_the_content(new, kept):
     """G3: an ETag older than our copy would have the host call it unchanged."""
-    got = learned(Last(answer(etag="e", last_modified="m"), DAY), new)
+    got = updated_answer(Last(answer(etag="e", last_modified="m"), DAY), new)
 
     assert (got.digest, got.etag, got.last_modified) == kept
     assert got.status == new.status
@@ -97,8 +97,8 @@ def test_a_visit_that_cannot_tell_teaches_nothing():
     """G3: nor does one that came at the same instant."""
     before = answer(looks=3, changes=1, watched=2 * DAY, planned=DAY)
 
-    assert taught(learned(Last(before, DAY), Done(500 - 96))) == (3, 1, 2 * DAY)
-    assert taught(learned(Last(before, 0.0), Done(200, digest="b"))) == (3, 1, 2 * DAY)
+    assert taught(updated_answer(Last(before, DAY), Done(500 - 96))) == (3, 1, 2 * DAY)
+    assert taught(updated_answer(Last(before, 0.0), Done(200, digest="b"))) == (3, 1, 2 * DAY)
 
 
 def test_time_without_a_change_is_time_watched():
@@ -124,7 +124,7 @@ def test_a_page_that_always_changed_may_be_as_quick_as_the_shortest_wait():
     assert change_rate(quick) == pytest.approx(4 / DAY)
 
 
-def test_nobody_knows_the_rate_before_the_first_look():
+def test_change_rate_is_unknown_before_the_first_comparison():
     """G3: also of an answer that was written by hand."""
     assert change_rate(answer()) is None
     assert change_rate(answer(looks=1)) is None

@@ -139,7 +139,7 @@ def test_even_a_high_level_delays_no_longer_than_a_day():
     check(lease(manners={"level": 60}), Done(200), 0.0, {"delay": DAY})
 
 
-def test_a_crawl_delay_of_before_is_kept():
+def test_crawl_delay_of_an_earlier_visit_stays():
     """D1: what robots.txt said once holds until it says something else."""
     check(lease(manners={"crawl_delay": 8.0}), Done(200), 0.0, {"delay": 8.0, "crawl_delay": None})
     check(
@@ -427,7 +427,7 @@ def test_a_visit_that_was_dropped_before_it_began_leaves_the_host_alone():
         Done(200, from_cache=True, throttled=0.0, crawl_delay=9.0),
     ],
 )
-def test_what_robots_said_in_a_visit_counts_from_that_visit_on(outcome):
+def test_crawl_delay_read_in_a_visit_applies_from_that_visit_on(outcome):
     """D1: for its own delay, raised by the level it leaves behind, and for those to come."""
     before = lease(manners={"crawl_delay": 4.0})
     doubled = 2.0 if decide(before, outcome, policy(), 0.0).level else 1.0
@@ -439,7 +439,7 @@ def test_what_robots_said_in_a_visit_counts_from_that_visit_on(outcome):
     "outcome",
     [Failed("x"), Throttled(), Blocked("x"), Unreachable("x"), Dropped("x")],
 )
-def test_a_visit_that_says_nothing_of_robots_keeps_what_was_said(outcome):
+def test_visit_without_robots_keeps_the_known_crawl_delay(outcome):
     """D1: a crawl delay of before holds for this visit's delay too."""
     before = lease(manners={"crawl_delay": 4.0})
     doubled = 2.0 if decide(before, outcome, policy(), 0.0).level else 1.0
@@ -466,7 +466,7 @@ def test_a_visit_that_says_nothing_of_robots_keeps_what_was_said(outcome):
         Dropped("x", 0.5, 2.0, visited=False),
     ],
 )
-def test_a_proper_outcome_has_no_fault(outcome):
+def test_valid_outcome_has_no_error(outcome):
     """Whatever the types allow and makes sense."""
     assert outcome_error(outcome) is None
 
@@ -502,7 +502,7 @@ def test_a_proper_outcome_has_no_fault(outcome):
         (Dropped("x", visited=None), "Dropped.visited"),
     ],
 )
-def test_a_fault_names_the_field(outcome, named):
+def test_error_names_the_field(outcome, named):
     """Bad input is refused by name, before anything is decided."""
     assert named in outcome_error(outcome)
 
@@ -522,6 +522,6 @@ def test_a_fault_names_the_field(outcome, named):
         (Blocked("x", seconds="1"), "seconds"),
     ],
 )
-def test_a_duration_that_is_no_number_is_a_fault(outcome, named):
+def test_duration_that_is_not_a_number_is_an_error(outcome, named):
     """A header's text handed on unread is refused by name: deciding on it would raise."""
     assert named in outcome_error(outcome)

@@ -41,7 +41,7 @@ def test_lanes_take_turns(first, second, lane, count, expected):
 
 @pytest.mark.parametrize("lane", [DISCOVERY, ACQUISITION])
 @pytest.mark.parametrize("count", [0, 3, 5])
-def test_nobody_anywhere_ends_the_claim(lane, count):
+def test_no_ready_and_no_inactive_queue_ends_the_claim(lane, count):
     """C4: when neither lane has a ready active queue there is nothing to lease."""
     step, _ = pick(NOBODY, NOBODY, None, lane, count, BURST)
 
@@ -76,7 +76,7 @@ def test_the_best_inactive_head_is_activated_unless_one_as_good_is_ready(
     assert (step == ACTIVATE) is activates
 
 
-def test_activating_takes_nobodys_turn():
+def test_activation_does_not_count_for_the_lanes():
     """C4: no lease, so the count stays."""
     assert pick(NOBODY, NOBODY, 0, DISCOVERY, 3, BURST) == (ACTIVATE, 3)
 
@@ -88,7 +88,7 @@ def test_activating_takes_nobodys_turn():
     st.integers(0, 20),
     st.integers(1, 10),
 )
-def test_a_lane_is_leased_from_only_if_somebody_stands_there(first, second, lane, count, burst):
+def test_lane_without_ready_queue_is_not_leased_from(first, second, lane, count, burst):
     """C4: and somebody is chosen whenever somebody stands anywhere; never above the burst."""
     keys = (stands() if first else NOBODY, stands() if second else NOBODY)
 

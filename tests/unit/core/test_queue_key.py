@@ -46,7 +46,7 @@ def url(text):
         ("surt", "http://localhost/", "localhost"),
     ],
 )
-def test_a_named_keying_gives_its_key(name, text, key):
+def test_named_key_function_gives_its_key(name, text, key):
     """Host, registrable domain and SURT authority, for names and addresses alike."""
     assert key_function(name)(url(text)) == key
 
@@ -74,7 +74,7 @@ def test_other_numbers_of_buckets_are_refused(count):
         key_function(f"buckets:{count}")
 
 
-def test_a_function_is_a_keying():
+def test_function_is_used_as_key_function():
     """What the user gives is used as it is."""
     assert key_function(len) is len
 
@@ -162,7 +162,7 @@ def test_the_registrable_domain_is_its_own():
         (None, ".org", ".org"),
     ],
 )
-def test_address_is_what_a_store_matches_under_the_keying(keyed_by, text, target):
+def test_address_is_what_a_store_matches_under_the_key_function(keyed_by, text, target):
     """A4: hosts and suffixes as people write them reach the keys of every keying."""
     assert address(keyed_by, text) == target
 

@@ -162,7 +162,7 @@ def test_the_price_stays_where_waits_as_wanted_are_possible(chosen):
     assert 0 < price <= dearest * 1.001
 
 
-def test_the_price_a_visit_was_planned_at_can_be_told_from_its_plan():
+def test_price_of_a_planned_visit_follows_from_its_plan():
     """G3: what a worker begins with."""
     page = answer(20, 10, 15 * DAY)
     planned = interval(page, Last(answer(), 9 * DAY), VALUE, 0.17 * DAY)
@@ -243,7 +243,7 @@ def test_a_page_that_a_policy_lets_go_is_done():
     assert verdict.answer.planned == 0.0
 
 
-def test_a_policy_is_told_what_was_learned():
+def test_revisit_policy_gets_the_learned_answer():
     """G3: the new answer and the last one."""
     told = []
     last = Last(answer(), DAY)

@@ -11,7 +11,7 @@ def admitted(scope, text, seeds=(), function=None):
     return compile_scope(scope, function)(parse_url(text), roots)
 
 
-def test_the_default_scope_admits_everything_and_need_not_be_asked():
+def test_default_scope_admits_everything_and_is_none():
     """No answerer, no cost."""
     assert compile_scope(Scope()) is None
     assert not Scope().root(parse_url("http://example.org/"))

@@ -127,7 +127,7 @@ class TestOpic:
         richer = msgspec.structs.replace(about, priority=score.priority - 0.5 * SCALE)
         assert (cash_of(about), cash_of(richer)) == (1.0, pytest.approx(1.5))
 
-    def test_a_priority_somebody_gave_is_no_cash(self):
+    def test_explicit_priority_counts_as_cash_of_a_seed(self):
         """Explicit ones and those of another scorer are worth a seed's."""
         explicit = lease(priority=-1000.0).about
         foreign = lease(priority=13.0, breakdown=Breakdown("base", (("type", 13.0),))).about
@@ -282,7 +282,7 @@ class TestLearning:
         assert len(best) == len(tried) - tried.count(None)
         assert 0.05 < len(best) / len(batch) < 0.09
 
-    def test_errors_of_scores_make_it_stale_until_all_are_made_anew(self):
+    def test_errors_of_scores_make_it_stale_until_rescored(self):
         """Tasks that wait with a score of the first minute show how wrong such scores are."""
         scorer = self.scorer()
         (first,) = scorer.score([candidate(self.BAD.format(0))])
@@ -314,7 +314,7 @@ class TestLearning:
     @pytest.mark.parametrize(
         ("visits", "reward"), [(float("nan"), 1.0), (2.0, float("inf")), (0.0, 1.0), (-1.0, 1.0)]
     )
-    def test_what_cannot_be_a_tally_is_not_heard(self, visits, reward):
+    def test_invalid_group_counts_are_ignored(self, visits, reward):
         """Notes are written by others."""
         scorer = self.scorer()
         scorer.hear("all", visits, reward)

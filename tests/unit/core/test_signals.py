@@ -164,7 +164,7 @@ class TestMatching:
         assert boost(signals, "https://a.example/news") == 10.0
         assert boost(signals, "https://b.example/news") == 5.0
 
-    def test_one_problem_alone_boosts_nobody(self):
+    def test_single_problem_boosts_nothing(self):
         """F5: log2(1) is 0."""
         assert boost(heard(cluster("a.example", 1)), "https://a.example/") == 0.0
 

@@ -3,9 +3,9 @@ import pytest
 
 from outrider.core.policy.rules import QueueRules
 from outrider.core.task import (
-    UNSAID_BIAS,
-    UNSAID_DEPTH,
-    UNSAID_TYPE,
+    DEFAULT_BIAS,
+    DEFAULT_DEPTH,
+    DEFAULT_TYPE,
     Lease,
     LeaseId,
     Link,
@@ -47,7 +47,11 @@ def test_link_that_gives_a_default_value_differs_from_one_that_gives_none():
         encoded = msgspec.msgpack.encode(one)
         again = msgspec.msgpack.decode(encoded, type=Link)
         moved = msgspec.structs.replace(again, known="revisit")
-        unsaid = (moved.type is UNSAID_TYPE, moved.depth is UNSAID_DEPTH, moved.bias is UNSAID_BIAS)
+        unsaid = (
+            moved.type is DEFAULT_TYPE,
+            moved.depth is DEFAULT_DEPTH,
+            moved.bias is DEFAULT_BIAS,
+        )
         assert unsaid == (not is_said,) * 3
         assert again == one
 
@@ -96,7 +100,7 @@ async def test_a_lease_gives_itself_back_when_the_block_fails():
     assert holder.released == [lent]
 
 
-async def test_a_lease_is_kept_when_the_block_ends_well():
+async def test_lease_is_not_released_when_the_block_succeeds():
     """Nobody is told anything."""
     holder = Holder()
 
@@ -106,7 +110,7 @@ async def test_a_lease_is_kept_when_the_block_ends_well():
     assert holder.released == []
 
 
-async def test_a_lease_of_nobody_has_nobody_to_return_to():
+async def test_lease_without_holder_releases_nothing():
     """One that crossed a wire, say: the error is still the caller's."""
     with pytest.raises(RuntimeError):
         async with lease():

@@ -49,7 +49,7 @@ def identity(text, rules=DEFAULT) -> str:
     return made(text, rules).identity
 
 
-def test_a_serialised_url_is_kept_letter_for_letter():
+def test_serialised_url_stays_unchanged():
     """A text that already is its own serialisation comes back unchanged, as text and identity."""
     text = "https://www.example.org/a/b_c~d/e.html"
 
@@ -356,7 +356,7 @@ def test_public_addresses_and_names_pass(host):
     ("address", "private"),
     [("::1", True), ("fe80::1%eth0", True), ("2001:db8::1", False), ("x:1", False), ("", False)],
 )
-def test_a_resolvers_addresses_can_be_judged(address, private):
+def test_addresses_of_a_resolver_can_be_checked(address, private):
     """Without brackets, with a zone, or no address at all."""
     assert is_private_address(address) is private
 

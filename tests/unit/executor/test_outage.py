@@ -18,7 +18,7 @@ from outrider.executor import outage as outage_module
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.handlers import Handlers
 from outrider.executor.outage import Outage
-from outrider.frontier import footing
+from outrider.frontier import live_settings
 from outrider.store.memory import MemoryStore
 from outrider.testing.faults import NO_FAULT, Fate, Fault, FaultyStore
 
@@ -155,7 +155,7 @@ async def test_what_time_does_not_mend_is_raised_at_once(error):
 
 async def test_room_on_a_server_is_waited_for(quick):
     """Others may clear away what fills it."""
-    outage = Outage(waits_for_room=True)
+    outage = Outage(waits_for_space=True)
 
     assert await outage.call(Bouncer(2, StoreFull("maxmemory"))) == "answer"
 
@@ -372,7 +372,7 @@ async def test_a_joined_worker_goes_by_what_is_configured_meanwhile(monkeypatch,
 
 async def test_who_opened_the_crawl_hears_of_it_too(monkeypatch, far):
     """N1: what another says holds for all, between two beats and whether or not it claims."""
-    monkeypatch.setattr(footing, "OFTEN_MS", 10**9)
+    monkeypatch.setattr(live_settings, "LISTEN_INTERVAL_MS", 10**9)
     monkeypatch.setattr(housekeeping, "HEARTBEAT_INTERVAL", 1000.0)
     monkeypatch.setattr(housekeeping, "LISTEN_INTERVAL", 0.0)
     monkeypatch.setattr(housekeeping, "TICK_INTERVAL", 0.005)

@@ -131,7 +131,8 @@ def background():
     """Lets what goes on behind frontiers come to its end."""
 
     async def wait(*frontiers):
-        while tasks := [task for frontier in frontiers for task in frontier._background]:
+        groups = [frontier._context.background for frontier in frontiers]
+        while tasks := [task for group in groups for task in group.running]:
             await asyncio.wait(tasks)
 
     return wait

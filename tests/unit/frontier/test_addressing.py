@@ -4,7 +4,6 @@ import pytest
 
 from outrider import Done, Frontier, InvalidInput, Link, SettingsError
 from outrider.core.queue_action import Pause
-from outrider.frontier.footing import rules_of
 from outrider.settings import from_toml, merged, settings_of
 
 ROOT, WWW, PORT = "https://example.org/", "https://www.example.org/", "http://example.org:81/"
@@ -60,7 +59,7 @@ async def test_steer_takes_the_same_addresses_as_a_handle(opened):
         await frontier.steer(".org:81", Pause())
 
 
-async def test_act_on_a_host_holds_for_surt_queues_to_come(opened):
+async def test_action_on_a_host_applies_to_later_surt_queues(opened):
     """E7: for each of its ports."""
     frontier = await opened(keyed("surt"))
     await frontier.queue("example.org").retire()
@@ -244,7 +243,7 @@ async def test_crawl_kept_with_an_override_that_is_refused_by_now_can_be_joined(
     owner = await opened(keyed("buckets:4"), store)
     await owner.add(URLS)
     older = (await store.settings("default")).replace('"keys":{}', '"keys":{".org":{"delay":1.0}}')
-    await store.configure("default", rules_of(owner), older)
+    await store.configure("default", owner.rules, older)
 
     async with Frontier.attach(store, clock=clock) as other:
         assert other.lacks == ""

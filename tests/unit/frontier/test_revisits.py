@@ -3,9 +3,9 @@ import pytest
 
 from outrider import Done, Link
 from outrider.core.outcome import Answer, Last
-from outrider.core.policy.change_rate import learned
+from outrider.core.policy.change_rate import updated_answer
 from outrider.core.policy.revisit import Revisiting, first_price, interval
-from outrider.frontier.revisits import HEARD, Revisits, revisits_for
+from outrider.frontier.policies import PRICE_SAMPLES, Revisits, revisits_for
 
 A = "https://a.example/"
 HOUR, DAY = 3600.0, 86_400.0
@@ -105,13 +105,13 @@ async def test_the_visits_of_an_hour_are_shared_by_all_pages(opened, clock):
             await frontier.finish(lease, Done(200, digest="d"))
         clock.advance(DAY)
 
-    assert frontier._revisits._wanted == pytest.approx(50 * HOUR, rel=0.1)
+    assert frontier._policies.revisits._wanted == pytest.approx(50 * HOUR, rel=0.1)
 
 
 # ---- the price
 
 
-def test_no_timetable_for_no_policy():
+def test_no_revisits_without_a_policy():
     """N1: nobody pays for the question."""
     assert revisits_for(Revisiting()) is None
     assert revisits_for(Revisiting("fixed")) is not None
@@ -122,7 +122,7 @@ def test_the_pages_are_counted_only_if_they_matter_and_now_and_then():
     idle, counting = Revisits(Revisiting("value")), Revisits(Revisiting("value", visits_per_hour=9))
     assert (idle.wants_count, counting.wants_count) == (False, True)
 
-    counting.count(100)
+    counting.set_page_count(100)
     asked = []
     for _ in range(10):
         asked.append(counting.wants_count)
@@ -137,19 +137,19 @@ def test_a_new_worker_takes_over_the_price():
     how, price = Revisiting("value"), 0.05 * DAY
     new = Revisits(how)
     assert new.price == first_price(DAY)
-    for looks in range(4, 4 + HEARD):
+    for looks in range(4, 4 + PRICE_SAMPLES):
         seen = page(looks=looks, changes=looks // 2, watched=looks * DAY)
         planned = interval(seen, Last(seen, 30 * DAY), how, price)
         last = Last(msgspec.structs.replace(seen, planned=planned), planned)
-        new.plan(learned(last, Done(200, digest="d")), last)
+        new.plan(updated_answer(last, Done(200, digest="d")), last)
 
     assert new.price == pytest.approx(price, rel=0.05)
 
 
-def test_a_worker_that_has_heard_enough_finds_the_price_by_itself():
+def test_worker_ignores_earlier_prices_after_enough_samples():
     """G3: what others paid no longer moves it, but for what it makes them do."""
     old = Revisits(Revisiting("value"))
-    for _ in range(HEARD):
+    for _ in range(PRICE_SAMPLES):
         old.plan(page(), Last(page(planned=2 * DAY), 2 * DAY))
     before = old.price
     old.plan(page(), Last(page(planned=2 * HOUR), 2 * DAY))

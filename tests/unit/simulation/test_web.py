@@ -4,14 +4,14 @@ import pytest
 
 from outrider.core.outcome import Blocked, Done, Failed, Throttled, Unreachable
 from outrider.core.url import Url, parse_url
-from outrider.simulation.web import SHARES, Shape, Temper, Web, split
+from outrider.simulation.web import SHARES, HostKind, Shape, Web, split
 
 SHAPE = Shape(hosts=40, pages=400)
 
 
-def web_of(temper, **fields):
-    """A web where every host has this temper."""
-    return Web(1, Shape(hosts=4, pages=40, shares={temper: 1.0}, **fields))
+def web_of(kind, **fields):
+    """A web where every host has this kind."""
+    return Web(1, Shape(hosts=4, pages=40, shares={kind: 1.0}, **fields))
 
 
 def visits(web, path="a/0", times=200):
@@ -36,7 +36,7 @@ def test_a_web_is_a_function_of_its_seed():
 
 
 def test_other_seeds_are_other_webs():
-    """The names, the tempers and the answers differ."""
+    """The names, the kinds and the answers differ."""
     assert Web(1, SHAPE).hosts != Web(2, SHAPE).hosts
 
 
@@ -58,7 +58,7 @@ def test_every_host_has_its_own_name():
 
 def test_every_page_of_a_host_is_found_from_its_home():
     """Home → hubs → articles; nothing is an island."""
-    web = web_of(Temper.STEADY)
+    web = web_of(HostKind.STEADY)
     host = web.hosts[0]
     seen, open_ = set(), [f"https://{host.name}/"]
     while open_:
@@ -72,7 +72,7 @@ def test_every_page_of_a_host_is_found_from_its_home():
 
 def test_links_are_the_same_at_every_visit():
     """Only the answer depends on the instant."""
-    found = {response.found for response in visits(web_of(Temper.STEADY))}
+    found = {response.found for response in visits(web_of(HostKind.STEADY))}
 
     assert len(found) == 1
 
@@ -88,30 +88,32 @@ def test_links_are_good_urls_of_both_lanes():
 
 
 @pytest.mark.parametrize(
-    ("temper", "expected"),
+    ("kind", "expected"),
     [
-        (Temper.STEADY, {Done}),
-        (Temper.FLAKY, {Done, Failed}),
-        (Temper.BUSY, {Done, Throttled}),
-        (Temper.GUARDED, {Done, Blocked}),
-        (Temper.GONE, {Unreachable}),
-        (Temper.DOZING, {Done, Unreachable}),
+        (HostKind.STEADY, {Done}),
+        (HostKind.FLAKY, {Done, Failed}),
+        (HostKind.BUSY, {Done, Throttled}),
+        (HostKind.GUARDED, {Done, Blocked}),
+        (HostKind.GONE, {Unreachable}),
+        (HostKind.DOZING, {Done, Unreachable}),
     ],
 )
-def test_a_temper_shows(temper, expected):
-    """Each kind of host does what its temper says, and nothing else."""
-    assert kinds(visits(web_of(temper))) == expected
+def test_a_temper_shows(kind, expected):
+    """Each kind of host does what its kind says, and nothing else."""
+    assert kinds(visits(web_of(kind))) == expected
 
 
-@pytest.mark.parametrize("temper", [Temper.BUSY, Temper.GUARDED, Temper.DOZING])
-def test_a_calm_web_answers(temper):
+@pytest.mark.parametrize("kind", [HostKind.BUSY, HostKind.GUARDED, HostKind.DOZING])
+def test_a_calm_web_answers(kind):
     """After `calm_at` nobody throttles, blocks or dozes any more."""
-    assert kinds(visits(web_of(temper, calm_at=0.0))) == {Done}
+    assert kinds(visits(web_of(kind, calm_at=0.0))) == {Done}
 
 
 def test_busy_hosts_ask_for_patience_in_every_way():
     """With Retry-After, with none, and with one of 0."""
-    throttles = [r.outcome for r in visits(web_of(Temper.BUSY)) if isinstance(r.outcome, Throttled)]
+    throttles = [
+        r.outcome for r in visits(web_of(HostKind.BUSY)) if isinstance(r.outcome, Throttled)
+    ]
     waits = {throttle.retry_after for throttle in throttles}
 
     assert {None, 0.0} < waits
@@ -119,7 +121,7 @@ def test_busy_hosts_ask_for_patience_in_every_way():
 
 def test_moved_articles_lead_elsewhere():
     """A redirect is an answer with the target as its only link (G0)."""
-    (response,) = visits(web_of(Temper.MOVED), times=1)
+    (response,) = visits(web_of(HostKind.MOVED), times=1)
 
     assert response.outcome.status == 301
     assert len(response.found) == 1
@@ -127,7 +129,7 @@ def test_moved_articles_lead_elsewhere():
 
 def test_a_trap_never_ends():
     """Every page of it links to one more."""
-    web = web_of(Temper.ENDLESS)
+    web = web_of(HostKind.ENDLESS)
     url = f"https://{web.hosts[0].name}/more/1"
     for _ in range(50):
         (found,) = web.visit(url, 0.0).found
@@ -137,17 +139,17 @@ def test_a_trap_never_ends():
 
 def test_strict_hosts_ask_for_a_crawl_delay():
     """Every answer of theirs says so."""
-    assert all(response.outcome.crawl_delay for response in visits(web_of(Temper.STRICT)))
+    assert all(response.outcome.crawl_delay for response in visits(web_of(HostKind.STRICT)))
 
 
 def test_slow_hosts_take_longer():
     """Seconds rather than parts of one; and nobody answers in no time."""
-    slow, steady = (visits(web_of(temper)) for temper in (Temper.SLOW, Temper.STEADY))
+    slow, steady = (visits(web_of(kind)) for kind in (HostKind.SLOW, HostKind.STEADY))
 
     assert min(response.seconds for response in slow) >= 2.0
     assert all(0 < response.seconds < 5.0 for response in steady)
 
 
 def test_every_temper_has_a_share():
-    """A new temper that no web would ever have is a mistake."""
-    assert set(SHARES) == set(Temper)
+    """A new kind that no web would ever have is a mistake."""
+    assert set(SHARES) == set(HostKind)

@@ -15,7 +15,7 @@ from outrider.store.address import (
 )
 from outrider.store.postgres.address import parsed
 from outrider.store.redis.cluster import read_url
-from outrider.store.redis.connecting import address_of
+from outrider.store.redis.connect import address_of
 
 SHOWN = {
     "crawl.outrider": "crawl.outrider",

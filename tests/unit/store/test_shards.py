@@ -14,7 +14,7 @@ from outrider.errors import InvalidInput, StoreUnavailable
 from outrider.store.protocol import ClaimRequest, PriorityUpdate, SharedValueWrite, TaskFilter
 from outrider.store.saved import SavedTask
 from outrider.store.shards import ShardedStore
-from outrider.store.shards.shard import joined, parted, shard_of
+from outrider.store.shards.shard_set import global_number, shard_of, split_number
 from outrider.testing.audit import everything
 from outrider.testing.builders import done, rules, task
 from outrider.testing.clock import FakeClock
@@ -70,22 +70,22 @@ class Fickle(ModelShard):
         await self._first("claim")
         return await super().claim(request, closes=closes)
 
-    async def pulse(self, crawl):  # noqa: D102 - as its parent
-        await self._first("pulse")
-        return await super().pulse(crawl)
+    async def summary(self, crawl):  # noqa: D102 - as its parent
+        await self._first("summary")
+        return await super().summary(crawl)
 
     async def finish(self, verdicts):  # noqa: D102 - as its parent
         await self._first("finish")
         return await super().finish(verdicts)
 
-    async def reckon(self, crawl, whole, moves):  # noqa: D102 - as its parent
-        if moves is not None:
-            await self._first("reckon")
-        return await super().reckon(crawl, whole, moves)
+    async def apply_totals(self, crawl, totals, revision):  # noqa: D102 - as its parent
+        if revision is not None:
+            await self._first("apply_totals")
+        return await super().apply_totals(crawl, totals, revision)
 
-    async def work(self, crawl):  # noqa: D102 - as its parent
-        await self._first("work")
-        await super().work(crawl)
+    async def start_run(self, crawl):  # noqa: D102 - as its parent
+        await self._first("start_run")
+        await super().start_run(crawl)
 
     async def set_status(self, crawl, status, reason="operator"):  # noqa: D102 - as its parent
         await self._first("set_status")
@@ -136,9 +136,9 @@ def test_a_key_keeps_its_shard():
 
 def test_numbers_tell_their_shard():
     """What is put together can be taken apart."""
-    assert parted(joined(5, 17)) == (5, 17)
-    assert joined(0, 17) == 17
-    assert joined(1, 1) > joined(0, 2**40)
+    assert split_number(global_number(5, 17)) == (5, 17)
+    assert global_number(0, 17) == 17
+    assert global_number(1, 1) > global_number(0, 2**40)
 
 
 def test_a_store_has_at_least_one_shard():
@@ -241,7 +241,7 @@ async def test_a_number_of_no_shard_is_nobodys_lease(store):
     """H3: a lease of another store changes nothing."""
     await add(store, f"{NEAR}/1")
     lease = await one(store)
-    foreign = lease.id._replace(task=joined(77, 1))
+    foreign = lease.id._replace(task=global_number(77, 1))
 
     assert await store.extend([foreign], lease_for=1.0) == set()
     verdict = done(lease)
@@ -290,7 +290,7 @@ async def test_work_that_came_while_a_run_was_closed_is_seen(store, shards):
     """I2: whoever closed the run looks once more."""
     await add(store, f"{NEAR}/1")
     await store.finish([done(await one(store))])
-    shards[0].before["reckon"] = lambda: shards[2].add(pages(f"{FAR}/1"))
+    shards[0].before["apply_totals"] = lambda: shards[2].add(pages(f"{FAR}/1"))
 
     assert (await ask(store)).status is RUNNING
     await drain(store)
@@ -302,7 +302,7 @@ async def test_work_whose_bringer_died_before_home_heard_is_found(store, shards)
     await add(store, f"{NEAR}/1")
     await drain(store)
     assert (await ask(store)).status is FINISHED
-    shards[0].before["work"] = gone
+    shards[0].before["start_run"] = gone
     with pytest.raises(StoreUnavailable):
         await add(store, f"{FAR}/1")
 
@@ -320,15 +320,15 @@ async def test_work_that_moves_on_before_every_look_is_not_over(store, shards):
         await store.finish([done(held.pop(), links=pages(f"{host}/{len(host)}"))])
         number = shard_of(f"{host}.example", COUNT)
         (lease,) = (await Model.claim(shards[number], ClaimRequest(CRAWL, "x", 1))).leases
-        held.append(replace(lease, task=joined(number, lease.task)))
+        held.append(replace(lease, task=global_number(number, lease.task)))
 
     async def flee_from_home():
         await move(FAR)
-        shards[2].before["pulse"] = lambda: move(NEAR)
+        shards[2].before["summary"] = lambda: move(NEAR)
 
     async def flee_from_near():
         await move(HOME)
-        shards[0].before["pulse"] = flee_from_home
+        shards[0].before["summary"] = flee_from_home
 
     shards[1].before["claim"] = flee_from_near
     claimed = await ask(store, worker=worker)
@@ -348,7 +348,7 @@ async def test_a_close_that_was_overtaken_closes_nothing(store, shards):
         await shards[2].add(pages(f"{FAR}/1"))
         await store.add(pages(f"{HOME}/1"))
 
-    shards[0].before["reckon"] = another_closes_and_work_begins
+    shards[0].before["apply_totals"] = another_closes_and_work_begins
     claimed = await ask(store)
 
     assert (claimed.status, claimed.wake_in) == (RUNNING, 0.0)
@@ -390,7 +390,7 @@ async def test_a_pause_whose_teller_died_holds(store, shards):
         await store.set_status(CRAWL, CrawlStatus.PAUSED)
 
     assert await claim(store, 9) == []
-    assert {(await shard.pulse(CRAWL)).status for shard in shards} == {CrawlStatus.PAUSED}
+    assert {(await shard.summary(CRAWL)).status for shard in shards} == {CrawlStatus.PAUSED}
 
 
 async def test_an_end_of_a_pause_whose_teller_died_holds(store, shards):
@@ -532,7 +532,16 @@ def _slowed(name):
     return verb
 
 
-for _verb in ("add", "claim", "extend", "finish", "pulse", "reckon", "work", "set_status"):
+for _verb in (
+    "add",
+    "claim",
+    "extend",
+    "finish",
+    "summary",
+    "apply_totals",
+    "start_run",
+    "set_status",
+):
     setattr(Slow, _verb, _slowed(_verb))
 
 
@@ -581,8 +590,8 @@ async def test_prices_go_to_the_shards_of_their_tasks(store):
     seen = [task.number for task in (await store.tasks(CRAWL, TaskFilter())).items]
     prices = [PriorityUpdate(number, 0.0, float(place)) for place, number in enumerate(seen, 1)]
     strange = [
-        PriorityUpdate(joined(COUNT, 1), 0.0, 9.0),
-        PriorityUpdate(joined(-1, 1), 0.0, 9.0),
+        PriorityUpdate(global_number(COUNT, 1), 0.0, 9.0),
+        PriorityUpdate(global_number(-1, 1), 0.0, 9.0),
         PriorityUpdate(0, 0.0, 9.0),
     ]
 
@@ -592,7 +601,7 @@ async def test_prices_go_to_the_shards_of_their_tasks(store):
 
 
 async def test_one_bad_price_spoils_the_prices_of_all_shards(store):
-    """C2: refused whole, before any shard hears of it."""
+    """C2: refused whole, before any shard is called."""
     await store.add(pages(f"{HOME}/1", f"{FAR}/1"))
     first, last = [task.number for task in (await store.tasks(CRAWL, TaskFilter())).items]
 

@@ -152,7 +152,7 @@ async def test_an_unfair_order_is_seen(priority):
 
 
 def _spendthrift(self, c, q, reason):
-    q.session, q.standing = 0, "ready"
+    q.session, q.list_state = 0, "ready"
 
 
 async def test_a_spent_budget_is_seen():
@@ -178,7 +178,7 @@ async def test_a_task_lent_by_name_that_was_not_named_is_seen():
         await it.add("1", "2")
         await it.claim(2, fingerprints=[task("https://a.example/2").fingerprint])
 
-    assert await broken_by({"lend_named": _lends_others}, story) == "D5"
+    assert await broken_by({"claim_named": _lends_others}, story) == "D5"
 
 
 async def test_a_slot_lost_to_a_name_is_seen():
@@ -200,7 +200,7 @@ async def test_a_name_that_overspends_is_seen():
         await it.add("1", "2")
         await it.claim(2, fingerprints=[task(f"https://a.example/{n}").fingerprint for n in (1, 2)])
 
-    assert await broken_by({"lend_named": _lends_others}, story) == "E1"
+    assert await broken_by({"claim_named": _lends_others}, story) == "E1"
 
 
 @pytest.mark.parametrize("way", ["finish", "expire"])
@@ -250,7 +250,7 @@ async def test_a_loan_beyond_the_budget_is_seen():
         await it.add("1", "2", "3")
         await it.claim(3, lend=True)
 
-    assert await broken_by({"goes_on": _careless}, story) == "E1"
+    assert await broken_by({"may_lend_more": _careless}, story) == "E1"
 
 
 def _counts_all(self, c, limit):
@@ -271,7 +271,7 @@ async def test_a_lost_loan_that_counts_too_many_crashes_is_seen():
         await it.store.expire(limit=9)
         await it.store.check("default")
 
-    assert await broken_by({"take_back": _counts_all}, story) == "C7"
+    assert await broken_by({"expire_overdue": _counts_all}, story) == "C7"
 
 
 async def test_a_loan_is_believed():
@@ -350,7 +350,7 @@ async def test_a_valid_lease_refused_is_seen():
 def _impatient(self, c, limit):
     for t in c.all(TaskState.LEASED):
         t.deadline = 0
-    return Model.take_back(self, c, limit)
+    return Model.expire_overdue(self, c, limit)
 
 
 async def test_a_lease_taken_back_too_soon_is_seen():
@@ -361,7 +361,7 @@ async def test_a_lease_taken_back_too_soon_is_seen():
         await it.claim()
         await it.store.expire(limit=9)
 
-    assert await broken_by({"take_back": _impatient}, story) == "H4"
+    assert await broken_by({"expire_overdue": _impatient}, story) == "H4"
 
 
 def _forgets(self, c, task):
@@ -403,7 +403,7 @@ async def test_a_stranger_called_a_duplicate_is_seen():
 
 
 def _ends_early(self, c):
-    self.move(c, CrawlStatus.FINISHED, "run 1")
+    self.set_crawl_status(c, CrawlStatus.FINISHED, "run 1")
 
 
 @pytest.mark.parametrize("is_leased", [True, False])
@@ -418,8 +418,8 @@ async def test_a_run_closed_too_early_is_seen(is_leased):
 
 
 def _ends_twice(self, c, status, reason):
-    Model.move(self, c, status, reason)
-    Model.move(self, c, status, reason)
+    Model.set_crawl_status(self, c, status, reason)
+    Model.set_crawl_status(self, c, status, reason)
 
 
 async def test_a_run_closed_twice_is_seen():
@@ -431,7 +431,7 @@ async def test_a_run_closed_twice_is_seen():
         await it.claim()
         await it.store.check("default")
 
-    assert await broken_by({"move": _ends_twice}, story) == "I2"
+    assert await broken_by({"set_crawl_status": _ends_twice}, story) == "I2"
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from outrider.core.outcome import Answer, Done, Last
 
 NOT_MODIFIED: Final = 304
 MEMORY: Final = 64  # comparisons; then all counts are halved, because change rates change
-_LONGEST: Final = 10 * 365 * 86_400.0
+_MAX_WATCHED: Final = 10 * 365 * 86_400.0
 
 
-def learned(last: Last | None, outcome: Done) -> Answer:
+def updated_answer(last: Last | None, outcome: Done) -> Answer:
     """Return what to keep after a visit: its answer, and the updated counts of changes."""
     if last is None:
         return Answer(
@@ -27,7 +27,7 @@ def learned(last: Last | None, outcome: Done) -> Answer:
         outcome.status,
         outcome.bytes,
         *_validators(last.answer, outcome),
-        *_looked(last, has_changed(last.answer, outcome)),
+        *_count_comparison(last, has_changed(last.answer, outcome)),
     )
 
 
@@ -61,9 +61,7 @@ def _has_content(outcome: Done) -> bool:
 
 
 def _validators(old: Answer, new: Done) -> tuple[str | None, str | None, str | None]:
-    """Return digest, ETag and Last-Modified of the stored content; only new content
-    replaces them.
-    """
+    """Return digest, ETag and Last-Modified of the stored content, replaced by new content."""
     if _has_content(new):
         return new.digest, new.etag, new.last_modified
     if new.status == NOT_MODIFIED:
@@ -75,7 +73,7 @@ def _validators(old: Answer, new: Done) -> tuple[str | None, str | None, str | N
     return old.digest, old.etag, old.last_modified
 
 
-def _looked(last: Last, changed: bool | None) -> tuple[int, int, float]:
+def _count_comparison(last: Last, changed: bool | None) -> tuple[int, int, float]:
     """Return comparisons, changes and seconds watched, this visit included."""
     old, age = last.answer, last.age
     if changed is None or age <= 0:
@@ -85,7 +83,7 @@ def _looked(last: Last, changed: bool | None) -> tuple[int, int, float]:
         watched = _until_change(old, watched, age)
     else:
         watched += age
-    return _half_forgotten(old.looks + 1, old.changes + changed, min(watched, _LONGEST))
+    return _half_forgotten(old.looks + 1, old.changes + changed, min(watched, _MAX_WATCHED))
 
 
 def _until_change(old: Answer, watched: float, age: float) -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _parse_list(text: str) -> tuple[str, ...]:
     return tuple(text.replace("\n", " ").strip().split(", "))
 
 
-COUNTRIES: Final = _listed("""
+COUNTRIES: Final = _parse_list("""
 afghanistan, albania, algeria, andorra, angola, antigua and barbuda, argentina, armenia,
 australia, austria, azerbaijan, bahamas, bahrain, bangladesh, barbados, belarus, belgium,
 belize, benin, bhutan, bolivia, bosnia and herzegovina, botswana, brazil, brunei, bulgaria,
@@ -36,7 +36,7 @@ united arab emirates, united kingdom, united states, uruguay, us, usa, uzbekista
 vatican, venezuela, vietnam, yemen, zambia, zimbabwe
 """)
 
-RELATED: Final = _listed("""
+RELATED: Final = _parse_list("""
 world, international, global, country, countries, nation, nations, region, regions, africa,
 americas, asia, asia pacific, australasia, balkans, caribbean, central america, europe,
 latin america, middle east, north america, oceania, pacific, scandinavia, south america,

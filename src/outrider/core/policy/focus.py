@@ -25,9 +25,9 @@ RELATED_BAND: Final = -4000.0
 PARKED: Final = 5_000_000.0
 CLIP: Final = 999.0
 OPENS_BELOW: Final = -5000.0  # every focus task is below it, and no related one
-_LONGEST: Final = 5  # words of a phrase
-_MOST_WORDS: Final = 200  # of one link that are looked at
-_DEEPEST: Final = 4  # levels of its meta
+_MAX_PHRASE: Final = 5  # words of a phrase
+_MAX_WORDS: Final = 200  # of one link that are looked at
+_MAX_LEVELS: Final = 4  # levels of its meta
 
 Class: TypeAlias = Literal["focus", "related", "other"]
 Classifier: TypeAlias = Callable[[Link, Url], Class]
@@ -95,10 +95,10 @@ def _class_of(
 def _runs(link: Link, url: Url) -> Iterator[tuple[str, ...]]:
     """Yield every sequence of words that could be a phrase."""
     path = url.text.partition("://")[2].partition("/")[2]
-    for text in (link.type, path, *_texts(link.meta, _DEEPEST)):
-        words = _words(text.lower())[:_MOST_WORDS]
+    for text in (link.type, path, *_texts(link.meta, _MAX_LEVELS)):
+        words = _words(text.lower())[:_MAX_WORDS]
         for start in range(len(words)):
-            for length in range(1, min(_LONGEST, len(words) - start) + 1):
+            for length in range(1, min(_MAX_PHRASE, len(words) - start) + 1):
                 yield tuple(words[start : start + length])
 
 
@@ -114,14 +114,12 @@ def _texts(value: object, depth: int) -> Iterator[str]:
 def apply_focus(score: Score, kind: Class) -> Score:
     """Move a score into its band; its terms still sum to it."""
     if kind == "other":
-        return _shifted(score, PARKED, -score.priority)
+        return _shift(score, PARKED, -score.priority)
     clipped = max(-CLIP, min(CLIP, score.priority))
-    return _shifted(
-        score, FOCUS_BAND if kind == "focus" else RELATED_BAND, clipped - score.priority
-    )
+    return _shift(score, FOCUS_BAND if kind == "focus" else RELATED_BAND, clipped - score.priority)
 
 
-def _shifted(score: Score, band: float, clip: float) -> Score:
+def _shift(score: Score, band: float, clip: float) -> Score:
     terms = (*score.breakdown.terms, *((("clip", clip),) if clip else ()), ("focus", band))
     breakdown = Breakdown(score.breakdown.source, terms)
     return Score(breakdown.total, breakdown)

@@ -41,9 +41,7 @@ class Tallies:
         self.set(group, before[0] + visits, before[1] + reward)
 
     def set(self, group: str, visits: float, reward: float) -> None:
-        """Replace the counts of a group; over the limit, the group used least recently is
-        forgotten.
-        """
+        """Replace the counts of a group; over the limit, the least recently used is forgotten."""
         self._sums.pop(group, None)
         self._sums[group] = (visits, reward)
         if len(self._sums) > self._most:
@@ -81,10 +79,8 @@ class LearningScorer:
         self._wrong = 0.0
 
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
-        """Score by the expected reward, negated; explored links count as much as the best
-        reward.
-        """
-        return [self._scored(link, url.text, mark) for link, url, _, mark in batch]
+        """Score by the expected reward, negated; explored links get the best reward."""
+        return [self._score(link, url.text, fingerprint) for link, url, _, fingerprint in batch]
 
     def reward(self, lease: Lease, value: float) -> None:
         """Record the reward of a visit."""
@@ -109,14 +105,14 @@ class LearningScorer:
         self._known.set(group, visits + more[0], reward + more[1])
         self._best = max(self._best, reward / visits)
 
-    def _scored(self, link: Link, url: str, mark: bytes) -> Score:
+    def _score(self, link: Link, url: str, fingerprint: bytes) -> Score:
         terms: Terms = (("bias", link.bias),) if link.bias else ()
         if link.base_priority is not None:
             return total("base", (("base_priority", link.base_priority), *terms))
         tag_path = link.meta.get(TAG_PATH) if isinstance(link.meta, dict) else None
         expected = self._expected(url, groups_of(url, link.origin or DEFAULT_ORIGIN, tag_path))
         terms = (("expected", -expected), *terms)
-        if int.from_bytes(mark[:4]) < self._explored:
+        if int.from_bytes(fingerprint[:4]) < self._explored:
             terms = (*terms, ("exploration", expected - self._optimum))
         return total("learned", terms)
 
@@ -136,9 +132,7 @@ class LearningScorer:
         return mean
 
     def _compare(self, lease: Lease, expected: float) -> None:
-        """Add the error of the score that this task had: other pending tasks have similar
-        errors.
-        """
+        """Add the error of the score that this task had; pending tasks have similar errors."""
         breakdown = lease.about.breakdown
         before = None if breakdown is None else dict(breakdown.terms).get("expected")
         if before is not None:

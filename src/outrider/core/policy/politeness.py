@@ -78,9 +78,7 @@ def min_delay_between(rules: Politeness, crawl_delay: float) -> float:
 
 
 def pace(rules: Politeness) -> float:
-    """Return the seconds between two leases of a queue over all its slots: 1/visits_per_second
-    (D1).
-    """
+    """Return the seconds between two leases over all slots: 1/visits_per_second (D1)."""
     rate = rules.visits_per_second
     return 1.0 / max(rate, 1.0 / _MAX_WAIT) if rate else 0.0
 

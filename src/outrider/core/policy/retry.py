@@ -49,9 +49,7 @@ class Retry(Backoff, frozen=True, forbid_unknown_fields=True):
 
 
 def wait_after(failures: int, policy: Backoff, roll: float) -> float:
-    """Return the seconds until a task is due again after its n-th failure; the caller
-    draws `roll`.
-    """
+    """Return the seconds until a task is due after its n-th failure; `roll` is random."""
     wait = min(policy.base * 2.0 ** min(failures - 1, 64), policy.cap)
     return wait * (1 + policy.jitter * roll) + policy.spread * roll
 

@@ -54,9 +54,7 @@ class Revisiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def is_gone(answer: Answer, last: Last | None) -> bool:
-    """Tell whether there is no page to keep fresh: missing at the first visit, or twice in
-    a row.
-    """
+    """Tell whether the page is gone: missing at the first visit, or twice in a row."""
     return answer.status in GONE and (last is None or last.answer.status in GONE)
 
 

@@ -110,9 +110,9 @@ class CrawlRules(msgspec.Struct, frozen=True):
             return rules
         key = key.lower()
         if self.keys:
-            rules = _layered(rules, key, self.keys)
+            rules = _apply_layers(rules, key, self.keys)
         if self.said or self.runtime:
-            rules = _layered(rules, key, self.said, self.runtime)
+            rules = _apply_layers(rules, key, self.said, self.runtime)
         return rules
 
     @property
@@ -164,7 +164,7 @@ def acted(rules: QueueRules, now: QueueRules) -> QueueRules:
     return msgspec.structs.replace(rules, paused=now.paused, retired=now.retired)
 
 
-def _layered(rules: QueueRules, key: str, *layers: Mapping[str, Override]) -> QueueRules:
+def _apply_layers(rules: QueueRules, key: str, *layers: Mapping[str, Override]) -> QueueRules:
     """Apply layers of one rank: the nearer name wins; for one name, the later layer."""
     for name in (*reversed(tuple(suffixes(key))), key):
         for layer in layers:
@@ -175,13 +175,13 @@ def _layered(rules: QueueRules, key: str, *layers: Mapping[str, Override]) -> Qu
 
 def overridden(rules: QueueRules, changes: Override) -> QueueRules:
     """Return the rules with some fields replaced."""
-    manners = {name: changes[name] for name in changes.keys() & POLITENESS_FIELDS}
+    politeness = {name: changes[name] for name in changes.keys() & POLITENESS_FIELDS}
     budget = {name: changes[name] for name in changes.keys() & BUDGET_FIELDS}
     standing = {name: changes[name] for name in changes.keys() & STANDING_FIELDS}
     replace = msgspec.structs.replace
     return replace(
         rules,
-        politeness=replace(rules.politeness, **manners) if manners else rules.politeness,
+        politeness=replace(rules.politeness, **politeness) if politeness else rules.politeness,
         budget=replace(rules.budget, **budget) if budget else rules.budget,
         **standing,
     )

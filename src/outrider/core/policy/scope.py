@@ -54,9 +54,9 @@ def _questions(scope: Scope, function: Callable[[Url], bool] | None) -> Iterator
     if scope.mode != "all":
         yield _INSIDE[scope.mode]
     if scope.exclude:
-        yield _without(_compiled("exclude", scope.exclude))
+        yield _without(_compile("exclude", scope.exclude))
     if scope.include:
-        yield _within(_compiled("include", scope.include))
+        yield _within(_compile("include", scope.include))
     if function is not None:
         yield _asking(function)
 
@@ -113,7 +113,7 @@ def _asking(function: Callable[[Url], bool]) -> Admits:
     return lambda url, _: bool(function(url))
 
 
-def _compiled(field: str, patterns: Sequence[str]) -> Pattern:
+def _compile(field: str, patterns: Sequence[str]) -> Pattern:
     try:
         return compile_any(patterns)
     except InvalidInput as error:

@@ -20,7 +20,7 @@ from outrider.core.url import Url
 FAST_MS: Final = 100  # F7: below it a visit is cheap,
 SLOW_MS: Final = 500  # above it dear
 COST_SHARE: Final = 0.1
-_MOST_PLAIN: Final = 4096  # types and origins are the caller's text: bounded
+_MAX_PLAIN: Final = 4096  # types and origins are the caller's text: bounded
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):
@@ -85,13 +85,13 @@ class DefaultScorer:
         cost_aware = how.cost_aware
         reads_meta = self._reads_meta
         scores: list[Score] = []
-        for link, url, key, mark in batch:
+        for link, url, key, fingerprint in batch:
             if link.base_priority is None and not link.bias:
                 score = plain((link.type, link.depth, link.origin)) or remember(link)
             else:
-                score = self._started(link)
+                score = self._start_terms(link)
             meta = link.meta if reads_meta else None
-            is_gap = gaps and mark in gaps
+            is_gap = gaps and fingerprint in gaps
             is_cluster = (hosts and (key in hosts or url.host in hosts)) or (
                 find is not None and find(url.text, 6) is not None  # 6: past the scheme
             )
@@ -101,7 +101,7 @@ class DefaultScorer:
             priority, why = score.priority, score.breakdown
             source, terms = why.source, [*why.terms]
             if is_gap:
-                bonus = self._gap(gaps[mark])
+                bonus = self._gap(gaps[fingerprint])
                 if bonus:
                     priority -= bonus
                     terms.append(("gap", -bonus))
@@ -150,12 +150,12 @@ class DefaultScorer:
         return scores
 
     def _remember(self, link: Link) -> Score:
-        score = self._started(link)
-        if len(self._plain) < _MOST_PLAIN:
+        score = self._start_terms(link)
+        if len(self._plain) < _MAX_PLAIN:
             self._plain[link.type, link.depth, link.origin] = score
         return score
 
-    def _started(self, link: Link) -> Score:
+    def _start_terms(self, link: Link) -> Score:
         """F1, F3: what a link has by itself."""
         terms = self._base(link)
         bonus = self._bonuses[bonus_of(link.origin or "", self._how)]
@@ -189,10 +189,10 @@ class FifoScorer:
 
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
         """Zero for everyone, but for what the link itself asks (F8)."""
-        return [based("fifo", 0.0, link) for link, *_ in batch]
+        return [base_score("fifo", 0.0, link) for link, *_ in batch]
 
 
-def based(name: str, value: float, link: Link) -> Score:
+def base_score(name: str, value: float, link: Link) -> Score:
     """A score of one term, unless the link brings its own base, and of its bias (F8)."""
     term = (name, value) if link.base_priority is None else ("base_priority", link.base_priority)
     return total("base", (term, ("bias", link.bias)) if link.bias else (term,))
@@ -220,7 +220,9 @@ def _features(scoring: Scoring) -> list[str]:
 
 
 def _share(value: object) -> float:
-    """F6, from 0 to 1. Meta is anybody's: what is no number says nothing."""
+    """Return the share of reused knowledge (F6), from 0 to 1; meta that is not a number
+    counts as 0.
+    """
     if (type(value) is float or type(value) is int) and value > 0:
         return value if value < 1 else 1.0
     return 0.0

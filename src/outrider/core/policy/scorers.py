@@ -15,7 +15,7 @@ from outrider.core.policy.score import (
     FifoScorer,
     Score,
     Scorer,
-    based,
+    base_score,
     breakdown_of,
 )
 from outrider.core.policy.weights import Scoring
@@ -35,7 +35,7 @@ class BreadthFirstScorer:
 
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
         """Score by depth; explicit parts of the link win (F8)."""
-        return [based("depth", link.depth, link) for link, *_ in batch]
+        return [base_score("depth", link.depth, link) for link, *_ in batch]
 
 
 class DepthFirstScorer:
@@ -45,7 +45,7 @@ class DepthFirstScorer:
 
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
         """Score by negative depth; explicit parts of the link win (F8)."""
-        return [based("depth", -link.depth, link) for link, *_ in batch]
+        return [base_score("depth", -link.depth, link) for link, *_ in batch]
 
 
 class OpicScorer:
@@ -61,16 +61,15 @@ class OpicScorer:
 
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
         """Score links without a page: a seed has cash, a revisited page starts with none."""
-        return [_priced(0.0 if link.depth else _SEED, link) for link, *_ in batch]
+        return [_cash_score(0.0 if link.depth else _SEED, link) for link, *_ in batch]
 
     def score_page(self, batch: Sequence[Candidate], page: Lease) -> list[Score]:
-        """Share the cash of the page equally among its links, known or not, except the
-        page itself.
-        """
-        others = sum(mark != page.fingerprint for *_, mark in batch)
+        """Share the cash of the page equally among its links, except those to itself."""
+        others = sum(fingerprint != page.fingerprint for *_, fingerprint in batch)
         share = (cash_of(page.about) + _OWN) / max(others, 1)
         return [
-            _priced(share if mark != page.fingerprint else 0.0, link) for link, *_, mark in batch
+            _cash_score(share if fingerprint != page.fingerprint else 0.0, link)
+            for link, *_, fingerprint in batch
         ]
 
 
@@ -82,8 +81,8 @@ def cash_of(task: Task) -> float:
     return max(0.0, -(terms["cash"] + terms.get("gathered", 0.0)) / SCALE)
 
 
-def _priced(cash: float, link: Link) -> Score:
-    return based("cash", -cash * SCALE, link)
+def _cash_score(cash: float, link: Link) -> Score:
+    return base_score("cash", -cash * SCALE, link)
 
 
 class LargestSitesScorer:
@@ -104,7 +103,9 @@ class LargestSitesScorer:
     def score(self, batch: Sequence[Candidate]) -> list[Score]:
         """Score by the size so far."""
         links = self._links
-        return [based("size", -links.get(key, 0).bit_length(), link) for link, _, key, _ in batch]
+        return [
+            base_score("size", -links.get(key, 0).bit_length(), link) for link, _, key, _ in batch
+        ]
 
     def score_page(self, batch: Sequence[Candidate], page: Lease) -> list[Score]:  # noqa: ARG002 - every page counts the same
         """Count the links of a page, known or not, then score."""

@@ -1,4 +1,4 @@
-"""The end of leases: finished by a verdict, released by the worker, or expired.
+"""The end of leases: finished by a verdict, released by the worker, or expired (H3 to H6).
 
 A token that is no longer current changes nothing (H3).
 """

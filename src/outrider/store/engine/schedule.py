@@ -1,4 +1,4 @@
-"""The schedule of one crawl: ready lists, inactive list and wake times (E1, E2, E5).
+"""The schedule of one crawl: ready lists, inactive list and wake times (D2, E1, E2, E5).
 
 A queue is rescheduled only when it could be served. Invariants: a queue is on a list only while it
 could be served; a ready queue is in the ready list of each lane where it has due tasks, under

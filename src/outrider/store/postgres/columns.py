@@ -1,114 +1,134 @@
-"""The columns of the tables, in the order in which rows are read and written."""
+"""The columns of the tables, in the order in which rows are read and written.
+
+A column stores one field of a record: `field` names it if it is not the column's own name, with a
+dot if it is in a part of the record (`politeness.level`). `rows` compiles from these tables how
+records become rows and rows become records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, starmap
 from typing import Final, NamedTuple, TypeAlias
 
 
 class Column(NamedTuple):
-    """One column: its name and its type in PostgreSQL."""
+    """One column: its name, its type in PostgreSQL, and the field of the record it stores."""
 
     name: str
     type: str
+    field: str = ""
+
+    @property
+    def source(self) -> str:
+        """The field it stores."""
+        return self.field or self.name
 
 
 Columns: TypeAlias = tuple[Column, ...]
 
-# Of a queue: what names it, its numbers in the order of `numbers_of`, and its first tasks.
+
+def select(columns: Columns, names: Iterable[str]) -> Columns:
+    """Return the columns of these names."""
+    by_name = {column.name: column for column in columns}
+    return tuple(by_name[name] for name in names)
+
+
+def index_of(columns: Sequence[Column], name: str) -> int:
+    """Return where a column is in a row of these."""
+    return [column.name for column in columns].index(name)
+
+
+def slices_of(parts: Iterable[Columns]) -> tuple[slice, ...]:
+    """Return where each part is in a row of all of them."""
+    return tuple(starmap(slice, pairwise(accumulate(map(len, parts), initial=0))))
+
+
+# ---- queues
+
 QUEUE_NAMES: Final[Columns] = (
-    Column("id", "bigint"),
+    Column("id", "bigint", "number"),
     Column("crawl", "integer"),
     Column("key", "text"),
 )
-
-_ALWAYS: Final[Columns] = (
+_EVERY_VERB: Final[Columns] = (
     Column("pending", "bigint"),
     Column("in_flight", "integer"),
-    Column("standing", "smallint"),
-    Column("alarm_at", "bigint"),
+    Column("standing", "smallint", "list_state"),
+    Column("alarm_at", "bigint", "wake_at"),
     Column("session", "bigint"),
     Column("spent", "bigint"),
-    Column("next_ready_at", "bigint"),
+    Column("next_ready_at", "bigint", "next_ready"),
 )
-_LENT: Final[Columns] = (
+_LEASE_STARTS: Final[Columns] = (
     Column("turn", "bigint"),
-    Column("last_start_at", "bigint"),
+    Column("last_start_at", "bigint", "last_start"),
     Column("last_cost", "bigint"),
     Column("cost_sum", "bigint"),
     Column("cost_count", "bigint"),
 )
-_ENDED: Final[Columns] = (
-    Column("last_end_at", "bigint"),
-    Column("last_delay", "double precision"),
-    Column("calm", "bigint"),
+_VISIT_ENDS: Final[Columns] = (
+    Column("last_end_at", "bigint", "last_end"),
+    Column("last_delay", "double precision", "politeness.last_delay"),
+    Column("calm", "bigint", "politeness.calm"),
     Column("visits_done", "bigint"),
     Column("bytes", "bigint"),
     Column("done", "bigint"),
 )
 _SELDOM: Final[Columns] = (
     Column("epoch", "bigint"),
-    Column("said_paused", "boolean"),
-    Column("said_retired", "boolean"),
+    Column("said_paused", "boolean", "rules.paused"),
+    Column("said_retired", "boolean", "rules.retired"),
     Column("precedence", "integer"),
     Column("paused", "boolean"),
     Column("retired", "text"),
-    Column("place", "bigint"),
-    Column("why", "text"),
+    Column("place", "bigint", "inactive_turn"),
+    Column("why", "text", "wait_reason"),
     Column("delayed", "bigint"),
     Column("named", "integer"),
-    Column("lent", "integer"),
-    Column("crashed", "integer"),
-    Column("level", "bigint"),
-    Column("throttles_in_row", "bigint"),
-    Column("unreachable_in_row", "bigint"),
-    Column("blocks_in_row", "bigint"),
-    Column("crawl_delay", "double precision"),
+    Column("lent", "integer", "loaned"),
+    Column("crashed", "integer", "loan_crashes"),
+    Column("level", "bigint", "politeness.level"),
+    Column("throttles_in_row", "bigint", "politeness.throttles_in_row"),
+    Column("unreachable_in_row", "bigint", "politeness.unreachable_in_row"),
+    Column("blocks_in_row", "bigint", "politeness.blocks_in_row"),
+    Column("crawl_delay", "double precision", "politeness.crawl_delay"),
     Column("errors_in_row", "bigint"),
     Column("dead", "bigint"),
     Column("dropped", "bigint"),
     Column("routine_below", "bigint"),
 )
-_TOP: Final[Columns] = (
+_ENTRY: Final[Columns] = (
     Column("precedence", "integer"),
     Column("priority", "double precision"),
     Column("tie", "bigint"),
     Column("task", "bigint"),
     Column("due_at", "bigint"),
 )
-# What is written together: a visit that begins or ends touches few of them.
-QUEUE_PARTS: Final[tuple[Columns, ...]] = (
-    _ALWAYS,
-    _LENT,
-    _ENDED,
-    _SELDOM,
-    tuple(Column(f"discovery_{name}", kind) for name, kind in _TOP),
-    tuple(Column(f"acquisition_{name}", kind) for name, kind in _TOP),
-    (Column("delayed_lane", "smallint"), *(Column(f"delayed_{name}", kind) for name, kind in _TOP)),
-)
-DELAYED_PART: Final = 6
-NUMBER_PARTS: Final = 4  # of those parts; the others are a queue's first tasks
-TOP_PARTS: Final = range(NUMBER_PARTS, len(QUEUE_PARTS))
-QUEUE_COLUMNS: Final[Columns] = (*QUEUE_NAMES, *chain.from_iterable(QUEUE_PARTS))
-_PARTS_AT: Final = tuple(accumulate(map(len, QUEUE_PARTS), initial=0))
-PARTS: Final = tuple(starmap(slice, pairwise(_PARTS_AT)))  # where each is, behind the names
-NUMBERS: Final = slice(len(QUEUE_NAMES), len(QUEUE_NAMES) + _PARTS_AT[NUMBER_PARTS])
-TURN_AT: Final = 7  # among the numbers
-PLACE_AT: Final = 24
-EPOCH_AT: Final = NUMBERS.start + PARTS[3].start
-RULED: Final = slice(EPOCH_AT, EPOCH_AT + 3)  # which rules a queue obeys
-DISCOVERY: Final = slice(NUMBERS.stop, NUMBERS.stop + len(_TOP))
-ACQUISITION: Final = slice(DISCOVERY.stop, DISCOVERY.stop + len(_TOP))
 
-# Of a task: what it is, and what its visits made of it.
+
+def _first_entry(prefix: str, columns: Columns = _ENTRY) -> Columns:
+    return tuple(Column(f"{prefix}_{column.name}", column.type) for column in columns)
+
+
+# Columns that are written together: a visit that begins or ends touches few of them.
+VALUE_PARTS: Final[tuple[Columns, ...]] = (_EVERY_VERB, _LEASE_STARTS, _VISIT_ENDS, _SELDOM)
+DISCOVERY: Final = _first_entry("discovery")
+ACQUISITION: Final = _first_entry("acquisition")
+DELAYED: Final = _first_entry("delayed", (Column("lane", "smallint"), *_ENTRY))
+QUEUE_PARTS: Final[tuple[Columns, ...]] = (*VALUE_PARTS, DISCOVERY, ACQUISITION, DELAYED)
+QUEUE_VALUES: Final[Columns] = tuple(chain.from_iterable(VALUE_PARTS))
+QUEUE_COLUMNS: Final[Columns] = (*QUEUE_NAMES, *chain.from_iterable(QUEUE_PARTS))
+
+# ---- tasks
+
 TASK_NAMES: Final[Columns] = (
-    Column("id", "bigint"),
+    Column("id", "bigint", "number"),
     Column("crawl", "integer"),
     Column("fingerprint", "uuid"),
-    Column("discovered_at", "bigint"),
+    Column("discovered_at", "bigint", "discovered"),
 )
-TASK_ABOUT: Final[Columns] = (
+TASK_DESCRIPTION: Final[Columns] = (
     Column("queue", "bigint"),
     Column("url", "text"),
     Column("type", "text"),
@@ -126,17 +146,17 @@ TASK_ABOUT: Final[Columns] = (
     Column("meta", "text"),
     Column("breakdown", "json"),
 )
-# Of its fate, what is written together: its place in line, what every visit changes, the rest.
+# Columns that are written together: the place in a list, what every visit changes, the rest.
 TASK_PARTS: Final[tuple[Columns, ...]] = (
-    (Column("tie", "bigint"), Column("due_at", "bigint")),
+    (Column("tie", "bigint"), Column("due_at", "bigint", "due")),
     (
         Column("state", "text"),
         Column("token", "bigint"),
         Column("attempts", "integer"),
-        Column("claimed_at", "bigint"),
-        Column("finished_at", "bigint"),
+        Column("claimed_at", "bigint", "claimed"),
+        Column("finished_at", "bigint", "finished"),
         Column("answer", "json"),
-        Column("answered_at", "bigint"),
+        Column("answered_at", "bigint", "answered"),
     ),
     (
         Column("failures", "integer"),
@@ -146,40 +166,40 @@ TASK_PARTS: Final[tuple[Columns, ...]] = (
         Column("history", "json"),
     ),
 )
-FATES: Final = tuple(starmap(slice, pairwise(accumulate(map(len, TASK_PARTS), initial=0))))
-TASK_FATE: Final[Columns] = tuple(chain.from_iterable(TASK_PARTS))
-TASK_COLUMNS: Final[Columns] = (*TASK_NAMES, *TASK_ABOUT, *TASK_FATE)
-BIRTH_COLUMNS: Final[Columns] = (*TASK_NAMES, *TASK_ABOUT, *TASK_PARTS[0])  # nothing happened yet
+TASK_HISTORY: Final[Columns] = tuple(chain.from_iterable(TASK_PARTS))
+TASK_COLUMNS: Final[Columns] = (*TASK_NAMES, *TASK_DESCRIPTION, *TASK_HISTORY)
+NEW_TASK: Final[Columns] = (*TASK_NAMES, *TASK_DESCRIPTION, *TASK_PARTS[0])  # without a history
+DESCRIPTION_UPDATE: Final[Columns] = (TASK_NAMES[0], *TASK_DESCRIPTION)
+
+# ---- leases
+
+HELD_LEASE: Final[Columns] = (
+    Column("token", "bigint"),
+    Column("worker", "text"),
+    Column("claimed_at", "bigint", "claimed"),
+    Column("deadline_at", "bigint", "deadline"),
+    Column("named", "boolean"),
+    Column("lent", "boolean", "loaned"),
+)
 LEASE_COLUMNS: Final[Columns] = (
     Column("task", "bigint"),
     Column("crawl", "integer"),
     Column("queue", "bigint"),
-    Column("token", "bigint"),
-    Column("worker", "text"),
-    Column("claimed_at", "bigint"),
-    Column("deadline_at", "bigint"),
-    Column("named", "boolean"),
-    Column("lent", "boolean"),
+    *HELD_LEASE,
 )
+LEASE_KEY: Final[Columns] = LEASE_COLUMNS[:1]
 
 # ---- lists of tasks and of queues
 
-PENDING_KEY: Final[Columns] = (
+PENDING_COLUMNS: Final[Columns] = (
     Column("queue", "bigint"),
     Column("lane", "smallint"),
-    Column("precedence", "integer"),
-    Column("priority", "double precision"),
-    Column("tie", "bigint"),
-    Column("task", "bigint"),
+    *_ENTRY,
 )
-PENDING_COLUMNS: Final[Columns] = (*PENDING_KEY, Column("due_at", "bigint"))
+PENDING_KEY: Final[Columns] = PENDING_COLUMNS[:-1]
 DELAYED_KEY: Final[Columns] = (
     Column("queue", "bigint"),
-    Column("due_at", "bigint"),
-    Column("precedence", "integer"),
-    Column("priority", "double precision"),
-    Column("tie", "bigint"),
-    Column("task", "bigint"),
+    *select(_ENTRY, ("due_at", "precedence", "priority", "tie", "task")),
 )
 DELAYED_COLUMNS: Final[Columns] = (*DELAYED_KEY, Column("lane", "smallint"))
 READY_COLUMNS: Final[Columns] = (
@@ -202,52 +222,42 @@ SNOOZE_COLUMNS: Final[Columns] = (
     Column("at", "bigint"),
     Column("queue", "bigint"),
 )
-DESCRIPTION_COLUMNS: Final[Columns] = (TASK_NAMES[0], *TASK_ABOUT)
-HELD_COLUMNS: Final[Columns] = LEASE_COLUMNS[3:]
 
-# ---- what a visit that begins on the fast path returns
+# ---- what the fast path returns of a lease
 
-_LEASED_QUEUE_NAMES: Final = (
-    "key",
-    "epoch",
-    "said_paused",
-    "said_retired",
-    "calm",
-    "throttles_in_row",
-    "unreachable_in_row",
-    "blocks_in_row",
-    "last_delay",
-    "crawl_delay",
+RULES_KEY: Final = select(QUEUE_COLUMNS, ("epoch", "said_paused", "said_retired"))
+_FAST_POLITENESS: Final = select(
+    QUEUE_COLUMNS,
+    (
+        "calm",
+        "throttles_in_row",
+        "unreachable_in_row",
+        "blocks_in_row",
+        "last_delay",
+        "crawl_delay",
+    ),
 )
-_LEASED_TASK_NAMES: Final = ("attempts", "failures", "throttles", "answer", "answered_at")
-
-
-def _pick(columns: Columns, names: tuple[str, ...]) -> Columns:
-    by_name = {column.name: column for column in columns}
-    return tuple(by_name[name] for name in names)
-
-
-LEASED_QUEUE: Final = _pick(QUEUE_COLUMNS, _LEASED_QUEUE_NAMES)
-LEASED_ABOUT: Final[Columns] = tuple(
-    column for column in (TASK_NAMES[2], *TASK_ABOUT) if column.name not in ("queue", "lane")
+FAST_QUEUE: Final[Columns] = (Column("key", "text"), *RULES_KEY, *_FAST_POLITENESS)
+FAST_DESCRIPTION: Final[Columns] = (
+    *select(TASK_NAMES, ("fingerprint",)),
+    *(column for column in TASK_DESCRIPTION if column.name not in ("queue", "lane")),
 )
-LEASED_TASK: Final[Columns] = (
+FAST_LEASE: Final[Columns] = (
     Column("task", "bigint"),
     Column("token", "bigint"),
-    *LEASED_QUEUE,
-    *_pick(TASK_COLUMNS, _LEASED_TASK_NAMES),
-    TASK_NAMES[2],
-    *TASK_ABOUT,
+    *FAST_QUEUE,
+    *select(TASK_COLUMNS, ("attempts", "failures", "throttles", "answer", "answered_at", "lane")),
+    *FAST_DESCRIPTION,
 )
 
-# By the names the statements use (see `sql`).
+# By the names that the statements use (see `sql`).
 TABLES: Final[Mapping[str, Columns]] = {
     "queue": QUEUE_COLUMNS,
     "task": TASK_COLUMNS,
-    "new_task": BIRTH_COLUMNS,
-    "description": DESCRIPTION_COLUMNS,
+    "new_task": NEW_TASK,
+    "description": DESCRIPTION_UPDATE,
     "lease": LEASE_COLUMNS,
-    "held": HELD_COLUMNS,
+    "held": HELD_LEASE,
     "pending": PENDING_COLUMNS,
     "pending_key": PENDING_KEY,
     "delayed": DELAYED_COLUMNS,
@@ -255,7 +265,7 @@ TABLES: Final[Mapping[str, Columns]] = {
     "ready": READY_COLUMNS,
     "inactive": INACTIVE_COLUMNS,
     "snooze": SNOOZE_COLUMNS,
-    "leased_queue": LEASED_QUEUE,
-    "leased_about": LEASED_ABOUT,
-    "leased_task": LEASED_TASK,
+    "fast_queue": FAST_QUEUE,
+    "fast_description": FAST_DESCRIPTION,
+    "fast_lease": FAST_LEASE,
 }

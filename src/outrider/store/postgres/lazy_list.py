@@ -1,7 +1,7 @@
-"""A line of a queue whose entries are rows: its first few are at hand, more are fetched if needed.
+"""Lazy lists: lanes and delayed lists of a queue of which only the first entries are loaded.
 
-All of the line up to `edge` stands in `head`; what joined behind it waits in `later`. Whatever
-joined or left is remembered, and becomes rows when the verb is written.
+`head` holds all entries up to `edge`; entries pushed behind the edge wait in `later`. What was
+added and removed is remembered, and becomes rows when the verb is written.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ from typing import Final, Protocol
 from msgspec import field
 
 from outrider.core.order import DELAYED_BYTES, LANE_BYTES
-from outrider.store.heads.lines import Line
-from outrider.store.heads.records import NO_LINE, Queue
+from outrider.store.engine.records import EMPTY_LIST, Queue
+from outrider.store.engine.sorted_list import SortedList
 
-FETCHED: Final = 64  # entries at a time
+LOAD_STEP: Final = 64  # entries loaded at a time
 ALL: Final = 1 << 30
 END: Final = 1 << 512  # beyond every entry
+DELAYED_PLACE: Final = 2  # of a queue's lists: lane 0, lane 1, the delayed
+
+_NO_ENTRIES: Final[set[int]] = set()  # shared, never added to
+_NO_LATER: Final[list[int]] = []  # as above
 
 
-_NOBODY: Final[set[int]] = set()  # never added to
-_NONE_LATER: Final[list[int]] = []  # nor is this
+def _no_entries() -> set[int]:
+    return _NO_ENTRIES
 
 
-def _nobody() -> set[int]:
-    return _NOBODY
+def _no_later() -> list[int]:
+    return _NO_LATER
 
 
-def _none_later() -> list[int]:
-    return _NONE_LATER
+class EntrySource(Protocol):
+    """Where the entries behind the edge come from."""
 
-
-class Fetch(Protocol):
-    """Where the rest of a line is."""
-
-    def more(self, queue: int, place: int, after: int, limit: int) -> list[int]:
-        """The next entries after one, in order; 0: from the first on."""
+    def entries_after(self, queue: int, place: int, after: int, limit: int) -> list[int]:
+        """Return the next entries of a queue's list, in order."""
         ...
 
 
-class Shelf(Line, gc=False, eq=False):
-    """One line of one queue: a lane, or the delayed."""
+class LazyList(SortedList, gc=False, eq=False):
+    """One list of one queue."""
 
-    fetch: Fetch | None = None
+    source: EntrySource | None = None
     queue: int = 0
-    place: int = 0  # lane, or 2: the delayed
+    place: int = 0  # lane, or `DELAYED_PLACE`
     edge: int = END
-    size: int = 0  # of the delayed: how many there are
-    # Made when first needed: most lines are only looked at.
-    later: list[int] = field(default_factory=_none_later)
-    gone: set[int] = field(default_factory=_nobody)  # left from behind the edge
-    present: set[int] = field(default_factory=_nobody)  # known to stand behind the edge
-    added: set[int] = field(default_factory=_nobody)
-    removed: set[int] = field(default_factory=_nobody)
+    size: int = 0  # of a delayed list: how many entries it has
+    # Made when first needed: most lists are only read.
+    later: list[int] = field(default_factory=_no_later)
+    removed_later: set[int] = field(default_factory=_no_entries)  # from behind the edge
+    present: set[int] = field(default_factory=_no_entries)  # known to be behind the edge
+    added: set[int] = field(default_factory=_no_entries)
+    removed: set[int] = field(default_factory=_no_entries)
 
     def push(self, entry: int) -> None:
-        """See `Line`."""
-        self._joins(entry)
+        """See `SortedList`."""
+        self._add(entry)
         if entry <= self.edge:
             insort(self.head, entry)
         elif self.later:
@@ -67,66 +67,77 @@ class Shelf(Line, gc=False, eq=False):
             self.later = [entry]
 
     def pop(self) -> int:
-        """See `Line`."""
+        """See `SortedList`."""
         entry = self.head.pop(0)
-        self._leaves(entry)
+        self._remove(entry)
         if not self.head:
             self.refill()
         return entry
 
     def discard(self, entry: int) -> bool:
-        """See `Line`."""
-        if entry > self.edge:
-            return self._discard_behind(entry)
-        head = self.head
-        place = bisect_left(head, entry)
-        if place == len(head) or head[place] != entry:
+        """See `SortedList`."""
+        if not self._has(entry):
             return False
-        del head[place]
-        self._leaves(entry)
-        if not head:
+        if entry > self.edge:
+            self._discard_later(entry)
+        else:
+            del self.head[bisect_left(self.head, entry)]
+        self._remove(entry)
+        if not self.head:
             self.refill()
         return True
 
-    def _discard_behind(self, entry: int) -> bool:
-        if entry in self.added:
-            self.later.remove(entry)
-        elif entry in self.present:
-            self.present.discard(entry)
-            self.gone = self.gone or set()
-            self.gone.add(entry)
-        else:
+    def swap(self, old: int, new: int) -> bool:
+        """See `SortedList`; pushed first: a list that runs empty loads more."""
+        if not self._has(old):
             return False
-        self._leaves(entry)
+        if new != old:
+            self.push(new)
+            self.discard(old)
         return True
 
+    def _has(self, entry: int) -> bool:
+        if entry > self.edge:
+            return entry in self.added or entry in self.present
+        at = bisect_left(self.head, entry)
+        return at < len(self.head) and self.head[at] == entry
+
+    def _discard_later(self, entry: int) -> None:
+        if entry in self.added:
+            self.later.remove(entry)
+        else:
+            self.present.discard(entry)
+            self.removed_later = self.removed_later or set()
+            self.removed_later.add(entry)
+
     def refill(self) -> None:
-        """See `Line`."""
+        """See `SortedList`."""
         while not self.head and self.edge < END:
-            self.reach(FETCHED)
+            self.load(LOAD_STEP)
 
-    def reach(self, count: int) -> None:
-        """Have that many more at hand, if there are."""
-        if self.fetch is None or self.edge == END:
+    def load(self, count: int) -> None:
+        """Load that many more entries, if there are."""
+        if self.source is None or self.edge == END:
             return
-        self.take(self.fetch.more(self.queue, self.place, self.edge, count), count)
+        found = self.source.entries_after(self.queue, self.place, self.edge, count)
+        self.insert_loaded(found, count)
 
-    def depth(self) -> int:
-        """How many rows the part at hand was made of."""
+    def loaded_rows(self) -> int:
+        """Return how many rows the loaded part was made of."""
         if not self.added and not self.removed:
             return len(self.head)
-        stayed = [entry for entry in self.head if entry not in self.added]
-        return len(stayed) + len([entry for entry in self.removed if entry <= self.edge])
+        kept = [entry for entry in self.head if entry not in self.added]
+        return len(kept) + len([entry for entry in self.removed if entry <= self.edge])
 
-    def take(self, entries: list[int], asked: int) -> None:
-        """The next rows after the edge came, of so many asked for."""
+    def insert_loaded(self, entries: list[int], asked: int) -> None:
+        """Insert the next rows after the edge, of so many asked for."""
         self.edge = entries[-1] if len(entries) == asked else END
         cut = bisect_left(self.later, self.edge + 1)
-        stay = [entry for entry in entries if entry not in self.gone]
-        self.head = sorted([*self.head, *stay, *self.later[:cut]])
+        kept = [entry for entry in entries if entry not in self.removed_later]
+        self.head = sorted([*self.head, *kept, *self.later[:cut]])
         self.later = self.later[cut:]
 
-    def _joins(self, entry: int) -> None:
+    def _add(self, entry: int) -> None:
         self.size += 1
         if entry in self.removed:
             self.removed.discard(entry)
@@ -135,7 +146,7 @@ class Shelf(Line, gc=False, eq=False):
         else:
             self.added = {entry}
 
-    def _leaves(self, entry: int) -> None:
+    def _remove(self, entry: int) -> None:
         self.size -= 1
         if entry in self.added:
             self.added.discard(entry)
@@ -144,69 +155,76 @@ class Shelf(Line, gc=False, eq=False):
         else:
             self.removed = {entry}
 
-    def point_out(self, entry: int) -> None:
-        """It stands here, maybe behind the edge."""
+    def note_present(self, entry: int) -> None:
+        """Record that an entry is in the list, maybe behind the edge."""
         if entry > self.edge:
             self.present = self.present or set()
             self.present.add(entry)
 
+    def forget_changes(self) -> None:
+        """Record that all changes were written."""
+        self.added, self.removed = set(), set()
+
     # ---- reading
 
     def count(self) -> int:
-        """See `Line`."""
+        """See `SortedList`."""
         return len(list(self))
 
-    def beyond(self, bound: int) -> int:
-        """See `Line`: asked of the delayed, which know how many they are."""
+    def count_from(self, bound: int) -> int:
+        """See `SortedList`: asked of delayed lists, which know their size."""
         return self.size - len(self.below(bound))
 
     def below(self, bound: int) -> list[int]:
-        """See `Line`."""
+        """See `SortedList`."""
         while self.edge < bound:
-            self.reach(FETCHED)
+            self.load(LOAD_STEP)
         return self.head[: bisect_left(self.head, bound)]
 
     def first(self, count: int) -> list[int]:
-        """See `Line`."""
+        """See `SortedList`."""
         while len(self.head) < count and self.edge < END:
-            self.reach(count)
+            self.load(count)
         return self.head[:count]
 
     def __iter__(self) -> Iterator[int]:
-        """All of it; there may be many."""
+        """Load and iterate over all entries; there may be many."""
         while self.edge < END:
-            self.reach(ALL)
+            self.load(ALL)
         return iter(self.head)
 
 
-class ServerQueue(Queue, gc=False, eq=False):
-    """A queue whose lines remember who joined and who left; most have one lane and need no more."""
+class UnsortedAdditions(SortedList, gc=False, eq=False):
+    """A lane of a queue that is locked and not loaded: only what is added to it, in no order."""
+
+    def push(self, entry: int) -> None:
+        """See `SortedList`."""
+        self.head.append(entry)
+
+
+class PostgresQueue(Queue, gc=False, eq=False):
+    """A queue whose lists are lazy; most have one lane and need no others."""
 
     def enter(self, lane: int, key: int, due: int, now: int) -> None:
         """See `Queue`."""
-        if due > now and self.delayed is NO_LINE:
-            self.delayed = Shelf(DELAYED_BYTES, [])
+        if due > now and self.delayed is EMPTY_LIST:
+            self.delayed = LazyList(DELAYED_BYTES, [])
         super().enter(lane, key, due, now)
 
-    def move(self, lane: int, old: int, new: int, due: int, now: int) -> None:
-        """In before out: a shelf that runs empty asks the server for more."""
-        self.enter(lane, new, due, now)
-        self.leave(lane, old, due)
-
-    def open_lane(self, lane: int) -> Line:
+    def lane_to_fill(self, lane: int) -> SortedList:
         """See `Queue`."""
-        if self.lane(lane) is NO_LINE:
-            setattr(self, f"lane{lane}", Shelf(LANE_BYTES, []))
+        if self.lane(lane) is EMPTY_LIST:
+            setattr(self, f"lane{lane}", LazyList(LANE_BYTES, []))
         return self.lane(lane)
 
 
-def shelves(queue: Queue) -> list[tuple[int, Shelf]]:
-    """The lines a queue has, by their places."""
-    found: list[tuple[int, Shelf]] = []
-    if isinstance(queue.lane0, Shelf):
+def lazy_lists(queue: Queue) -> list[tuple[int, LazyList]]:
+    """Return the lists that a queue has, with their places."""
+    found: list[tuple[int, LazyList]] = []
+    if isinstance(queue.lane0, LazyList):
         found.append((0, queue.lane0))
-    if isinstance(queue.lane1, Shelf):
+    if isinstance(queue.lane1, LazyList):
         found.append((1, queue.lane1))
-    if isinstance(queue.delayed, Shelf):
-        found.append((2, queue.delayed))
+    if isinstance(queue.delayed, LazyList):
+        found.append((DELAYED_PLACE, queue.delayed))
     return found

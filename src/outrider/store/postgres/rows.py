@@ -1,8 +1,14 @@
-"""What tables tell of a task, and how it stands in a line; and back."""
+"""Rows of tasks, queues and leases, to and from records.
+
+The functions that every task and queue of a verb passes are compiled from the tables of `columns`
+when this module is imported: the same code as if they were written out, and no list of fields.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -21,8 +27,12 @@ from outrider.core.order import (
 )
 from outrider.core.outcome import Answer
 from outrider.core.states import TaskState
-from outrider.core.task import Task
-from outrider.store.heads.records import Kind, Queue, Record
+from outrider.core.task import PolitenessState, Task
+from outrider.store.engine.records import Queue, TaskCounts, TaskRecord
+from outrider.store.engine.sorted_list import SortedList
+from outrider.store.postgres import columns
+from outrider.store.postgres.columns import Column, Columns, index_of
+from outrider.store.postgres.lazy_list import LazyList, PostgresQueue
 
 Row: TypeAlias = tuple[Any, ...]
 Entry: TypeAlias = tuple[int, float, int, int, int]  # precedence, priority, tie, number, due
@@ -30,31 +40,30 @@ Entry: TypeAlias = tuple[int, float, int, int, int]  # precedence, priority, tie
 _BITS_64: Final = (1 << 64) - 1
 _PRECEDENCE_SHIFT: Final = TASK_RANK_SHIFT + 64
 
-_encode = msgspec.json.Encoder().encode
-answer_of = msgspec.json.Decoder(Answer).decode
-_breakdown_of = msgspec.json.Decoder(Breakdown).decode
-_history_of = msgspec.json.Decoder(tuple[tuple[float, str, str], ...]).decode
+_encode_json = msgspec.json.Encoder().encode
+decode_answer = msgspec.json.Decoder(Answer).decode
+_decode_breakdown = msgspec.json.Decoder(Breakdown).decode
+_decode_history = msgspec.json.Decoder(tuple[tuple[float, str, str], ...]).decode
 _STATES: Final = {state.value: state for state in TaskState}
 
 
-# ---- entries of lines
+# ---- entries of lists
 
 
 def lane_entry(precedence: int, priority: float, tie: int, task: int, due: int) -> int:
-    """A row of `pending` as an entry of its lane."""
+    """Return a row of `pending` as an entry of its lane."""
     return task_key(precedence, priority, tie, task & NUMBER_MASK) << DUE_BITS | due
 
 
 def delayed_entry(
     lane: int, precedence: int, priority: float, tie: int, task: int, due: int
 ) -> int:
-    """A row of `delayed` as an entry of its line."""
+    """Return a row of `delayed` as an entry of the delayed list."""
     key = task_key(precedence, priority, tie, task & NUMBER_MASK)
     return due << DELAYED_SHIFT | key << 1 | lane
 
 
-def parts_of_key(key: int, due: int) -> Entry:
-    """An order key and an instant as the columns of a row."""
+def _key_columns(key: int, due: int) -> Entry:
     return (
         key >> _PRECEDENCE_SHIFT,
         unordered(key >> TASK_RANK_SHIFT & _BITS_64),
@@ -64,174 +73,339 @@ def parts_of_key(key: int, due: int) -> Entry:
     )
 
 
-def lane_parts(entry: int) -> Entry:
-    """An entry of a lane as columns."""
-    return parts_of_key(entry >> DUE_BITS, entry & DUE_MASK)
+def lane_columns(entry: int) -> Entry:
+    """Return an entry of a lane as columns."""
+    return _key_columns(entry >> DUE_BITS, entry & DUE_MASK)
 
 
-def delayed_parts(entry: int) -> tuple[int, Entry]:
-    """An entry of the delayed as its lane, and columns."""
-    return entry & 1, parts_of_key(entry >> 1 & KEY_MASK, entry >> DELAYED_SHIFT)
+def delayed_columns(entry: int) -> tuple[int, Entry]:
+    """Return an entry of the delayed list as its lane, and columns."""
+    return entry & 1, _key_columns(entry >> 1 & KEY_MASK, entry >> DELAYED_SHIFT)
+
+
+# ---- compiling
+
+
+def _compile(name: str, parameters: str, lines: Iterable[str]) -> Any:
+    """Return the function of these lines, as `dataclasses` makes its own."""
+    source = f"def {name}({parameters}):\n" + "\n".join(f"    {line}" for line in lines)
+    scope = dict(globals())
+    exec(compile(source, f"<{name}>", "exec"), scope)  # noqa: S102 - of the tables of `columns` only
+    return scope[name]
+
+
+def _parts(source: Iterable[Column], record: str) -> list[str]:
+    """Return lines that read each part of a record once."""
+    found = dict.fromkeys(c.source.partition(".")[0] for c in source if "." in c.source)
+    return [f"{part} = {record}.{part}" for part in found]
+
+
+def _values(source: Iterable[Column], record: str, given: Mapping[str, str] | None = None) -> str:
+    """Return the tuple of a record's values; `given`: expressions of columns that are no field."""
+    items = []
+    for column in source:
+        field = column.source if "." in column.source else f"{record}.{column.source}"
+        items.append((given or {}).get(column.name, field))
+    return "(" + ", ".join(items) + ",)"
+
+
+def _row_of(source: Iterable[Column]) -> str:
+    return "(" + ", ".join(f"{column.name}_" for column in source) + ",)"
+
+
+def _politeness(stored: Columns, given: Mapping[str, str]) -> str:
+    """Return the call that makes a queue's politeness state."""
+    by_field = {column.source: f"{column.name}_" for column in stored}
+    names = PolitenessState.__struct_fields__
+    arguments = [given.get(name) or by_field[f"politeness.{name}"] for name in names]
+    return f"PolitenessState({', '.join(arguments)})"
+
+
+def _unpack(source: Iterable[Column], used: str, row: str = "row") -> str:
+    """Return the line that unpacks a row into variables with a column's name each."""
+    names = [column.name if f"{column.name}_" in used else "_" for column in source]
+    return "(" + ", ".join(f"{name}_" if name != "_" else "_" for name in names) + f",) = {row}"
+
+
+def _construct(
+    struct: type[msgspec.Struct], stored: Columns, given: Mapping[str, str], unstored: str = ""
+) -> str:
+    """Return the call of a struct's constructor with all its fields in order.
+
+    Stored fields come from the variables of `_unpack`, others from `given`; those of `unstored`
+    have their default. A field that is none of these fails here, at import.
+    """
+    by_field = {column.source: f"{column.name}_" for column in stored}
+    arguments = []
+    for field in msgspec.structs.fields(struct):
+        known = given.get(field.name) or by_field.get(field.name)
+        if known is None and field.name not in unstored.split():
+            raise TypeError(f"{struct.__name__}.{field.name} is in no column")
+        arguments.append(known or repr(field.default))
+    return f"{struct.__name__}({', '.join(arguments)})"
+
+
+# ---- queues
+
+queue_id: Final[Callable[[Row], int]] = itemgetter(index_of(columns.QUEUE_COLUMNS, "id"))
+queue_key: Final[Callable[[Row], str]] = itemgetter(index_of(columns.QUEUE_COLUMNS, "key"))
+pending_count: Final[Callable[[Row], int]] = itemgetter(index_of(columns.QUEUE_COLUMNS, "pending"))
+stored_delayed: Final[Callable[[Row], int]] = itemgetter(index_of(columns.QUEUE_COLUMNS, "delayed"))
+
+
+def _slice(all_columns: Columns, part: Columns) -> slice:
+    start = index_of(all_columns, part[0].name)
+    return slice(start, start + len(part))
+
+
+QUEUE_VALUES: Final = _slice(columns.QUEUE_COLUMNS, columns.QUEUE_VALUES)
+RULES_KEY: Final = _slice(columns.QUEUE_COLUMNS, columns.RULES_KEY)
+DISCOVERY: Final = _slice(columns.QUEUE_COLUMNS, columns.DISCOVERY)
+ACQUISITION: Final = _slice(columns.QUEUE_COLUMNS, columns.ACQUISITION)
+DELAYED: Final = _slice(columns.QUEUE_COLUMNS, columns.DELAYED)
+
+_FROM_RULES: Final = (
+    "rules",
+    "precedence",
+    "slots",
+    "gap",
+    "balance",
+    "total",
+    "hold",
+    "has_quota",
+    "from_start",
+)
+
+
+def fast_path_below(queue: Queue) -> int:
+    """Return below which session the fast path may serve a queue; -1: never.
+
+    The fast path (`fast_path.sql`) does what the engine would do to such a queue, and no more: one
+    slot, no pace, no budget but the session's, nothing delayed, on loan or leased by fingerprint.
+    """
+    is_ordinary = (
+        queue.slots == 1
+        and queue.in_flight <= 1
+        and queue.gap < 0
+        and queue.total < 0
+        and queue.retired is None
+        and not (queue.delayed.head or queue.named or queue.loaned or queue.paused)
+        and not (queue.has_quota or queue.hold or queue.politeness.level)
+        and not (queue.wake_at and queue.list_state)  # a delayed task that is due by now
+    )
+    return queue.balance or -1 if is_ordinary else -1
+
+
+def delayed_count(queue: Queue) -> int:
+    """Return the number of a queue's delayed tasks."""
+    return queue.delayed.size if isinstance(queue.delayed, LazyList) else 0
+
+
+def _compile_queue_values() -> Callable[[Queue], Row]:
+    given = {"delayed": "delayed_count(queue)", "routine_below": "fast_path_below(queue)"}
+    source = columns.QUEUE_VALUES
+    body = [*_parts(source, "queue"), f"return {_values(source, 'queue', given)}"]
+    found: Callable[[Queue], Row] = _compile("queue_values", "queue", body)
+    return found
+
+
+def _compile_queue_from_row() -> Callable[
+    [Row, Queue, SortedList, SortedList, SortedList], PostgresQueue
+]:
+    stored = (*columns.QUEUE_NAMES, *columns.QUEUE_VALUES)
+    given = {
+        "number": "id_ & NUMBER_MASK",
+        "politeness": _politeness(stored, {}),
+        "lane0": "lane0",
+        "lane1": "lane1",
+        "delayed": "delayed",
+        **{name: f"like.{name}" for name in _FROM_RULES},
+    }
+    call = _construct(PostgresQueue, stored, given, "ready_key0 ready_key1 is_dirty is_used")
+    end = index_of(columns.QUEUE_COLUMNS, stored[-1].name) + 1
+    body = [_unpack(stored, call, f"row[:{end}]"), f"return {call}"]
+    found: Callable[..., PostgresQueue] = _compile(
+        "queue_from_row", "row, like, lane0, lane1, delayed", body
+    )
+    return found
+
+
+queue_values: Final = _compile_queue_values()
+queue_from_row: Final = _compile_queue_from_row()
+
+
+def first_entries(row: Row) -> tuple[int, int, int]:
+    """Return the first entry of each list of a queue: both lanes, the delayed; 0: it is empty."""
+    precedence, priority, tie, task, due = row[DISCOVERY]
+    first = second = third = 0
+    if task is not None:
+        first = task_key(precedence, priority, tie, task & NUMBER_MASK) << DUE_BITS | due
+    precedence, priority, tie, task, due = row[ACQUISITION]
+    if task is not None:
+        second = task_key(precedence, priority, tie, task & NUMBER_MASK) << DUE_BITS | due
+    lane, precedence, priority, tie, task, due = row[DELAYED]
+    if task is not None:
+        third = delayed_entry(lane, precedence, priority, tie, task, due)
+    return first, second, third
 
 
 # ---- tasks
 
+LOADED_TASK: Final[Columns] = (*columns.TASK_COLUMNS, Column("is_in_lane", "boolean"))
+task_id: Final[Callable[[Row], int]] = itemgetter(index_of(columns.TASK_COLUMNS, "id"))
+task_queue: Final[Callable[[Row], int]] = itemgetter(index_of(columns.TASK_COLUMNS, "queue"))
+is_in_lane: Final[Callable[[Row], bool]] = itemgetter(index_of(LOADED_TASK, "is_in_lane"))
+read_key: Final[Callable[[Row], str]] = itemgetter(len(columns.TASK_COLUMNS))  # of `read_tasks`
+HISTORY: Final = _slice(columns.TASK_COLUMNS, columns.TASK_HISTORY)
+LEASE: Final = slice(len(LOADED_TASK), len(LOADED_TASK) + len(columns.HELD_LEASE))  # if it has one
 
-def about_of(task: Task, queue: int) -> Row:
-    """What a task is, in the order of `columns.TASK_ABOUT`."""
-    breakdown = task.breakdown
-    return (
-        queue,
-        task.url,
-        task.type,
-        task.lane,
-        task.depth,
-        task.precedence,
-        task.priority + 0.0,
-        task.cost,
-        task.delay,
-        task.known,
-        task.roll,
-        task.origin,
-        task.via,
-        task.tag,
-        task.meta.decode(),
-        None if breakdown is None else _encode(breakdown).decode(),
+
+def encode_answer(answer: Answer) -> str:
+    """Return an answer as it is stored."""
+    return _encode_json(answer).decode()
+
+
+def encode_history(history: tuple[tuple[float, str, str], ...]) -> str:
+    """Return a history as it is stored."""
+    return _encode_json(history).decode() if history else "[]"
+
+
+def encode_breakdown(breakdown: Breakdown | None) -> str | None:
+    """Return a priority's breakdown as it is stored."""
+    return None if breakdown is None else _encode_json(breakdown).decode()
+
+
+_TASK_FIELDS: Final = {
+    "key": "key",
+    "crawl": "crawl",
+    "meta": "meta_.encode()",
+    "breakdown": "None if breakdown_ is None else _decode_breakdown(breakdown_)",
+}
+
+
+def _compile_description() -> Callable[[Task, int], Row]:
+    given = {
+        "queue": "queue",
+        "priority": "task.priority + 0.0",
+        "meta": "task.meta.decode()",
+        "breakdown": "encode_breakdown(task.breakdown)",
+    }
+    body = [f"return {_values(columns.TASK_DESCRIPTION, 'task', given)}"]
+    found: Callable[[Task, int], Row] = _compile("description", "task, queue", body)
+    return found
+
+
+def _compile_history() -> Callable[[TaskRecord, int], Row]:
+    given = {
+        "tie": "tie",
+        "state": "('pending' if record.state is TaskState.LEASED else record.state.value)",
+        "answer": "None if record.answer is None else encode_answer(record.answer)",
+        "history": "encode_history(record.history)",
+    }
+    body = [f"return {_values(columns.TASK_HISTORY, 'record', given)}"]
+    found: Callable[[TaskRecord, int], Row] = _compile("history", "record, tie", body)
+    return found
+
+
+def _compile_record_from_row() -> Callable[
+    [Row, str, str, Queue, Callable[[Task], TaskCounts]], TaskRecord
+]:
+    stored = columns.TASK_COLUMNS
+    task = _construct(Task, stored, _TASK_FIELDS)
+    record = _construct(
+        TaskRecord,
+        stored,
+        {
+            "number": "number",
+            "task": "task",
+            "queue": "queue",
+            "counts": "counts_of(task)",
+            "key": "task_key(precedence_, priority_, tie_, number)",
+            "state": "_STATES[state_]",
+            "answer": "None if answer_ is None else decode_answer(answer_)",
+            "history": "_decode_history(history_) if history_ != '[]' else ()",
+        },
+        "deadline worker body_page stored_key named loaned process",
     )
+    body = [
+        _unpack(stored, f"id_ {task} {record}", f"row[:{len(stored)}]"),
+        "number = id_ & NUMBER_MASK",
+        f"task = {task}",
+        f"return {record}",
+    ]
+    parameters = "row, crawl, key, queue, counts_of"
+    found: Callable[..., TaskRecord] = _compile("record_from_row", parameters, body)
+    return found
 
 
-def answer_text(answer: Answer) -> str:
-    """An answer as it is kept."""
-    return _encode(answer).decode()
+description: Final = _compile_description()
+history: Final = _compile_history()
+record_from_row: Final = _compile_record_from_row()
+
+# ---- leases
 
 
-def fate_of(record: Record, tie: int) -> Row:
-    """What visits made of a task, in the order of `columns.TASK_FATE`."""
-    state = TaskState.PENDING if record.state is TaskState.LEASED else record.state
-    answer = record.answer
-    return (
-        tie,
-        record.due,
-        state.value,
-        record.token,
-        record.attempts,
-        record.claimed,
-        record.finished,
-        None if answer is None else answer_text(answer),
-        record.answered,
-        record.failures,
-        record.crashes,
-        record.throttles,
-        record.reason,
-        _encode(record.history).decode() if record.history else "[]",
-    )
+def _compile_lease_values() -> Callable[[TaskRecord], Row]:
+    body = [f"return {_values(columns.HELD_LEASE, 'record')}"]
+    found: Callable[[TaskRecord], Row] = _compile("lease_values", "record", body)
+    return found
 
 
-def task_of(crawl: str, key: str, fingerprint: bytes, about: Row) -> Task:
-    """The description of a task from its row."""
-    (
-        _,
-        url,
-        type_,
-        lane,
-        depth,
-        precedence,
-        priority,
-        cost,
-        delay,
-        known,
-        roll,
-        origin,
-        via,
-        tag,
-        meta,
-        breakdown,
-    ) = about
-    return Task(
-        crawl,
-        fingerprint,
-        url,
-        key,
-        type_,
-        lane,
-        depth,
-        precedence,
-        priority,
-        cost,
-        delay,
-        known,
-        roll,
-        origin,
-        via,
-        tag,
-        meta.encode(),
-        None if breakdown is None else _breakdown_of(breakdown),
-    )
+def _compile_set_lease() -> Callable[[TaskRecord, Row], None]:
+    fields = ", ".join(f"record.{column.source}" for column in columns.HELD_LEASE)
+    body = ["record.state = TaskState.LEASED", f"{fields} = lease"]
+    found: Callable[[TaskRecord, Row], None] = _compile("set_lease", "record, lease", body)
+    return found
 
 
-def record_of(
-    number: int, task: Task, queue: Queue, kind: Kind, discovered: int, fate: Row
-) -> Record:
-    """A task and its numbers from its row."""
-    (
-        tie,
-        due,
-        state,
-        token,
-        attempts,
-        claimed,
-        finished,
-        answer,
-        answered,
-        failures,
-        crashes,
-        throttles,
-        reason,
-        history,
-    ) = fate
-    return Record(
-        number,
-        task,
-        queue,
-        kind,
-        task_key(task.precedence, task.priority, tie, number),
-        due,
-        discovered,
-        _STATES[state],
-        token,
-        attempts,
-        failures,
-        crashes,
-        throttles,
-        0,
-        claimed,
-        finished,
-        reason,
-        None,
-        None if answer is None else answer_of(answer),
-        _history_of(history) if history != "[]" else (),
-        answered=answered,
-    )
+lease_values: Final = _compile_lease_values()
+set_lease: Final = _compile_set_lease()
 
 
-def lend(record: Record, lease: Row) -> None:
-    """Let a record be leased, as its row of `lease` tells."""
-    token, worker, claimed, deadline, named, lent = lease
-    record.state, record.token, record.worker = TaskState.LEASED, token, worker
-    record.claimed, record.deadline = claimed, deadline
-    record.named, record.lent = named, lent
+def held_lease(row: Row, at: slice = LEASE) -> Row | None:
+    """Return the lease of a task's row, if it has one."""
+    lease = row[at]
+    token, *_ = lease
+    return None if token is None else lease
 
 
-def lease_row(record: Record, base: int, crawl: int) -> Row:
-    """The row of `lease` of a leased record."""
-    return (
-        base | record.number,
-        crawl,
-        base | record.queue.number,
-        record.token,
-        record.worker or "",
-        record.claimed,
-        record.deadline,
-        record.named,
-        record.lent,
-    )
+def lease_row(record: TaskRecord, base: int, crawl: int) -> Row:
+    """Return the row of `lease` of a leased task."""
+    return (base | record.number, crawl, base | record.queue.number, *lease_values(record))
+
+
+# ---- what the fast path leased
+
+
+class FastLease(NamedTuple):
+    """A row of `fast_lease`."""
+
+    number: int
+    token: int
+    task: Task
+    rules_key: Row
+    politeness: PolitenessState
+    attempts: int
+    failures: int
+    throttles: int
+    answer: str | None  # JSON
+    answered: int
+
+
+def _compile_fast_lease() -> Callable[[Row, str], FastLease]:
+    stored = columns.FAST_LEASE
+    arguments = {
+        "number": "task_ & NUMBER_MASK",
+        "task": _construct(Task, stored, {**_TASK_FIELDS, "key": "key_"}),
+        "rules_key": _row_of(columns.RULES_KEY),
+        "politeness": _politeness(stored, {"level": "0"}),
+        "answered": "answered_at_",
+    }
+    names = [arguments.get(name, f"{name}_") for name in FastLease._fields]
+    call = f"FastLease({', '.join(names)})"
+    body = [_unpack(stored, call), f"return {call}"]
+    found: Callable[[Row, str], FastLease] = _compile("fast_lease_from_row", "row, crawl", body)
+    return found
+
+
+fast_lease_from_row: Final = _compile_fast_lease()

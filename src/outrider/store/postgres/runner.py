@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from os import dup
@@ -22,16 +22,17 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from outrider.clock import Clock, is_virtual
 from outrider.errors import Closed, StoreUnavailable
+from outrider.store.engine.verbs import EngineVerbs
 from outrider.store.postgres import errors, sql
 from outrider.store.postgres.address import Address
-from outrider.store.postgres.attempt import Attempt, Rulebooks
-from outrider.store.postgres.crawl import NeedsWhole
+from outrider.store.postgres.crawls import PostgresCrawls, RulesCache
 from outrider.store.postgres.notifications import NotifyLimiter, channel_name, payload
 from outrider.store.postgres.pipeline import Pipeline
+from outrider.store.postgres.session import NeedsExclusiveLock
 
 T = TypeVar("T")
 Access: TypeAlias = Literal["read", "shared", "exclusive"]  # to the crawls that a verb touches
-Verb: TypeAlias = Callable[[Attempt], Coroutine[Any, Any, T]]
+Verb: TypeAlias = Callable[[EngineVerbs], T]
 
 MAX_CONNECTIONS: Final = 10  # M4
 MIN_CONNECTIONS: Final = 5
@@ -84,7 +85,7 @@ class Runner:
             },
         )
         self._threads = ThreadPoolExecutor(THREADS, "outrider-postgres")
-        self._rules, self._limiter = Rulebooks(), NotifyLimiter()
+        self._rules, self._limiter = RulesCache(), NotifyLimiter()
         self._prepares = True
         self._is_closed = False
         self._deltas = 0
@@ -122,7 +123,7 @@ class Runner:
             pipeline = Pipeline(connection, prepares=self._prepares)
             try:
                 return self._run_once(verb, pipeline, access)
-            except NeedsWhole:
+            except NeedsExclusiveLock:
                 access = "exclusive"
             except psycopg.Error as error:
                 self._check_retry(error, pipeline, 0 if call.is_late else attempts)
@@ -148,36 +149,35 @@ class Runner:
         pipeline.begin(reads=access == "read")
         time = self._clock.now_ms() if is_virtual(self._clock) else None
         opening = pipeline.send(sql.OPEN_TRANSACTION, (time, self._address.schema))
-        attempt = Attempt(
+        crawls = PostgresCrawls(
             self._id,
-            self._clock,
             pipeline,
             self._rules,
-            time=time,
+            clock=time,
             opening=opening,
             reads=access == "read",
-            holds=access == "exclusive",
+            is_exclusive=access == "exclusive",
         )
-        answer = _run_through(verb(attempt))
+        answer = verb(EngineVerbs(crawls))
         if access != "read":
-            self._deltas += attempt.close_all()
-            self._notify(pipeline, attempt)
+            self._deltas += crawls.close()
+            self._notify(pipeline, crawls)
         pipeline.commit()
         if self._deltas > MAX_DELTAS:
             self._deltas = 0
             with suppress(psycopg.Error):  # the verb is done; a later one adds them up
-                self._fold_counters(pipeline, attempt)
+                self._fold_counters(pipeline, crawls)
         return answer
 
-    def _notify(self, pipeline: Pipeline, attempt: Attempt) -> None:
+    def _notify(self, pipeline: Pipeline, crawls: PostgresCrawls) -> None:
         """Notify the workers that wait, some times a second at most."""
-        for crawl in attempt.stirred():
+        for crawl in crawls.to_notify():
             if self._limiter.is_due(crawl):
                 pipeline.send(sql.NOTIFY, (channel_name(self._id), payload(crawl)))
 
-    def _fold_counters(self, pipeline: Pipeline, attempt: Attempt) -> None:
+    def _fold_counters(self, pipeline: Pipeline, crawls: PostgresCrawls) -> None:
         """Add up the counters' differences, unless another process is doing so."""
-        for crawl, lock in attempt.counted():
+        for crawl, lock in crawls.counted():
             pipeline.begin(reads=False)
             pipeline.send(sql.OPEN_TRANSACTION, (None, self._address.schema))
             ((is_locked,),) = pipeline.rows(sql.TRY_LOCK, (lock,))
@@ -202,13 +202,3 @@ def _is_rolled_back(error: psycopg.Error, pipeline: Pipeline) -> bool:
     """Return whether nothing has happened, and another attempt may succeed."""
     is_undone = errors.is_connection_lost(error) and not pipeline.is_committing
     return is_undone or isinstance(error, errors.RETRYABLE)
-
-
-def _run_through(verb: Coroutine[Any, Any, T]) -> T:
-    """Nothing inside a verb waits for the loop, so it ends at its first step."""
-    try:
-        verb.send(None)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    raise AssertionError("a verb waited")

@@ -1,4 +1,4 @@
-"""REMEMBERS in Redis or Valkey: every transition is one script."""
+"""The stores on Redis or Valkey, one server or a cluster: every change of state is one script."""
 
 from outrider.store.redis.cluster import ClusterStore
 from outrider.store.redis.store import RedisStore

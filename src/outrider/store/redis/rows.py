@@ -1,8 +1,11 @@
-"""What is kept of a crawl, a queue and a task: rows that scripts and Python read alike.
+"""Rows of a crawl, a queue and a task: msgpack arrays that scripts and Python read alike.
 
-A row is one msgpack array. Scripts know its fields by the names and the order they have here, so
-a field is added at the end, and never taken away. Lua writes bytes as msgpack strings: such a field
-is `Raw` here, and read by `bytes_of`.
+Scripts know a field by its name here (`Q_TURN` for `QueueRow.turn`) and read it by its position,
+which is durable: a new field goes to the end, and none is removed. Lua writes bytes as msgpack
+strings: such a field is `Raw` here, and read by `bytes_of`.
+
+The structs are the tables of fields: views, export and restore are driven by them. A test compares
+them with the fields of the engine, so that none is forgotten.
 """
 
 from __future__ import annotations
@@ -11,27 +14,34 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from outrider.core.states import CrawlStatus
+from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.task import PolitenessState
 
-FORMAT: Final = 1  # of all that is kept; a newer one is refused
+FORMAT: Final = 1  # of all that is stored; a newer one is refused
 ROW: Final = 1  # the version of a row
-HEAD_BYTES: Final = 64  # of a task, as `texts` sends it
+HEAD_BYTES: Final = 64  # of a task, as `task_codec` sends it
+
+# Numbers that rows hold instead of names: durable.
+STATES: Final = tuple(TaskState)  # pending, leased, done, dead, dropped
+STATE_NUMBERS: Final = {state: number for number, state in enumerate(STATES)}
+LIST_STATES: Final = {"UNLISTED": 0, "READY": 1, "INACTIVE": 2}
+KNOWN_RULES: Final = {"keep": 0, "raise": 1, "revisit": 2, "gather": 3}
 
 Text: TypeAlias = str | Literal[False]  # False: none
-_NOTHING: Final = msgspec.Raw(b"\xa0")
+_NO_BYTES: Final = msgspec.Raw(b"\xa0")
 
 
 class CrawlRow(msgspec.Struct, array_like=True, gc=False):
-    """A crawl's own numbers, and those of its rules that scripts go by."""
+    """A crawl's state, and those of its rules that scripts apply."""
 
     version: int = ROW
     name: str = ""
-    epoch: int = 0  # which of its rules hold
+    epoch: int = 0  # version of its rules
     by_turn: bool = False
     tie: str = "fifo"
     discount: float = 0.0
     max_pending: int = 0
-    max_pending_each: int = 0
+    max_pending_per_queue: int = 0
     burst: int = 5
     max_retries: int = 3
     max_crashes: int = 3
@@ -41,35 +51,35 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     limit_bytes: int = 0
     limit_seconds: float = 0.0
     created: int = 0
-    clock: int = 0  # the latest moment it knows: time never steps back
+    clock: int = 0  # the time of its last change: its time never goes back
     status: CrawlStatus = CrawlStatus.RUNNING
     reason: Text = False
     at_finish: bool = False
-    told: bool = True
-    count: int = 0
-    queues: int = 0
-    counter: int = 0
-    arrivals: int = 0
-    tokens: int = 0
+    rules_applied: bool = True  # every queue has the crawl's current rules
+    last_task: int = 0  # the highest number of a task
+    last_queue: int = 0  # the same, of a queue
+    last_turn: int = 0
+    last_arrival: int = 0
+    last_token: int = 0
     pending: int = 0
     leased: int = 0
-    held: int = 0
+    retired_pending: int = 0  # pending tasks of retired queues
     visits: int = 0
-    dones: int = 0
+    visits_done: int = 0
     bytes: int = 0
     runs: int = 0
-    first: int = -1
+    started: int = -1  # when the first task was added
     finished: int = -1
-    logged: int = 0
+    last_event: int = 0
     known_buckets: int = 1
     key_buckets: int = 1
-    waited_for: bool = False  # a claim found too little: whoever brings work rings
-    opens_below: msgspec.Raw = _NOTHING  # eight bytes that sort as the priority does; none: off
-    noted: int = 0  # the number of the last note
+    is_awaited: bool = False  # a claim found too little: the next add publishes a notification
+    opens_below: msgspec.Raw = _NO_BYTES  # priority as eight bytes that sort alike; empty: off
+    last_value: int = 0  # the number of the last shared value written
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):
-    """A queue's numbers; `top` is the first of a lane, `rank` and `spot` where the queue stands."""
+    """A queue's state; empty bytes: none."""
 
     version: int
     key: str
@@ -80,15 +90,15 @@ class QueueRow(msgspec.Struct, array_like=True, gc=False):
     retired: str = ""
     in_flight: int = 0
     named: int = 0
-    lent: int = 0
-    crashed: int = 0
-    standing: int = 0
-    place: int = 0
-    alarm: int = 0
+    loaned: int = 0
+    loan_crashes: int = 0
+    list_state: int = 0  # of `LIST_STATES`
+    inactive_turn: int = 0  # its place in the inactive list
+    wake_at: int = 0  # 0: time alone changes nothing
     session: int = -1
     spent: int = 0
     next_ready: int = 0
-    why: str = "delay"
+    wait_reason: str = "delay"
     last_start: int = -1
     last_end: int = -1
     level: int = 0
@@ -98,8 +108,8 @@ class QueueRow(msgspec.Struct, array_like=True, gc=False):
     blocks_in_row: int = 0
     last_delay: float = -1.0
     crawl_delay: float = 0.0
-    errors: int = 0
-    dones: int = 0
+    errors_in_row: int = 0
+    visits_done: int = 0
     bytes: int = 0
     done: int = 0
     dead: int = 0
@@ -107,19 +117,19 @@ class QueueRow(msgspec.Struct, array_like=True, gc=False):
     last_cost: int = 0
     cost_sum: int = 0
     cost_count: int = 0
-    soon: int = -1  # when the first of the delayed is due
-    top0: msgspec.Raw = _NOTHING
-    top1: msgspec.Raw = _NOTHING
-    rank0: msgspec.Raw = _NOTHING
-    rank1: msgspec.Raw = _NOTHING
-    spot: msgspec.Raw = _NOTHING
+    next_due: int = -1  # when the first delayed task is due; -1: none is delayed
+    top0: msgspec.Raw = _NO_BYTES  # the entry of the first due task of a lane
+    top1: msgspec.Raw = _NO_BYTES
+    ready_key0: msgspec.Raw = _NO_BYTES  # the member that the queue has in a ready list
+    ready_key1: msgspec.Raw = _NO_BYTES
+    inactive_key: msgspec.Raw = _NO_BYTES  # the same, in the inactive list
 
 
 class TaskRow(msgspec.Struct, array_like=True, gc=False):
-    """A task; the second half is there once something happened to it."""
+    """A task; the fields from `token` on are stored once it was leased, or changed otherwise."""
 
     version: int
-    state: int
+    state: int  # an index of `STATES`
     lane: int
     kind: int
     queue: int
@@ -139,20 +149,20 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     crashes: int = 0
     throttles: int = 0
     named: bool = False
-    lent: bool = False
+    loaned: bool = False
     reason: Text = False
     worker: str = ""
     history: list[tuple[float, str, str]] = []
-    answer: msgspec.Raw = _NOTHING
+    answer: msgspec.Raw = _NO_BYTES
 
 
 class VerdictRow(msgspec.Struct, array_like=True, gc=False):
-    """A verdict, in milliseconds; None leaves a count as it is."""
+    """A verdict as `finish` sends it, in milliseconds; None leaves a counter as it is."""
 
     task: int
     token: int
     outcome: str
-    state: int
+    state: int  # an index of `STATES`
     links: int
     delay: int
     last_delay: float
@@ -174,11 +184,13 @@ class VerdictRow(msgspec.Struct, array_like=True, gc=False):
     snooze: int
     snooze_reason: str | None
     retire: str | None
-    revisit: tuple[int, str, int, msgspec.Raw, msgspec.Raw] | None  # after, type, lane, rank, why
+    revisit: (
+        tuple[int, str, int, msgspec.Raw, msgspec.Raw] | None
+    )  # after, type, lane, rank, breakdown
 
 
 class RulesRow(msgspec.Struct, array_like=True, gc=False):
-    """The rules of a queue, as far as scripts go by them."""
+    """The rules of a queue, as far as scripts apply them."""
 
     precedence: int
     slots: int
@@ -188,15 +200,15 @@ class RulesRow(msgspec.Struct, array_like=True, gc=False):
     max_done: int
     max_bytes: int
     from_start: bool
-    least: float
-    respect: float
+    min_delay: float
+    respect_crawl_delay: float
     paused: bool
     retired: bool
     pace: int  # milliseconds between two leases (visits_per_second); 0: none
 
 
 def raw(content: bytes) -> msgspec.Raw:
-    """Bytes as Lua writes and reads them."""
+    """Return bytes as Lua writes and reads them."""
     size = len(content)
     if size < 32:
         return msgspec.Raw(bytes((0xA0 | size,)) + content)
@@ -205,10 +217,28 @@ def raw(content: bytes) -> msgspec.Raw:
     return msgspec.Raw(b"\xdb" + size.to_bytes(4, "big") + content)
 
 
-_HEADS: Final = {0xD9: 2, 0xDA: 3, 0xDB: 5}
+_HEADER_BYTES: Final = {0xD9: 2, 0xDA: 3, 0xDB: 5}
 
 
 def bytes_of(value: msgspec.Raw) -> bytes:
-    """What `raw` was given."""
+    """Return what `raw` was given."""
     content = bytes(value)
-    return content[_HEADS.get(content[0], 1) :]
+    return content[_HEADER_BYTES.get(content[0], 1) :]
+
+
+decode_crawl_row: Final = msgspec.msgpack.Decoder(CrawlRow).decode
+decode_queue_row: Final = msgspec.msgpack.Decoder(QueueRow).decode
+decode_task_row: Final = msgspec.msgpack.Decoder(TaskRow).decode
+
+
+def politeness_of(row: QueueRow) -> PolitenessState:
+    """Return the politeness state in a queue's row."""
+    return PolitenessState(
+        level=row.level,
+        calm=row.calm,
+        throttles_in_row=row.throttles_in_row,
+        unreachable_in_row=row.unreachable_in_row,
+        blocks_in_row=row.blocks_in_row,
+        last_delay=row.last_delay,
+        crawl_delay=row.crawl_delay,
+    )

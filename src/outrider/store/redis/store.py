@@ -1,56 +1,114 @@
-"""A store on one Redis or Valkey, or on one shard of a cluster."""
+"""The store on one Redis or Valkey server, or one shard of a cluster: a facade over its parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from outrider.clock import Clock
-from outrider.store.redis.calling import Client, Line
-from outrider.store.redis.connecting import Address, address_of, client_of
-from outrider.store.redis.examining import examined, settled
-from outrider.store.redis.keys import base_of
-from outrider.store.redis.sharing import Sharing
-from outrider.store.redis.watching import Bell
+from outrider.core.states import CrawlStatus
+from outrider.store.forwarding import ForwardingStore, verb_table
+from outrider.store.protocol import ClaimRequest, ClaimResult, ResultPage
+from outrider.store.redis.admin import RedisAdmin
+from outrider.store.redis.connect import address_of, check_server, client_of, init_store
+from outrider.store.redis.export import RedisExport, RedisRestore
+from outrider.store.redis.inspector import RedisInspector
+from outrider.store.redis.keys import CRAWL_KEYS, base_of
+from outrider.store.redis.notifications import WorkSubscriber
+from outrider.store.redis.rows import CrawlRow, decode_crawl_row
+from outrider.store.redis.rules_cache import RulesCache
+from outrider.store.redis.script_client import ScriptClient, encode
+from outrider.store.redis.shared_values import SharedValues
+from outrider.store.redis.verbs import RedisVerbs
+from outrider.store.shards import CrawlTotals, ShardSummary
 
 
-class RedisStore(Sharing):
-    """Store, Admin, Inspect and what a shard needs, over scripts.
-
-    `base` begins all its keys and holds their hash tag; `promise` says what outlives a crash.
-    """
+class RedisStore(ForwardingStore):
+    """Store, Admin, Inspect and what a shard needs; `promise` says what survives a crash."""
 
     is_inline = False
 
-    def __init__(
-        self, client: Client, base: str, clock: Clock, store_id: str, promise: str = ""
-    ) -> None:
-        super().__init__(store_id, Line(client, base, clock))
+    def __init__(self, scripts: ScriptClient, store_id: str, promise: str = "") -> None:
+        self.id = store_id
         self.promise = promise
-        self._bell = Bell(client, base)
+        self.scripts = scripts
+        cache = RulesCache(scripts)
+        inspector = RedisInspector(scripts, cache)
+        self._store_verbs = RedisVerbs(store_id, scripts, cache)
+        self._export = RedisExport(scripts, cache, inspector)
+        self._subscriber = WorkSubscriber(scripts.client, scripts.base)
+        self._verbs = verb_table(
+            self._store_verbs,
+            RedisAdmin(scripts, cache, inspector),
+            inspector,
+            SharedValues(scripts),
+            self._export,
+            RedisRestore(scripts, cache),
+        )
 
     @classmethod
     async def open(cls, url: str, clock: Clock) -> RedisStore:
-        """Open what a URL names; the server is looked at first, and nothing changed if refused."""
+        """Open the store that a URL names; a server that is refused is left unchanged."""
         address = address_of(url)
         client = client_of(address)
+        scripts = ScriptClient(client, base_of(address.prefix), clock)
         try:
-            return await cls._opened(client, address, clock)
+            promise = await check_server(scripts, address.place)
+            store_id = await init_store(scripts, address.place)
+            return cls(scripts, store_id, promise)
         except BaseException:
             await client.aclose()
             raise
 
-    @classmethod
-    async def _opened(cls, client: Client, address: Address, clock: Clock) -> RedisStore:
-        line = Line(client, base_of(address.prefix), clock)
-        promise = await examined(line, address.place)
-        store_id = await settled(line, address.place)
-        return cls(client, line.base, clock, store_id, promise)
+    async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        return await self._verbs[verb](*args, **kwargs)
 
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """See `protocol.FullStore`."""
-        return self._bell.subscribe(crawl, notify)
+        return self._subscriber.subscribe(crawl, notify)
 
     async def close(self) -> None:
         """See `protocol.FullStore`."""
-        await self._bell.close()
-        await self.line.client.aclose()
+        await self._subscriber.close()
+        await self.scripts.client.aclose()
+
+    # ---- what a shard does besides
+
+    async def claim(self, request: ClaimRequest, *, closes: bool = True) -> ClaimResult:
+        """See `shards.Shard`."""
+        return await self._store_verbs.claim(request, closes=closes)
+
+    async def summary(self, crawl: str) -> ShardSummary:
+        """See `shards.Shard`: reads one key."""
+        found, *_ = await self.scripts.run("read", crawl, "EXISTS", CRAWL_KEYS["crawl"])
+        row = CrawlRow(name=crawl) if found is None else decode_crawl_row(found)
+        limits = (row.limit_tasks, row.limit_done, row.limit_bytes, row.limit_seconds)
+        return ShardSummary(
+            status=CrawlStatus(row.status),
+            reason=None if row.reason is False else row.reason,
+            known=row.last_task,
+            leased=row.leased,
+            open=row.pending - row.retired_pending,
+            dones=row.visits_done,
+            bytes=row.bytes,
+            revision=row.last_token + row.last_arrival + row.visits + row.last_event,
+            is_idle=row.at_finish or row.started < 0 or row.status == CrawlStatus.FINISHED,
+            max_pending=row.max_pending,
+            is_limited=any(limits),
+        )
+
+    async def apply_totals(
+        self, crawl: str, totals: CrawlTotals, revision: int | None
+    ) -> CrawlStatus:
+        """See `shards.Shard`."""
+        expected = "" if revision is None else revision
+        status = await self.scripts.run("apply_totals", crawl, encode(totals), expected)
+        return CrawlStatus(status.decode())
+
+    async def start_run(self, crawl: str) -> None:
+        """See `shards.Shard`."""
+        await self.scripts.run("start_run", crawl)
+
+    async def export_items(self, crawl: str, *, after: int, limit: int) -> ResultPage[Any]:
+        """See `shards.Shard`."""
+        return await self._export.export_items(crawl, after=after, limit=limit)

@@ -1,6 +1,6 @@
-"""One store over several: queues are spread by key, and whatever is one crawl's is kept at home."""
+"""The sharded store: one store over several, with the queues of a crawl spread over them by key."""
 
-from outrider.store.shards.shard import SHARDS_MOST, Pulse, Shard, Whole
+from outrider.store.shards.shard_set import MAX_SHARDS, CrawlTotals, Shard, ShardSummary
 from outrider.store.shards.store import ShardedStore
 
-__all__ = ["SHARDS_MOST", "Pulse", "Shard", "ShardedStore", "Whole"]
+__all__ = ["MAX_SHARDS", "CrawlTotals", "Shard", "ShardSummary", "ShardedStore"]

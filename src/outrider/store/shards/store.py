@@ -1,12 +1,56 @@
-"""All verbs over shards: to its callers one store, with the numbers and the id of one."""
+"""The sharded store: a facade that hands every verb to the collaborator that serves it."""
 
 from __future__ import annotations
 
-from outrider.store.shards.finishing import Finishing
-from outrider.store.shards.reading import Reading
-from outrider.store.shards.saving import Saving
-from outrider.store.shards.steering import Steering
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from outrider.store.forwarding import ForwardingStore, verb_table
+from outrider.store.shards.admin import ShardedAdmin
+from outrider.store.shards.export import ShardedExport, ShardedRestore
+from outrider.store.shards.inspector import ShardedInspector
+from outrider.store.shards.shard_set import RunStatus, Shard, ShardSet
+from outrider.store.shards.verbs import ShardedAdd, ShardedFinish, ShardedLeases
 
 
-class ShardedStore(Finishing, Steering, Saving, Reading):
-    """A `FullStore` over several, each whole in itself."""
+class ShardedStore(ForwardingStore):
+    """A `FullStore` over several stores; to its callers one, with the id of its first shard."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self._shards = together = ShardSet(shards)
+        self.id = together.home.id
+        self.is_inline = together.is_inline
+        status = RunStatus(together)
+        adding = ShardedAdd(together, status)
+        leases = ShardedLeases(together, status)
+        self._verbs = verb_table(
+            adding,
+            leases,
+            ShardedFinish(together, status, adding, leases),
+            status,
+            ShardedAdmin(together, status),
+            ShardedInspector(together),
+            ShardedExport(together),
+            ShardedRestore(together, status),
+        )
+
+    async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        return await self._verbs[verb](*args, **kwargs)
+
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
+        """See `protocol.FullStore`."""
+        unsubscribers = [shard.subscribe(crawl, notify) for shard in self._shards.all]
+
+        def unsubscribe() -> None:
+            for one in unsubscribers:
+                one()
+
+        return unsubscribe
+
+    async def close(self) -> None:
+        """See `protocol.FullStore`."""
+        await self._shards.gather(shard.close() for shard in self._shards.all)
+
+    def shares_order(self, key: str, other: str) -> bool:
+        """M1: tell whether two queues are on one shard, and so in the same lists."""
+        return self._shards.number_of(key) == self._shards.number_of(other)

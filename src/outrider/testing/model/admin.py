@@ -1,4 +1,4 @@
-"""The rules of operators: acts by key, turns of a crawl, filters over tasks (C10, E5, E7, G2)."""
+"""The rules of `Admin`: queue actions, crawl status, task filters, values (C10, E5, E7, G2)."""
 
 from __future__ import annotations
 
@@ -26,79 +26,81 @@ from outrider.testing.model.records import DEAD, DROPPED, PENDING, C, Q, T, W, m
 from outrider.testing.model.verbs import Verbs
 
 
-class Operators(Verbs):
-    """What an operator may ask."""
+class AdminVerbs(Verbs):
+    """The verbs of operators."""
 
     async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
-        """A4: the layers below runtime; what was set by key at run time stays."""
+        """Replace the rules below the runtime layer; that one stays (A4)."""
         c = self.crawl_of(crawl)
         c.settings = settings or c.settings
         new = msgspec.structs.replace(rules, runtime=c.rules.runtime)
-        c.told = c.told and not (c.queues and new != c.rules)
+        c.rules_applied = c.rules_applied and not (c.queues and new != c.rules)
         c.rules = new
-        return not c.told
+        return not c.rules_applied
 
     async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
-        """A5: once each, in order of their coming."""
+        """Record roots, each once, in order of arrival (A5)."""
         known = self.crawl_of(crawl).roots.setdefault(mode, [])
         known += [root for root in dict.fromkeys(roots) if root not in known]
 
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
-        """F4, N1: one note for a topic and name, written if the one it knows of still stands."""
+        """Write shared values, each if its last known version is current (F4, N1)."""
         checked_notes(values)
-        return [self.note_one(self.crawl_of(crawl), note) for note in values]
+        return [self.put_value(self.crawl_of(crawl), note) for note in values]
 
-    def note_one(self, c: C, note: SharedValueWrite) -> int:
-        """A number higher than all before, for whatever says something new."""
-        old = c.notes.get((note.topic, note.name))
+    def put_value(self, c: C, note: SharedValueWrite) -> int:
+        """Write one value; a changed one gets a number higher than all before."""
+        old = c.values.get((note.topic, note.name))
         number = old.number if old else 0
         if note.seen not in (None, number):
             return 0
         if (old.text if old else "") == note.text:
             return number
-        highest = max((one.number for one in c.notes.values()), default=0)
+        highest = max((one.number for one in c.values.values()), default=0)
         new = SharedValue(highest + 1, self.clock.now_ms() / 1000, note.topic, note.name, note.text)
-        c.notes[note.topic, note.name] = new
+        c.values[note.topic, note.name] = new
         return new.number
 
     async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
-        """C8: what is pending, at the priority it was seen at, gets another."""
+        """Update priorities of tasks that are pending at the priority seen (C8)."""
         checked_prices(updates)
         c = self.crawl_of(crawl)
         return (
-            0 if c.status is CrawlStatus.CANCELLED else sum(self.reprice_one(c, p) for p in updates)
+            0
+            if c.status is CrawlStatus.CANCELLED
+            else sum(self.update_priority(c, p) for p in updates)
         )
 
-    def reprice_one(self, c: C, price: PriorityUpdate) -> bool:
-        """C2: with its precedence, tie and due time as they were."""
+    def update_priority(self, c: C, price: PriorityUpdate) -> bool:
+        """Update one priority; precedence, tie and due time stay (C2)."""
         t = c.tasks[price.task - 1] if 0 < price.task <= len(c.tasks) else None
         if t is None or t.state is not PENDING or t.task.priority != price.seen:
             return False
         t.task = msgspec.structs.replace(t.task, priority=price.priority, breakdown=price.breakdown)
-        self.hasten(c, t.queue)
+        self.activate_for_focus(c, t.queue)
         return True
 
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
-        """M6: a worker keeps its first beat; of too many the one silent longest is forgotten."""
+        """Record a heartbeat; of too many workers the one silent longest is forgotten (M6)."""
         c, now = self.crawl_of(crawl), self.clock.now_ms()
-        self.forget_silent(c)
+        self.forget_silent_workers(c)
         if heartbeat.worker not in c.workers and len(c.workers) >= MAX_WORKERS:
             del c.workers[min(c.workers, key=lambda name: (c.workers[name].seen, name))]
         first = c.workers[heartbeat.worker].started if heartbeat.worker in c.workers else now
         c.workers[heartbeat.worker] = W(heartbeat, first, now)
 
-    def forget_silent(self, c: C) -> None:
-        """M6: nobody is remembered after a day of silence."""
+    def forget_silent_workers(self, c: C) -> None:
+        """Forget workers without a heartbeat for a day (M6)."""
         since = self.clock.now_ms() - ms(WORKER_KEPT_SECONDS)
         c.workers = {name: w for name, w in c.workers.items() if w.seen > since}
 
     async def set_status(
         self, crawl: str, status: CrawlStatus, reason: str = "operator"
     ) -> CrawlStatus:
-        """I1, I3: an illegal move changes nothing; only work makes a finished crawl run."""
+        """Set the crawl's status if the move is legal (I1, I3)."""
         c = self.crawl_of(crawl)
         if status in OPERATOR_MOVES[c.status]:
-            self.move(c, status, reason)
+            self.set_crawl_status(c, status, reason)
         return c.status
 
     async def steer(
@@ -110,9 +112,9 @@ class Operators(Verbs):
         after: int = 0,
         limit: int = 1000,
     ) -> Step:
-        """E7: recorded for queues to come, applied to those that match, in bounded steps."""
+        """Record an action for later queues, and apply it to matching ones in steps (E7)."""
         c = self.crawl_of(crawl)
-        changes = self.standing_order(act)
+        changes = self.lasting_changes(act)
         if after == 0 and target and changes:
             c.rules = c.rules.ordered(target, changes)
         if target and not target.startswith("."):
@@ -120,13 +122,15 @@ class Operators(Verbs):
             target = named.key if named else target
         matching = [q for q in c.queues.values() if q.number > after and covers(target, q.key)]
         for q in matching[:limit]:
-            self.apply_act(c, q, act, everywhere=not target)
+            self.apply_action(c, q, act, everywhere=not target)
         more = len(matching) > limit
-        c.told = c.told or (not more and not target and isinstance(act, actions.Set))
+        c.rules_applied = c.rules_applied or (
+            not more and not target and isinstance(act, actions.Set)
+        )
         return Step(min(len(matching), limit), matching[limit - 1].number if more else None)
 
-    def standing_order(self, act: actions.QueueAction) -> dict[str, object]:
-        """What a later queue of the same key or suffix is born with."""
+    def lasting_changes(self, act: actions.QueueAction) -> dict[str, object]:
+        """Return what an action changes for later queues of the same key or suffix."""
         match act:
             case actions.Set(changes):
                 return dict(changes)
@@ -137,106 +141,108 @@ class Operators(Verbs):
             case _:
                 return {}
 
-    def apply_act(  # noqa: C901 - one case an act
+    def apply_action(  # noqa: C901 - one case per action
         self, c: C, q: Q, act: actions.QueueAction, *, everywhere: bool
     ) -> None:
-        """E5, E7."""
+        """Apply an action to a queue (E5, E7)."""
         now = self.clock.now_ms()
         rules = c.rules.of(q.key)
         if not isinstance(act, actions.Set):
-            q.rules = acted(q.rules, rules)  # what acts say holds at once, settings by `set` alone
+            q.rules = acted(q.rules, rules)  # actions hold at once, settings only by `set`
         match act:
             case actions.Set():
                 if not everywhere or q.rules != rules:
                     self.apply_set(c, q, rules)
             case actions.Pause():
                 q.paused = True
-                self.settle(q)
+                self.refresh(q)
             case actions.Resume():
                 q.paused = False
-                self.touch(c, q)
+                self.reschedule(c, q)
             case actions.Retire():
                 self.retire(c, q, "operator")
             case actions.Revive():
-                q.manners = msgspec.structs.replace(
-                    q.manners, throttles_in_row=0, unreachable_in_row=0, blocks_in_row=0
+                q.politeness = msgspec.structs.replace(
+                    q.politeness, throttles_in_row=0, unreachable_in_row=0, blocks_in_row=0
                 )
                 q.errors = 0  # D4: revive clears counts
                 if q.retired:
-                    self.bring_back(c, q)
+                    self.revive(c, q)
             case actions.Snooze(seconds):
                 self.postpone(q, now + ms(seconds), "operator")
-                self.settle(q)
+                self.refresh(q)
             case actions.Wake():
                 q.next_ready, q.why = min(q.next_ready, self.earliest(q)), "delay"
 
     def earliest(self, q: Q) -> int:
-        """D1: how far back `wake` goes: the last visit's end + delay (or start + the least)."""
-        manners = q.rules.politeness
-        from_start = manners.count_from == "start"
+        """Return where `wake` goes back to: the last visit's end + delay (D1)."""
+        politeness = q.rules.politeness
+        from_start = politeness.count_from == "start"
         ended = q.last_start if from_start else q.last_end
-        floor = 0 if q.last_end is None or ended is None else ended + q.delay_ms()
-        if q.last_start is not None and (from_start or manners.max_in_flight > 1):
-            floor = max(floor, q.last_start + ms(min_delay_between(manners, q.manners.crawl_delay)))
-        if q.last_start is not None and q.pace_ms():  # visits/s: no act breaks it
-            floor = max(floor, q.last_start + q.pace_ms())
-        return floor
+        earliest = 0 if q.last_end is None or ended is None else ended + q.delay_ms()
+        if q.last_start is not None and (from_start or politeness.max_in_flight > 1):
+            earliest = max(
+                earliest, q.last_start + ms(min_delay_between(politeness, q.politeness.crawl_delay))
+            )
+        if q.last_start is not None and q.pace_ms():  # visits per second hold always
+            earliest = max(earliest, q.last_start + q.pace_ms())
+        return earliest
 
     def apply_set(self, c: C, q: Q, rules: QueueRules) -> None:
-        """E5: `set` acts at once: retires, returns, or judges anew what stands."""
+        """Apply new rules at once: retire, revive or reschedule the queue (E5)."""
         old, q.rules = q.rules, rules
-        self.keep_pace(q)  # D1: a lower rate counts from the last lease
+        self.apply_pace(q)  # D1: counted from the last lease
         if rules.paused != old.paused:
             q.paused = rules.paused
         if rules.retired and not old.retired:
             self.retire(c, q, "operator")
         elif old.retired and not rules.retired and q.retired == "operator":
-            self.bring_back(c, q)
+            self.revive(c, q)
         if q.over_budget():
             self.retire(c, q, "budget")
         elif q.retired == "budget":
-            self.bring_back(c, q)
-        self.settle(q)
-        if q.standing:
-            q.standing = None
-            self.judge(c, q)
+            self.revive(c, q)
+        self.refresh(q)
+        if q.list_state:
+            q.list_state = None
+            self.choose_list(c, q)
 
     # ---- tasks by filter
 
     async def drop(
         self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
-        """C10: pending tasks become dropped (`operator`)."""
+        """Drop pending tasks (`operator`) (C10)."""
 
         def dropped(_: C, t: T) -> None:
             t.state, t.reason, t.finished = DROPPED, "operator", self.clock.now_ms()
-            self.settle(t.queue)
+            self.refresh(t.queue)
 
-        return self.each(crawl, which, PENDING, dropped, dry_run, after, limit)
+        return self.change_tasks(crawl, which, PENDING, dropped, dry_run, after, limit)
 
     async def replay(
         self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
-        """G2, B2: dead tasks become pending, attempts at 0, in their old place."""
+        """Make dead tasks pending again, with 0 attempts (G2, B2)."""
 
         def replayed(c: C, t: T) -> None:
             t.state, t.due, t.finished = PENDING, self.clock.now_ms(), None
             t.attempts = t.failures = t.crashes = t.throttles = 0
             self.reopen(c)
 
-        return self.each(crawl, which, DEAD, replayed, dry_run, after, limit)
+        return self.change_tasks(crawl, which, DEAD, replayed, dry_run, after, limit)
 
     async def purge(
         self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
-        """G2: dead tasks become dropped (`purged`)."""
+        """Drop dead tasks (`purged`) (G2)."""
 
         def purged(_: C, t: T) -> None:
             t.state, t.reason = DROPPED, "purged"
 
-        return self.each(crawl, which, DEAD, purged, dry_run, after, limit)
+        return self.change_tasks(crawl, which, DEAD, purged, dry_run, after, limit)
 
-    def each(
+    def change_tasks(
         self,
         crawl: str,
         which: TaskFilter,
@@ -246,7 +252,7 @@ class Operators(Verbs):
         after: int,
         limit: int,
     ) -> Step:
-        """A bounded step over tasks by number; a cancelled crawl's tasks read as dropped (I3)."""
+        """Change matching tasks in a step by number; a cancelled crawl has none (I3)."""
         c = self.crawl_of(crawl)
         span = c.tasks[after : after + limit]
         live = [] if c.status is CrawlStatus.CANCELLED else span
@@ -257,7 +263,7 @@ class Operators(Verbs):
         return Step(len(chosen), after + limit if after + limit < len(c.tasks) else None)
 
     def matches(self, c: C, t: T, which: TaskFilter) -> bool:
-        """C10: all that match every field given."""
+        """Whether a task matches every given field (C10)."""
         now = self.clock.now_ms()
         return (
             (which.key is None or covers(which.key, t.task.key))
@@ -265,7 +271,7 @@ class Operators(Verbs):
             and which.url in (None, t.task.url)
             and which.type in (None, t.task.type)
             and which.tag in (None, t.task.tag)
-            and which.reason in (None, self.reads_as(c, t)[1])
+            and which.reason in (None, self.visible_state(c, t)[1])
             and (which.pattern is None or compile_pattern(which.pattern).search(t.task.url))
             and (which.older_than is None or now - t.discovered > which.older_than * 1000)
         )

@@ -1,4 +1,4 @@
-"""What the model keeps: tasks, queues and crawls as plain records, their lists never sorted."""
+"""The records of the model: tasks (T), queues (Q), workers (W) and crawls (C)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from outrider.store.protocol import Heartbeat, SharedValue
 
 PENDING, LEASED, DONE = TaskState.PENDING, TaskState.LEASED, TaskState.DONE
 DEAD, DROPPED = TaskState.DEAD, TaskState.DROPPED
-EXPIRE_STEP = 1000  # overdue leases one claim takes back
-WAKE_STEP = 4096  # queues one claim wakes
+EXPIRE_STEP = 1000  # overdue leases that one claim expires
+WAKE_STEP = 4096  # queues that one claim reschedules
 
 
 def ms(seconds: float) -> int:
-    """H7: whole milliseconds, waits rounded up."""
+    """Convert seconds to whole milliseconds, rounded up (H7)."""
     return ceil(seconds * 1000 - 1e-6)
 
 
@@ -44,21 +44,21 @@ class T:
     worker: str | None = None
     claimed: int | None = None
     deadline: int = 0
-    named: bool = False  # D5: lent by name
-    lent: bool = False  # C7: part of its queue's loan
+    named: bool = False  # D5: leased by fingerprint
+    lent: bool = False  # C7: leased as part of a loan of its queue
     finished: int | None = None
     answer: Answer | None = None
-    answered: int | None = None  # when the visit that brought it ended
+    answered: int | None = None  # when the visit with that answer ended
     history: list[tuple[float, str, str]] = field(default_factory=list)
 
     def key(self) -> tuple[int, float, int, int]:
-        """C2: precedence, priority, tie; lower is sooner. Equal rolls go by number."""
+        """Return the order key: precedence, priority, tie, number; lower is sooner (C2)."""
         return self.task.precedence, self.task.priority, self.tie, self.number
 
 
 @dataclass(eq=False)
 class Q:
-    """A queue and its manners, which survive emptiness."""
+    """A queue; its politeness state stays when it is empty."""
 
     key: str
     number: int
@@ -67,8 +67,8 @@ class Q:
     paused: bool
     retired: str | None
     tasks: list[T] = field(default_factory=list)
-    standing: str | None = None  # ready, inactive, or neither
-    stood: str | None = None  # the same when it was saved, until it stands again
+    list_state: str | None = None  # ready, inactive, or None
+    saved_list: str | None = None  # when it was saved, until it is listed again
     place: int = 0
     session: int | None = None  # spent in the open session
     spent: int = 0
@@ -76,57 +76,57 @@ class Q:
     why: str = "delay"
     last_start: int | None = None
     last_end: int | None = None
-    manners: PolitenessState = field(default_factory=PolitenessState)
+    politeness: PolitenessState = field(default_factory=PolitenessState)
     errors: int = 0
     dones: int = 0
     bytes: int = 0
     last_cost: int = 0
     cost_sum: int = 0
     cost_count: int = 0
-    crashed: int = 0  # C7: crashes that the loan it is out on counted
+    crashed: int = 0  # C7: crashes counted for its current loan
 
     def of(self, state: TaskState) -> list[T]:
-        """Its tasks in a state."""
+        """Return its tasks in a state."""
         return [t for t in self.tasks if t.state is state]
 
     def due(self, now: int, lane: int | None = None) -> list[T]:
-        """C6: the pending tasks that are visible now, in the order of C2."""
+        """Return the pending tasks that are due now (C6), in the order of C2."""
         visible = [t for t in self.of(PENDING) if t.due <= now]
         return sorted((t for t in visible if lane in (None, t.task.lane)), key=T.key)
 
     def first_due(self) -> int:
-        """When the earliest pending task is or was due."""
+        """Return when the earliest pending task is or was due."""
         return min(t.due for t in self.of(PENDING))
 
-    def lent(self) -> list[T]:
-        """C7: its tasks that are out on a loan."""
+    def lent_tasks(self) -> list[T]:
+        """Return its tasks that are leased as a loan (C7)."""
         return [t for t in self.of(LEASED) if t.lent]
 
     def has_slot(self) -> bool:
-        """D2; D5: whoever was lent by name takes none; C7: a loan shuts out everybody else."""
+        """Whether a visit may begin (D2); named leases take no slot (D5), a loan takes all (C7)."""
         taken = [t for t in self.of(LEASED) if not t.named]
-        return not self.lent() and len(taken) < self.rules.politeness.max_in_flight
+        return not self.lent_tasks() and len(taken) < self.rules.politeness.max_in_flight
 
     def over_budget(self) -> bool:
-        """E1: spent ≥ total ≥ 0, or a balance of 0."""
+        """Whether it spent ≥ total ≥ 0, or has a balance of 0 (E1)."""
         budget = self.rules.budget
         return budget.balance == 0 or 0 <= budget.total_budget <= self.spent
 
     def pace_ms(self) -> int:
-        """D1: visits/s, a promise over all slots: what passes between two leases; 0: none."""
+        """Return the least time between two leases, by visits per second; 0: none (D1)."""
         return ms(pace(self.rules.politeness))
 
     def delay_ms(self) -> int:
-        """D7: the last delay, or the least if none."""
-        least = min_delay_between(self.rules.politeness, self.manners.crawl_delay)
-        return ms(least if self.manners.last_delay < 0 else self.manners.last_delay)
+        """Return the last delay, or the least allowed if there was none (D7)."""
+        least = min_delay_between(self.rules.politeness, self.politeness.crawl_delay)
+        return ms(least if self.politeness.last_delay < 0 else self.politeness.last_delay)
 
 
 @dataclass(eq=False)
 class W:
-    """A worker: what it last said of itself, and when it was first and last heard."""
+    """A worker: its last heartbeat, and when its first and last one came."""
 
-    beat: Heartbeat
+    heartbeat: Heartbeat
     started: int
     seen: int
 
@@ -140,8 +140,8 @@ class C:
     created: int
     status: CrawlStatus = CrawlStatus.RUNNING
     reason: str | None = None
-    at_finish: bool = False  # paused at finish, and nothing freed since
-    told: bool = True  # no queue still waits to hear of other rules
+    at_finish: bool = False  # paused at finish, and no task since
+    rules_applied: bool = True  # every queue has the current rules
     queues: dict[str, Q] = field(default_factory=dict)
     tasks: list[T] = field(default_factory=list)
     known: dict[bytes, T] = field(default_factory=dict)
@@ -156,21 +156,21 @@ class C:
     outcomes: Counter[str] = field(default_factory=Counter)
     timeline: list[tuple[float, str, str]] = field(default_factory=list)
     log: list[tuple[int, str, str, str]] = field(default_factory=list)
-    forgotten: int = 0  # changes from before the log
+    forgotten: int = 0  # events older than the log
     roots: dict[str, list[str]] = field(default_factory=dict)
     settings: str = ""
     workers: dict[str, W] = field(default_factory=dict)
-    notes: dict[tuple[str, str], SharedValue] = field(default_factory=dict)
+    values: dict[tuple[str, str], SharedValue] = field(default_factory=dict)
 
     def count(self) -> int:
-        """C3: the crawl's counter."""
+        """Return the next number of the crawl's counter (C3)."""
         self.counter += 1
         return self.counter
 
     def all(self, state: TaskState) -> list[T]:
-        """Its tasks in a state."""
+        """Return its tasks in a state."""
         return [t for t in self.tasks if t.state is state]
 
     def open_pending(self) -> int:
-        """B4, I2: pending tasks of unretired queues."""
+        """Return the number of pending tasks in unretired queues (B4, I2)."""
         return sum(len(q.of(PENDING)) for q in self.queues.values() if not q.retired)

@@ -1,4 +1,4 @@
-"""The rules of standing: who could be served, how a queue is judged, when a run ends (C1, E, I)."""
+"""The rules of the schedule: ready and inactive lists, budgets, delays, ends of runs (C1, E, I)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from outrider.testing.model.records import LEASED, PENDING, C, Q, T
 from outrider.testing.model.views import Views
 
 
-class Standing(Views):
-    """What holds of queues and crawls."""
+class Schedule(Views):
+    """Decides which list a queue is on, and the status of a crawl."""
 
     def __init__(self, clock: Clock) -> None:
         self.id = f"model-{id(self)}"
@@ -20,86 +20,86 @@ class Standing(Views):
         self.tokens = 0
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
     def token(self) -> int:
-        """H1: a new one at claim, release and expiry."""
+        """Return a new token: at claim, release and expiry (H1)."""
         self.tokens += 1
         return self.tokens
 
     def crawl_of(self, name: str) -> C:
-        """I1: created by the first add, or by name."""
+        """Return a crawl, created if it does not exist (I1)."""
         if name not in self.all:
             self.all[name] = C(name, CrawlRules(), self.clock.now_ms())
         return self.all[name]
 
     def servable(self, q: Q) -> bool:
-        """E1: unpaused, unretired, next-ready passed, a free slot, a due task."""
+        """Whether it is past next-ready, not paused or retired, with a slot and a due task (E1)."""
         now = self.clock.now_ms()
         free = not q.paused and not q.retired and q.next_ready <= now and q.has_slot()
         return free and bool(q.due(now))
 
-    def judge(self, c: C, q: Q) -> None:
-        """E1: retired, to the back of the inactive FIFO, or ready."""
+    def choose_list(self, c: C, q: Q) -> None:
+        """Retire a queue, or put it at the back of the inactive list or on the ready list (E1)."""
         budget = q.rules.budget
         if q.over_budget():
             self.retire(c, q, "budget")
             return
         is_spent = q.session is not None and q.session >= budget.balance
         q.session = None if is_spent else q.session  # E2: the session is over
-        if q.session is None and (is_spent or budget.hold_queues) and not self.opens(c, q):
-            q.standing, q.place = "inactive", c.count()
+        if q.session is None and (is_spent or budget.hold_queues) and not self.opens_session(c, q):
+            q.list_state, q.place = "inactive", c.count()
         else:
-            q.session, q.standing = q.session or 0, "ready"
+            q.session, q.list_state = q.session or 0, "ready"
 
-    def opens(self, c: C, q: Q) -> bool:
-        """C9: whether the first due task of a lane opens its queue's session by itself."""
+    def opens_session(self, c: C, q: Q) -> bool:
+        """Whether the first due task of a lane opens its queue's session by itself (C9)."""
         below, now = c.rules.opens_below, self.clock.now_ms()
         firsts = [q.due(now, lane)[:1] for lane in (0, 1)]
         return below is not None and any(t.task.priority < below for first in firsts for t in first)
 
-    def hasten(self, c: C, q: Q) -> None:
-        """C9: a focus task does not wait for its queue's turn among the inactive."""
-        if q.standing == "inactive" and self.opens(c, q):
-            self.judge(c, q)
+    def activate_for_focus(self, c: C, q: Q) -> None:
+        """Activate an inactive queue whose first task is a focus task (C9)."""
+        if q.list_state == "inactive" and self.opens_session(c, q):
+            self.choose_list(c, q)
 
-    def settle(self, q: Q) -> None:
-        """E1: what stands keeps its place while it could be served; E2: empty ends a session."""
+    def refresh(self, q: Q) -> None:
+        """Unlist a queue that cannot be served (E1); end the session of an empty one (E2)."""
         if not self.servable(q):
-            q.standing = None
+            q.list_state = None
         if not q.of(PENDING) and not q.of(LEASED):
             q.session = None
 
-    def touch(self, c: C, q: Q) -> None:
-        """E1: judged at once."""
-        self.settle(q)
-        if q.standing is None and self.servable(q):
-            self.judge(c, q)
-        self.hasten(c, q)
+    def reschedule(self, c: C, q: Q) -> None:
+        """Decide again which list a queue is on (E1)."""
+        self.refresh(q)
+        if q.list_state is None and self.servable(q):
+            self.choose_list(c, q)
+        self.activate_for_focus(c, q)
 
     def retire(self, c: C, q: Q, reason: str) -> None:
-        """E5: set aside; a budget never overrides another reason."""
+        """Retire a queue; the reason "budget" never replaces another (E5)."""
         if q.retired is None or reason not in ("budget", q.retired):
             c.log.append((self.clock.now_ms(), "queue-retired", q.key, reason))
             q.retired = reason
-        q.standing = None
+        q.list_state = None
 
-    def bring_back(self, c: C, q: Q) -> None:
-        """E5, I2: returned, judged at once; with pending tasks it makes a finished crawl run."""
+    def revive(self, c: C, q: Q) -> None:
+        """Revive a queue (E5); with pending tasks it makes a finished crawl run (I2)."""
         c.log.append((self.clock.now_ms(), "queue-returned", q.key, q.retired or ""))
         q.retired = None
         if q.of(PENDING):
             self.reopen(c)
-        self.touch(c, q)
+        self.reschedule(c, q)
 
     def refund(self, q: Q, cost: int) -> None:
-        """E3: to the total and the session now open, never below 0."""
+        """Refund a cost to the total and the open session, never below 0 (E3)."""
         q.spent = max(0, q.spent - cost)
         if q.session is not None:
             q.session = max(0, q.session - cost)
 
     def charge(self, q: Q, cost: int) -> None:
-        """E3: to the total and the session now open."""
+        """Charge a cost to the total and the open session (E3)."""
         q.spent += cost
         if q.session is not None:
             q.session += cost
@@ -107,9 +107,9 @@ class Standing(Views):
         q.cost_sum, q.cost_count = q.cost_sum + cost, q.cost_count + 1
 
     def visit_ended(self, q: Q, t: T, delay: int) -> None:
-        """D1: next-ready is at least end (or start) + delay; it never moves back.
+        """Postpone next-ready to the visit's end (or start) + delay (D1).
 
-        C7: a borrower begins when it likes, so a lent visit counts as begun when it ends.
+        The visit of a lent task counts as begun when it ends: the borrower paces it (C7).
         """
         now = self.clock.now_ms()
         from_start = q.rules.politeness.count_from == "start" and not t.lent
@@ -117,48 +117,48 @@ class Standing(Views):
         self.postpone(q, (t.claimed or now if from_start else now) + delay, "delay")
         q.last_end = now
 
-    def keep_pace(self, q: Q) -> None:
-        """D1: visits/s: 1/rate between two leases of a queue, whatever the delays and slots."""
+    def apply_pace(self, q: Q) -> None:
+        """Postpone next-ready to the last lease + 1/visits_per_second (D1)."""
         if q.pace_ms() and q.last_start is not None:
             self.postpone(q, q.last_start + q.pace_ms(), "delay")
 
     def postpone(self, q: Q, until: int, why: str) -> None:
-        """D1: it never moves back."""
+        """Move next-ready forward; it never moves back (D1)."""
         if until > q.next_ready:
             q.next_ready, q.why = until, why
 
-    # ---- what holds of a crawl
+    # ---- the crawl
 
-    def move(self, c: C, status: CrawlStatus, reason: str) -> None:
-        """I1."""
+    def set_crawl_status(self, c: C, status: CrawlStatus, reason: str) -> None:
+        """Set the status of a crawl (I1)."""
         now = self.clock.now_ms()
         c.status, c.reason = status, reason
         c.timeline.append((now / 1000, status.value, reason))
         c.log.append((now, f"crawl-{status.value}", c.name, reason))
 
     def reopen(self, c: C) -> None:
-        """I2: a task came, so a finished crawl runs again."""
+        """Let a finished crawl run again, because of a new task (I2)."""
         c.at_finish = False
         if c.status is CrawlStatus.FINISHED:
-            self.move(c, CrawlStatus.RUNNING, "work")
+            self.set_crawl_status(c, CrawlStatus.RUNNING, "work")
 
     def check_limits(self, c: C) -> None:
-        """I4: reached → paused with the reason."""
+        """Pause a crawl that reached a limit (I4)."""
         limits, now = c.rules.limits, self.clock.now_ms()
         age = 0.0 if c.first is None else (now - c.first) / 1000
         reached = {"tasks": len(c.tasks), "done": c.dones, "bytes": c.bytes, "seconds": age}
         for name, value in reached.items():
             limit = getattr(limits, name)
             if limit and value >= limit and c.status is CrawlStatus.RUNNING:
-                self.move(c, CrawlStatus.PAUSED, f"limit-{name}")
+                self.set_crawl_status(c, CrawlStatus.PAUSED, f"limit-{name}")
 
     def close_run(self, c: C) -> None:
-        """I2: nothing leased, no unretired queue has a pending task; only a claim gets here."""
+        """End the run if nothing is leased or pending in an unretired queue (I2)."""
         if not c.tasks or c.all(LEASED) or c.open_pending():
             return
         if c.rules.pause_at_finish and not c.at_finish:
             c.at_finish = True
-            self.move(c, CrawlStatus.PAUSED, "finish")
+            self.set_crawl_status(c, CrawlStatus.PAUSED, "finish")
         else:
             c.runs, c.finished = c.runs + 1, self.clock.now_ms()
-            self.move(c, CrawlStatus.FINISHED, f"run {c.runs}")
+            self.set_crawl_status(c, CrawlStatus.FINISHED, f"run {c.runs}")

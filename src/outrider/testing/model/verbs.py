@@ -28,23 +28,23 @@ from outrider.testing.model.records import (
     T,
     ms,
 )
-from outrider.testing.model.schedule import Standing
+from outrider.testing.model.schedule import Schedule
 
 
-class Verbs(Standing):
-    """What a worker may ask."""
+class Verbs(Schedule):
+    """The verbs of workers."""
 
     # ---- add
 
     async def add(self, tasks: Sequence[Task]) -> list[Added]:
-        """B3, B4: an answer per task, in order."""
+        """Add tasks; one answer per task, in order (B3, B4)."""
         answers = [self.add_one(self.crawl_of(task.crawl), task) for task in tasks]
         for name in dict.fromkeys(task.crawl for task in tasks):
             self.check_limits(self.crawl_of(name))
         return answers
 
     def add_one(self, c: C, task: Task) -> Added:
-        """I1: cancelled; B3: duplicate; B4: queue-full; else added and its queue judged."""
+        """Add a task, or refuse it: cancelled (I1), duplicate (B3), queue-full (B4)."""
         if c.status is CrawlStatus.CANCELLED:
             return Added(task.url, added=False, reason="cancelled")
         old = c.known.get(task.fingerprint)
@@ -62,14 +62,14 @@ class Verbs(Standing):
         return Added(task.url, added=True, priority=task.priority)
 
     def is_full(self, c: C, q: Q | None) -> bool:
-        """B4: per crawl (retired queues don't count), then per queue."""
+        """Whether the crawl (without retired queues) or the queue is full (B4)."""
         most, most_each = c.rules.max_pending, c.rules.max_pending_per_queue
         if most and c.open_pending() >= most:
             return True
         return bool(most_each and q and len(q.of(PENDING)) >= most_each)
 
     def new_queue(self, c: C, key: str) -> Q:
-        """C3: a turn at its creation; A4: what holds for its key."""
+        """Create a queue with a turn (C3) and the rules of its key (A4)."""
         rules = c.rules.of(key)
         retired = "operator" if rules.retired else None
         q = Q(key, len(c.queues) + 1, rules, c.count(), rules.paused, retired)
@@ -77,7 +77,7 @@ class Verbs(Standing):
         return q
 
     def insert(self, c: C, q: Q, task: Task, old: T | None) -> None:
-        """C2: the tie is appended at insertion; B2: a revisit restarts attempts at 0."""
+        """Insert a task with its tie (C2); a revisit starts again at 0 attempts (B2)."""
         now = self.clock.now_ms()
         number = old.number if old else len(c.tasks) + 1
         t = T(number, task, q, self.tie(c, task), now + ms(task.delay), now)
@@ -92,17 +92,17 @@ class Verbs(Standing):
         c.first = now if c.first is None else c.first
         q.tasks.append(t)
         self.reopen(c)
-        self.touch(c, q)
+        self.reschedule(c, q)
 
     def tie(self, c: C, task: Task) -> int:
-        """C2: arrival number, its complement, or the caller's roll; 48 bits."""
+        """Return the tie: arrival number, its complement, or the caller's roll; 48 bits (C2)."""
         c.arrivals += 1
         return {"fifo": c.arrivals, "lifo": 2**48 - 1 - c.arrivals, "shuffle": task.roll}[
             c.rules.tie
         ]
 
     def raise_(self, c: C, t: T, task: Task) -> None:
-        """B3: a better priority moves a pending task forward, never back."""
+        """Give a pending task a better priority, never a worse one (B3)."""
         new, now = (task.precedence, task.priority), (t.task.precedence, t.task.priority)
         if t.state is PENDING and new < now:
             t.task = msgspec.structs.replace(
@@ -111,28 +111,28 @@ class Verbs(Standing):
                 priority=task.priority,
                 breakdown=task.breakdown,
             )
-            self.hasten(c, t.queue)
+            self.activate_for_focus(c, t.queue)
 
     def gather(self, c: C, t: T, task: Task) -> None:
-        """F10: a priority below 0 is added to a pending task's; the breakdown stays as it was."""
+        """Add a priority below 0 to that of a pending task; its breakdown stays (F10)."""
         total = t.task.priority + task.priority
         if t.state is PENDING and task.priority < 0 and isfinite(total):
             t.task = msgspec.structs.replace(t.task, priority=total)
-            self.hasten(c, t.queue)
+            self.activate_for_focus(c, t.queue)
 
     # ---- claim
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
-        """ARCHITECTURE's algorithm, step by step."""
+        """Claim by the algorithm of ARCHITECTURE.md, step by step."""
         c = self.crawl_of(request.crawl)
-        self.take_back(c, EXPIRE_STEP)  # step 0: H4
+        self.expire_overdue(c, EXPIRE_STEP)  # step 0: H4
         self.check_limits(c)
         leases: list[Lease] = []
         streak = request.streak
-        if c.status is not CrawlStatus.RUNNING:  # I1: one not running lends nothing
+        if c.status is not CrawlStatus.RUNNING:  # I1: leases no task
             pass
         elif request.fingerprints:
-            leases = self.lend_named(c, request)
+            leases = self.claim_named(c, request)
         else:
             self.wake(c)  # step 1
             leases, streak = self.pick_all(c, request)
@@ -140,14 +140,14 @@ class Verbs(Standing):
         return ClaimResult(leases, self.wake_in(c, request, leases), c.status, streak)
 
     def wake(self, c: C) -> None:
-        """E1: all others are judged by a claim, in (max(next-ready, first due), number) order."""
-        waiting = [q for q in c.queues.values() if q.standing is None and self.servable(q)]
+        """List the servable queues, by (max(next-ready, first due), number) (E1)."""
+        waiting = [q for q in c.queues.values() if q.list_state is None and self.servable(q)]
         waiting.sort(key=lambda q: (max(q.next_ready, q.first_due()), q.number))
         for q in waiting[:WAKE_STEP]:
-            self.judge(c, q)
+            self.choose_list(c, q)
 
     def pick_all(self, c: C, request: ClaimRequest) -> tuple[list[Lease], Streak]:
-        """Steps 2 to 5: activate, choose the lane, lease the best, until the limit."""
+        """Activate, choose the lane and lease the best task, until the limit (steps 2 to 5)."""
         leases: list[Lease] = []
         taken: Counter[int] = Counter()
         lane, count = request.streak
@@ -158,8 +158,8 @@ class Verbs(Standing):
                 for q in c.queues.values()
                 if not request.per_queue or taken[q.number] < request.per_queue
             ]
-            ready = [q for q in free if q.standing == "ready"]
-            heads = [q for q in free if q.standing == "inactive"]
+            ready = [q for q in free if q.list_state == "ready"]
+            heads = [q for q in free if q.list_state == "inactive"]
             head = min(heads, key=lambda q: (q.rules.precedence, q.place), default=None)
             if head and all(q.rules.precedence > head.rules.precedence for q in ready):
                 self.activate(c, head)
@@ -173,20 +173,20 @@ class Verbs(Standing):
             leases.append(self.lease(c, q, q.due(self.clock.now_ms(), lane)[0], request))
             taken[q.number] += 1
         for q in c.queues.values():
-            if q.lent():  # C7: it competed in the claim that lends it, and in no other
-                q.standing = None
+            if q.lent_tasks():  # C7: a lent queue is on no list for other claims
+                q.list_state = None
         return leases, Streak(lane, count)
 
     def activate(self, c: C, q: Q) -> None:
-        """E2: opens a session; over its budget it retires instead."""
-        q.standing = None
+        """Open a session, or retire a queue that is over its budget (E2)."""
+        q.list_state = None
         if q.over_budget():
             self.retire(c, q, "budget")
         else:
-            q.session, q.standing = 0, "ready"
+            q.session, q.list_state = 0, "ready"
 
     def choose_lane(self, ready: list[Q], streak: Streak, burst: int) -> Streak | None:
-        """C4: up to `burst` from one, then the other; an empty one is passed at once."""
+        """Return the lane of the next lease: up to `burst` from one, then the other (C4)."""
         now = self.clock.now_ms()
         has = [any(q.due(now, lane) for q in ready) for lane in (0, 1)]
         if not any(has):
@@ -197,7 +197,7 @@ class Verbs(Standing):
         return Streak(lane, count + 1)
 
     def rank(self, c: C, q: Q, lane: int, taken: int) -> tuple[float, ...]:
-        """C3: precedence, top task's precedence, priority + C5's discount, turn."""
+        """Return the order among queues: precedences, priority with discount (C5), turn (C3)."""
         if c.rules.order == "round-robin":
             return q.rules.precedence, q.turn
         top = q.due(self.clock.now_ms(), lane)[0].task
@@ -205,31 +205,33 @@ class Verbs(Standing):
         return q.rules.precedence, top.precedence, discounted, q.turn
 
     def lease(self, c: C, q: Q, t: T, request: ClaimRequest) -> Lease:
-        """H1, E3, C3, D1: token, deadline, charge, turn, next-ready; then the queue is judged."""
+        """Lease a task: token, deadline (H1), charge (E3), turn (C3), next-ready (D1)."""
         now = self.clock.now_ms()
         t.state, t.token, t.worker = LEASED, self.token(), request.worker
         t.claimed, t.deadline = now, now + ms(request.lease_for)
         self.charge(q, t.task.cost)
-        q.turn, q.last_start, q.standing = c.count(), now, None
-        manners = q.rules.politeness
-        if manners.count_from == "start" or manners.max_in_flight > 1:
-            self.postpone(q, now + ms(min_delay_between(manners, q.manners.crawl_delay)), "delay")
-        self.keep_pace(q)
-        lease = self.lent(q, t, request)
+        q.turn, q.last_start, q.list_state = c.count(), now, None
+        politeness = q.rules.politeness
+        if politeness.count_from == "start" or politeness.max_in_flight > 1:
+            self.postpone(
+                q, now + ms(min_delay_between(politeness, q.politeness.crawl_delay)), "delay"
+            )
+        self.apply_pace(q)
+        lease = self.make_lease(q, t, request)
         if request.lend:
             t.lent = True
-            q.standing = "ready" if self.goes_on(q) else None
+            q.list_state = "ready" if self.may_lend_more(q) else None
         else:
-            self.touch(c, q)
+            self.reschedule(c, q)
         return lease
 
-    def goes_on(self, q: Q) -> bool:
-        """C7: whatever slots and next-ready say, while it has due tasks and may spend."""
+    def may_lend_more(self, q: Q) -> bool:
+        """Whether a loan may take another task: one is due, and the budget allows it (C7)."""
         spent = q.session is None or q.session >= q.rules.budget.balance
         return bool(q.due(self.clock.now_ms())) and not q.over_budget() and not spent
 
-    def lend_named(self, c: C, request: ClaimRequest) -> list[Lease]:
-        """D5: of the first 64 names, whatever next-ready, session and slots say."""
+    def claim_named(self, c: C, request: ClaimRequest) -> list[Lease]:
+        """Lease tasks by fingerprint, regardless of next-ready, session and slots (D5)."""
         leases: list[Lease] = []
         for t in [
             c.known[name] for name in request.fingerprints[:MAX_FINGERPRINTS] if name in c.known
@@ -241,18 +243,18 @@ class Verbs(Standing):
         return leases
 
     def lease_named(self, c: C, q: Q, t: T, request: ClaimRequest) -> Lease:
-        """D5: charged, but no visit begins; what stands ready is judged anew for its budget."""
+        """Lease and charge a task by fingerprint; no visit begins (D5)."""
         t.state, t.token, t.worker = LEASED, self.token(), request.worker
         t.deadline, t.named = self.clock.now_ms() + ms(request.lease_for), True
         self.charge(q, t.task.cost)
-        lease = self.lent(q, t, request)
-        if q.standing == "ready":
-            q.standing = None
-        self.touch(c, q)
+        lease = self.make_lease(q, t, request)
+        if q.list_state == "ready":
+            q.list_state = None
+        self.reschedule(c, q)
         return lease
 
-    def lent(self, q: Q, t: T, request: ClaimRequest) -> Lease:
-        """A lease carries what `decide` needs of its queue."""
+    def make_lease(self, q: Q, t: T, request: ClaimRequest) -> Lease:
+        """Return the lease, with what `decide` needs of its queue."""
         return Lease(
             store=self.id,
             task=t.number,
@@ -264,18 +266,18 @@ class Verbs(Standing):
             failures=t.failures,
             throttles=t.throttles,
             rules=q.rules,
-            manners=q.manners,
+            manners=q.politeness,
             last=self.last(t),
         )
 
     def last(self, t: T) -> Last | None:
-        """G3: what a page that is visited again was answered, and how long ago."""
+        """Return the last answer of a page that is visited again, and its age (G3)."""
         if t.answer is None or t.answered is None:
             return None
         return Last(t.answer, max(0, self.clock.now_ms() - t.answered) / 1000)
 
     def wake_in(self, c: C, request: ClaimRequest, leases: list[Lease]) -> float | None:
-        """C6: 0 if cut short; else to the earliest deadline or queue that time alone can bring."""
+        """Return 0 if the limit ended the claim, else the seconds to the next event (C6)."""
         if c.status is not CrawlStatus.RUNNING:
             return None
         if len(leases) >= request.limit:
@@ -293,7 +295,7 @@ class Verbs(Standing):
     # ---- leases
 
     def held(self, lease: LeaseId) -> T | None:
-        """H3: the task whose token this is, unless its crawl was cancelled (I3)."""
+        """Return the task whose token this is, unless its crawl is cancelled (H3, I3)."""
         c = self.all.get(lease.crawl)
         if c is None or c.status is CrawlStatus.CANCELLED or not 0 < lease.task <= len(c.tasks):
             return None
@@ -301,7 +303,7 @@ class Verbs(Standing):
         return t if t.token == lease.token else None
 
     async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
-        """H2."""
+        """Extend leases (H2)."""
         kept = set()
         for lease in leases:
             t = self.held(lease)
@@ -311,34 +313,34 @@ class Verbs(Standing):
         return kept
 
     async def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
-        """H5, E3, D7: unpunished, refunded, in its old place; the visit's end is now."""
+        """Release leases: refunded (E3), in their old order (H5), the visit ends now (D7)."""
         freed = set()
         for lease in leases:
             t = self.held(lease)
             if t and t.state is LEASED:
-                self.give_back(self.all[lease.crawl], t)
+                self.release_one(self.all[lease.crawl], t)
                 freed.add(lease)
         return freed
 
-    def give_back(self, c: C, t: T) -> None:
-        """H5: released."""
+    def release_one(self, c: C, t: T) -> None:
+        """Release one lease (H5)."""
         q = t.queue
         t.state, t.token, t.due = PENDING, self.token(), self.clock.now_ms()
         t.worker = None
         self.refund(q, t.task.cost)
-        self.left_alone(q, t)
+        self.visit_lost(q, t)
         self.return_if_affordable(c, q)
-        self.touch(c, q)
+        self.reschedule(c, q)
 
     async def expire(self, *, limit: int) -> int:
-        """H4."""
+        """Expire overdue leases of all crawls (H4)."""
         count = 0
         for c in list(self.all.values()):
-            count += self.take_back(c, limit - count)
+            count += self.expire_overdue(c, limit - count)
         return count
 
-    def take_back(self, c: C, limit: int) -> int:
-        """H4: overdue leases, in (deadline, arrival) order; each is a crash."""
+    def expire_overdue(self, c: C, limit: int) -> int:
+        """Expire overdue leases, by (deadline, arrival); each is a crash (H4)."""
         if c.status is CrawlStatus.CANCELLED:
             return 0
         now = self.clock.now_ms()
@@ -347,14 +349,14 @@ class Verbs(Standing):
         )[:limit]
         for t in overdue:
             most = t.queue.rules.politeness.max_in_flight
-            if t.lent and t.queue.crashed >= most:  # C7: no more can have been under way
-                self.give_back(c, t)
+            if t.lent and t.queue.crashed >= most:  # C7: no more visits can have been in flight
+                self.release_one(c, t)
             else:
                 self.crash(c, t)
         return len(overdue)
 
     def crash(self, c: C, t: T) -> None:
-        """H4: counts as an attempt, due at once; dead when failures or crashes are too many."""
+        """Count a crash as an attempt; the task is due at once, or dead after too many (H4)."""
         now, q = self.clock.now_ms(), t.queue
         t.token, t.due = self.token(), now
         t.attempts, t.crashes = t.attempts + 1, t.crashes + 1
@@ -367,35 +369,35 @@ class Verbs(Standing):
         t.state, t.finished = (DEAD, now) if hopeless else (PENDING, None)
         c.log.append((now, "died" if hopeless else "expired", t.task.url, t.worker or ""))
         q.crashed += t.lent
-        self.left_alone(q, t)
-        self.touch(c, q)
+        self.visit_lost(q, t)
+        self.reschedule(c, q)
 
-    def left_alone(self, q: Q, t: T) -> None:
-        """D7: nobody said how the visit ended; D5: by name there was none."""
+    def visit_lost(self, q: Q, t: T) -> None:
+        """End a visit without an outcome (D7); a named lease had none (D5)."""
         if not t.named:
             self.visit_ended(q, t, q.delay_ms())
-        self.is_back(q, t)
+        self.lease_ended(q, t)
 
-    def is_back(self, q: Q, t: T) -> None:
-        """D5, C7: however it was lent, it is no more; a loan ends with the last of its tasks.
+    def lease_ended(self, q: Q, t: T) -> None:
+        """End the lease of a task; a loan ends with the last of its tasks (C7).
 
-        D1: a borrower begins when it likes, so the pace of a lent task counts from its end.
+        The pace of a lent task counts from its end, since the borrower chose its start (D1).
         """
         if t.lent and q.pace_ms():
             q.last_start = self.clock.now_ms()
-            self.keep_pace(q)
+            self.apply_pace(q)
         t.named = t.lent = False
-        if not q.lent():
+        if not q.lent_tasks():
             q.crashed = 0
 
     # ---- finish
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
-        """H3, H6."""
+        """Apply verdicts (H3, H6)."""
         return [self.finish_one(verdict) for verdict in verdicts]
 
     def finish_one(self, v: Verdict) -> Finished:
-        """H3: current and leased → applied; current and finished → True again; else False."""
+        """Apply one verdict: applied if leased, True again if finished, else False (H3)."""
         t = self.held(LeaseId(v.crawl, v.task, v.token))
         if t is None:
             return Finished(applied=False)
@@ -408,7 +410,7 @@ class Verbs(Standing):
         return Finished(applied=True, state=t.state, answers=answers)
 
     def apply(self, c: C, q: Q, t: T, v: Verdict) -> None:
-        """The verdict's numbers, then the queue is judged."""
+        """Apply the numbers of a verdict to task, queue and crawl."""
         now = self.clock.now_ms()
         c.visits += 1
         c.outcomes[v.outcome] += 1
@@ -422,28 +424,28 @@ class Verbs(Standing):
             q.session += v.penalty
         self.apply_to_task(c, q, t, v)
         if v.touched:
-            if t.named:  # D5: its host was visited all the same, and that begins and ends now
+            if t.named:  # D5: its host was visited, from now to now
                 t.claimed = q.last_start = now
-            self.apply_manners(q, v)
+            self.apply_politeness(q, v)
             self.visit_ended(q, t, ms(v.delay))
             if v.snooze:
                 self.postpone(q, now + ms(v.snooze), v.snooze_reason or "delay")
-        self.is_back(q, t)
+        self.lease_ended(q, t)
         if v.retire:  # D3, D4
             self.retire(c, q, v.retire)
         budget = q.rules.budget
         if 0 < budget.max_done <= q.dones or 0 < budget.max_bytes <= q.bytes:  # E6
             self.retire(c, q, "quota")
         self.return_if_affordable(c, q)
-        self.touch(c, q)
+        self.reschedule(c, q)
 
     def return_if_affordable(self, c: C, q: Q) -> None:
-        """E3: after a refund a budget-retired queue no longer over it returns."""
+        """Revive a queue retired by its budget if a refund made it affordable (E3)."""
         if q.retired == "budget" and not q.over_budget():
-            self.bring_back(c, q)
+            self.revive(c, q)
 
     def apply_to_task(self, c: C, q: Q, t: T, v: Verdict) -> None:
-        """B2: the move; G3: a revisit comes back as another type, its attempts at 0."""
+        """Set the task's state (B2); a revisit has another type and 0 attempts (G3)."""
         now = self.clock.now_ms()
         t.state, t.reason = v.state, v.reason
         if v.reason and v.counts:  # G2
@@ -454,12 +456,12 @@ class Verbs(Standing):
             c.bytes, q.bytes = c.bytes + v.answer.bytes, q.bytes + v.answer.bytes
         t.finished = None if v.state is PENDING and not v.revisit else now
         if v.revisit:
-            self.come_again(c, t, v)
+            self.revisit(c, t, v)
         elif v.state is PENDING:
             t.due = now + ms(v.retry_in)
 
-    def come_again(self, c: C, t: T, v: Verdict) -> None:
-        """G3, C2: inserted anew, as what the verdict says."""
+    def revisit(self, c: C, t: T, v: Verdict) -> None:
+        """Insert a task again, as its verdict says (G3, C2)."""
         assert v.revisit is not None
         r = v.revisit
         t.tie = self.tie(c, t.task)
@@ -475,16 +477,16 @@ class Verbs(Standing):
             breakdown=r.breakdown,
         )
 
-    def apply_manners(self, q: Q, v: Verdict) -> None:
-        """D3, D4: set from what the lease saw; None leaves a count alone."""
-        known = {name: getattr(q.manners, name) for name in q.manners.__struct_fields__}
+    def apply_politeness(self, q: Q, v: Verdict) -> None:
+        """Set the politeness state from the verdict; None leaves a count as it is (D3, D4)."""
+        known = {name: getattr(q.politeness, name) for name in q.politeness.__struct_fields__}
         said = {name: getattr(v, name, None) for name in known if name != "calm"}
         new = known | {name: value for name, value in said.items() if value is not None}
         if v.calm is not None:
             new["calm"] = known["calm"] + 1 if v.calm else 0
-            if v.calm and new["calm"] >= v.calm:  # D3: so many Done in a row lower it by one
+            if v.calm and new["calm"] >= v.calm:  # D3: so many Done in a row lower the level by one
                 new |= {"level": max(0, new["level"] - 1), "calm": 0}
-        q.manners = PolitenessState(**new | {"last_delay": v.delay})
+        q.politeness = PolitenessState(**new | {"last_delay": v.delay})
         if v.outcome == "done":
             q.errors = 0
         elif v.outcome != "dropped":

@@ -1,4 +1,4 @@
-"""The Inspect half of the naive model: what its lists look like to a reader."""
+"""The views of the model: the verbs of `Inspect`."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ HUBS = ("hub", "hub-seed", "nav")
 
 
 class Views(ABC):
-    """Readers of a model's crawls."""
+    """Views of crawls, queues and tasks."""
 
     clock: Clock
     all: dict[str, C]
 
-    def seen(self, name: str) -> C:
-        """To read: a crawl nobody opened is an empty one, and reading does not open it."""
+    def crawl_or_empty(self, name: str) -> C:
+        """Return a crawl, or an empty one: reading creates no crawl."""
         return self.all.get(name) or C(name, CrawlRules(), self.clock.now_ms())
 
     @abstractmethod
     def matches(self, c: C, t: T, which: TaskFilter) -> bool:
-        """Whether a task matches every field given."""
+        """Whether a task matches every given field."""
 
     async def crawls(self) -> list[str]:
-        """I1."""
+        """Return the names of all crawls (I1)."""
         return list(self.all)
 
-    def reads_as(self, c: C, t: T) -> tuple[TaskState, str | None]:
-        """I3: a cancelled crawl's pending and leased tasks read as dropped."""
+    def visible_state(self, c: C, t: T) -> tuple[TaskState, str | None]:
+        """Return state and reason; open tasks of a cancelled crawl are shown as dropped (I3)."""
         if c.status is CrawlStatus.CANCELLED and t.state in (TaskState.PENDING, TaskState.LEASED):
             return TaskState.DROPPED, "cancelled"
         return t.state, t.reason
 
     async def crawl(self, crawl: str) -> CrawlView:
-        """O5: known = pending + leased + done + dead + dropped."""
-        c = self.seen(crawl)
-        states = Counter(self.reads_as(c, t)[0].value for t in c.tasks)
+        """Return the view of a crawl: known = pending + leased + done + dead + dropped (O5)."""
+        c = self.crawl_or_empty(crawl)
+        states = Counter(self.visible_state(c, t)[0].value for t in c.tasks)
         types: dict[str, Counter[str]] = {}
         tags: dict[str, Counter[str]] = {}
         for t in c.tasks:
-            state = self.reads_as(c, t)[0].value
+            state = self.visible_state(c, t)[0].value
             types.setdefault(t.task.type, Counter())[state] += 1
             if t.task.tag is not None:
                 tags.setdefault(t.task.tag, Counter())[state] += 1
@@ -89,7 +89,7 @@ class Views(ABC):
         )
 
     def state_of(self, c: C, q: Q) -> tuple[QueueState, str | None]:
-        """C1: the first that holds."""
+        """Return the state of a queue: the first that holds (C1)."""
         now, cancelled = self.clock.now_ms(), c.status is CrawlStatus.CANCELLED
         pending, leased = q.of(TaskState.PENDING), q.of(TaskState.LEASED)
         if q.retired:
@@ -104,20 +104,20 @@ class Views(ABC):
             return QueueState.SNOOZED, "waiting"
         if q.next_ready > now:
             return QueueState.SNOOZED, q.why
-        return QueueState.INACTIVE if q.standing == "inactive" else QueueState.READY, None
+        return QueueState.INACTIVE if q.list_state == "inactive" else QueueState.READY, None
 
     async def queue_states(
         self, crawl: str, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[QueueState]:
-        """The states of a page of queues."""
-        c = self.seen(crawl)
+        """Return the states of a page of queues."""
+        c = self.crawl_or_empty(crawl)
         queues = list(c.queues.values())[after : after + limit]
         states = [self.state_of(c, q)[0] for q in queues]
         return ResultPage(states, after + limit if after + limit < len(c.queues) else None)
 
     async def queue(self, crawl: str, key: str) -> QueueView:
-        """E8."""
-        c = self.seen(crawl)
+        """Return the view of a queue (E8)."""
+        c = self.crawl_or_empty(crawl)
         found = c.queues.get(key) or c.queues.get(key.lower())
         if found:
             return self.view(c, found)
@@ -129,14 +129,14 @@ class Views(ABC):
     async def queues(
         self, crawl: str, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[QueueView]:
-        """E8, in order of their numbers."""
-        c = self.seen(crawl)
+        """Return views of queues, by number (E8)."""
+        c = self.crawl_or_empty(crawl)
         queues = list(c.queues.values())[after : after + limit]
         more = after + limit if after + limit < len(c.queues) else None
         return ResultPage([self.view(c, q) for q in queues], more)
 
     def view(self, c: C, q: Q) -> QueueView:
-        """E8."""
+        """Return the view of a queue (E8)."""
         now, cancelled = self.clock.now_ms(), c.status is CrawlStatus.CANCELLED
         state, reason = self.state_of(c, q)
         pending = [] if cancelled else q.of(TaskState.PENDING)
@@ -164,39 +164,39 @@ class Views(ABC):
             average_cost=q.cost_sum / q.cost_count if q.cost_count else 0.0,
             done=len(q.of(TaskState.DONE)),
             dead=len(q.of(TaskState.DEAD)),
-            dropped=sum(self.reads_as(c, t)[0] is TaskState.DROPPED for t in q.tasks),
+            dropped=sum(self.visible_state(c, t)[0] is TaskState.DROPPED for t in q.tasks),
             bytes=q.bytes,
             errors_in_row=q.errors,
-            level=q.manners.level,
+            level=q.politeness.level,
             delay=q.delay_ms() / 1000,
             max_in_flight=q.rules.politeness.max_in_flight,
             last_visit_at=None if q.last_end is None else q.last_end / 1000,
             wakes_in=wakes,
             next_url=line[0].task.url if line else None,
-            lent=0 if cancelled else len(q.lent()),
+            lent=0 if cancelled else len(q.lent_tasks()),
         )
 
     async def tasks(
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[TaskView]:
-        """B1, in order of their numbers."""
-        c = self.seen(crawl)
+        """Return views of tasks, by number (B1)."""
+        c = self.crawl_or_empty(crawl)
         chosen = [
             self.task_view(c, t)
             for t in c.tasks[after : after + limit]
-            if which.state in (None, self.reads_as(c, t)[0]) and self.matches(c, t, which)
+            if which.state in (None, self.visible_state(c, t)[0]) and self.matches(c, t, which)
         ]
         return ResultPage(chosen, after + limit if after + limit < len(c.tasks) else None)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
-        """B3: every URL ever seen has an answer."""
-        c = self.seen(crawl)
+        """Return the view of a known task (B3)."""
+        c = self.crawl_or_empty(crawl)
         t = c.known.get(fingerprint)
         return None if t is None else self.task_view(c, t)
 
     def task_view(self, c: C, t: T) -> TaskView:
-        """B1."""
-        state, reason = self.reads_as(c, t)
+        """Return the view of a task (B1)."""
+        state, reason = self.visible_state(c, t)
         waiting = state in (TaskState.PENDING, TaskState.LEASED)
         shared: dict[str, Any] = {
             name: getattr(t.task, name)
@@ -237,20 +237,20 @@ class Views(ABC):
     async def pending_tasks(
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[Pending]:
-        """C8: as they were added and priced; I3: a cancelled crawl has none."""
-        c = self.seen(crawl)
+        """Return pending tasks with their priorities (C8); a cancelled crawl has none (I3)."""
+        c = self.crawl_or_empty(crawl)
         chosen = [
             Pending(t.number, t.task)
             for t in c.tasks[after : after + limit]
-            if self.reads_as(c, t)[0] is TaskState.PENDING
+            if self.visible_state(c, t)[0] is TaskState.PENDING
             and which.state in (None, TaskState.PENDING)
             and self.matches(c, t, which)
         ]
         return ResultPage(chosen, after + limit if after + limit < len(c.tasks) else None)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
-        """D5, C2: what is due, in order; a cancelled crawl's tasks read as dropped (I3)."""
-        c = self.seen(crawl)
+        """Return the due tasks of a queue in order (D5, C2); a cancelled crawl has none (I3)."""
+        c = self.crawl_or_empty(crawl)
         q = c.queues.get(key) or c.queues.get(key.lower())
         if q is None or c.status is CrawlStatus.CANCELLED:
             return []
@@ -258,23 +258,23 @@ class Views(ABC):
         return [Upcoming(t.task.fingerprint, t.task.url) for t in due]
 
     async def position(self, crawl: str, number: int) -> QueuePosition:
-        """O4: exact within its queue and lane."""
-        c = self.seen(crawl)
+        """Return the position of a task within its queue and lane (O4)."""
+        c = self.crawl_or_empty(crawl)
         t = c.tasks[number - 1]
         line = [o for o in t.queue.of(TaskState.PENDING) if o.task.lane == t.task.lane]
         ahead = sum(o.key() < t.key() for o in line) if t.state is TaskState.PENDING else 0
         return QueuePosition(ahead, self.view(c, t.queue))
 
     async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
-        """A5."""
-        return self.seen(crawl).roots.get(mode, [])[after:]
+        """Return recorded roots (A5)."""
+        return self.crawl_or_empty(crawl).roots.get(mode, [])[after:]
 
     async def heatmap(self, crawl: str) -> Heat:
-        """O2: pending only; total = sum of cells = sum of depths."""
-        c = self.seen(crawl)
+        """Return the heatmap of pending tasks: total = sum of cells = sum of depths (O2)."""
+        c = self.crawl_or_empty(crawl)
         cells: dict[str, dict[str, int]] = {}
         depth = {"0": 0, "1": 0, "2": 0, "3+": 0, "unknown": 0}
-        pending = [t for t in c.tasks if self.reads_as(c, t)[0] is TaskState.PENDING]
+        pending = [t for t in c.tasks if self.visible_state(c, t)[0] is TaskState.PENDING]
         for t in pending:
             kind = t.task.type
             group = "article" if kind == "article" else "hub" if kind in HUBS else "other"
@@ -284,41 +284,41 @@ class Views(ABC):
         return Heat(len(pending), cells, depth, self.clock.now_ms() / 1000)
 
     async def settings(self, crawl: str) -> str:
-        """The text last kept with the rules."""
-        return self.seen(crawl).settings
+        """Return the settings text stored with the rules."""
+        return self.crawl_or_empty(crawl).settings
 
     async def values_since(
         self, crawl: str, *, after: int = 0, limit: int = 1000
     ) -> list[SharedValue]:
-        """Each as it stands now, by number."""
-        newer = [note for note in self.seen(crawl).notes.values() if note.number > after]
+        """Return the current shared values, by number."""
+        newer = [note for note in self.crawl_or_empty(crawl).values.values() if note.number > after]
         return sorted(newer, key=lambda note: note.number)[:limit]
 
     async def workers(self, crawl: str) -> list[WorkerView]:
-        """M6: in order of their first beat, then by name."""
-        now, known = self.clock.now_ms(), self.seen(crawl).workers.values()
+        """Return workers by their first heartbeat, then by name (M6)."""
+        now, known = self.clock.now_ms(), self.crawl_or_empty(crawl).workers.values()
         heard = [w for w in known if now - w.seen < ms(WORKER_KEPT_SECONDS)]
         return [
             self.worker_view(w, now)
-            for w in sorted(heard, key=lambda w: (w.started, w.beat.worker))
+            for w in sorted(heard, key=lambda w: (w.started, w.heartbeat.worker))
         ]
 
     def worker_view(self, w: W, now: int) -> WorkerView:
-        """M6: who was silent for as long as its beat lasts reads as gone."""
-        said = msgspec.structs.asdict(w.beat)
+        """Return the view of a worker; without a heartbeat in time it is shown as gone (M6)."""
+        said = msgspec.structs.asdict(w.heartbeat)
         if now - w.seen >= ms(said.pop("lasts")):
             said["state"] = "gone"
         return WorkerView(**said, started_at=w.started / 1000, seen_at=w.seen / 1000)
 
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
-        """C6: nobody is rung, as the promise allows."""
+        """Never notify: notifications may be lost (C6)."""
         return lambda: None
 
     async def events_since(
         self, crawl: str, *, after: int = 0, limit: int = 1000
     ) -> list[StoreEvent]:
-        """O3: what the store did of itself."""
-        c = self.seen(crawl)
+        """Return events of the store (O3)."""
+        c = self.crawl_or_empty(crawl)
         log = [(c.forgotten + i, *entry) for i, entry in enumerate(c.log, 1)]
         new = [entry for entry in log if entry[0] > after][:limit]
         return [StoreEvent(sequence, at / 1000, *rest) for sequence, at, *rest in new]

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from outrider.store.redis.keys import OF_A_CRAWL
+from outrider.store.redis.keys import CRAWL_KEYS
 from outrider.store.redis.rows import CrawlRow, QueueRow, TaskRow
-from outrider.store.redis.scripts import SCRIPTS, _names
+from outrider.store.redis.script_client import SCRIPTS, constants
 
 LOCALS = 200  # Lua allows a function so many
 
@@ -36,26 +36,26 @@ def test_no_script_has_more_locals_than_lua_allows(verb):
 
 def test_places_count_from_one_in_the_order_of_the_rows():
     """What Lua calls the third field is the third field."""
-    names = _names()
+    values = constants()
 
     for letter, row in (("C", CrawlRow), ("Q", QueueRow), ("T", TaskRow)):
         fields = row.__struct_fields__
-        assert [names[f"{letter}_{field.upper()}"] for field in fields] == [
+        assert [values[f"{letter}_{field.upper()}"] for field in fields] == [
             str(place) for place in range(1, len(fields) + 1)
         ]
 
 
 def test_lanes_stand_side_by_side():
     """Scripts find the second lane's field behind the first one's."""
-    names = _names()
+    values = constants()
 
-    assert int(names["Q_TOP1"]) == int(names["Q_TOP0"]) + 1
-    assert int(names["Q_RANK1"]) == int(names["Q_RANK0"]) + 1
+    assert int(values["Q_TOP1"]) == int(values["Q_TOP0"]) + 1
+    assert int(values["Q_READY_KEY1"]) == int(values["Q_READY_KEY0"]) + 1
 
 
 def test_no_key_begins_as_another_does():
     """A queue's lane must never be taken for something else."""
-    many = [key for key in OF_A_CRAWL.values() if key.endswith(":")]
+    many = [key for key in CRAWL_KEYS.values() if key.endswith(":")]
 
     for key in many:
-        assert [other for other in OF_A_CRAWL.values() if other.startswith(key)] == [key]
+        assert [other for other in CRAWL_KEYS.values() if other.startswith(key)] == [key]

@@ -65,14 +65,14 @@ limit %s for update of q skip locked
 -- H1, E3, C3, D1: the first task of a lane of each queue is leased; the next one becomes its first.
 -- in: turns (sequence), by_turn, queues bigint[], lanes smallint[], tokens bigint[], worker,
 --   claimed_at, deadline_at, last_start_at
--- out: {names leased_task}
+-- out: {names fast_lease}
 with asked as materialized (
     select n.*, nextval(%s::regclass) as new_turn, %s::boolean as by_turn
     from unnest(%s::bigint[], %s::smallint[], %s::bigint[]) with ordinality
         as n (queue, lane, token, place)
 ), picked as materialized (
-    select a.queue, a.lane, a.token, a.place, a.new_turn, q.crawl, {names leased_queue q},
-        {read leased_about t}, t.id as task, t.attempts, t.failures, t.throttles,
+    select a.queue, a.lane, a.token, a.place, a.new_turn, q.crawl, {names fast_queue q},
+        {read fast_description t}, t.id as task, t.attempts, t.failures, t.throttles,
         t.answer::text as answer, t.answered_at, p.ctid as pending_row, d.ctid as ready_row,
         o.ctid as other_ready_row, n.precedence as next_precedence, n.priority as next_priority,
         n.tie as next_tie, n.task as next_task, n.due_at as next_due_at
@@ -140,7 +140,7 @@ with asked as materialized (
         acquisition_due_at = case when k.lane = 1 then k.next_due_at else q.acquisition_due_at end
     from picked k where q.id = k.queue
 )
-select {names leased_task k} from picked k order by k.place
+select {names fast_lease k} from picked k order by k.place
 
 -- name: lock_queues
 -- Lock the queues of some tasks and those of some keys before anything of them is read, in the order

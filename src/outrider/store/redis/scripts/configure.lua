@@ -1,17 +1,20 @@
--- configure: 5 the numbers of the rules, 6 the rules as JSON, 7 settings ("": as they are),
--- 8 "1" if these rules are other than those that hold. Answers with whether queues are still to be
--- told, and whether another order among queues holds; nil: other rules hold.
+-- configure: replace the rules of a crawl, and its settings.
+-- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
+-- ARGV[5]: msgpack of the rules' numbers (see lib/replace_rules.lua). ARGV[6]: the rules as JSON.
+-- ARGV[7]: the settings ("": leave them). ARGV[8]: "1" if these rules differ from the current ones.
+-- Returns two flags: whether queues still have older rules, and whether the order among queues
+-- changed; nil: the crawl's rules have another epoch.
 if is_stale() then
   return false
 end
-open()
+open_crawl()
 local was_by_turn = C[C_BY_TURN]
 if ARGV[8] == '1' then
-  obey(decode(ARGV[5]), ARGV[6])
-  C[C_TOLD] = C[C_TOLD] and C[C_QUEUES] == 0
+  replace_rules(decode(ARGV[5]), ARGV[6])
+  C[C_RULES_APPLIED] = C[C_RULES_APPLIED] and C[C_LAST_QUEUE] == 0
 end
 if ARGV[7] ~= '' then
-  call('SET', at .. K_SETTINGS, ARGV[7])
+  call('SET', prefix .. K_SETTINGS, ARGV[7])
 end
 commit()
-return { C[C_TOLD] and 0 or 1, was_by_turn ~= C[C_BY_TURN] and 1 or 0 }
+return { C[C_RULES_APPLIED] and 0 or 1, was_by_turn ~= C[C_BY_TURN] and 1 or 0 }

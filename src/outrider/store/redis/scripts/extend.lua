@@ -1,10 +1,13 @@
--- extend: 5 milliseconds, 6 pairs of number and token. Answers with those still held, by place.
-local kept, pairs_ = {}, decode(ARGV[6])
-for place, pair in ipairs(pairs_) do
-  local t = held_by(pair[1], pair[2])
+-- extend: move the deadlines of leases.
+-- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
+-- ARGV[5]: milliseconds from now. ARGV[6]: msgpack of pairs of task number and token.
+-- Returns the positions of the pairs whose lease is still held.
+local held = {}
+for position, pair in ipairs(decode(ARGV[6])) do
+  local t = lease_by_token(pair[1], pair[2])
   if t and t[T_STATE] == LEASED then
     call('ZADD', deadlines, now + ARGV[5], pack('>I5', pair[1]))
-    kept[#kept + 1] = place
+    held[#held + 1] = position
   end
 end
-return kept
+return held

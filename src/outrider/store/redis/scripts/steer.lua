@@ -1,16 +1,20 @@
--- steer: 5 the act: its name, milliseconds, the crawl's new rules (numbers, JSON) if it says any,
--- whether every queue has heard; 6 a batch that tells rules only; 7 of each queue its number, the
--- number of the rules it goes by, and the place of those it shall. Answers with 1; nil: ask again.
-local said, batch, wanted = decode(ARGV[5]), read_batch(ARGV[6]), decode(ARGV[7])
+-- steer: apply an operator's action to queues.
+-- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
+-- ARGV[5]: msgpack of the action's name, its milliseconds, the numbers of the crawl's new rules
+-- (false: they stay) and those rules as JSON, and whether every queue has the crawl's rules after
+-- this. ARGV[6]: a batch of rules only (see decode_batch). ARGV[7]: msgpack of each queue's number,
+-- the number of its rules when they were read, and the position of its new rules in the batch.
+-- Returns 1; nil: the rules of the crawl or of a queue changed since, so read them and try again.
+local action, batch, wanted = decode(ARGV[5]), decode_batch(ARGV[6]), decode(ARGV[7])
 if is_stale() then
   return false
 end
 for _, one in ipairs(wanted) do
-  if queue_of(one[1])[Q_RULES] ~= one[2] then
+  if queue_by_number(one[1])[Q_RULES] ~= one[2] then
     return false
   end
 end
-open()
+open_crawl()
 
 local function retire_by_rule(q, old, r)
   if r[R_RETIRED] == old[R_RETIRED] then
@@ -18,11 +22,11 @@ local function retire_by_rule(q, old, r)
   elseif r[R_RETIRED] then
     retire(q, 'operator')
   elseif q[Q_RETIRED] == 'operator' then
-    bring_back(q)
+    revive(q)
   end
 end
 
--- E5: `set` acts at once: retires, returns, or judges anew what stands.
+-- E5: new rules take effect at once: the queue is retired, revived, or put on another list.
 local function set(q, old)
   local r = rules_of(q)
   keep_pace(q, r) -- D1: a lower rate counts from the last lease
@@ -33,69 +37,69 @@ local function set(q, old)
   if is_over_budget(q, r) then
     retire(q, 'budget')
   elseif q[Q_RETIRED] == 'budget' then
-    bring_back(q)
+    revive(q)
   end
-  look_at(q, false)
-  if q[Q_STANDING] ~= NEITHER then
-    stand_down(q)
-    judge(q, r)
-    set_alarm(q, alarm_at(q, r))
+  refresh(q, false)
+  if q[Q_LIST_STATE] ~= UNLISTED then
+    unlist(q)
+    choose_list(q, r)
+    set_wake_at(q, wake_time(q, r))
   end
 end
 
--- D1: how far back `wake` may go: the last visit's end (or start) + delay.
+-- D1: the earliest time `wake` may set: the last visit's end (or start) + delay.
 local function earliest(q)
-  local r, floor_ = rules_of(q), 0
+  local r, time = rules_of(q), 0
   local ended = r[R_FROM_START] and q[Q_LAST_START] or q[Q_LAST_END]
   if q[Q_LAST_END] >= 0 and ended >= 0 then
-    floor_ = ended + delay_of(q, r)
+    time = ended + delay_of(q, r)
   end
   local gap = gap_of(q, r)
   if gap and q[Q_LAST_START] >= 0 then
-    floor_ = max(floor_, q[Q_LAST_START] + gap)
+    time = max(time, q[Q_LAST_START] + gap)
   end
-  return floor_
+  return time
 end
 
-local acts = {
+local actions = {
   set = set,
   pause = function(q)
     q[Q_PAUSED] = true
-    look_at(q, true)
+    refresh(q, true)
   end,
   resume = function(q)
     q[Q_PAUSED] = false
-    touch(q)
+    reschedule(q)
   end,
   retire = function(q)
     retire(q, 'operator')
   end,
   revive = function(q)
     q[Q_THROTTLES_IN_ROW], q[Q_UNREACHABLE_IN_ROW], q[Q_BLOCKS_IN_ROW] = 0, 0, 0
-    q[Q_ERRORS] = 0
+    q[Q_ERRORS_IN_ROW] = 0
     if q[Q_RETIRED] ~= '' then
-      bring_back(q)
+      revive(q)
     end
   end,
   snooze = function(q)
-    postpone(q, now + said[2], 'operator')
-    look_at(q, false)
+    postpone(q, now + action[2], 'operator')
+    refresh(q, false)
   end,
   wake = function(q)
-    q[Q_NEXT_READY], q[Q_WHY] = min(q[Q_NEXT_READY], earliest(q)), 'delay'
-    look_at(q, false)
+    q[Q_NEXT_READY], q[Q_WAIT_REASON] = min(q[Q_NEXT_READY], earliest(q)), 'delay'
+    refresh(q, false)
   end,
 }
 
-if said[3] then
-  obey(said[3], said[4])
+if action[3] then
+  replace_rules(action[3], action[4])
 end
 for _, one in ipairs(wanted) do
-  local q = queue_of(one[1])
+  local q = queue_by_number(one[1])
   local old = rules_of(q)
   q[Q_RULES] = rules_number(batch, one[3])
-  acts[said[1]](q, old)
+  actions[action[1]](q, old)
 end
-C[C_TOLD] = C[C_TOLD] or said[5]
+C[C_RULES_APPLIED] = C[C_RULES_APPLIED] or action[5]
 commit()
 return 1

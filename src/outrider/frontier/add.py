@@ -1,0 +1,243 @@
+"""Adding links: admission, with the seeds of every worker known, then the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from itertools import islice
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+from outrider.core.known_link import REFERRING, complete_link
+from outrider.core.link_validation import link_error
+from outrider.core.task import Added, Lease, Link, Task
+from outrider.core.url import Refusal, Url, fingerprint, parse_url
+from outrider.errors import InvalidInput
+from outrider.frontier.context import ClosedSource, FrontierContext
+from outrider.frontier.live_settings import LiveSettings
+from outrider.frontier.reports import AddReport, ScoringReport
+from outrider.frontier.rescore import Rescorer
+from outrider.frontier.store_calls import Batcher, items_of
+from outrider.store.protocol import FullStore, TaskFilter
+
+NO_SCORING: Final = ScoringReport()
+CHUNK: Final = 1000  # links admitted and stored at a time, so that no call blocks the loop for long
+CONCURRENT_READS: Final = 32  # known tasks read at a time
+
+AnyLink: TypeAlias = str | Url | Link
+Links: TypeAlias = Iterable[AnyLink] | AsyncIterable[AnyLink]
+T = TypeVar("T")
+
+
+class ScopeRoots:
+    """The seeds' roots that a scope is bound to, shared by all workers of the crawl (A5).
+
+    The roots themselves are in the admission; counted here is how many of them the store has.
+    """
+
+    def __init__(self, context: FrontierContext) -> None:
+        self._context = context
+        self._admission = context.policies.admission  # the one that `_seen` counts for
+        self._seen = 0
+
+    @property
+    def are_new(self) -> bool:
+        """Whether this worker's seeds have roots that the store does not have."""
+        return len(self._context.policies.admission.roots) > self._count_seen()
+
+    def _count_seen(self) -> int:
+        admission = self._context.policies.admission
+        if admission is not self._admission:  # other settings: a new admission without roots
+            self._admission, self._seen = admission, 0
+        return self._seen
+
+    async def learn(self) -> None:
+        """Find the roots of earlier seeds, if the scope was not bound to them before."""
+        context = self._context
+        mode = context.policies.settings.scope.mode
+        admission = context.policies.admission
+        if not await context.store.roots(context.crawl, mode):
+            admission.roots |= {root async for root in self._roots_of_seeds()}
+        await self.share()
+
+    async def _roots_of_seeds(self) -> AsyncIterator[str]:
+        context = self._context
+        async for task in items_of(
+            lambda after: context.store.tasks(context.crawl, TaskFilter(), after=after)
+        ):
+            settings = context.policies.settings
+            url = parse_url(task.url, settings.url)
+            if not task.depth and task.via is None and isinstance(url, Url):
+                yield settings.scope.root(url)
+
+    async def share(self) -> None:
+        """Write this worker's roots to the store, and read those of the others."""
+        context = self._context
+        mode, roots = context.policies.settings.scope.mode, context.policies.admission.roots
+        if len(roots) > self._count_seen():
+            await context.store.add_roots(context.crawl, mode, sorted(roots))
+        fresh = await context.store.roots(context.crawl, mode, after=self._count_seen())
+        self._seen += len(fresh)
+        roots.update(fresh)
+
+
+class Adder:
+    """Admits links and adds the tasks made from them; counts refusals by reason."""
+
+    def __init__(
+        self,
+        context: FrontierContext,
+        settings: LiveSettings,
+        roots: ScopeRoots,
+        rescorer: Rescorer,
+    ) -> None:
+        self.refused: Counter[str] = Counter()
+        self._context = context
+        self._settings = settings
+        self._roots = roots
+        self._rescorer = rescorer
+        self._tasks: Batcher[Task, Added] = Batcher(ClosedSource().add, is_inline=True)
+
+    def use(self, store: FullStore) -> None:
+        """Add to this store from now on."""
+        self._tasks = Batcher(store.add, is_inline=store.is_inline)
+
+    async def drain(self) -> None:
+        """Wait until all tasks handed in are stored."""
+        await self._tasks.drain()
+
+    async def add(self, links: Links | str | Link, *, answers: bool = True) -> AddReport:
+        """See `Frontier.add`."""
+        _ = self._context.store  # raises if the frontier is not open
+        if isinstance(links, str | Link | Url):
+            links = [links]
+        if isinstance(links, list | tuple):
+            if len(links) <= CHUNK:
+                return await self._add_chunk(links, answers=answers)
+            work = self._add_chunks(links, answers=answers)
+            return await asyncio.shield(self._context.background.spawn(work))
+        if not isinstance(links, Iterable | AsyncIterable):
+            raise InvalidInput(
+                f"add({links!r}): give URLs or Links, in an iterable or async iterable"
+            )
+        return await self._add_chunks(links, answers=answers)
+
+    async def _add_chunks(self, links: Links, *, answers: bool) -> AddReport:
+        reports = [await self._add_chunk(chunk, answers=answers) async for chunk in _chunks(links)]
+        return _merge(reports)
+
+    async def _add_chunk(self, links: Sequence[AnyLink], *, answers: bool) -> AddReport:
+        admitted, scoring = await self.admit(links)
+        tasks = [one for one in admitted if isinstance(one, Task)]
+        stored = iter(await self._tasks.submit(tasks) if tasks else ())
+        every = [one if isinstance(one, Added) else next(stored) for one in admitted]
+        self._context.work_available.set()
+        refused = Counter([answer.reason or "" for answer in every if not answer.added])
+        self.refused.update(refused)
+        if self._context.reporter.has_listeners:
+            await self._context.reporter.added(every)
+        kept = tuple(every) if answers else ()
+        return AddReport(len(every) - refused.total(), dict(refused), kept, scoring)
+
+    async def admit(
+        self,
+        links: Sequence[AnyLink],
+        found_on: Lease | None = None,
+        *,
+        has_roots: bool = False,
+    ) -> tuple[list[Task | Added], ScoringReport]:
+        """Return a task or a refusal for each link, and what scoring took.
+
+        The roots of all workers' seeds are read first, unless the caller just did (`has_roots`).
+        """
+        if self._settings.is_listen_due:
+            await self._settings.listen()
+        self._rescorer.expire_signals()
+        self._settings.require_all()
+        policies, roots = self._context.policies, self._roots
+        is_bound = policies.admission.root is not None
+        if is_bound and not has_roots:
+            await roots.share()
+        if _has_referring(links):
+            links = await self._complete_all(links)
+        scorer = policies.scorer
+        scorer.begin()
+        admitted = policies.admission.admit(links, are_seeds=found_on is None, found_on=found_on)
+        report = scorer.report() if found_on is None else NO_SCORING
+        if is_bound and roots.are_new:
+            await roots.share()
+        return admitted, report
+
+    async def refusal_of(self, link: AnyLink, found_on: Lease) -> str | None:
+        """See `Frontier.refusal_of`."""
+        ((one,), _) = await self.admit([link], found_on)
+        return one.reason if isinstance(one, Added) else None
+
+    async def count_refused(self, refused: Sequence[Added]) -> None:
+        """Count and report links of a page that were refused."""
+        self.refused.update([answer.reason or "" for answer in refused])
+        await self._context.reporter.added(refused)
+
+    async def _complete_all(self, links: Sequence[AnyLink]) -> list[AnyLink]:
+        """Fill in what links that revisit or raise a task leave out from that task (B3)."""
+        every = list(links)
+        places = [
+            place
+            for place, one in enumerate(every)
+            if isinstance(one, Link) and one.known in REFERRING and link_error(one) is None
+        ]
+        for start in range(0, len(places), CONCURRENT_READS):
+            part = places[start : start + CONCURRENT_READS]
+            found = await asyncio.gather(*(self._complete(every[place]) for place in part))
+            for place, link in zip(part, found, strict=True):
+                every[place] = link
+        return every
+
+    async def _complete(self, link: Any) -> Link:
+        rules = self._context.policies.settings.url
+        url = link.url if isinstance(link.url, Url) else parse_url(link.url, rules)
+        if isinstance(url, Refusal):
+            return cast("Link", link)
+        mark = fingerprint(link.identity or url.identity)
+        task = await self._context.store.task(self._context.crawl, mark)
+        return cast("Link", link) if task is None else complete_link(link, task)
+
+
+def _has_referring(links: Sequence[AnyLink]) -> bool:
+    """Tell whether a link is about a known task; a plain loop, since it runs for every add."""
+    for one in links:
+        if type(one) is Link and one.known != "keep" and one.known in REFERRING:
+            return True
+    return False
+
+
+def _merge(reports: list[AddReport]) -> AddReport:
+    refused: Counter[str] = Counter()
+    for report in reports:
+        refused.update(report.refused)
+    return AddReport(
+        sum(report.added for report in reports),
+        dict(refused),
+        tuple(answer for report in reports for answer in report.answers),
+        ScoringReport(
+            sum(report.scoring.count for report in reports),
+            sum(report.scoring.seconds for report in reports),
+            reports[0].scoring.features if reports else (),
+        ),
+    )
+
+
+async def _chunks(links: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[list[T]]:
+    if not isinstance(links, AsyncIterable):
+        iterator = iter(links)
+        while chunk := list(islice(iterator, CHUNK)):
+            yield chunk
+        return
+    chunk = []
+    async for link in links:
+        chunk.append(link)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

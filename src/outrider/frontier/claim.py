@@ -1,0 +1,285 @@
+"""Claiming tasks: claims that wait, leases as an iterator; leases extended, released, expired."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from outrider.core.states import CrawlStatus
+from outrider.core.task import Lease, LeaseId
+from outrider.errors import ForeignLease, InvalidInput
+from outrider.frontier.context import ClosedSource, FrontierContext, LeaseSource
+from outrider.frontier.live_settings import LiveSettings
+from outrider.frontier.reports import Claim
+from outrider.store.protocol import (
+    FINGERPRINT_BYTES,
+    MAX_FINGERPRINTS,
+    ClaimRequest,
+    ClaimResult,
+    FullStore,
+)
+
+MAX_WAIT: Final = 1.0  # seconds after which a waiting claim asks again: workers share the store
+MAX_LIMIT: Final = 100_000
+
+
+class Claimer:
+    """Leases tasks, and holds the leases that `leases` gave out until they end."""
+
+    def __init__(self, context: FrontierContext, settings: LiveSettings) -> None:
+        self._context = context
+        self._settings = settings
+        self._source: LeaseSource = ClosedSource()
+        self._store_id = ""
+        self._streak = ClaimRequest(context.crawl, context.worker, 1).streak
+        self._released = asyncio.Event()  # set when a lease of this frontier ended
+        self._held: dict[LeaseId, int] = {}  # leases of `leases`, and when they expire
+        self._undelivered: list[Claim] = []  # claimed by `leases`, and not yet yielded
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def use(self, store: FullStore) -> None:
+        """Serve leases of this store from now on."""
+        self._store_id = store.id
+        self._source = store
+
+    def lease_through(self, source: LeaseSource) -> None:
+        """Claim and release through this source from now on."""
+        self._source = source
+
+    async def close(self) -> None:
+        """Release what `leases` claimed and did not yield."""
+        for claim in self._undelivered:
+            await self.release(claim)
+            claim.clear()
+
+    def stop_notifications(self) -> None:
+        """End the subscription to the store's notifications, if there is one."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+
+    async def claim(self, limit: int, *, wait: float, per_queue: int | None, lend: bool) -> Claim:
+        """See `Frontier.claim`."""
+        _check_claim(limit, per_queue)
+        if not isinstance(wait, int | float) or not wait >= 0:
+            raise InvalidInput(f"claim(wait={wait!r}): seconds ≥ 0")
+        clock, work_available = self._context.clock, self._context.work_available
+        until = clock.now_ms() + (wait * 1000 if limit else 0)
+        while True:
+            work_available.clear()
+            claim = await self._claim_once(limit, per_queue or 0, lend=bool(lend))
+            left = (until - clock.now_ms()) / 1000
+            if claim:
+                return claim
+            if left <= 0 or claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
+                await asyncio.sleep(0)  # a caller that claims in a loop must not block the others
+                return claim
+            longest = MAX_WAIT if claim.wake_in is None else claim.wake_in
+            self._subscribe()
+            await self._wait(min(left, longest), work_available)
+
+    async def claim_named(self, fingerprints: Iterable[bytes]) -> Claim:
+        """See `Frontier.claim_named`."""
+        names = list(fingerprints)
+        if len(names) > MAX_FINGERPRINTS or not all(_is_fingerprint(name) for name in names):
+            raise InvalidInput(
+                f"claim_named: at most {MAX_FINGERPRINTS} fingerprints of 16 bytes each"
+            )
+        return await self._claim_once(len(names), 0, names)
+
+    async def _claim_once(
+        self, limit: int, per_queue: int, names: Sequence[bytes] = (), *, lend: bool = False
+    ) -> Claim:
+        context = self._context
+        if self._settings.is_listen_due:
+            await self._settings.listen()
+        seconds = context.policies.settings.lease.seconds
+        request = ClaimRequest(
+            context.crawl, context.worker, limit, seconds, per_queue, self._streak, names, lend
+        )
+        source = self._open_source()
+        claimed = await (source.claim(request) if source.is_inline else self._shielded(request))
+        self._streak = claimed.streak
+        for lease in claimed.leases:
+            msgspec.structs.force_setattr(lease, "holder", self)
+        if context.reporter.has_listeners:
+            await self._report(claimed.leases)
+        return Claim(claimed.leases, claimed.wake_in, claimed.status)
+
+    def _open_source(self) -> LeaseSource:
+        _ = self._context.store  # raises if the frontier is not open
+        return self._source
+
+    async def _report(self, leases: Sequence[Lease]) -> None:
+        try:
+            await self._context.reporter.claimed(leases)
+        except asyncio.CancelledError:
+            self._release_later(leases)
+            raise
+
+    async def _shielded(self, request: ClaimRequest) -> ClaimResult:
+        call = self._context.background.spawn(self._source.claim(request))
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            call.add_done_callback(self._release_result)
+            raise
+
+    def _release_result(self, call: asyncio.Future[ClaimResult]) -> None:
+        """Release what a cancelled claim leased: its caller never gets it."""
+        if not call.cancelled() and call.exception() is None:
+            self._release_later(call.result().leases)
+
+    def _release_later(self, leases: Sequence[Lease]) -> None:
+        if leases and self._context.is_open:
+            work = self._source.release([lease.id for lease in leases])
+            _ = self._context.background.spawn(work)
+
+    def _subscribe(self) -> None:
+        """Have the store notify of work, from the first claim that waits on."""
+        if self._unsubscribe is None:
+            context = self._context
+            notify = context.work_available.set
+            self._unsubscribe = context.store.subscribe(context.crawl, notify)
+
+    async def _wait(self, seconds: float, event: asyncio.Event) -> None:
+        """Wait until the event is set, or the time is over."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        sleep = asyncio.ensure_future(self._context.clock.sleep(min(seconds, MAX_WAIT)))
+        is_set = asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait({sleep, is_set}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            is_set.cancel()
+
+    async def leases(self, limit: int) -> AsyncIterator[Lease]:
+        """See `Frontier.leases`."""
+        if type(limit) is not int or limit < 1:
+            raise InvalidInput(f"leases(limit={limit!r}): a whole number ≥ 1")
+        clock, policies = self._context.clock, self._context.policies
+        while True:
+            self._forget_expired()
+            if len(self._held) >= limit:
+                self._released.clear()
+                await self._wait(MAX_WAIT, self._released)
+                continue
+            free = limit - len(self._held)
+            claim = await self.claim(free, wait=MAX_WAIT, per_queue=None, lend=False)
+            if not claim and claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
+                return
+            half = round(policies.settings.lease.seconds * 500)
+            stale = clock.now_ms() + half
+            self._held.update((lease.id, stale + half) for lease in claim)
+            self._undelivered.append(claim)
+            try:
+                while claim:
+                    # While the reader is slow, leases age before they are yielded: extend them.
+                    if clock.now_ms() < stale or await self.extend(claim[:1]):
+                        yield claim.pop(0)
+                    else:
+                        claim.pop(0)
+            finally:
+                self._undelivered.remove(claim)
+                if claim:  # the reader stopped early
+                    await self.release(claim)
+
+    def _forget_expired(self) -> None:
+        """Forget leases that were not finished in time: they no longer count for the limit."""
+        now = self._context.clock.now_ms()
+        self._held = {lease: until for lease, until in self._held.items() if until > now}
+
+    def lease_ended(self, leases: Iterable[Lease]) -> None:
+        """Forget finished leases, and wake up claims that wait."""
+        if self._held:
+            for lease in leases:
+                self._held.pop(lease.id, None)
+        self._released.set()
+        self._context.work_available.set()
+
+    async def extend(self, leases: Iterable[Lease]) -> set[Lease]:
+        """See `Frontier.extend`."""
+        return await self._for_own(leases, self._extend)
+
+    async def _extend(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        seconds = self._context.policies.settings.lease.seconds
+        kept = await self._context.store.extend(leases, lease_for=seconds)
+        until = self._context.clock.now_ms() + round(seconds * 1000)
+        self._held.update((lease, until) for lease in kept if lease in self._held)
+        return kept
+
+    async def release(self, leases: Iterable[Lease]) -> set[Lease]:
+        """See `Frontier.release`."""
+        return await self._for_own(leases, self._release)
+
+    async def _release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        freed = await self._open_source().release(leases)
+        for lease in leases:
+            self._held.pop(lease, None)
+        self._released.set()
+        self._context.work_available.set()
+        return freed
+
+    async def _for_own(
+        self,
+        leases: Iterable[Lease],
+        call: Callable[[Sequence[LeaseId]], Awaitable[set[LeaseId]]],
+    ) -> set[Lease]:
+        """Call with the ids of this frontier's leases, then raise the first error of the others."""
+        every = [leases] if isinstance(leases, Lease) else list(leases)
+        errors = [self.lease_error(lease) for lease in every]
+        own = [lease for lease, error in zip(every, errors, strict=True) if not error]
+        kept = await call([lease.id for lease in own]) if own else set()
+        answer = {lease for lease in own if lease.id in kept}
+        raise_first(errors, answer)
+        return answer
+
+    async def expire(self, *, limit: int) -> int:
+        """See `Frontier.expire`."""
+        if type(limit) is not int or limit < 0:
+            raise InvalidInput(f"expire(limit={limit!r}): a whole number ≥ 0")
+        count = await self._context.store.expire(limit=limit)
+        if count:
+            self._context.work_available.set()
+        await self._context.reporter.store_events()
+        return count
+
+    def lease_error(self, lease: object) -> InvalidInput | None:
+        """Return what is wrong with a lease handed in; None: it is one of this frontier's crawl."""
+        if not isinstance(lease, Lease):
+            return InvalidInput(
+                f"a lease is what claim() returns; {type(lease).__name__} is not a lease"
+            )
+        crawl = self._context.crawl
+        if lease.store == self._store_id and lease.about.crawl == crawl:
+            return None
+        place = "another store" if lease.store != self._store_id else f"crawl {lease.crawl!r}"
+        return ForeignLease(
+            f"the lease of {lease.url} (token {lease.token}) is of {place}, this frontier serves "
+            f"crawl {crawl!r}; hand it to the frontier that claimed it"
+        )
+
+
+def raise_first(errors: Sequence[InvalidInput | None], answers: object) -> None:
+    """Raise the first error, if there is one, with the answers for the rest of the call."""
+    for error in errors:
+        if isinstance(error, ForeignLease):
+            error.answers = answers
+        if error is not None:
+            raise error
+
+
+def _check_claim(limit: int, per_queue: int | None) -> None:
+    if type(limit) is not int or not 0 <= limit <= MAX_LIMIT:
+        raise InvalidInput(f"claim({limit!r}): the limit is a whole number, 0 to {MAX_LIMIT}")
+    if per_queue is not None and (type(per_queue) is not int or per_queue < 1):
+        raise InvalidInput(f"claim(per_queue={per_queue!r}): a whole number ≥ 1, or None")
+
+
+def _is_fingerprint(name: object) -> bool:
+    return isinstance(name, bytes) and len(name) == FINGERPRINT_BYTES

@@ -1,0 +1,141 @@
+"""The event reporter: turns a store's answers into events, if there is a listener (O3)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
+
+from outrider.clock import Clock
+from outrider.core.states import TaskState
+from outrider.core.task import Added, Lease
+from outrider.core.verdict import Finished, Verdict
+from outrider.errors import SettingsError
+from outrider.events import Event, EventBus, JsonlSink, Listener
+from outrider.frontier.store_calls import run_inline
+from outrider.store.protocol import FullStore
+
+
+class EventReporter:
+    """Reports what one frontier did, and the store's own events since the last report."""
+
+    def __init__(self, clock: Clock, crawl: str) -> None:
+        self._bus = EventBus(crawl)
+        self._clock = clock
+        self._crawl = crawl
+        self._sequence = 0  # of the last store event that was reported
+        self._since = 0.0  # earlier store events are not reported
+        self._store: FullStore | None = None
+        self._file: JsonlSink | None = None
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether events are wanted; callers ask before they make any."""
+        return self._bus.has_listeners
+
+    def use(self, store: FullStore) -> None:
+        """Read store events from this store."""
+        self._store = store
+
+    def stream(self) -> AsyncIterator[Event]:
+        """See `Frontier.events`."""
+        self._start()
+        return self._bus.stream()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """See `Frontier.subscribe`."""
+        self._start()
+        self._bus.subscribe(listener)
+        return lambda: self._bus.unsubscribe(listener)
+
+    def write_to(self, path: str) -> None:
+        """Write events to this JSONL file, in place of the one before; "" for none."""
+        old, self._file = self._file, _open_file(path) if path else None
+        if self._file is not None:
+            self._start()
+            self._bus.subscribe(self._file)
+        if old is not None:
+            self._bus.unsubscribe(old)
+            old.close()
+
+    def _start(self) -> None:
+        """For the first listener: skip the store events that happened before."""
+        if self._bus.has_listeners or self._store is None:
+            return
+        self._since = self._clock.now_ms() / 1000
+        if self._store.is_inline:
+            run_inline(self._skip(self._store))
+
+    async def _skip(self, store: FullStore) -> None:
+        while events := await store.events_since(self._crawl, after=self._sequence):
+            self._sequence = events[-1].sequence
+
+    def emit(self, name: str, **data: Any) -> None:
+        """Report one event, with the time of now."""
+        if self._bus.has_listeners:
+            self._bus.emit(name, self._clock.now_ms() / 1000, **data)
+
+    async def added(self, answers: Iterable[Added]) -> None:
+        """Report links that were added or refused."""
+        if not self._bus.has_listeners:
+            return
+        for answer in answers:
+            self._emit_added(answer)
+        await self.store_events()
+
+    def _emit_added(self, answer: Added) -> None:
+        if answer.added:
+            self.emit("added", url=answer.url, priority=answer.priority)
+        else:
+            self.emit("refused", url=answer.url[:200], reason=answer.reason)
+
+    async def claimed(self, leases: Iterable[Lease]) -> None:
+        """Report leased tasks."""
+        if not self._bus.has_listeners:
+            return
+        await self.store_events()
+        for lease in leases:
+            self.emit("claimed", url=lease.url, key=lease.key, attempt=lease.attempt)
+
+    async def finished(
+        self, leases: Sequence[Lease], verdicts: Sequence[Verdict], answers: Sequence[Finished]
+    ) -> None:
+        """Report finished visits, and the links they added."""
+        if not self._bus.has_listeners:
+            return
+        for lease, verdict, answer in zip(leases, verdicts, answers, strict=True):
+            for added in answer.answers:
+                self._emit_added(added)
+            if answer.state is not None:
+                name = _event_name(verdict, answer.state)
+                self.emit(name, url=lease.url, outcome=verdict.outcome, reason=verdict.reason)
+        await self.store_events()
+
+    async def store_events(self) -> None:
+        """Report the store's own events since the last call."""
+        if not self._bus.has_listeners or self._store is None:
+            return
+        for event in await self._store.events_since(self._crawl, after=self._sequence):
+            if event.sequence <= self._sequence:
+                continue  # another call of this frontier reported it during the await
+            self._sequence = event.sequence
+            if event.at < self._since:
+                continue
+            self._bus.emit(event.name, event.at, subject=event.subject, detail=event.detail)
+
+
+def _event_name(verdict: Verdict, state: TaskState) -> str:
+    if verdict.outcome == "done":
+        return "finished" if verdict.counts else "from-cache"
+    if verdict.outcome == "throttled" and state is TaskState.PENDING:
+        return "throttled"
+    names = {TaskState.PENDING: "retried", TaskState.DEAD: "died", TaskState.DROPPED: "dropped"}
+    return names.get(state, "finished")
+
+
+def _open_file(path: str) -> JsonlSink:
+    try:
+        return JsonlSink(path)
+    except OSError as error:
+        raise SettingsError(
+            f"events.jsonl = {path!r} cannot be written: {error.strerror}"
+        ) from error

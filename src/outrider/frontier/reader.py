@@ -1,0 +1,324 @@
+"""Reading a crawl: counters, queues, tasks, dead letters; and why a URL is where it is.
+
+Nothing here changes the crawl (E8, G2, O2, O4, O5).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from outrider.core.breakdown import Breakdown
+from outrider.core.policy.score import breakdown_of
+from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, setting_of
+from outrider.core.states import QueueState, TaskState
+from outrider.core.task import Added, Link
+from outrider.core.url import Url, fingerprint, parse_url
+from outrider.errors import InvalidInput
+from outrider.frontier.add import Adder
+from outrider.frontier.admin import QueueAddresses, check_age, check_pattern
+from outrider.frontier.context import FrontierContext
+from outrider.frontier.live_settings import LiveSettings
+from outrider.frontier.reports import (
+    DeadLetter,
+    Explanation,
+    Heatmap,
+    Reason,
+    Stats,
+    Term,
+    dead_letter,
+)
+from outrider.frontier.store_calls import items_of
+from outrider.store.protocol import (
+    CrawlView,
+    QueuePosition,
+    QueueView,
+    TaskFilter,
+    TaskView,
+    Upcoming,
+    WorkerView,
+)
+
+MAX_UPCOMING: Final = 1000
+SAMPLE_PAGES: Final = 10  # evenly spread, to estimate a place in the whole crawl
+SAMPLE_SIZE: Final = 200  # tasks per page of the sample
+MIN_VISITS: Final = 10  # so few visits say nothing about a crawl's pace
+_DEFAULTS: Final = {"weights": TYPE_WEIGHTS, "bonuses": BONUSES}
+
+
+class Reader:
+    """Reads counters and lists; all long lists are read in bounded pages."""
+
+    def __init__(self, context: FrontierContext, addresses: QueueAddresses, adder: Adder) -> None:
+        self._context = context
+        self._addresses = addresses
+        self._adder = adder
+
+    async def stats(self) -> Stats:
+        """See `Frontier.stats`."""
+        context = self._context
+        view = await context.store.crawl(context.crawl)
+        states: Counter[str] = Counter({state.value: 0 for state in QueueState})
+        async for state in items_of(
+            lambda after: context.store.queue_states(context.crawl, after=after)
+        ):
+            states[state.value] += 1
+        fields = {name: _sort_names(getattr(view, name)) for name in view.__struct_fields__}
+        return Stats(
+            **fields,
+            queues=dict(states),
+            refused=dict(self._adder.refused),
+            bypassed=context.policies.admission.bypassed,
+        )
+
+    async def why(self, limit: int) -> list[Reason]:
+        """See `Frontier.why` (I2)."""
+        view = await self._context.store.crawl(self._context.crawl)
+        reasons = []
+        if view.leased:
+            reasons.append(Reason("leased", "", f"{view.leased} visits are in flight"))
+        async for queue in self.queues(state=None, sort=None, reverse=False):
+            if queue.pending and queue.state is not QueueState.RETIRED:
+                reasons.append(_reason(queue))
+            if len(reasons) >= limit:
+                break
+        return reasons
+
+    async def workers(self) -> list[WorkerView]:
+        """See `Frontier.workers` (M6)."""
+        return await self._context.store.workers(self._context.crawl)
+
+    async def heatmap(self) -> Heatmap:
+        """See `Frontier.heatmap`."""
+        heat = await self._context.store.heatmap(self._context.crawl)
+        return Heatmap(heat.total, _sort_names(heat.cells), heat.depth, heat.updated_at)
+
+    async def queues(
+        self, *, state: str | None, sort: str | None, reverse: bool
+    ) -> AsyncIterator[QueueView]:
+        """See `Frontier.queues`."""
+        context = self._context
+        wanted = None if state is None else _queue_state(state)
+        views = items_of(lambda after: context.store.queues(context.crawl, after=after))
+        if sort is not None:
+            views = _sort_views(views, _sort_key(sort), reverse=reverse)
+        async for view in views:
+            if wanted is None or view.state is wanted:
+                yield view
+
+    async def upcoming(self, key: str, limit: int) -> list[Upcoming]:
+        """See `Frontier.upcoming`."""
+        if type(limit) is not int or not 0 < limit <= MAX_UPCOMING:
+            raise InvalidInput(f"upcoming(limit={limit!r}): a whole number, 1 to {MAX_UPCOMING}")
+        return await self._context.store.upcoming(self._context.crawl, key, limit=limit)
+
+    async def tasks(self, which: TaskFilter, state: str | None) -> AsyncIterator[TaskView]:
+        """See `Frontier.tasks`."""
+        which = msgspec.structs.replace(
+            which,
+            key=await self._addresses.filter_key(which.key),
+            state=None if state is None else _task_state(state),
+            pattern=check_pattern(which.pattern),
+            older_than=check_age(which.older_than),
+        )
+        async for view in self._matching(which):
+            yield view
+
+    async def dead(self, which: TaskFilter) -> AsyncIterator[DeadLetter]:
+        """See `Frontier.dead`."""
+        by_key = await self._addresses.filter_key(which.key)
+        async for view in self._matching(
+            msgspec.structs.replace(which, state=TaskState.DEAD, key=by_key)
+        ):
+            yield dead_letter(view)
+
+    async def dead_by_reason(self) -> dict[str, int]:
+        """See `Frontier.dead_by_reason`."""
+        return dict(Counter([letter.reason async for letter in self.dead(TaskFilter())]))
+
+    def _matching(self, which: TaskFilter) -> AsyncIterator[TaskView]:
+        context = self._context
+        return items_of(lambda after: context.store.tasks(context.crawl, which, after=after))
+
+
+class Explainer:
+    """Explains a URL: identity, admission, every term of its priority, place, time (O4)."""
+
+    def __init__(self, context: FrontierContext, settings: LiveSettings) -> None:
+        self._context = context
+        self._settings = settings
+
+    async def explain(self, url: str | Link) -> Explanation:
+        """See `Frontier.explain`."""
+        link = url if isinstance(url, Link) else Link(url)
+        given = link.url
+        rules = self._context.policies.settings.url
+        parsed = given if isinstance(given, Url) else parse_url(given, rules)
+        if not isinstance(parsed, Url):
+            return Explanation(str(given)[:200], None, None, parsed.reason, parsed.detail)
+        mark = fingerprint(link.identity or parsed.identity)
+        known = await self._context.store.task(self._context.crawl, mark)
+        if known is None:
+            return await self._explain_unknown(link, parsed)
+        return await self._explain_known(parsed, known)
+
+    async def _explain_unknown(self, link: Link, url: Url) -> Explanation:
+        policies = self._context.policies
+        # A copy: a question must count neither as a bypass nor as a scored link.
+        admission = msgspec.structs.replace(policies.admission, scorer=policies.scorer.inner)
+        (answer,) = admission.admit([link], are_seeds=False)
+        if isinstance(answer, Added):
+            mark, reason = fingerprint(link.identity or url.identity).hex(), answer.reason or ""
+            return Explanation(url.text, url.identity, mark, reason, answer.detail)
+        breakdown = breakdown_of(answer)
+        return Explanation(
+            url.text,
+            url.identity,
+            answer.fingerprint.hex(),
+            "admissible",
+            None,
+            breakdown=breakdown,
+            queue=await self._context.store.queue(self._context.crawl, answer.key),
+            terms=self._terms(breakdown, answer.type, answer.origin),
+        )
+
+    async def _explain_known(self, url: Url, task: TaskView) -> Explanation:
+        position = await self._context.store.position(self._context.crawl, task.number)
+        explanation = Explanation(
+            url.text,
+            url.identity,
+            task.fingerprint.hex(),
+            "known",
+            task.reason,
+            task,
+            task.breakdown,
+            position.queue,
+            terms=self._terms(task.breakdown, task.type, task.origin),
+        )
+        if task.state is not TaskState.PENDING:
+            return explanation
+        return await self._with_place(explanation, task, position)
+
+    # ---- terms
+
+    def _terms(self, breakdown: Breakdown, kind: str, origin: str) -> tuple[Term, ...]:
+        """Return each term with the setting that gave it its weight, and that setting's origin."""
+        return tuple(self._term(name, value, kind, origin) for name, value in breakdown.terms)
+
+    def _term(self, name: str, value: float, kind: str, origin: str) -> Term:
+        setting = setting_of(name, kind, origin, self._context.policies.settings.scoring)
+        if setting is None:
+            return Term(name, value)
+        path = tuple(setting.split(".", 2))
+        said_by = self._settings.origins.get(path, "default")
+        return Term(name, value, setting, self._weight(path), said_by)
+
+    def _weight(self, path: tuple[str, ...]) -> Any:
+        section, name, *entry = path
+        found = getattr(getattr(self._context.policies.settings, section), name)
+        return found.get(entry[0], _DEFAULTS[name].get(entry[0])) if entry else found
+
+    # ---- place and time
+
+    async def _with_place(
+        self, explanation: Explanation, task: TaskView, position: QueuePosition
+    ) -> Explanation:
+        view = await self._context.store.crawl(self._context.crawl)
+        across = max(position.ahead, await self._across(task, view))
+        return msgspec.structs.replace(
+            explanation,
+            place=position.ahead,
+            across=across,
+            expected_in=self._expected_in(task, position, across, view),
+        )
+
+    async def _across(self, task: TaskView, view: CrawlView) -> int:
+        """Estimate how many pending tasks of the crawl come before it, from a sample."""
+        seen = before = 0
+        own = (task.precedence, task.priority, task.number)
+        for part in range(SAMPLE_PAGES):
+            which = TaskFilter(state=TaskState.PENDING)
+            page = await self._context.store.tasks(
+                self._context.crawl,
+                which,
+                after=view.known * part // SAMPLE_PAGES,
+                limit=SAMPLE_SIZE,
+            )
+            seen += len(page.items)
+            before += sum((o.precedence, o.priority, o.number) < own for o in page.items)
+            if view.known <= SAMPLE_SIZE:
+                break
+        return round(before / seen * view.pending) if seen else 0
+
+    def _expected_in(
+        self, task: TaskView, position: QueuePosition, across: int, view: CrawlView
+    ) -> float | None:
+        """Estimate at its queue's own pace, or at the crawl's so far if that is slower."""
+        queue = position.queue
+        if queue.state in (QueueState.RETIRED, QueueState.PAUSED):
+            return None
+        now = self._context.clock.now_ms() / 1000
+        alone = _seconds_alone(task, position.ahead, queue, now)
+        age = now - view.created_at
+        is_known = view.visits > MIN_VISITS and age > 0
+        return max(alone, across * age / view.visits) if is_known else alone
+
+
+def _seconds_alone(task: TaskView, ahead: int, queue: QueueView, now: float) -> float:
+    """Return the seconds until a task's visit if its queue were the only one."""
+    pace = queue.delay / queue.max_in_flight
+    starts = max(queue.wakes_in or 0.0, (task.due_at or now) - now)
+    return max(0.0, starts) + ahead * pace
+
+
+def _reason(queue: QueueView) -> Reason:
+    when = f", {queue.wakes_in:.1f} s to go" if queue.wakes_in else ""
+    why = f" ({queue.reason})" if queue.reason else ""
+    return Reason(queue.state.value, queue.key, f"{queue.pending} pending{why}{when}")
+
+
+_SORTS: Final[dict[str, Callable[[QueueView], Any]]] = {
+    "key": lambda view: view.key,
+    "pending": lambda view: view.pending,
+    "spent": lambda view: view.spent,
+    "wakes_in": lambda view: (view.wakes_in is None, view.wakes_in or 0.0),
+    "errors": lambda view: view.errors_in_row,
+}
+
+
+def _sort_key(name: str) -> Callable[[QueueView], Any]:
+    if name not in _SORTS:
+        raise InvalidInput(f"queues(sort={name!r}): one of {', '.join(_SORTS)}")
+    return _SORTS[name]
+
+
+async def _sort_views(
+    views: AsyncIterator[QueueView], key: Callable[[QueueView], Any], *, reverse: bool
+) -> AsyncIterator[QueueView]:
+    every: Sequence[QueueView] = sorted([view async for view in views], key=key, reverse=reverse)
+    for view in every:
+        yield view
+
+
+def _queue_state(name: str) -> QueueState:
+    try:
+        return QueueState(name)
+    except ValueError:
+        raise InvalidInput(f"state = {name!r}: one of {', '.join(QueueState)}") from None
+
+
+def _task_state(name: str) -> TaskState:
+    try:
+        return TaskState(name)
+    except ValueError:
+        raise InvalidInput(f"state = {name!r}: one of {', '.join(TaskState)}") from None
+
+
+def _sort_names(value: Any) -> Any:
+    """Sort counters by name, so that reports of different stores can be compared."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _sort_names(value[name]) for name in sorted(value)}

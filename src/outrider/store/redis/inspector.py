@@ -1,0 +1,429 @@
+"""The inspector: reads rows in bounded pages and makes views of them; nothing is changed.
+
+A queue's or a task's row becomes the engine's record of it, so that all stores share the code that
+makes a view of a record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from outrider.core.order import task_key
+from outrider.core.policy.rules import QueueRules
+from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.task import Task
+from outrider.errors import InvalidInput
+from outrider.store.engine.admin import matcher
+from outrider.store.engine.records import Queue, TaskCounts, TaskRecord, new_queue
+from outrider.store.engine.views import (
+    PendingTasks,
+    group_of,
+    instant,
+    show_queue,
+    shown_state,
+    task_view,
+)
+from outrider.store.engine.workers import LastHeartbeat, worker_views
+from outrider.store.protocol import (
+    CrawlView,
+    Heartbeat,
+    Heat,
+    Pending,
+    QueuePosition,
+    QueueView,
+    ResultPage,
+    StoreEvent,
+    TaskFilter,
+    TaskView,
+    Upcoming,
+    WorkerView,
+)
+from outrider.store.redis.keys import CRAWL_KEYS
+from outrider.store.redis.rows import (
+    STATES,
+    CrawlRow,
+    QueueRow,
+    TaskRow,
+    bytes_of,
+    decode_crawl_row,
+    decode_queue_row,
+    decode_task_row,
+    politeness_of,
+)
+from outrider.store.redis.rules_cache import RulesCache, digest_of
+from outrider.store.redis.script_client import ScriptClient, pairs
+from outrider.store.redis.task_codec import Kind, decode_answer, decode_kind, decode_task, tie_of
+
+QUEUES_PER_CALL: Final = 250
+TASKS_PER_CALL: Final = 500
+
+_VALUES_PER_QUEUE: Final = 4  # that `read_queues` returns: row, pending, delayed, next URL
+_DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
+
+decode_moment: Final = msgspec.msgpack.Decoder(tuple[float, str, str]).decode
+_decode_event: Final = msgspec.msgpack.Decoder(tuple[int, int, str, str, str]).decode
+_decode_worker: Final = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
+_decode_heartbeat: Final = msgspec.json.Decoder(Heartbeat).decode
+
+
+class Counters(NamedTuple):
+    """What is counted of a crawl."""
+
+    row: CrawlRow
+    now: int
+    kinds: list[tuple[Kind, dict[str, int]]]  # tasks by state, without zeros
+    outcomes: dict[str, int]
+    timeline: tuple[tuple[float, str, str], ...]
+
+
+class RedisInspector:
+    """Inspect, without `export` and `values_since`; also reads rows for the other parts."""
+
+    def __init__(self, scripts: ScriptClient, cache: RulesCache) -> None:
+        self._scripts = scripts
+        self._cache = cache
+
+    # ---- crawls
+
+    async def crawls(self) -> list[str]:
+        """See `protocol.Inspect`."""
+        return await self._scripts.crawl_names()
+
+    async def crawl(self, crawl: str) -> CrawlView:
+        """See `protocol.Inspect`."""
+        row, _, kinds, outcomes, timeline = await self._counters(crawl)
+        totals: Counter[str] = Counter({state.value: 0 for state in TaskState})
+        types: dict[str, Counter[str]] = {}
+        tags: dict[str, Counter[str]] = {}
+        for kind, counts in kinds:
+            totals.update(counts)
+            types.setdefault(kind.type, Counter()).update(counts)
+            if kind.tag is not None:
+                tags.setdefault(kind.tag, Counter()).update(counts)
+        return CrawlView(
+            crawl=crawl,
+            status=row.status,
+            reason=None if row.reason is False else row.reason,
+            known=row.last_task,
+            **totals,
+            held=0 if row.status is CrawlStatus.CANCELLED else row.retired_pending,
+            visits=row.visits,
+            bytes=row.bytes,
+            outcomes=outcomes,
+            types={name: dict(counts) for name, counts in types.items() if counts},
+            tags={name: dict(counts) for name, counts in tags.items() if counts},
+            runs=row.runs,
+            created_at=row.created / 1000,
+            finished_at=instant(row.finished),
+            timeline=timeline,
+        )
+
+    async def _counters(self, crawl: str) -> Counters:
+        found, now, *rest = await self._scripts.run("read_crawl", crawl)
+        if found is None:
+            return Counters(CrawlRow(name=crawl, created=now), now, [], {}, ())
+        row = decode_crawl_row(found)
+        kinds, counts, outcomes, timeline = rest
+        counted = {int(field): int(count) for field, count in pairs(counts)}
+        by_kind = [
+            (decode_kind(kind), _counts_by_state(row, counted, int(number)))
+            for kind, number in pairs(kinds)
+        ]
+        by_outcome = {name.decode(): int(count) for name, count in pairs(outcomes)}
+        return Counters(row, now, by_kind, by_outcome, tuple(map(decode_moment, timeline)))
+
+    async def heatmap(self, crawl: str) -> Heat:
+        """See `protocol.Inspect`."""
+        counters = await self._counters(crawl)
+        cells: dict[str, dict[str, int]] = {}
+        depth = dict.fromkeys(_DEPTHS, 0)
+        for kind, counts in counters.kinds:
+            pending = counts.get("pending", 0)
+            if pending:
+                row = cells.setdefault(kind.origin, {"article": 0, "hub": 0, "other": 0})
+                row[group_of(kind.type)] += pending
+                depth[_DEPTHS[kind.depth]] += pending
+        return Heat(sum(depth.values()), cells, depth, counters.now / 1000)
+
+    async def settings(self, crawl: str) -> str:
+        """See `protocol.Inspect`."""
+        _, _, *text = await self._scripts.run("read", crawl, "GET", CRAWL_KEYS["settings"])
+        return text[0].decode() if text and text[0] else ""
+
+    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
+        """See `protocol.Inspect`."""
+        key = CRAWL_KEYS["roots"] + mode
+        _, _, *found = await self._scripts.run("read", crawl, "ZRANGE", key, after, -1)
+        return [root.decode() for root in found[0]] if found else []
+
+    async def workers(self, crawl: str) -> list[WorkerView]:
+        """See `protocol.Inspect`."""
+        _, now, *found = await self._scripts.run("read", crawl, "HVALS", CRAWL_KEYS["workers"])
+        workers = [_decode_worker(one) for one in (found[0] if found else ())]
+        return worker_views(
+            (LastHeartbeat(_decode_heartbeat(text), first, last) for first, last, text in workers),
+            now,
+        )
+
+    async def events_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[StoreEvent]:
+        """See `protocol.Inspect`."""
+        events = map(_decode_event, await self._scripts.run("read_events", crawl, after, limit))
+        return [StoreEvent(sequence, at / 1000, *rest) for sequence, at, *rest in events]
+
+    # ---- queues
+
+    async def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Any]:
+        """See `protocol.Inspect`."""
+        page = await self.queues(crawl, after=after, limit=limit)
+        return ResultPage([view.state for view in page.items], page.after)
+
+    async def queues(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueView]:
+        """See `protocol.Inspect`."""
+        views: list[QueueView] = []
+        while True:
+            upto = min(after + QUEUES_PER_CALL, after + limit - len(views))
+            row, now, found = await self._read_queues(crawl, "", after + 1, upto)
+            views += await self._queue_views(crawl, row, now, found)
+            after = upto
+            if upto >= row.last_queue:
+                return ResultPage(views, None)
+            if len(views) >= limit:
+                return ResultPage(views, upto)
+
+    async def queue(self, crawl: str, key: str) -> QueueView:
+        """See `protocol.Inspect`."""
+        row, now, found = await self._read_queues(crawl, digest_of(key))
+        if not found and key != key.lower():
+            row, now, found = await self._read_queues(crawl, digest_of(key.lower()))
+        if found:
+            (view,) = await self._queue_views(crawl, row, now, found)
+            return view
+        return await self._view_of_no_queue(crawl, key, row, now)
+
+    async def _view_of_no_queue(self, crawl: str, key: str, row: CrawlRow, now: int) -> QueueView:
+        """Return the view of a key without a queue: an empty queue under its rules."""
+        rules = (await self._cache.refresh_crawl_rules(crawl)).rules.of(key)
+        return show_queue(row, new_queue(key, 0, 0, rules), PendingTasks(now, 0, None), now)
+
+    async def _read_queues(
+        self, crawl: str, digest: bytes | str, first: int = 0, last: int = 0
+    ) -> tuple[CrawlRow, int, list[Any]]:
+        """Return the crawl's row, the time, and `_VALUES_PER_QUEUE` values per queue."""
+        found, now, *values = await self._scripts.run("read_queues", crawl, digest, first, last)
+        row = CrawlRow(name=crawl, created=now) if found is None else decode_crawl_row(found)
+        return row, now, values
+
+    async def _queue_views(
+        self, crawl: str, row: CrawlRow, now: int, values: list[Any]
+    ) -> list[QueueView]:
+        rows, *counts = (values[place::_VALUES_PER_QUEUE] for place in range(_VALUES_PER_QUEUE))
+        queues = [decode_queue_row(one) for one in rows]
+        rules = await self._cache.queue_rules(crawl, {one.rules for one in queues})
+        return [
+            show_queue(
+                row,
+                queue_of(one, rules[one.rules], pending),
+                _pending_tasks_of(one, delayed, url.decode(), now),
+                now,
+            )
+            for one, pending, delayed, url in zip(queues, *counts, strict=True)
+        ]
+
+    async def queue_rows(
+        self, crawl: str, first: int, last: int
+    ) -> tuple[CrawlRow, list[QueueRow]]:
+        """Return the rows of queues by number, and of their crawl."""
+        row, _, found = await self._read_queues(crawl, "", first, last)
+        return row, [decode_queue_row(one) for one in found[::_VALUES_PER_QUEUE]]
+
+    async def find_queue(self, crawl: str, key: str) -> list[QueueRow]:
+        """Return the queue of that key, or of the same in lower case; or none."""
+        for name in dict.fromkeys((key, key.lower())):
+            _, _, found = await self._read_queues(crawl, digest_of(name))
+            if found:
+                return [decode_queue_row(found[0])]
+        return []
+
+    # ---- tasks
+
+    async def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
+        """See `protocol.Inspect`."""
+        row, now, records = await self._read_range(crawl, after + 1, after + limit)
+        fits = matcher(row, which, now)
+        chosen = [
+            task_view(row, one)
+            for one in records
+            if which.state in (None, shown_state(row, one)[0]) and fits(one)
+        ]
+        return ResultPage(chosen, after + limit if after + limit < row.last_task else None)
+
+    async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
+        """See `protocol.Inspect`."""
+        row, _, records = await self._read_one(crawl, fingerprint)
+        return next((task_view(row, one) for one in records), None)
+
+    async def matching(
+        self, crawl: str, which: TaskFilter, state: TaskState, *, after: int, limit: int
+    ) -> tuple[list[int], int | None]:
+        """Return the numbers of matching tasks of one step, and its cursor."""
+        if which.fingerprint is not None:
+            row, now, records = await self._read_one(crawl, which.fingerprint)
+            more = None
+        else:
+            row, now, records = await self._read_range(crawl, after + 1, after + limit)
+            more = after + limit if after + limit < row.last_task else None
+        if row.status is CrawlStatus.CANCELLED or which.state not in (None, state):
+            return [], more
+        fits = matcher(row, which, now)
+        return [one.number for one in records if one.state is state and fits(one)], more
+
+    async def _read_range(
+        self, crawl: str, first: int, last: int
+    ) -> tuple[CrawlRow, int, list[TaskRecord]]:
+        """Return the crawl's row, the time, and the tasks numbered `first` to `last`."""
+        found: list[Any] = []
+        while True:
+            upto = min(last, first + TASKS_PER_CALL - 1)
+            row, now, *some = await self._scripts.run("read_tasks", crawl, "", first, upto)
+            found += some
+            first = upto + 1
+            if first > last or len(some) < 2 * TASKS_PER_CALL:
+                return await self._records(crawl, row, now, found)
+
+    async def _read_one(
+        self, crawl: str, fingerprint: bytes
+    ) -> tuple[CrawlRow, int, list[TaskRecord]]:
+        """Return the crawl's row, the time, and the task of that fingerprint, if there is one."""
+        row, now, *found = await self._scripts.run("read_tasks", crawl, fingerprint)
+        return await self._records(crawl, row, now, found)
+
+    async def _records(
+        self, crawl: str, found: bytes | None, now: int, some: Sequence[Any]
+    ) -> tuple[CrawlRow, int, list[TaskRecord]]:
+        row = CrawlRow(name=crawl, created=now) if found is None else decode_crawl_row(found)
+        rows = await self.decode_tasks(crawl, some[1::2])
+        numbered = zip(some[::2], rows, strict=True)
+        return row, now, [record_of(row, number, *one) for number, one in numbered]
+
+    async def decode_tasks(self, crawl: str, rows: Sequence[bytes]) -> list[tuple[TaskRow, Task]]:
+        """Return tasks and their rows; their kinds and keys are read if they are not cached."""
+        decoded = [decode_task_row(row) for row in rows]
+        await self._cache.load_kinds(crawl, {row.kind for row in decoded})
+        keys = await self._cache.keys(crawl, {row.queue for row in decoded})
+        return [
+            (row, decode_task(crawl, row, self._cache.kind(crawl, row.kind), keys[row.queue]))
+            for row in decoded
+        ]
+
+    async def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Pending]:
+        """See `protocol.Inspect`."""
+        row, now, records = await self._read_range(crawl, after + 1, after + limit)
+        fits = matcher(row, which, now)
+        chosen = [
+            Pending(one.number, one.task)
+            for one in records
+            if shown_state(row, one)[0] is TaskState.PENDING
+            and which.state in (None, TaskState.PENDING)
+            and fits(one)
+        ]
+        return ResultPage(chosen, after + limit if after + limit < row.last_task else None)
+
+    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
+        """See `protocol.Inspect`."""
+        for name in dict.fromkeys((key, key.lower())):
+            rows = await self._scripts.run("read_upcoming", crawl, digest_of(name), limit)
+            if rows:
+                found = await self.decode_tasks(crawl, rows)
+                return [Upcoming(task.fingerprint, task.url) for _, task in found]
+        return []
+
+    async def position(self, crawl: str, number: int) -> QueuePosition:
+        """See `protocol.Inspect`."""
+        found, now, *rest = await self._scripts.run("read_position", crawl, number)
+        if found is None:
+            raise InvalidInput(f"crawl {crawl!r} has no task {number}")
+        ahead, *values = rest
+        (view,) = await self._queue_views(crawl, decode_crawl_row(found), now, values)
+        return QueuePosition(ahead, view)
+
+
+def _counts_by_state(row: CrawlRow, counted: dict[int, int], kind: int) -> dict[str, int]:
+    """O5, I3: a cancelled crawl's pending and leased tasks are reported as dropped."""
+    counts = {state.value: counted.get(kind * 8 + number, 0) for number, state in enumerate(STATES)}
+    if row.status is CrawlStatus.CANCELLED:
+        counts["dropped"] += counts["pending"] + counts["leased"]
+        counts["pending"] = counts["leased"] = 0
+    return {name: count for name, count in counts.items() if count}
+
+
+# ---- rows as the engine's records
+
+# Fields of both that are not copied: set when the queue is made, or of another type.
+_CONVERTED: Final = {"key", "number", "turn", "rules", "retired", "ready_key0", "ready_key1"}
+_COPIED: Final = tuple(
+    name
+    for name in QueueRow.__struct_fields__
+    if name in Queue.__struct_fields__ and name not in _CONVERTED
+)
+# Of a record that is only read: it is in no queue, and counted nowhere.
+_NO_QUEUE: Final = new_queue("", 0, 0, QueueRules())
+_NO_COUNTS: Final = TaskCounts("", None, "", 0, [])
+
+
+def queue_of(row: QueueRow, rules: QueueRules, pending: int = 0) -> Queue:
+    """Return the engine's queue of a row, without its tasks."""
+    queue = new_queue(row.key, row.number, row.turn, rules)
+    for name in _COPIED:
+        setattr(queue, name, getattr(row, name))
+    queue.retired, queue.pending = row.retired or None, pending
+    queue.politeness = politeness_of(row)
+    return queue
+
+
+def _pending_tasks_of(row: QueueRow, delayed: int, url: str, now: int) -> PendingTasks:
+    """Return what the sorted sets of a queue hold, as far as a view shows it."""
+    has_due = bytes_of(row.top0) or bytes_of(row.top1)
+    return PendingTasks(now if has_due or row.next_due < 0 else row.next_due, delayed, url or None)
+
+
+def record_of(crawl: CrawlRow, number: int, row: TaskRow, task: Task) -> TaskRecord:
+    """Return the engine's record of a task, to read."""
+    discovered = crawl.created + row.discovered
+    return TaskRecord(
+        number=number,
+        task=task,
+        queue=_NO_QUEUE,
+        counts=_NO_COUNTS,
+        key=task_key(task.precedence, task.priority, tie_of(row), number),
+        due=row.due or discovered,
+        discovered=discovered,
+        state=STATES[row.state],
+        token=row.token,
+        attempts=row.attempts,
+        failures=row.failures,
+        crashes=row.crashes,
+        throttles=row.throttles,
+        claimed=row.claimed,
+        finished=row.finished,
+        reason=None if row.reason is False else row.reason,
+        worker=row.worker,
+        answer=decode_answer(row),
+        history=tuple(row.history),
+        answered=row.answered,
+        named=row.named,
+        loaned=row.loaned,
+    )

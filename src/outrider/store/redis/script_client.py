@@ -1,0 +1,256 @@
+"""Lua scripts: assembled at import from `scripts/`, and run on the server, one per call.
+
+A name in capitals in a script is a constant that is put in here: `Q_TURN` is the position of the
+field `turn` in a queue's row, `K_DEADLINES` a key. So rows and keys are named once, and a wrong
+name is found at import. Errors of the driver are translated here, so that none of its types leaves
+this package.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Iterator
+from hashlib import sha1
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+from redis import exceptions as driver
+
+from outrider.clock import Clock, is_virtual
+from outrider.errors import StoreError, StoreFull, StoreUnavailable, StoreUnusable
+from outrider.store.redis import keys
+from outrider.store.redis.rows import (
+    FORMAT,
+    HEAD_BYTES,
+    KNOWN_RULES,
+    LIST_STATES,
+    ROW,
+    STATES,
+    CrawlRow,
+    QueueRow,
+    RulesRow,
+    TaskRow,
+    VerdictRow,
+)
+from outrider.store.saved import RESTORING
+
+# ---- assembling
+
+CHUNK: Final = 4096  # rows of tasks, or of queues, in one hash
+BUCKET: Final = 64  # fingerprints in one hash: the server keeps small hashes compact
+MAX_EVENTS: Final = 10_000  # of a crawl's log
+MAX_TIMELINE: Final = 100  # changes of status that are kept
+EXPIRE_STEP: Final = 250  # overdue leases one call expires
+WAKE_STEP: Final = 512  # queues one call reschedules because their wake time has come
+MAX_PROMOTED: Final = 1000  # delayed tasks of a queue that move to its lanes at once
+MAX_SCANNED: Final = 256  # tasks of a lane whose due times are compared
+MAX_PREFETCHED: Final = 64  # ready queues read at once
+MAX_VALUES_BYTES: Final = 1 << 20  # of shared values that one call returns
+MAX_DELAYED_COUNTED: Final = 10_000  # delayed tasks of a queue among which a position is counted
+
+
+class Script(NamedTuple):
+    """A script in full, and the digest by which a server that has it can run it."""
+
+    text: str
+    digest: str
+
+
+_BASE: Final = ("crawl", "state", "order", "schedule")
+_FIND: Final = (*_BASE, "index")
+_ADD: Final = (*_FIND, "reorder", "add_task")
+
+# The pieces of `scripts/lib` that come before each script.
+_PIECES: Final = {
+    "init_store": (),
+    "add": _ADD,
+    "claim": (*_FIND, "leases", "lease_tasks"),
+    "extend": (*_BASE, "leases"),
+    "finish": (*_ADD, "leases", "apply_verdict"),
+    "release": (*_BASE, "leases"),
+    "expire": (*_BASE, "leases"),
+    "configure": (*_BASE, "replace_rules"),
+    "rebuild_ready_list": _BASE,
+    "steer": (*_ADD, "replace_rules"),
+    "set_status": _BASE,
+    "change_tasks": _BASE,
+    "add_roots": _BASE,
+    "heartbeat": _BASE,
+    "put_values": _BASE,
+    "update_priorities": (*_BASE, "reorder"),
+    "apply_totals": _BASE,
+    "start_run": _BASE,
+    "restore": (*_ADD, "replace_rules", "restore_items"),
+    "read": ("crawl",),
+    "read_crawl": ("crawl",),
+    "read_queues": (*_FIND, "queue_view"),
+    "read_tasks": _FIND,
+    "read_upcoming": _FIND,
+    "read_position": (*_FIND, "queue_view"),
+    "read_events": ("crawl",),
+    "read_values": ("crawl",),
+    "read_keys": _BASE,
+    "read_known": _FIND,
+    "read_export": _BASE,
+}
+
+
+def _positions(letter: str, row: type[msgspec.Struct], *, after: int = 0) -> dict[str, str]:
+    return {
+        f"{letter}_{field.upper()}": str(position)
+        for position, field in enumerate(row.__struct_fields__, after + 1)
+    }
+
+
+def constants() -> dict[str, str]:
+    """Return what is put in for every name in capitals."""
+    return {
+        **_positions("C", CrawlRow),
+        **_positions("Q", QueueRow),
+        **_positions("T", TaskRow),
+        **_positions("R", RulesRow),
+        **_positions("V", VerdictRow, after=1),
+        "VERDICT_FIELDS": str(len(VerdictRow.__struct_fields__)),
+        **{f"K_{name.upper()}": f"'{key}'" for name, key in keys.CRAWL_KEYS.items()},
+        **{state.value.upper(): str(number) for number, state in enumerate(STATES)},
+        **{name: str(number) for name, number in LIST_STATES.items()},
+        **{f"KNOWN_{name.upper()}": str(number) for name, number in KNOWN_RULES.items()},
+        "HEAD_BYTES": str(HEAD_BYTES),
+        "K_CRAWLS": f"'{keys.CRAWLS}'",
+        "META": f"'{keys.META}'",
+        "FORMAT": str(FORMAT),
+        "ROW": str(ROW),
+        "CHUNK": str(CHUNK),
+        "BUCKET": str(BUCKET),
+        "MAX_EVENTS": str(MAX_EVENTS),
+        "MAX_TIMELINE": str(MAX_TIMELINE),
+        "EXPIRE_STEP": str(EXPIRE_STEP),
+        "WAKE_STEP": str(WAKE_STEP),
+        "MAX_PROMOTED": str(MAX_PROMOTED),
+        "MAX_SCANNED": str(MAX_SCANNED),
+        "MAX_PREFETCHED": str(MAX_PREFETCHED),
+        "MAX_DELAYED_COUNTED": str(MAX_DELAYED_COUNTED),
+        "MAX_VALUES_BYTES": str(MAX_VALUES_BYTES),
+        "NO_RANK": "'" + r"\0" * 10 + "'",
+        "RESTORING": f"'{RESTORING}'",
+    }
+
+
+def _assemble() -> Iterator[tuple[str, Script]]:
+    directory, values = Path(__file__).parent / "scripts", constants()
+
+    def put_in(found: re.Match[str]) -> str:
+        return values[found[0]] if found[0] in values or found[1] else found[0]
+
+    def piece(name: str) -> str:
+        text = (directory / f"{name}.lua").read_text(encoding="utf-8")
+        return re.sub(r"\b(?:([CQTRVK]_)[A-Z]\w*|[A-Z]\w*)\b", put_in, text)
+
+    for name, pieces in _PIECES.items():
+        text = "".join(piece(f"lib/{one}") for one in pieces) + piece(name)
+        yield name, Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+SCRIPTS: Final = dict(_assemble())
+
+# ---- running
+
+Argument: TypeAlias = str | bytes | int
+
+encode: Final = msgspec.msgpack.Encoder().encode
+_NEW_CRAWL: Final = encode(CrawlRow())
+
+
+class Client(Protocol):
+    """All that is asked of a driver: `redis.asyncio.Redis` and `SlotClient` have it."""
+
+    def execute_command(self, *args: Any) -> Awaitable[Any]:
+        """Send a command and wait for its answer."""
+        ...
+
+    def aclose(self) -> Awaitable[None]:
+        """Close every connection."""
+        ...
+
+
+class ScriptClient:
+    """Runs scripts on one shard; all its keys begin with `base`, which holds a hash tag."""
+
+    def __init__(self, client: Client, base: str, clock: Clock) -> None:
+        self.client = client
+        self.base = base
+        self._clock = clock if is_virtual(clock) else None
+
+    async def run(self, script: str, crawl: str, *args: Argument, epoch: int | None = None) -> Any:
+        """Run a script on a crawl; None if its rules are not those of the epoch given."""
+        now = "" if self._clock is None else self._clock.now_ms()
+        common = (1, self.base, crawl, now, _NEW_CRAWL, "" if epoch is None else epoch)
+        return await _translate_errors(self.evaluate(SCRIPTS[script], *common, *args))
+
+    async def evaluate(self, script: Script, *args: Argument) -> Any:
+        """Run a script by its digest, or in full if the server does not have it yet."""
+        try:
+            return await self.client.execute_command("EVALSHA", script.digest, *args)
+        except driver.NoScriptError:
+            return await self.client.execute_command("EVAL", script.text, *args)
+
+    async def command(self, *words: Argument) -> Any:
+        """Run one plain command."""
+        return await _translate_errors(self.client.execute_command(*words))
+
+    async def crawl_names(self) -> list[str]:
+        """Return the names of all crawls, in the order of their creation."""
+        found = await self.command("HGETALL", self.base + keys.CRAWLS)
+        numbers = found.items() if isinstance(found, dict) else pairs(found)
+        return [name.decode() for name, _ in sorted(numbers, key=lambda one: int(one[1]))]
+
+
+def pairs(flat: Any) -> list[tuple[Any, Any]]:
+    """Return the pairs of a flat list, as which a script returns a hash."""
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+async def _translate_errors(work: Awaitable[Any]) -> Any:
+    try:
+        return await work
+    except (driver.RedisError, driver.RedisClusterException, OSError) as error:
+        raise translate_error(error) from error
+
+
+def translate_error(error: Exception) -> StoreError:
+    """Return the driver's error as one of Outrider's, whose type says if a retry may help."""
+    if isinstance(error, driver.OutOfMemoryError) or str(error).startswith(("OOM", "MISCONF")):
+        return StoreFull(
+            f"Redis cannot write ({error}), so nothing was changed: "
+            "raise its maxmemory, or free space on its disk"
+        )
+    if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
+        return StoreUnusable(
+            f"Redis refused the user or the password ({error}): "
+            "write them as redis://user:password@host"
+        )
+    if isinstance(error, driver.NoPermissionError) or "NOPERM" in str(error):
+        return StoreUnusable(
+            f"this user of Redis lacks a permission ({error}): grant it with ACL SETUSER"
+        )
+    if str(error).startswith("OUTRIDER format"):
+        return StoreUnusable(f"a crawl was written by a newer Outrider ({error}): upgrade this one")
+    if isinstance(error, driver.ReadOnlyError):
+        return StoreUnavailable(
+            f"Redis has become a read-only replica ({error}): name its primary in the URL"
+        )
+    if isinstance(error, _TRANSIENT):
+        return StoreUnavailable(f"Redis did not answer: {error}")
+    return StoreError(f"Redis refused the call: {error}")
+
+
+_TRANSIENT: Final = (
+    driver.ConnectionError,
+    driver.TimeoutError,
+    driver.ClusterError,
+    driver.TryAgainError,
+    driver.AskError,
+    driver.RedisClusterException,
+    OSError,
+)

@@ -1,0 +1,14 @@
+-- apply_totals: pause or end a run by what all shards of a crawl count together.
+-- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
+-- ARGV[5]: msgpack of known, leased, open, dones, bytes. ARGV[6]: the revision of this shard when
+-- they were counted ("": do not end the run).
+-- Returns the status after this.
+open_crawl()
+local known, leased, pending, dones, size = unpack(decode(ARGV[5]))
+check_limits(known, dones, size)
+local is_unchanged = tonumber(ARGV[6]) == revision()
+if C[C_STATUS] == 'running' and known > 0 and leased + pending == 0 and is_unchanged then
+  end_run()
+end
+commit()
+return C[C_STATUS]

@@ -1,0 +1,36 @@
+-- change_tasks: drop, replay or purge tasks.
+-- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
+-- ARGV[5]: the verb. ARGV[6]: msgpack of the tasks' numbers.
+-- Returns how many tasks were changed.
+local verbs = {
+  drop = function(number, t, q)
+    t[T_REASON], t[T_FINISHED] = 'operator', now
+    remove_entry(q, t[T_LANE], entry_of(number, t))
+    set_state(number, t, q, DROPPED)
+    refresh(q, false)
+  end,
+  replay = function(number, t, q)
+    reset_attempts(t)
+    set_state(number, t, q, PENDING)
+    enqueue(number, t, q, now)
+    work_added()
+    refresh(q, false)
+  end,
+  purge = function(number, t, q)
+    t[T_REASON] = 'purged'
+    set_state(number, t, q, DROPPED)
+  end,
+}
+open_crawl()
+local changed, wanted = 0, ARGV[5] == 'drop' and PENDING or DEAD
+if C[C_STATUS] ~= 'cancelled' then
+  for _, number in ipairs(decode(ARGV[6])) do
+    local t = task_by_number(number)
+    if t and t[T_STATE] == wanted then
+      verbs[ARGV[5]](number, t, queue_by_number(t[T_QUEUE]))
+      changed = changed + 1
+    end
+  end
+end
+commit()
+return changed

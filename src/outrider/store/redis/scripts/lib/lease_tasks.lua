@@ -1,0 +1,284 @@
+-- Leasing tasks: the claim algorithm of ARCHITECTURE.md (C3 to C7, E2, H1), and by fingerprint
+-- (D5).
+local function charge(q, cost)
+  q[Q_SPENT] = q[Q_SPENT] + cost
+  if q[Q_SESSION] >= 0 then
+    q[Q_SESSION] = q[Q_SESSION] + cost
+  end
+  q[Q_LAST_COST] = cost
+  q[Q_COST_SUM], q[Q_COST_COUNT] = q[Q_COST_SUM] + cost, q[Q_COST_COUNT] + 1
+end
+
+-- E1: refresh queues whose wake time has come, in (wake time, queue number) order.
+local function wake_queues(limit)
+  flush(wake_times)
+  local woken = call('ZRANGEBYSCORE', wake_times, '-inf', now, 'LIMIT', 0, limit)
+  if #woken > 0 then
+    call('ZREMRANGEBYRANK', wake_times, 0, #woken - 1)
+  end
+  for _, member in ipairs(woken) do
+    queue_by_number(unpack_bytes('>I5', member))[Q_WAKE_AT] = 0
+  end
+  for _, member in ipairs(woken) do
+    refresh(queue_by_number(unpack_bytes('>I5', member)), true)
+  end
+  return #woken
+end
+
+-- The first member of a ready list. While none is added to it, more and more are read at once.
+local function first_ready(lane)
+  local list, found = lane == 1 and ready1 or ready0, prefetched[lane]
+  if found then
+    local changed, position = changes[list], found.position
+    local member = found[position]
+    while changed and member and changed[member] == false do
+      position = position + 1
+      member = found[position]
+    end
+    found.position = position
+    if member or #found == 0 then
+      return member
+    end
+  end
+  flush(list)
+  local most = found and min(#found * 4, MAX_PREFETCHED) or 1
+  found = call('ZRANGE', list, 0, most - 1)
+  found.position, prefetched[lane] = 1, found
+  return found[1]
+end
+
+local has_inactive -- nil: not read yet
+
+-- E2: the first inactive queue, its precedence and inactive key; one at its cap is skipped (C5).
+local function first_inactive(taken, cap)
+  local position = 0
+  if changes[inactive] then
+    flush(inactive)
+    has_inactive = nil
+  end
+  if has_inactive == nil then
+    has_inactive = call('ZCARD', inactive) > 0
+  end
+  if not has_inactive then
+    return nil
+  end
+  while true do
+    local inactive_key = call('ZRANGE', inactive, position, position)[1]
+    if not inactive_key then
+      return nil
+    end
+    local precedence, _, number = unpack_bytes('>I4I7I5', inactive_key)
+    if cap == 0 or (taken[number] or 0) < cap then
+      return number, precedence, inactive_key
+    end
+    position = position + 1
+  end
+end
+
+-- Tell whether a ready list has a queue of that precedence or a better one.
+local function is_ahead(first, precedence)
+  return first and unpack_bytes('>I4', first) <= precedence
+end
+
+-- E2: open a session of an inactive queue; retire it if it is over its budget.
+local function activate(number, inactive_key, times)
+  local q = queue_by_number(number)
+  set_member(inactive, inactive_key, false)
+  if q[Q_INACTIVE_KEY] ~= inactive_key then -- a member is valid only while its queue has it
+    return
+  elseif is_over_budget(q, rules_of(q)) then
+    retire(q, 'budget')
+  else
+    unlist(q)
+    q[Q_SESSION], q[Q_LIST_STATE] = 0, READY
+    update_ready_keys(q, C[C_DISCOUNT] * times)
+  end
+end
+
+-- Append what the worker needs: the task's row, and its queue's row as it was read, since a claim
+-- does not change politeness state.
+local function append_lease(leases, number, t, q)
+  local row = encode(t)
+  dirty_tasks[number] = row
+  leases[#leases + 1] = number
+  leases[#leases + 1] = row
+  leases[#leases + 1] = as_read[q[Q_NUMBER]]
+end
+
+-- H1, E3, C3, D1: lease the first task of a lane: token, deadline, charge, turn, next-ready; then
+-- the queue is refreshed. Every visit begins here, so set_state is written out.
+local function lease_top(leases, q, lane, request)
+  local r, number = rules_of(q), unpack_bytes('>I5', q[Q_TOP0 + lane], 17)
+  local t = task_by_number(number)
+  local field = t[T_KIND] * 8
+  remove_top(q, lane)
+  C[C_LAST_TURN], C[C_PENDING], C[C_LEASED] = C[C_LAST_TURN] + 1, C[C_PENDING] - 1, C[C_LEASED] + 1
+  count_changes[field] = (count_changes[field] or 0) - 1
+  count_changes[field + LEASED] = (count_changes[field + LEASED] or 0) + 1
+  t[T_STATE], t[T_TOKEN], t[T_WORKER], t[T_CLAIMED] = LEASED, next_token(), request.worker, now
+  q[Q_TURN], q[Q_LAST_START], q[Q_IN_FLIGHT] = C[C_LAST_TURN], now, q[Q_IN_FLIGHT] + 1
+  charge(q, t[T_COST])
+  if request.loans then
+    t[T_LOANED], q[Q_LOANED] = true, q[Q_LOANED] + 1
+  end
+  add_member(deadlines, pack('>I5', number), now + request.lease_for)
+  append_lease(leases, number, t, q)
+  unlist(q)
+  if q[Q_WAKE_AT] ~= 0 then
+    set_wake_at(q, 0)
+  end
+  local gap = gap_of(q, r)
+  if gap then
+    postpone(q, now + gap, 'delay')
+    if has_slot(q, r) then
+      refresh(q, true)
+    end
+  end
+end
+
+-- C7: a queue on loan stays ready within its claim while it has due tasks and budget.
+local function continue_loan(q)
+  local r = rules_of(q)
+  local has_due = q[Q_TOP0] ~= '' or q[Q_TOP1] ~= ''
+  if has_due and q[Q_SESSION] < r[R_BALANCE] and not is_over_budget(q, r) then
+    q[Q_LIST_STATE] = READY
+  end
+end
+
+-- C5: change the ready keys of a queue by how many leases this claim took of it; none at its cap.
+local function reinsert(q, times, request)
+  if request.loans then
+    continue_loan(q)
+  end
+  if q[Q_LIST_STATE] == READY then
+    if times == request.cap then
+      clear_ready_keys(q)
+    else
+      update_ready_keys(q, C[C_DISCOUNT] * times)
+    end
+  end
+end
+
+-- C4, E2: activate a queue, or choose the queue to lease from. Return false to end the claim, or
+-- true and the queue, if there is one.
+local function pick(request, taken)
+  local first, second = first_ready(0), first_ready(1)
+  local head, precedence, inactive_key
+  if has_inactive ~= false or changes[inactive] then
+    head, precedence, inactive_key = first_inactive(taken, request.cap)
+  end
+  if head and not is_ahead(first, precedence) and not is_ahead(second, precedence) then
+    activate(head, inactive_key, taken[head] or 0)
+    return true
+  end
+  local lane, streak = request.lane, request.streak
+  if streak >= C[C_BURST] then
+    lane, streak = 1 - lane, 0
+  end
+  local member = lane == 1 and second or lane == 0 and first
+  if not member then
+    lane, streak, member = 1 - lane, 0, first or second
+  end
+  if not member then
+    return false
+  end
+  local q = queue_by_number(unpack_bytes('>I5', member, 22))
+  if q[Q_READY_KEY0 + lane] ~= member then -- a member is valid only while its queue has it
+    set_member(ready_list(lane), member, false)
+    return true
+  end
+  request.lane, request.streak = lane, streak + 1
+  return true, q
+end
+
+local function lease_tasks(request, taken)
+  local leases, count = {}, 0
+  local counts_taken = request.cap > 0 or C[C_DISCOUNT] ~= 0 or request.loans
+  for number, times in pairs(taken) do
+    reinsert(queue_by_number(number), times, request)
+  end
+  while count < request.limit do
+    local continues, q = pick(request, taken)
+    if not continues then
+      break
+    end
+    if q then
+      lease_top(leases, q, request.lane, request)
+      count = count + 1
+      if counts_taken then
+        local times = (taken[q[Q_NUMBER]] or 0) + 1
+        taken[q[Q_NUMBER]] = times
+        reinsert(q, times, request)
+      end
+    end
+  end
+  for number in pairs(taken) do
+    local q = queue_by_number(number)
+    if q[Q_LIST_STATE] == READY then
+      if request.loans then
+        unlist(q)
+      else
+        update_ready_keys(q, 0)
+      end
+    end
+  end
+  return leases
+end
+
+-- D5: lease a task by fingerprint: token, deadline and charge; its queue keeps turn and next-ready.
+local function lease_named(leases, number, t, q, request)
+  if q[Q_LIST_STATE] == READY then -- its budget changes, so its list is chosen again
+    unlist(q)
+  end
+  remove_entry(q, t[T_LANE], entry_of(number, t))
+  set_state(number, t, q, LEASED)
+  t[T_NAMED] = true
+  q[Q_IN_FLIGHT], q[Q_NAMED] = q[Q_IN_FLIGHT] - 1, q[Q_NAMED] + 1
+  charge(q, t[T_COST])
+  t[T_TOKEN], t[T_WORKER] = next_token(), request.worker
+  add_member(deadlines, pack('>I5', number), now + request.lease_for)
+  append_lease(leases, number, t, q)
+  reschedule(q)
+end
+
+local function lease_named_tasks(request)
+  local leases = {}
+  for _, id in ipairs(request.fingerprints) do
+    local number = index_find(K_KNOWN, C_KNOWN_BUCKETS, id)
+    local t = number and #leases < request.limit * 3 and task_by_number(number)
+    if t and t[T_STATE] == PENDING and due_of(t) <= now then
+      local q = queue_by_number(t[T_QUEUE])
+      local is_open = q[Q_RETIRED] == '' and not q[Q_PAUSED]
+      if is_open and not is_over_budget(q, rules_of(q)) then
+        lease_named(leases, number, t, q, request)
+      end
+    end
+  end
+  return leases
+end
+
+-- I2: end the run if nothing is leased, and no queue that is not retired has a pending task.
+local function end_run_if_over()
+  if C[C_LAST_TASK] > 0 and C[C_LEASED] == 0 and C[C_PENDING] <= C[C_RETIRED_PENDING] then
+    end_run()
+  end
+end
+
+-- C6: milliseconds to the earliest deadline or wake time; -1 if time alone makes nothing due.
+local function wake_in()
+  if C[C_STATUS] ~= 'running' then
+    return -1
+  end
+  flush_all()
+  for _, list in ipairs({ ready0, ready1, inactive }) do
+    if call('ZCARD', list) > 0 then
+      return 0
+    end
+  end
+  local first
+  for _, list in ipairs({ wake_times, deadlines }) do
+    local instant = tonumber(call('ZRANGE', list, 0, 0, 'WITHSCORES')[2])
+    first = instant and min(first or instant, instant) or first
+  end
+  return first and max(0, first - now) or -1
+end

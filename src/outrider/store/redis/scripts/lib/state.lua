@@ -1,0 +1,231 @@
+-- The state of a call: queues and tasks by number, read once and written at its end; counters (O5);
+-- and changes of lists (the sorted sets), which are sent together before a list is read.
+local function send_in_parts(command, list, words)
+  for from = 1, #words, 1000 do
+    call(command, list, unpack(words, from, min(from + 999, #words)))
+  end
+end
+
+local queues, as_read, dirty_queues, rules_rows, tasks, dirty_tasks = {}, {}, {}, {}, {}, {}
+local count_changes, outcomes, changes, additions, ended_leases = {}, {}, {}, {}, {}
+
+-- Give a member of a list a score, or remove it (false).
+local function set_member(list, member, score)
+  local changed = changes[list]
+  if not changed then
+    changed = {}
+    changes[list] = changed
+  end
+  changed[member] = score
+end
+
+-- Add a new member to a list. Cheaper than set_member; it must not be removed by set_member.
+local function add_member(list, member, score)
+  local words = additions[list]
+  if words then
+    words[#words + 1] = score
+    words[#words + 1] = member
+  else
+    additions[list] = { score, member }
+  end
+end
+
+-- Send the additions to a list.
+local function flush_additions(list)
+  local words = additions[list]
+  if words then
+    additions[list] = nil
+    send_in_parts('ZADD', list, words)
+  end
+end
+
+-- Send the changes of a list.
+local function flush(list)
+  local changed = changes[list]
+  if not changed then
+    return
+  end
+  changes[list] = nil
+  local added, removed = {}, {}
+  for member, score in pairs(changed) do
+    if score then
+      added[#added + 1] = score
+      added[#added + 1] = member
+    else
+      removed[#removed + 1] = member
+    end
+  end
+  send_in_parts('ZREM', list, removed)
+  send_in_parts('ZADD', list, added)
+end
+
+local chunks = { [K_QUEUES] = {}, [K_TASKS] = {} }
+
+-- The key of the hash that holds a row.
+local function chunk_key(table, number)
+  local chunk, found = floor(number / CHUNK), chunks[table]
+  local key = found[chunk]
+  if not key then
+    key = prefix .. table .. chunk
+    found[chunk] = key
+  end
+  return key
+end
+
+-- A queue, to read it; to change it, put it into dirty_queues.
+local function peek_queue(number)
+  local q = queues[number]
+  if not q then
+    local row = call('HGET', chunk_key(K_QUEUES, number), number)
+    q = decode_row(row)
+    queues[number], as_read[number] = q, row
+  end
+  return q
+end
+
+-- A queue, to change it.
+local function queue_by_number(number)
+  local q = peek_queue(number)
+  dirty_queues[number] = q
+  return q
+end
+
+local function rules_of(q)
+  local r = rules_rows[q[Q_RULES]]
+  if not r then
+    r = decode(call('HGET', prefix .. K_RULES_ROWS, q[Q_RULES]))
+    if not r[R_PACE] then -- written before this field existed
+      local rules = cjson.decode(call('HGET', prefix .. K_RULES_TEXTS, q[Q_RULES]))
+      local rate = rules.politeness.visits_per_second
+      r[R_PACE] = rate > 0 and to_ms(min(1 / rate, 1e9)) or 0
+    end
+    rules_rows[q[Q_RULES]] = r
+  end
+  return r
+end
+
+-- A task, or nil; to change it, put it into dirty_tasks.
+local function task_by_number(number)
+  local t = tasks[number]
+  if t then
+    return t
+  end
+  local row = dirty_tasks[number] or call('HGET', chunk_key(K_TASKS, number), number)
+  if not row then
+    return nil
+  end
+  t = decode_row(row)
+  if not t[T_TOKEN] then
+    t[T_TOKEN], t[T_CLAIMED], t[T_FINISHED], t[T_ANSWERED] = 0, -1, -1, -1
+    t[T_ATTEMPTS], t[T_FAILURES], t[T_CRASHES], t[T_THROTTLES] = 0, 0, 0, 0
+    t[T_NAMED], t[T_LOANED], t[T_REASON], t[T_WORKER], t[T_HISTORY] = false, false, false, '', {}
+    t[T_ANSWER] = ''
+  end
+  tasks[number] = t
+  return t
+end
+
+-- The URL of a task: its text begins with the length of the URL, and the URL.
+local function url_of(t)
+  return sub(t[T_TEXT], 4, 3 + unpack_bytes('>I3', t[T_TEXT]))
+end
+
+local function due_of(t)
+  return t[T_DUE] > 0 and t[T_DUE] or C[C_CREATED] + t[T_DISCOVERED]
+end
+
+-- B2: a revisit or replay starts with attempts at 0.
+local function reset_attempts(t)
+  t[T_ATTEMPTS], t[T_FAILURES], t[T_CRASHES], t[T_THROTTLES] = 0, 0, 0, 0
+  t[T_FINISHED] = -1
+end
+
+local function count_task(kind, state, by)
+  local field = kind * 8 + state
+  count_changes[field] = (count_changes[field] or 0) + by
+end
+
+local function count_ended(q, state, by)
+  local column = state == DONE and Q_DONE or state == DEAD and Q_DEAD or Q_DROPPED
+  q[column] = q[column] + by
+end
+
+local function count_pending(q, by)
+  C[C_PENDING] = C[C_PENDING] + by
+  if q[Q_RETIRED] ~= '' then
+    C[C_RETIRED_PENDING] = C[C_RETIRED_PENDING] + by
+  end
+end
+
+local function count_in(q, state, by)
+  if state == LEASED then
+    C[C_LEASED] = C[C_LEASED] + by
+    q[Q_IN_FLIGHT] = q[Q_IN_FLIGHT] + by
+  elseif state == PENDING then
+    count_pending(q, by)
+  else
+    count_ended(q, state, by)
+  end
+end
+
+-- B2, O5: the one place where a task changes state and is counted.
+local function set_state(number, t, q, state)
+  local before = t[T_STATE]
+  t[T_STATE] = state
+  count_task(t[T_KIND], before, -1)
+  count_task(t[T_KIND], state, 1)
+  count_in(q, before, -1)
+  count_in(q, state, 1)
+  if before == LEASED then
+    ended_leases[#ended_leases + 1] = pack('>I5', number)
+  end
+  dirty_tasks[number] = t
+end
+
+-- Send all changes of lists. Ended leases first: their tasks may have been leased again.
+local function flush_all()
+  send_in_parts('ZREM', deadlines, ended_leases)
+  ended_leases = {}
+  for list, words in pairs(additions) do
+    send_in_parts('ZADD', list, words)
+  end
+  additions = {}
+  for list in pairs(changes) do
+    flush(list)
+  end
+end
+
+local function write_rows(table, rows)
+  local by_chunk = {}
+  for number, row in pairs(rows) do
+    local key = chunk_key(table, number)
+    row = type(row) == 'table' and encode(row) or row
+    local words = by_chunk[key]
+    if not words then
+      words = {}
+      by_chunk[key] = words
+    end
+    words[#words + 1] = number
+    words[#words + 1] = row
+  end
+  for key, words in pairs(by_chunk) do
+    send_in_parts('HSET', key, words)
+  end
+end
+
+-- Write all that the call changed. Nothing may fail after this.
+local function commit()
+  write_rows(K_QUEUES, dirty_queues)
+  write_rows(K_TASKS, dirty_tasks)
+  flush_all()
+  for field, by in pairs(count_changes) do
+    if by ~= 0 then
+      call('HINCRBY', prefix .. K_COUNTS, field, by)
+    end
+  end
+  for outcome, by in pairs(outcomes) do
+    call('HINCRBY', prefix .. K_OUTCOMES, outcome, by)
+  end
+  C[C_CLOCK] = now
+  call('SET', prefix .. K_CRAWL, encode(C))
+end

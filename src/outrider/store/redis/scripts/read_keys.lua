@@ -1,0 +1,9 @@
+-- read_keys: read the keys of queues.
+-- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
+-- ARGV[5]: msgpack of their numbers.
+-- Returns their keys.
+local keys = {}
+for position, number in ipairs(decode(ARGV[5])) do
+  keys[position] = peek_queue(number)[Q_KEY]
+end
+return keys

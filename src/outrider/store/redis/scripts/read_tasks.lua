@@ -1,0 +1,24 @@
+-- read_tasks: read tasks.
+-- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
+-- ARGV[5]: a fingerprint; or "", and ARGV[6] and ARGV[7] the first and the last number.
+-- Returns the crawl's row, the time, and two values per task: its number and its row; nil and the
+-- time if there is no crawl.
+if not C then
+  return { false, now }
+end
+local found = { encode(C), now }
+local function append(number)
+  found[#found + 1] = number
+  found[#found + 1] = call('HGET', chunk_key(K_TASKS, number), number)
+end
+if ARGV[5] ~= '' then
+  local number = index_find(K_KNOWN, C_KNOWN_BUCKETS, ARGV[5])
+  if number then
+    append(number)
+  end
+else
+  for number = ARGV[6], min(ARGV[7], C[C_LAST_TASK]) do
+    append(number)
+  end
+end
+return found

@@ -1,0 +1,10 @@
+-- start_run: a task was added on another shard, so a finished crawl runs again.
+-- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
+-- Returns 1.
+open_crawl()
+if C[C_STARTED] < 0 then
+  C[C_STARTED] = now
+end
+work_added()
+commit()
+return 1

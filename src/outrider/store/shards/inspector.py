@@ -1,0 +1,202 @@
+"""Readers' verbs over shards: shard after shard, the sum of all, or home's; nothing is changed.
+
+The number of an event packs the position in every shard's log into one number: reading on from it
+misses no event of any shard, and every later number is greater.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from outrider.store.protocol import (
+    CrawlView,
+    Heat,
+    Pending,
+    QueuePosition,
+    QueueView,
+    ResultPage,
+    SharedValue,
+    StoreEvent,
+    TaskFilter,
+    TaskView,
+    Upcoming,
+    WorkerView,
+)
+from outrider.store.shards.shard_set import HOME, ShardSet, global_number, split_number
+
+POSITION_BITS: Final = 64  # of one shard's position in a number that has all of them
+_MASK: Final = (1 << POSITION_BITS) - 1
+_SUMMED: Final = (
+    *("known", "pending", "leased", "done", "dead", "dropped", "held", "visits", "bytes"),
+)
+
+replace = msgspec.structs.replace
+Numbered = TypeVar("Numbered", TaskView, Pending)
+
+
+class ShardedInspector:
+    """Inspect, without `export`."""
+
+    def __init__(self, shards: ShardSet) -> None:
+        self._shards = shards
+
+    async def crawls(self) -> list[str]:
+        """See `protocol.Inspect`."""
+        return await self._shards.home.crawls()
+
+    async def crawl(self, crawl: str) -> CrawlView:
+        """See `protocol.Inspect`: counters are summed over all shards, the rest is home's."""
+        views = await self._shards.gather(shard.crawl(crawl) for shard in self._shards.all)
+        return replace(
+            views[HOME],
+            **{name: sum(getattr(view, name) for view in views) for name in _SUMMED},
+            outcomes=_sum(view.outcomes for view in views),
+            types=_sum_by_name(view.types for view in views),
+            tags=_sum_by_name(view.tags for view in views),
+        )
+
+    async def queue_states(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Any]:
+        """See `protocol.Inspect`."""
+        pages, more = await self._shards.walk(
+            crawl, lambda s, at, most: s.queue_states(crawl, after=at, limit=most), after, limit
+        )
+        return ResultPage([state for _, page in pages for state in page.items], more)
+
+    async def queue(self, crawl: str, key: str) -> QueueView:
+        """See `protocol.Inspect`."""
+        return await self._shards.of_key(key).queue(crawl, key)
+
+    async def queues(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[QueueView]:
+        """See `protocol.Inspect`."""
+        pages, more = await self._shards.walk(
+            crawl, lambda s, at, most: s.queues(crawl, after=at, limit=most), after, limit
+        )
+        return ResultPage([view for _, page in pages for view in page.items], more)
+
+    async def tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[TaskView]:
+        """See `protocol.Inspect`."""
+        pages, more = await self._shards.walk(
+            crawl, lambda s, at, most: s.tasks(crawl, which, after=at, limit=most), after, limit
+        )
+        return ResultPage(
+            [_with_global_number(shard, v) for shard, page in pages for v in page.items], more
+        )
+
+    async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
+        """See `protocol.Inspect`: any shard may have it."""
+        found = await self._shards.gather(
+            shard.task(crawl, fingerprint) for shard in self._shards.all
+        )
+        views = (
+            _with_global_number(number, view)
+            for number, view in enumerate(found)
+            if view is not None
+        )
+        return next(views, None)
+
+    async def pending_tasks(
+        self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
+    ) -> ResultPage[Pending]:
+        """See `protocol.Inspect`."""
+        pages, more = await self._shards.walk(
+            crawl,
+            lambda s, at, most: s.pending_tasks(crawl, which, after=at, limit=most),
+            after,
+            limit,
+        )
+        return ResultPage(
+            [_with_global_number(shard, v) for shard, page in pages for v in page.items], more
+        )
+
+    async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
+        """See `protocol.Inspect`."""
+        return await self._shards.of_key(key).upcoming(crawl, key, limit=limit)
+
+    async def position(self, crawl: str, number: int) -> QueuePosition:
+        """See `protocol.Inspect`."""
+        shard, local = split_number(number)
+        return await self._shards[shard].position(crawl, local)
+
+    async def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
+        """See `protocol.Inspect`."""
+        return await self._shards.home.roots(crawl, mode, after=after)
+
+    async def heatmap(self, crawl: str) -> Heat:
+        """See `protocol.Inspect`."""
+        heats = await self._shards.gather(shard.heatmap(crawl) for shard in self._shards.all)
+        return Heat(
+            sum(heat.total for heat in heats),
+            _sum_by_name(heat.cells for heat in heats),
+            _sum(heat.depth for heat in heats),
+            max(heat.updated_at for heat in heats),
+        )
+
+    async def settings(self, crawl: str) -> str:
+        """See `protocol.Inspect`."""
+        return await self._shards.home.settings(crawl)
+
+    async def values_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[SharedValue]:
+        """See `protocol.Inspect`."""
+        return await self._shards.home.values_since(crawl, after=after, limit=limit)
+
+    async def workers(self, crawl: str) -> list[WorkerView]:
+        """See `protocol.Inspect`."""
+        return await self._shards.home.workers(crawl)
+
+    async def events_since(
+        self, crawl: str, *, after: int = 0, limit: int = 1000
+    ) -> list[StoreEvent]:
+        """See `protocol.Inspect`: in the order of their times, as far as each shard was read."""
+        positions = unpack_positions(after, len(self._shards))
+        logs = await self._shards.gather(
+            shard.events_since(crawl, after=at, limit=limit)
+            for shard, at in zip(self._shards.all, positions, strict=True)
+        )
+        found = [(event.at, number, event) for number, log in enumerate(logs) for event in log]
+        events: list[StoreEvent] = []
+        for _, number, event in sorted(found, key=lambda entry: entry[:2]):
+            positions[number] = event.sequence
+            if number == HOME or not event.name.startswith("crawl-"):
+                events.append(replace(event, sequence=pack_positions(positions)))
+        return events[:limit]
+
+
+def pack_positions(positions: Iterable[int]) -> int:
+    """Return the positions in all shards as one number; home's are its lowest bits."""
+    return sum(at << POSITION_BITS * place for place, at in enumerate(positions))
+
+
+def unpack_positions(number: int, count: int) -> list[int]:
+    """Return what `pack_positions` was given."""
+    return [number >> POSITION_BITS * place & _MASK for place in range(count)]
+
+
+def _with_global_number(shard: int, view: Numbered) -> Numbered:
+    return replace(view, number=global_number(shard, view.number)) if shard else view
+
+
+def _sum(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update(row)
+    return dict(total)
+
+
+def _sum_by_name(tables: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    rows: dict[str, list[Mapping[str, int]]] = {}
+    for table in tables:
+        for name, row in table.items():
+            rows.setdefault(name, []).append(row)
+    return {name: _sum(found) for name, found in rows.items()}

@@ -1,0 +1,363 @@
+"""The six verbs over shards: tasks go to the shard of their key, and leases end where they began.
+
+What is known is known within a shard: a URL that is added under two keys may be known twice.
+Order, lanes and the inactive list hold within a shard. Answers come in the order of the tasks
+(B3, B4).
+
+A page's links for other shards are added before the page is finished (H6). A crash between the two
+loses nothing: the page is visited again, and its links are known by then (those with the rule
+`gather` are counted twice). A lease that is lost between the two has added its links nevertheless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from outrider.core.pick import Streak
+from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.task import Added, Lease, LeaseId, Task
+from outrider.core.verdict import Finished, Verdict
+from outrider.errors import StoreUnavailable
+from outrider.store.protocol import ClaimRequest, ClaimResult, TaskView
+from outrider.store.shards.shard_set import (
+    FINISHED,
+    HOME,
+    RUNNING,
+    RunStatus,
+    ShardSet,
+    ShardSummary,
+    global_number,
+    split_number,
+    totals_of,
+)
+
+# Seconds by which a lease is extended while its page's links are added to other shards. A worker
+# that is killed meanwhile blocks its hosts that long; one that takes longer visits the page again.
+LINKS_LEASE_SECONDS: Final = 15.0
+
+_OPEN: Final = (TaskState.PENDING, TaskState.LEASED)
+
+replace = msgspec.structs.replace
+
+
+class ShardedAdd:
+    """Adds tasks, each on the shard of its key."""
+
+    def __init__(self, shards: ShardSet, status: RunStatus) -> None:
+        self._shards = shards
+        self._status = status
+
+    async def add(self, tasks: Sequence[Task]) -> list[Added]:
+        """See `protocol.Store`."""
+        crawls = list(dict.fromkeys(task.crawl for task in tasks))
+        if len(crawls) == 1:
+            return await self._add_to(crawls[0], tasks)
+        parts = [[task for task in tasks if task.crawl == crawl] for crawl in crawls]
+        answers = [
+            await self._add_to(crawl, part) for crawl, part in zip(crawls, parts, strict=True)
+        ]
+        by_crawl = {crawl: iter(part) for crawl, part in zip(crawls, answers, strict=True)}
+        return [next(by_crawl[task.crawl]) for task in tasks]
+
+    async def _add_to(self, crawl: str, tasks: Sequence[Task]) -> list[Added]:
+        home = await self._status.home_summary(crawl)
+        if home.status is CrawlStatus.CANCELLED:
+            await self._status.refresh(crawl)
+        if home.max_pending and self._shards.others:
+            answers = await self._add_within(crawl, tasks, home.max_pending)
+        else:
+            answers = await self._spread(tasks)
+        await self._update_status(crawl, home, answers)
+        return answers
+
+    async def _update_status(
+        self, crawl: str, home: ShardSummary, answers: Sequence[Added]
+    ) -> None:
+        """I2, I4: start a run, or pause at a limit, after tasks were added."""
+        if any(answer.added for answer in answers):
+            await self._status.work_added(crawl, home)
+        if home.is_limited:
+            await self._status.refresh(crawl)
+
+    async def _spread(self, tasks: Sequence[Task]) -> list[Added]:
+        """Add each task on its shard, in order there."""
+        wanted = [self._shards.number_of(task.key) for task in tasks]
+        parts: dict[int, list[Task]] = {number: [] for number in wanted}
+        for number, task in zip(wanted, tasks, strict=True):
+            parts[number].append(task)
+        answers = await self._shards.gather(
+            self._shards[number].add(part) for number, part in parts.items()
+        )
+        by_shard = {number: iter(part) for number, part in zip(parts, answers, strict=True)}
+        return [next(by_shard[number]) for number in wanted]
+
+    async def _add_within(self, crawl: str, tasks: Sequence[Task], limit: int) -> list[Added]:
+        """B4: `max_pending` over all shards, exact to one batch per worker."""
+        free = limit - totals_of(await self._shards.summaries(crawl)).open
+        if len(tasks) <= free:
+            return await self._spread(tasks)
+        admitted = await self._choose_admitted(tasks, free)
+        answers = iter(
+            await self._spread([t for t, fits in zip(tasks, admitted, strict=True) if fits])
+        )
+        return [
+            next(answers) if fits else Added(task.url, False, "queue-full")
+            for task, fits in zip(tasks, admitted, strict=True)
+        ]
+
+    async def _choose_admitted(self, tasks: Sequence[Task], free: int) -> list[bool]:
+        """Return for each task whether it is known, or among the first `free` new ones."""
+        known = await self._shards.gather(
+            self._shards.of_key(t.key).task(t.crawl, t.fingerprint) for t in tasks
+        )
+        admitted: dict[bytes, bool] = {}
+        for task, view in zip(tasks, known, strict=True):
+            if task.fingerprint not in admitted:
+                is_new = _becomes_pending(task, view)
+                admitted[task.fingerprint] = not is_new or free > 0
+                free -= is_new
+        return [admitted[task.fingerprint] for task in tasks]
+
+
+def _becomes_pending(task: Task, view: TaskView | None) -> bool:
+    """Tell whether adding a task makes one more pending."""
+    return view is None or (task.known == "revisit" and view.state not in _OPEN)
+
+
+class ClaimRound:
+    """One claim on its way from shard to shard."""
+
+    def __init__(self, request: ClaimRequest) -> None:
+        self.request = request
+        self.leases: list[Lease] = []
+        self.streak: Streak = request.streak
+        self.wakes: list[float | None] = []
+        self.failure: StoreUnavailable | None = None
+        self.status = RUNNING
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether no further shard need be asked."""
+        return 0 < self.request.limit <= len(self.leases)
+
+    def remaining(self) -> ClaimRequest:
+        """Return the request for the next shard."""
+        limit = self.request.limit - len(self.leases)
+        return replace(self.request, limit=limit, streak=self.streak)
+
+    def result(self) -> ClaimResult:
+        """C6: wake early rather than late if a shard did not answer."""
+        wake_in: float | None = 0.0
+        if self.status is not RUNNING:
+            wake_in = None
+        elif len(self.leases) < self.request.limit and self.failure is None:
+            wake_in = min((wake for wake in self.wakes if wake is not None), default=None)
+        return ClaimResult(self.leases, wake_in, self.status, self.streak)
+
+
+class ShardedLeases:
+    """Claims tasks from shard after shard; extends, releases and expires leases on theirs."""
+
+    def __init__(self, shards: ShardSet, status: RunStatus) -> None:
+        self._shards = shards
+        self._status = status
+        self._claims = count()
+
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        """See `protocol.Store`: each claim begins at another shard."""
+        claim = ClaimRound(request)
+        claim.status = await self._status.refresh(request.crawl)
+        if claim.status is FINISHED:
+            return claim.result()
+        for number in self._claim_order(request.worker):
+            if claim.is_full:
+                break
+            await self._claim_from(claim, number)
+        if claim.failure is not None and not claim.leases:
+            raise claim.failure
+        is_empty = not (claim.leases or request.fingerprints or any(claim.wakes))
+        if claim.status is RUNNING and is_empty:
+            await self._end_run(claim)
+        return claim.result()
+
+    def _claim_order(self, worker: str) -> Iterator[int]:
+        """Yield all shards: workers begin at different ones, and one further at each claim."""
+        shards = len(self._shards)
+        first = crc32(worker.encode()) + next(self._claims)
+        return ((first + step) % shards for step in range(shards))
+
+    async def _claim_from(self, claim: ClaimRound, number: int) -> None:
+        """Claim from one shard; if it does not answer, the others are asked nevertheless."""
+        try:
+            claimed = await self._claim_and_check_status(claim, number)
+        except StoreUnavailable as error:
+            claim.failure = error
+            return
+        claim.leases += [
+            replace(lease, store=self._shards.home.id, task=global_number(number, lease.task))
+            for lease in claimed.leases
+        ]
+        claim.streak = claimed.streak
+        claim.wakes.append(claimed.wake_in)
+
+    async def _claim_and_check_status(self, claim: ClaimRound, number: int) -> ClaimResult:
+        shard, request = self._shards[number], claim.remaining()
+        claimed = await shard.claim(request, closes=False)
+        if claimed.status is claim.status or claim.status is not RUNNING:
+            return claimed
+        claim.status = await self._status.refresh(request.crawl)  # changed since this claim began
+        if claim.status is RUNNING and number != HOME:
+            await shard.set_status(request.crawl, RUNNING)
+            return await shard.claim(request, closes=False)
+        return claimed
+
+    async def _end_run(self, claim: ClaimRound) -> None:
+        claim.status, again = await self._status.end_run(claim.request.crawl)
+        if again:
+            claim.wakes.append(0.0)
+
+    async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
+        """See `protocol.Store`."""
+        parts = self._by_shard(leases)
+        extended = await self._shards.gather(
+            self._shards[number].extend(part, lease_for=lease_for) for number, part in parts.items()
+        )
+        return _with_global_numbers(parts, extended)
+
+    async def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
+        """See `protocol.Store`."""
+        parts = self._by_shard(leases)
+        released = await self._shards.gather(
+            self._shards[number].release(part) for number, part in parts.items()
+        )
+        return _with_global_numbers(parts, released)
+
+    async def expire(self, *, limit: int) -> int:
+        """See `protocol.Store`: the oldest first, within a shard."""
+        expired = 0
+        for shard in self._shards.all:
+            if expired < limit:
+                expired += await shard.expire(limit=limit - expired)
+        return expired
+
+    def _by_shard(self, leases: Sequence[LeaseId]) -> dict[int, list[LeaseId]]:
+        parts: dict[int, list[LeaseId]] = {}
+        for lease in leases:
+            number, local = split_number(lease.task)
+            if self._shards.has(number):
+                parts.setdefault(number, []).append(lease._replace(task=local))
+        return parts
+
+
+def _with_global_numbers(
+    parts: dict[int, list[LeaseId]], answers: Sequence[set[LeaseId]]
+) -> set[LeaseId]:
+    pairs = zip(parts, answers, strict=True)
+    return {
+        lease._replace(task=global_number(n, lease.task)) for n, part in pairs for lease in part
+    }
+
+
+class RoutedVerdict(msgspec.Struct):
+    """One verdict on its way to its shard."""
+
+    lease: LeaseId
+    shard: int
+    verdict: Verdict  # with the shard's own task number, and only the links added with it
+    links: Sequence[Task]  # all of them, in order
+    is_apart: list[bool]  # for each link: it is added before the verdict, by `ShardedAdd`
+    added: Sequence[Added] = ()  # the answers for those
+
+    @property
+    def links_apart(self) -> list[Task]:
+        """The links that are added before the verdict."""
+        return [link for link, apart in zip(self.links, self.is_apart, strict=True) if apart]
+
+    def merge_answers(self, finished: Finished) -> Finished:
+        """Return the shard's answer with the answers for all links, in order."""
+        if finished.state is None or not self.added:
+            return finished
+        answers = (iter(finished.answers), iter(self.added))
+        return replace(finished, answers=[next(answers[apart]) for apart in self.is_apart])
+
+
+class ShardedFinish:
+    """Finishes visits on their shards, after adding their links for other shards."""
+
+    def __init__(
+        self, shards: ShardSet, status: RunStatus, adding: ShardedAdd, leases: ShardedLeases
+    ) -> None:
+        self._shards = shards
+        self._status = status
+        self._adding = adding
+        self._leases = leases
+
+    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        """See `protocol.Store`."""
+        apart = await self._links_apart(verdicts)
+        routed = [_route(verdict, apart) for verdict in verdicts]
+        await self._add_links_apart(routed)
+        answers = await self._finish_on_shards(routed)
+        for crawl in {verdict.crawl for verdict in verdicts}:
+            if (await self._status.recent_home_summary(crawl)).is_limited:
+                await self._status.refresh(crawl)
+        return answers
+
+    async def _finish_on_shards(self, routed: Sequence[RoutedVerdict]) -> list[Finished]:
+        """Apply each verdict on its shard, in order there; an unknown shard has no such lease."""
+        parts: dict[int, list[RoutedVerdict]] = {}
+        for one in routed:
+            if self._shards.has(one.shard):
+                parts.setdefault(one.shard, []).append(one)
+        answers = await self._shards.gather(
+            self._shards[number].finish([one.verdict for one in part])
+            for number, part in parts.items()
+        )
+        by_shard = {number: iter(part) for number, part in zip(parts, answers, strict=True)}
+        return [
+            one.merge_answers(next(by_shard[one.shard]))
+            if one.shard in by_shard
+            else Finished(applied=False)
+            for one in routed
+        ]
+
+    async def _links_apart(self, verdicts: Sequence[Verdict]) -> set[bytes]:
+        """Return the fingerprints of links that are added before the verdicts.
+
+        These are the links of other shards, and the same links on other pages of the call.
+        """
+        return {
+            link.fingerprint
+            for verdict in verdicts
+            for link in verdict.tasks
+            if self._shards.number_of(link.key) != split_number(verdict.task)[0]
+            or await self._status.counts_pending(verdict.crawl)
+        }
+
+    async def _add_links_apart(self, routed: Sequence[RoutedVerdict]) -> None:
+        """Add links once for each lease that is still held, which extending the lease tells."""
+        firsts = {one.lease: one for one in reversed(routed)}
+        wanted = [one for one in routed if any(one.is_apart) and firsts[one.lease] is one]
+        if not wanted:
+            return
+        extended = await self._leases.extend(
+            [one.lease for one in wanted], lease_for=LINKS_LEASE_SECONDS
+        )
+        held = [one for one in wanted if one.lease in extended]
+        answers = iter(await self._adding.add([link for one in held for link in one.links_apart]))
+        for one in held:
+            one.added = [next(answers) for apart in one.is_apart if apart]
+
+
+def _route(verdict: Verdict, apart: set[bytes]) -> RoutedVerdict:
+    shard, local = split_number(verdict.task)
+    is_apart = [link.fingerprint in apart for link in verdict.tasks]
+    here = [link for link, gone in zip(verdict.tasks, is_apart, strict=True) if not gone]
+    own = replace(verdict, task=local, tasks=here)
+    lease = LeaseId(verdict.crawl, verdict.task, verdict.token)
+    return RoutedVerdict(lease, shard, own, verdict.tasks, is_apart)
