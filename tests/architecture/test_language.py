@@ -36,7 +36,6 @@ MIGRATIONS = "store/postgres/migrations/"
 UNFINISHED = (
     "fetch/",
     "store/embedded/",
-    "store/heads/",
     "store/opening.py",
     "store/saved.py",
     "testing/conformance/",
