@@ -92,7 +92,7 @@ PATTERNS = {
     "outrider.store.postgres.address:_is_name": OWNER,
     "outrider.store.postgres.address:_is_port": OWNER,
     "outrider.store.postgres.pipeline:_is_special": Worst(),
-    "outrider.store.postgres.sql:_find_placeholders": PROGRAM,
+    "outrider.store.postgres.sql:_find_placeholders": OURS,
     "outrider.store.redis.connect:_is_prefix": OWNER,
     "outrider.store.saved:_is_plain_url": Worst(("http", "https://", "https://a.a", "https://a/")),
 }
