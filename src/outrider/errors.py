@@ -1,6 +1,6 @@
-"""Every exception Outrider raises: each says whose fault it is and whether to try again.
+"""Every exception that Outrider raises: each says whose fault it is and whether to retry.
 
-Expected answers (a refused URL, a lost lease, an empty claim) are values and never stand here.
+Expected answers (a refused URL, a lost lease, an empty claim) are values, not exceptions.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from typing import Any
 
 
 class OutriderError(Exception):
-    """The root: catch this to catch all of ours."""
+    """The base class of every error of Outrider."""
 
     retryable = False
 
 
 class InvalidInput(OutriderError, ValueError):
-    """The caller's fault: the message names the thing, the place and the fix; nothing changed."""
+    """The caller's fault: the message names the value and the fix; nothing was changed."""
 
 
 class SettingsError(InvalidInput):
-    """A setting is unknown, of the wrong type, or absurd; the whole change was refused."""
+    """A setting is unknown, of the wrong type or out of range; the whole change was refused."""
 
 
 class ForeignLease(InvalidInput):
-    """A lease of another store or crawl was handed in; the rest of the batch went through.
+    """A lease of another store or crawl was passed; the rest of the batch was applied.
 
     `answers` holds what the call would have returned, with the foreign leases refused.
     """
@@ -38,65 +38,65 @@ class Closed(OutriderError):
 
 
 class StoreError(OutriderError):
-    """The store's fault."""
+    """The store failed."""
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer: unknown whether applied; every verb is safe to repeat."""
+    """The store did not answer; whether the call was applied is unknown, but it can be repeated."""
 
     retryable = True
 
 
 class StoreUnattended(StoreUnavailable):
-    """Nobody holds the file any more: open it again, and hold it yourself."""
+    """No process holds the file any more: open it again, to hold it yourself."""
 
 
 class StoreUnresponsive(StoreUnavailable):
-    """The process that holds the file is there and does not answer: the message names it."""
+    """The process that holds the file does not answer; the message names it."""
 
 
 class StoreFull(StoreError):
-    """There is no room to write: nothing was changed; make room, and try again."""
+    """There is no space to write: nothing was changed; make space, and try again."""
 
     retryable = True
 
 
 class StoreUnusable(StoreError):
-    """A file that cannot be used as it is: the message says why, and the way out."""
+    """The file cannot be used as it is: the message says why, and what to do."""
 
 
 class StoreDamaged(StoreUnusable):
-    """Part of a file is not what was written; nothing is guessed, nothing is thrown away."""
+    """Part of a file is not what was written; nothing is guessed, nothing is deleted."""
 
 
 class PageTooCostly(OutriderError):
-    """A page's tree takes too much memory or time to be built beside the crawl.
+    """A page's tree takes too much memory or time to be built in the crawl's process.
 
-    The host's fault: the message says what was measured. Its body and text can be read.
+    The message says what was measured. The page's body and text can still be read.
     """
 
 
 class OutputError(OutriderError):
-    """An output file is not what it should be: the message names it and the way out."""
+    """An output file is not what it should be: the message names it and the fix."""
 
 
 class OutputFull(OutputError):
-    """There is no room to write a batch: none of it stays; make room, and try again."""
+    """There is no space to write a batch: none of it stays; make space, and try again."""
 
     retryable = True
 
 
 class OutputUnavailable(OutputError):
-    """This machine is out of descriptors or memory to write with: none of the batch stays."""
+    """This machine has no descriptors or memory to write with: nothing of the batch was written."""
 
     retryable = True
 
 
 class LocalFault(OutriderError):
-    """This machine is out of something, or has no network: no fault of a page or a host.
+    """This machine lacks a resource or its network: no fault of a page or a host.
 
-    A handler that raises it has its visit released, unpunished, and the executor pauses. `reason`
-    is short and stable, the message says what is wrong and what to do.
+    The visit of a handler that raises it is released without a penalty, and the executor pauses.
+    `reason` is short and stable, the message says what is wrong and what to do.
     """
 
     retryable = True

@@ -1,8 +1,8 @@
 """Log lines of Outrider: every record is escaped before a handler sees it.
 
-Texts of stores, runtime settings and pages get into log lines, and a handler writes them to a
+Texts from stores, runtime settings and pages appear in log lines, and a handler writes them to a
 terminal as they are. So each module takes its logger from `logger_of`, whose records hold no
-control character: no escape sequence, no second line, no change of the writing direction.
+control characters: no escape sequence, no second line, no change of the writing direction.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Final
 
 
 def printable(text: str) -> str:
-    """The same text on one line, whatever would move a cursor or hide a letter written out."""
+    """Return text on one line, with control characters and invisible characters escaped."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else _spelled(letter) for letter in text)
 
 
 def logger_of(name: str) -> logging.Logger:
-    """The logger of a module; what is logged through it is safe to print."""
+    """Return the logger of a module; its records are safe to print."""
     logger = logging.getLogger(name)
     logger.addFilter(_ESCAPE)
     return logger
 
 
 def escape(record: logging.LogRecord) -> bool:
-    """Put the escaped text in place of a record's message and traceback; always True."""
+    """Escape a record's message and traceback; always True."""
     try:
         record.msg, record.args = printable(record.getMessage()), ()
-    except Exception:  # noqa: BLE001 - arguments that do not fit, or whose text cannot be had
+    except Exception:  # noqa: BLE001 - arguments that do not fit, or cannot be formatted
         record.msg, record.args = printable(str(record.msg)), ()
     if record.exc_info and record.exc_info[0] is not None:
         lines = "".join(traceback.format_exception(*record.exc_info)).splitlines()
-        # Formatters take it if it is there. Indented: no line of it looks like a record.
+        # Formatters use it if it is set. Indented: no line of it looks like a record.
         record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
     return True
 

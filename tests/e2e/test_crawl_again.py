@@ -1,4 +1,4 @@
-"""The same file twice: it goes on, it is finished, it begins anew, it is somebody else's."""
+"""The same file twice: resumed, finished, started over, or held by another process."""
 
 import json
 
@@ -24,7 +24,7 @@ def urls_of(lines):
 
 @pytest.mark.slow
 def test_a_crawl_that_is_finished_has_nothing_left_to_do(outrider, served):
-    """The second run says so, asks nobody, and writes nothing twice."""
+    """The second run reports so, visits no host, and writes nothing twice."""
     words = outrider.on(served, ROOT, "--quiet")
     assert outrider(*words).code == 0
     hits = len(served.hits())
@@ -44,7 +44,7 @@ def test_starting_over_keeps_the_old_files_under_other_names(outrider, served):
     before = {name: data for name, data in outrider.files().items() if not name.endswith("-lock")}
     again = outrider(*words, "--start-over")
     assert again.code == 3
-    assert "--start-over" not in again.last  # what goes on does not begin anew
+    assert "--start-over" not in again.last  # a command that resumes does not start over
     after = outrider.files()
     for name, data in before.items():
         (kept,) = [other for other in after if other.startswith(f"{name}.2")]
@@ -70,7 +70,7 @@ def test_a_crawl_that_runs_can_be_looked_at_and_turned_but_not_run_twice(outride
     assert outrider("stats", FILE, "--json").json["status"] == "paused"
     queues = [json.loads(line) for line in outrider("queues", FILE, "--json").out.splitlines()]
     assert {queue["key"] for queue in queues} >= {STEM}
-    assert process.poll() is None  # it waits for whoever paused it
+    assert process.poll() is None  # it waits to be resumed
     assert outrider("config", "set", FILE, "politeness.delay=0.1").code == 0
     assert outrider("resume", FILE).code == 0
     assert outrider.end(process).code == 0

@@ -16,7 +16,7 @@ def pages(served):
 
 
 @pytest.mark.slow
-def test_a_crawl_that_is_finished_says_so_and_says_little(outrider, serve):
+def test_finished_crawl_reports_so_in_a_few_lines(outrider, serve):
     """Exit 0; forty pages, and fewer lines than a screen has."""
     served = serve(small_world(1, hosts=2, pages=20, page_bytes=1000))
     done = outrider(*outrider.on(served, ROOT))
@@ -33,7 +33,7 @@ def test_a_crawl_that_is_finished_says_so_and_says_little(outrider, serve):
 
 @pytest.mark.slow
 def test_a_limit_of_pages_is_met_to_the_page(outrider, serve):
-    """I4: exit 3 and budget; exactly so many are fetched, and a higher limit goes on."""
+    """I4: exit 3 and budget; exactly so many are fetched, and a higher limit resumes it."""
     served = serve(small_world(2, hosts=4, pages=10, page_bytes=1000))
     words = outrider.on(served, ROOT, "--quiet")
     done = outrider(*words, "--max-pages", 7)
@@ -79,7 +79,7 @@ def test_a_crawl_may_pause_where_it_would_finish(outrider, serve):
 
 
 @pytest.mark.slow
-def test_a_crawl_that_is_turned_away_says_blocked(outrider, serve):
+def test_crawl_that_hosts_refuse_ends_as_blocked(outrider, serve):
     """Exit 5: every page a challenge, tried no further."""
     site = guarded_site()
     served = serve(Web([site]))
@@ -92,7 +92,7 @@ def test_a_crawl_that_is_turned_away_says_blocked(outrider, serve):
 
 
 @pytest.mark.slow
-def test_a_crawl_without_a_page_says_nothing_fetched(outrider, serve):
+def test_crawl_without_a_page_ends_as_nothing(outrider, serve):
     """Exit 6: robots.txt forbids every page."""
     robots = serving("User-agent: *\nDisallow: /\n", TEXT)
     served = serve(Web([Site("shut.web.test", paths={"/robots.txt": robots, "/": linked("x")})]))
@@ -104,7 +104,7 @@ def test_a_crawl_without_a_page_says_nothing_fetched(outrider, serve):
 
 
 @pytest.mark.slow
-def test_a_host_that_is_not_there_is_waited_for_until_somebody_cancels(outrider, serve, until):
+def test_unreachable_host_is_waited_for_until_the_crawl_is_cancelled(outrider, serve, until):
     """D4, I3: another process sees why it waits, and ends it: exit 7."""
     served = serve(Web([Site(unreliable_hosts.PACKED)], refusing=(unreliable_hosts.REFUSING,)))
     process = outrider.start(

@@ -84,7 +84,7 @@ def test_every_visit_is_in_the_log(outrider, served):
 
 
 @pytest.mark.slow
-def test_hosts_are_told_who_asks(outrider, served):
+def test_hosts_get_the_contact(outrider, served):
     """K1: name, version, and where to complain."""
     words = ("--quiet", "--contact", "https://me.example/", "--max-pages", 1)
     assert outrider(*outrider.on(served, ROOT, *words)).code == 3

@@ -34,7 +34,7 @@ def begun(outrider, serve, until):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
-def test_the_first_signal_drains_and_the_command_it_names_goes_on(outrider, begun, number):
+def test_first_signal_drains_and_the_named_command_resumes(outrider, begun, number):
     """Exit 130, nothing cut short; the last line is a file and a command, which finishes it."""
     served, process = begun(0.4)
     process.send_signal(number)

@@ -1,4 +1,4 @@
-"""A crawl inside somebody's program: functions, stages, handlers by type, sinks of one's own."""
+"""A crawl inside a user's program: functions, stages, handlers by type, sinks of one's own."""
 
 import asyncio
 
@@ -62,7 +62,7 @@ async def test_a_crawl_is_one_call(server, settings, tmp_path):
 
 @pytest.mark.slow
 async def test_a_crawl_can_be_cancelled_like_any_task(server, settings, tmp_path):
-    """What was in flight goes back, and the next call goes on."""
+    """Visits in flight are released, and the next call resumes."""
     store, seed = tmp_path / "x.outrider", server.web.seeds()[0]
     few = asyncio.Event()
 
@@ -123,7 +123,7 @@ async def test_a_type_of_task_may_have_a_handler_of_its_own(server, settings):
 
 
 class Shelf:
-    """A sink of somebody's own."""
+    """A user's own sink."""
 
     def __init__(self, room=100):
         self.kept, self._written, self.is_closed, self._room = [], [], False, room

@@ -98,7 +98,7 @@ def source(outrider, store):
 
 @pytest.fixture
 def on_crawl(source):
-    """Does something with a frontier attached to the crawl; whoever holds a file is asked."""
+    """Calls a function with a frontier attached to the crawl, through the holder of a file."""
 
     def do(work):
         async def done():
@@ -136,7 +136,7 @@ def made(source, web):
 
 @pytest.fixture
 def joined(outrider, store, made, on_crawl, states, until):
-    """So many workers of one crawl, which goes on when all of them are there."""
+    """Some workers of one crawl, which is resumed when all of them have joined."""
 
     def start(count, **settings):
         made(settings=settings)
@@ -196,7 +196,7 @@ def once(web):
 @pytest.mark.slow
 @pytest.mark.usefixtures("any_store")
 def test_several_processes_share_one_crawl(outrider, web, joined):
-    """Each page is visited and written once, by whoever; no host is visited too soon."""
+    """Each page is visited and written once; no host is visited too soon."""
     ends = [outrider.end(process) for process in joined(2)]
 
     assert [end.code for end in ends] == [0, 0], [end.err for end in ends]
@@ -209,7 +209,7 @@ def test_several_processes_share_one_crawl(outrider, web, joined):
 def test_a_server_that_cannot_be_reached_is_waited_for(
     outrider, web, served_store, made, on_crawl, until
 ):
-    """M6: said once, then asked again; when it is back all goes on, nothing lost or doubled."""
+    """M6: noted once, then retried; when back the crawl continues, nothing lost or doubled."""
     made(settings={"lease": {"seconds": 5.0}})  # the answer to a claim may be lost: it expires
     on_crawl(Frontier.resume)
     with Proxy(served_store) as proxy:
@@ -229,7 +229,7 @@ def test_a_server_that_cannot_be_reached_is_waited_for(
 
 
 @pytest.mark.slow
-def test_workers_go_on_when_the_holder_of_the_file_is_killed(outrider, web, joined, until):
+def test_workers_continue_when_the_holder_of_the_file_is_killed(outrider, web, joined, until):
     """One of them holds it then; what was in doubt is settled, wherever the next one sits down."""
     workers = joined(2)
     until(lambda: len(web.hits()) > 40)
@@ -303,7 +303,7 @@ def test_what_was_left_in_doubt_is_settled_before_and_after(
 
 @pytest.mark.slow
 def test_a_worker_drains_when_it_is_asked_to(outrider, web, joined, until, states):
-    """J4: it leaves with 130, and all see that it is gone; the crawl goes on."""
+    """J4: it exits with 130 and is reported as gone; the crawl continues."""
     workers = joined(2)
     until(lambda: len(web.hits()) > 20)
     holder = glance(outrider.folder / STORE)[0].pid

@@ -1,4 +1,4 @@
-"""The `outrider` command as people run it: what it prints, and the code it leaves with."""
+"""The `outrider` command as users run it: its output and exit codes."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ MAIN = "from outrider.cli import main; main()"
 
 
 def test_the_demo_crawls_to_the_end():
-    """It says why it ended, that nobody was visited too soon, and what was left alone."""
+    """It prints why it ended, that no host was visited too soon, and what was not crawled."""
     result = outrider(*SMALL)
 
     assert result.exit_code == 0, result.output
@@ -48,7 +48,7 @@ def test_the_demo_has_a_live_view_in_a_terminal(monkeypatch):
     assert "visits too soon" in result.output
 
 
-def test_one_seed_is_told_in_detail():
+def test_one_seed_is_shown_in_detail():
     """What it stands for, what happened, and that every promise was kept."""
     result = outrider("simulate", "--seed", "3")
 
@@ -126,7 +126,7 @@ def test_without_arguments_it_helps():
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["--version"]])
-def test_the_version_is_told(arguments):
+def test_version_is_shown(arguments):
     """By command and by option."""
     assert outrider(*arguments).output.startswith(f"outrider {__version__}")
 
@@ -152,7 +152,7 @@ def test_bad_arguments_are_refused_in_words(arguments):
     assert "Traceback" not in result.output
 
 
-def test_an_error_of_ours_is_one_line(monkeypatch, capsys):
+def test_outrider_error_is_one_line(monkeypatch, capsys):
     """On standard error, with code 2."""
 
     def unavailable(**_):
@@ -180,7 +180,7 @@ def test_a_process_refuses_without_a_traceback():
     assert "Traceback" not in result.stderr
 
 
-def test_without_the_extra_it_says_how_to_install_it():
+def test_missing_cli_extra_is_named_with_its_fix():
     """The library works; the command tells what it lacks."""
     hidden = "import sys; sys.modules.update(rich=None, typer=None); import outrider; "
     result = started(hidden + MAIN, "demo")
@@ -194,7 +194,7 @@ def test_without_the_extra_it_says_how_to_install_it():
     ("package", "command", "extra"),
     [("aiohttp", "demo", "crawl"), ("selectolax", "demo", "crawl")],
 )
-def test_a_command_says_which_extra_it_lacks(package, command, extra):
+def test_missing_extra_of_a_command_is_named(package, command, extra):
     """`outrider stats` runs where pages are never fetched."""
     hidden = f"import sys; sys.modules[{package!r}] = None; "
     result = started(hidden + MAIN, command, "--hosts", "1", "--pages", "1")

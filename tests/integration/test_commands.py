@@ -80,7 +80,7 @@ def test_a_file_remembers_from_one_command_to_the_next(outrider, path):
 
 
 def test_dead_letters_of_a_crawl_that_ended_are_judged_later(outrider, path):
-    """G2: shown, replayed, purged when nobody crawls."""
+    """G2: shown, replayed, purged when no process crawls."""
     with Frontier.open(path, settings=RUDE) as frontier:
         frontier.add([A, B])
         frontier.finish_many([(lease, Failed("cut")) for lease in frontier.claim(2)])
@@ -93,7 +93,7 @@ def test_dead_letters_of_a_crawl_that_ended_are_judged_later(outrider, path):
 
 
 def test_rules_survive_every_command(outrider, path):
-    """What a worker set holds when the next one comes, whoever looked in between."""
+    """What one worker set applies to the next one, whatever was read in between."""
     with Frontier.open(path, settings=RUDE) as frontier:
         frontier.add([A])
     outrider("stats")
@@ -203,7 +203,7 @@ def test_a_second_terminal_replays_for_the_first(outrider, crawl):
 
 
 def test_the_file_is_whole_after_both(outrider, crawl):
-    """Whoever comes next finds what both did."""
+    """The next process finds the changes of both."""
     outrider("add", "https://c.example/")
     crawl.finish_many([(lease, Done(200)) for lease in crawl.claim(10)])
     crawl.close()

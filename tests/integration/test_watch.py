@@ -1,4 +1,4 @@
-"""`outrider watch` on a real file, beside whoever crawls it: what is seen, and what keys do."""
+"""`outrider watch` on a real file, beside the process that crawls it: the screen, and the keys."""
 
 import asyncio
 import json
@@ -152,8 +152,8 @@ async def test_numbers_follow_the_crawl(path, crawl):
         await until(pilot, says(app, "dead letters 1"))
 
 
-async def test_the_end_of_the_crawl_is_said_and_the_view_stays(path, crawl):
-    """Until somebody leaves."""
+async def test_end_of_the_crawl_is_shown_and_the_view_stays(path, crawl):
+    """Until the user quits."""
     async with watched(path) as (app, pilot):
         await crawl.drop(pattern="")
         await crawl.claim()
@@ -166,7 +166,7 @@ async def test_the_end_of_the_crawl_is_said_and_the_view_stays(path, crawl):
         assert not app.is_running
 
 
-async def test_dead_letters_are_grouped_and_told(path, crawl):
+async def test_dead_letters_are_grouped_and_listed(path, crawl):
     """By reason, the latest first; enter shows every attempt."""
     leases = await crawl.claim(3)
     reasons = ("cut", "cut", "late")
@@ -321,11 +321,11 @@ async def test_help_names_every_key(path, crawl):
         assert app.is_running
 
 
-# ---- nobody there, gone, and back
+# ---- no process, ended, and started again
 
 
-async def test_a_file_that_nobody_runs_is_seen_steered_and_not_held(path):
-    """Whoever starts to crawl finds it free, and is seen at once."""
+async def test_file_without_a_process_is_shown_steered_and_not_held(path):
+    """A process that starts to crawl finds it free, and is shown at once."""
     async with Frontier.open(path, settings=MANNERS) as before:
         await before.add([C])
         for lease in await before.claim(1):
@@ -399,7 +399,7 @@ async def test_a_crawl_that_ends_as_we_come_is_read_from_its_file(path, monkeypa
     assert (seen.presence, seen.sample.crawl.pending) == (Presence.ALONE, 2)
 
 
-async def test_an_act_that_fails_says_why(path, crawl, monkeypatch):
+async def test_failed_action_shows_the_reason(path, crawl, monkeypatch):
     """In the line where answers are."""
     async with watched(path) as (app, pilot):
         await choose(app, pilot, "a.example")
@@ -470,8 +470,8 @@ def test_a_pipe_gets_lines_until_the_end(path, crawler):
     assert all(a["done"] <= b["done"] for a, b in pairwise(lines))
 
 
-def test_a_terminal_gets_the_view_until_somebody_leaves(path, crawler, monkeypatch):
-    """As a person starts it; it leaves with 0, and the crawl goes on."""
+def test_terminal_gets_the_view_until_the_user_quits(path, crawler, monkeypatch):
+    """As a user starts it; it exits with 0, and the crawl continues."""
     monkeypatch.setenv("TERM", "xterm")
     process = crawler(800)
     ours, theirs = pty.openpty()
@@ -488,7 +488,7 @@ def test_a_terminal_gets_the_view_until_somebody_leaves(path, crawler, monkeypat
     while b"busiest first" not in shown:
         shown += os.read(ours, 65_536)
     os.write(ours, b"q")
-    with suppress(OSError):  # how a terminal says that nobody writes to it any more
+    with suppress(OSError):  # the other end of the terminal is closed
         while os.read(ours, 65_536):
             pass
     os.close(ours)

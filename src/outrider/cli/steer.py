@@ -1,4 +1,4 @@
-"""`outrider pause`, `resume`, `cancel`, `rescore`, `predict`, `problem` and `signals`."""
+"""Commands that steer a whole crawl: pause, resume, cancel, rescore, predict, problem, signals."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""What gives challenge and denial pages away: tables only, for `detect`.
-
-A mark of a vendor is something that it writes into such a page and into no page it lets through.
-
-The block detector: tells a challenge or denial page from the page that was asked for (G0).
+"""The block detector: recognises challenge and denial pages sent in place of a page (G0).
 
 An ordinary page must never be taken for one. So a page with status 200 needs a vendor's own mark
-and next to no text, and words alone count only on pages that say nothing else.
+and almost no text, and words count only on pages with no other text.
 """
 
 from __future__ import annotations
@@ -19,11 +15,11 @@ from outrider.errors import SettingsError
 from outrider.fetch.response import Response
 from outrider.settings.code_references import resolve
 
-# ==== block_signs
+# ---- patterns
 
 
 class Vendor(NamedTuple):
-    """What gives a protection's pages away. A mark never stands in a page it lets through."""
+    """The signs of a vendor's block pages. No page that the vendor lets through has a mark."""
 
     reason: str
     titles: tuple[bytes, ...]
@@ -111,14 +107,14 @@ BY_TITLE: Final = {
     for vendor in VENDORS
     for title in vendor.titles
 }
-# Challenges that come with status 200 and any title; each costs every small page a search.
+# Marks of challenges with status 200 and any title; each costs a search of every small page.
 ANY_TITLE_MARKS: Final = (
     (b"/_Incapsula_Resource?", "challenge: imperva"),
     (b"bm-verify=", "challenge: akamai"),
     (b'id="anubis_challenge"', "challenge: anubis"),
 )
 
-# Field → value that a response only has in place of the page.
+# Field → (reason, values; empty: any) that only a response in place of the page has.
 BLOCK_FIELDS: Final = {
     "cf-mitigated": ("challenge: cloudflare", ("challenge",)),
     "x-amzn-waf-action": ("challenge: aws-waf", ("challenge", "captcha")),
@@ -139,7 +135,7 @@ CHALLENGE_HINTS: Final = (
     b"robot",
     b"blocked",
     b"unusual ",
-)  # one is in all that SUSPECTED finds
+)  # one is in every match of CHALLENGE_WORDS
 CHALLENGE_WORDS: Final = re.compile(
     r"(verif|confirm|check|prov)\w* (if |that )?you('re|’re| are) (a |not a )?(human|robot)\b"
     r"|are you a (human|robot)|(detected|noticed) unusual (traffic|activity)"
@@ -153,29 +149,29 @@ DENIAL_WORDS: Final = re.compile(
     r"|bot (traffic|activity)|(complete|solve) (the|this) (captcha|security check)"
     r"|checking your browser before",
 )
-# Who lacks a login or a right is told so by the application, and 403 is its answer.
+# An application refuses users without a login or permission; 403 is its ordinary answer.
 LOGIN_WORDS: Final = re.compile(r"log ?in\b|sign ?in\b|authoriz|authenticat|password|permission")
 
 
-# ==== detect
+# ---- detection
 
 Detector: TypeAlias = Callable[[Response], str | None]
 
 MAX_SCANNED_BYTES: Final = 64 * 1024
-MAX_MARKED_BYTES: Final = 10 * 1024  # of a page that is known by marks alone
-MAX_WORDED_BYTES: Final = 4 * 1024  # of a page that is known by its words
-MAX_CHALLENGE_TEXT: Final = 2500  # characters that a challenge says, at most
-MAX_DENIAL_TEXT: Final = 700  # characters of a page that is known by its words
+MAX_MARKED_BYTES: Final = 10 * 1024  # of a page recognised by marks alone
+MAX_WORDED_BYTES: Final = 4 * 1024  # of a page recognised by words
+MAX_CHALLENGE_TEXT: Final = 2500  # characters of text on a challenge page
+MAX_DENIAL_TEXT: Final = 700  # characters of text on a page recognised by words
 
 _TITLE_WITHIN: Final = 4096
-_ORDINARY_STATUSES: Final = frozenset((401, 404, 407, 410))  # these mean what they say
+_ORDINARY_STATUSES: Final = frozenset((401, 404, 407, 410))  # never a block
 _TEXT_TYPES: Final = ("text/html", "text/plain", "application/xhtml")
 _HIDDEN: Final = re.compile(rb"<(script|style|template|svg)\b|<!--").search
 _TAG: Final = re.compile(rb"<[^<>]*>?")
 
 
 def detect(response: Response) -> str | None:
-    """Why a response is a block, such as "challenge: cloudflare"; None if it is an answer."""
+    """Return why a response is a block, such as "challenge: cloudflare"; None if it is none."""
     status, body = response.status, response.body
     reason = _by_fields(response)
     if reason is not None:
@@ -189,13 +185,13 @@ def detect(response: Response) -> str | None:
 
 
 def detector_of(setting: object) -> Detector | None:
-    """The detector that a setting means; None: every response is taken as it is."""
+    """Return the detector that a setting names; None: no response is a block."""
     if setting == "none":
         return None
     found = detect if setting == "default" else resolve(setting, "fetch.detector")
     if not callable(found):
         raise SettingsError(
-            f"fetch.detector = {setting!r}: give default, none, module:function or a function"
+            f"fetch.detector = {setting!r}: set it to default, none, module:function, or a function"
         )
     detector: Detector = found
     return detector
@@ -215,7 +211,7 @@ def _by_redirect(response: Response) -> str | None:
 
 
 def _by_page(body: bytes) -> str | None:
-    """Marks count only where there is next to no text: a page may well speak of challenges."""
+    """Return a reason by marks, if there is almost no text: a page may well be about challenges."""
     reason = _by_title(body)
     if reason is None and len(body) <= MAX_MARKED_BYTES:
         reason = next((reason for mark, reason in ANY_TITLE_MARKS if mark in body), None)
@@ -240,7 +236,7 @@ def _title(body: bytes) -> bytes:
 
 
 def _by_denial(response: Response) -> str | None:
-    """A status that refuses: a mark is enough. Too Many Requests needs no words to be believed."""
+    """Return a reason for a refusing status: a mark is enough; words do not count for a 429."""
     body = response.body[:MAX_SCANNED_BYTES]
     marked = (one.reason for one in VENDORS if any(mark in body for mark in one.marks))
     reason = next(marked, None)
@@ -263,7 +259,7 @@ def _by_words(body: bytes, words: re.Pattern[str]) -> str | None:
 
 
 def _text(body: bytes) -> str:
-    """What a reader sees, in lower case. Not parsed: hostile nesting would make that slow."""
+    """Return the visible text in lower case, without parsing: hostile nesting would be slow."""
     body = body[:MAX_SCANNED_BYTES].lower()
     shown, start = [], 0
     while (hidden := _HIDDEN(body, start)) is not None:

@@ -1,13 +1,8 @@
-"""Cache-Control, Expires and Age: how long a response may be used again (RFC 9111).
+"""The response cache: for queues that are throttled (D5), and for "304 Not Modified".
 
-A file of ours that may forget: values by key, each with a checksum, the oldest out first.
-
-It is only a cache, so whatever it cannot read is a miss and whatever it cannot write is left; but
-a file that is not ours is refused and never touched.
-
-Responses kept for reuse: while a host throttles us (D5), and when it says "not modified".
-
-A response is kept only if its host allows that; what was kept is found as it was, or not at all.
+A response is stored only if its host permits that (RFC 9111). The cache is one SQLite file: an
+entry that cannot be read is a miss, an entry that cannot be written is left out, and the oldest are
+evicted; but a file that is not a cache of Outrider is refused and never touched.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ from outrider.core.outcome import Last
 from outrider.errors import InvalidInput
 from outrider.fetch.response import Response, http_date
 
-# ==== freshness
+# ---- freshness: Cache-Control, Expires and Age
 
 MAX_AGE: Final = 365 * 86_400.0
 
@@ -34,7 +29,7 @@ _DIRECTIVE: Final = re.compile(r'([a-z0-9-]{1,40})[ \t]*(?:=[ \t]*"?([^",]{0,40}
 
 
 def cache_directives(response: Response) -> dict[str, str]:
-    """The directives of Cache-Control, lower-case, with values; the first of a name counts."""
+    """Return the directives of Cache-Control with values; the first of a name counts."""
     found: dict[str, str] = {}
     for field in response.fields("cache-control"):
         for part in field[:1024].split(","):
@@ -45,30 +40,31 @@ def cache_directives(response: Response) -> dict[str, str]:
 
 
 def max_age(response: Response) -> float | None:
-    """The seconds of max-age, at most a year; None if it says none."""
+    """Return the seconds of max-age, at most a year; None if there is none."""
     text = cache_directives(response).get("max-age", "")
     return min(float(text), MAX_AGE) if text.isascii() and text.isdigit() else None
 
 
 def may_be_stored(response: Response) -> bool:
-    """Whether the host allows that the response is kept at all."""
+    """Whether the host permits storing the response."""
     return "no-store" not in cache_directives(response) and response.header("vary") != "*"
 
 
 def is_usable(response: Response, now: float, max_stale: float) -> bool:
-    """Whether a kept response may stand in without asking, up to `max_stale` seconds too old.
+    """Whether a stored response may be used without a request, `max_stale` seconds too old at most.
 
-    A host that insists on being asked is taken at its word.
+    no-cache, no-store and must-revalidate are respected.
+
     """
-    said = cache_directives(response)
-    if "no-cache" in said or "no-store" in said:
+    directives = cache_directives(response)
+    if "no-cache" in directives or "no-store" in directives:
         return False
-    allowance = 0.0 if "must-revalidate" in said else max_stale
+    allowance = 0.0 if "must-revalidate" in directives else max_stale
     return max(now - response.at, 0.0) <= _lifetime(response, now) + allowance
 
 
 def _lifetime(response: Response, now: float) -> float:
-    """Seconds it is fresh from when we got it."""
+    """Return the seconds it is fresh, counted from when it was received."""
     age = response.header("age") or ""
     gone = min(float(age), MAX_AGE) if age.isascii() and age.isdigit() else 0.0
     given = max_age(response)
@@ -83,7 +79,7 @@ def _lifetime(response: Response, now: float) -> float:
 
 
 def _heuristic_lifetime(made: float, modified: float | None) -> float:
-    """A tenth of how long it had not changed, at most a day."""
+    """Return a tenth of the time since the last change, at most a day."""
     return 0.0 if modified is None else min(max(made - modified, 0.0) / 10, 86_400.0)
 
 
@@ -92,7 +88,7 @@ def _date_field(response: Response, name: str, now: float) -> float | None:
     return None if text is None else http_date(text, now)
 
 
-# ==== cache_file
+# ---- the file
 
 APPLICATION_ID: Final = 0x4F555443  # "OUTC"
 FORMAT_VERSION: Final = 1
@@ -100,7 +96,7 @@ MAX_VALUE_BYTES: Final = 4 * 2**20
 
 _SQLITE_MAGIC: Final = b"SQLite format 3\0"
 _PAGE_BYTES: Final = 4096
-_EVICTED_AT_ONCE: Final = 64  # entries that go at a time
+_EVICTED_AT_ONCE: Final = 64  # entries
 _SCHEMA: Final = """
 CREATE TABLE entry (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, data BLOB NOT NULL);
 """
@@ -113,11 +109,14 @@ _USED_PAGES: Final = (
 
 
 class CacheFile:
-    """Values by key; `path` None keeps them in memory. `trouble` says what went wrong last."""
+    """Values by key, each with a checksum; `path` None keeps them in memory.
 
-    def __init__(self, path: str | Path | None, most_bytes: int = 2**30) -> None:
+    `trouble` is the last error.
+    """
+
+    def __init__(self, path: str | Path | None, max_bytes: int = 2**30) -> None:
         self.path = None if path is None else Path(path)
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         self.trouble: str | None = None
         if self.path is not None:
             _check_file_head(self.path)
@@ -125,18 +124,18 @@ class CacheFile:
         try:
             self._db = _open_database(self.path)
         except (apsw.CorruptError, apsw.NotADBError) as error:
-            self._begin_anew(error)
+            self._start_empty(error)
         except apsw.Error as error:
             raise InvalidInput(_unusable(path, error)) from error
 
     def get(self, key: bytes) -> bytes | None:
-        """A value as it was put; None if there is none, or not as it was put."""
+        """Return a value; None if it is absent or damaged."""
         if self._db is None:
             return None
         try:
             data = self._db.execute(_GET, (key,)).get
         except (apsw.CorruptError, apsw.NotADBError) as error:
-            self._begin_anew(error)
+            self._start_empty(error)
             return None
         except apsw.Error as error:
             self.trouble = str(error)
@@ -155,27 +154,27 @@ class CacheFile:
         try:
             with self._db:
                 self._db.executemany(_PUT, rows)
-                self._make_room()
+                self._evict_oldest()
         except (apsw.CorruptError, apsw.NotADBError) as error:
-            self._begin_anew(error)
-        except apsw.Error as error:  # full, busy, gone: what is not kept is fetched again
+            self._start_empty(error)
+        except apsw.Error as error:  # full, busy or gone: what is not stored is fetched again
             self.trouble = str(error)
 
     @property
     def bytes(self) -> int:
-        """What the entries take."""
+        """How many bytes the entries take."""
         pages = None if self._db is None else self._db.execute(_USED_PAGES).get
         return (pages or 0) * _PAGE_BYTES
 
-    def _make_room(self) -> None:
-        while self.bytes > self.most_bytes and self._db is not None:
+    def _evict_oldest(self) -> None:
+        while self.bytes > self.max_bytes and self._db is not None:
             self._db.execute(_EVICT, (_EVICTED_AT_ONCE,))
             if not self._db.changes():
                 return
 
-    def _begin_anew(self, error: apsw.Error) -> None:
-        """A damaged file of ours is thrown away: all it held can be fetched again."""
-        self.trouble = f"{self.path} was damaged ({error}) and is begun anew"
+    def _start_empty(self, error: apsw.Error) -> None:
+        """Replace a damaged cache by an empty one: all it held can be fetched again."""
+        self.trouble = f"{self.path} was damaged ({error}) and was replaced by an empty cache"
         self.close()
         if self.path is not None:
             for part in ("", "-wal", "-shm"):
@@ -184,7 +183,7 @@ class CacheFile:
             self._db = _open_database(self.path)
 
     def close(self) -> None:
-        """Let go; nothing is found or put any more."""
+        """Close the file; nothing is found or put any more."""
         db, self._db = self._db, None
         if db is not None:
             with suppress(apsw.Error):
@@ -196,14 +195,14 @@ def _open_database(path: Path | None) -> apsw.Connection:
     try:
         db.set_busy_timeout(100)
         db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-        db.execute("PRAGMA synchronous = OFF")  # power lost: begun anew, at worst
+        db.execute("PRAGMA synchronous = OFF")  # after a power loss the cache may start empty
         db.execute("PRAGMA cache_size = -4096")
         with db:
             if not db.execute("PRAGMA user_version").get:
                 db.execute(_SCHEMA)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        db.execute("PRAGMA journal_mode = WAL")  # now that the file says whose it is
+        db.execute("PRAGMA journal_mode = WAL")  # after the file has its application id
     except apsw.Error:
         db.close()
         raise
@@ -211,7 +210,7 @@ def _open_database(path: Path | None) -> apsw.Connection:
 
 
 def _check_file_head(path: Path) -> None:
-    """Refuse what is not ours before SQLite touches it; an empty file holds nothing to lose."""
+    """Refuse other files before SQLite touches them; an empty file holds nothing to lose."""
     try:
         with path.open("rb") as file:
             head = file.read(100)
@@ -222,15 +221,15 @@ def _check_file_head(path: Path) -> None:
     if not head:
         return
     if head[:16] != _SQLITE_MAGIC or int.from_bytes(head[68:72], "big") != APPLICATION_ID:
-        raise InvalidInput(f"{path} is not a cache of Outrider; name another file as fetch.cache")
+        raise InvalidInput(f"{path} is not a cache of Outrider; set fetch.cache to another file")
     if int.from_bytes(head[60:64], "big") > FORMAT_VERSION:
         raise InvalidInput(
-            f"{path} was written by a newer release of Outrider; name another file as fetch.cache"
+            f"{path} was written by a newer release of Outrider; set fetch.cache to another file"
         )
 
 
 def _unusable(path: object, error: Exception) -> str:
-    return f"{path} cannot be used as a cache ({error}); name another file as fetch.cache"
+    return f"{path} cannot be used as a cache ({error}); set fetch.cache to another file"
 
 
 def _with_checksum(key: bytes, value: bytes) -> bytes:
@@ -243,15 +242,15 @@ def _verified(key: bytes, data: object) -> bytes | None:
     return data[4:]
 
 
-# ==== cache
+# ---- responses
 
-MAX_CACHED_BODY: Final = 2 * 2**20  # longer ones are not kept
-BATCH: Final = 64  # responses, or
-BATCH_BYTES: Final = 4 * 2**20  # bytes, that are written at a time
+MAX_CACHED_BODY: Final = 2 * 2**20  # bytes; longer ones are not stored
+BATCH: Final = 64  # responses written at once, or
+BATCH_BYTES: Final = 4 * 2**20  # bytes
 
 _MIN_PACKED_BYTES: Final = 512
 _CACHED_STATUSES: Final = frozenset((200, 203))
-# What readers of a page, of its age and of its validators look at.
+# Fields that reading a page, its age and its validators needs.
 _CACHED_FIELDS: Final = frozenset(
     (
         *("content-disposition", "content-language", "content-location", "content-type"),
@@ -277,44 +276,44 @@ class ResponseCache:
 
     def __init__(self, file: CacheFile) -> None:
         self._file = file
-        self._unwritten: dict[bytes, bytes] = {}
-        self._size = 0
+        self._batch: dict[bytes, bytes] = {}
+        self._batch_bytes = 0
 
     def get(self, fingerprint: bytes) -> Response | None:
-        """The response kept for a task; whether it is still `usable` is another question."""
-        data = self._unwritten.get(fingerprint) or self._file.get(fingerprint)
+        """Return the response stored for a task, whether or not it `is_usable`."""
+        data = self._batch.get(fingerprint) or self._file.get(fingerprint)
         return None if data is None else _decode_response(data)
 
-    def keep(self, fingerprint: bytes, response: Response) -> bool:
-        """Keep a response in place of the last one, if its host allows that."""
+    def put(self, fingerprint: bytes, response: Response) -> bool:
+        """Store a response in place of the last one, if its host permits that."""
         if response.status not in _CACHED_STATUSES or len(response.body) > MAX_CACHED_BODY:
             return False
         if not may_be_stored(response):
             return False
-        data = self._unwritten[fingerprint] = _encode_response(response)
-        self._size += len(data)
-        if len(self._unwritten) >= BATCH or self._size >= BATCH_BYTES:
+        data = self._batch[fingerprint] = _encode_response(response)
+        self._batch_bytes += len(data)
+        if len(self._batch) >= BATCH or self._batch_bytes >= BATCH_BYTES:
             self.flush()
         return True
 
     def flush(self) -> None:
-        """Write what was not yet written."""
-        if self._unwritten:
-            self._file.put_many(list(self._unwritten.items()))
-            self._unwritten.clear()
-            self._size = 0
+        """Write the responses of the current batch."""
+        if self._batch:
+            self._file.put_many(list(self._batch.items()))
+            self._batch.clear()
+            self._batch_bytes = 0
 
     def close(self) -> None:
-        """Write the rest, and let the file go."""
+        """Write the rest, and close the file."""
         self.flush()
         self._file.close()
 
 
 def conditional_headers(last: Last | None, cached: Response | None) -> dict[str, str]:
-    """Header fields that ask for a page only if it changed.
+    """Return header fields that request a page only if it changed.
 
-    A kept response is asked about by its own validators, so that on 304 it may stand in; without
-    one, the validators of the last answer still save the body.
+    The validators are those of the stored response, so that it can be used after a 304; without
+    one, those of the last answer, which still save the body.
     """
     if cached is not None:
         etag, modified = cached.header("etag"), cached.header("last-modified")
@@ -327,10 +326,10 @@ def conditional_headers(last: Last | None, cached: Response | None) -> dict[str,
 
 
 def merge_not_modified(cached: Response, unchanged: Response) -> Response:
-    """The kept response as a 304 confirms it: its body, with the age and fields that came now."""
-    said = {name.lower() for name, _ in unchanged.headers} & _CACHED_FIELDS
-    headers = tuple(field for field in cached.headers if field[0].lower() not in said)
-    headers += tuple(field for field in unchanged.headers if field[0].lower() in said)
+    """Return the stored response as a 304 confirms it: its body, with the new age and fields."""
+    directives = {name.lower() for name, _ in unchanged.headers} & _CACHED_FIELDS
+    headers = tuple(field for field in cached.headers if field[0].lower() not in directives)
+    headers += tuple(field for field in unchanged.headers if field[0].lower() in directives)
     return msgspec.structs.replace(
         cached, headers=headers, at=unchanged.at, seconds=unchanged.seconds
     )
@@ -338,7 +337,7 @@ def merge_not_modified(cached: Response, unchanged: Response) -> Response:
 
 def _encode_response(response: Response) -> bytes:
     body, is_packed = response.body, len(response.body) >= _MIN_PACKED_BYTES
-    kept = _CachedResponse(
+    stored = _CachedResponse(
         response.url,
         response.status,
         response.reason,
@@ -347,17 +346,17 @@ def _encode_response(response: Response) -> bytes:
         is_packed,
         zlib.compress(body, 1) if is_packed else body,
     )
-    return msgspec.msgpack.encode(kept)
+    return msgspec.msgpack.encode(stored)
 
 
 def _decode_response(data: bytes) -> Response | None:
     try:
-        kept = msgspec.msgpack.decode(data, type=_CachedResponse)
+        stored = msgspec.msgpack.decode(data, type=_CachedResponse)
         body = (
-            zlib.decompressobj().decompress(kept.body, MAX_CACHED_BODY)
-            if kept.is_packed
-            else kept.body
+            zlib.decompressobj().decompress(stored.body, MAX_CACHED_BODY)
+            if stored.is_packed
+            else stored.body
         )
     except (msgspec.DecodeError, zlib.error):
-        return None  # of a release that wrote them otherwise
-    return Response(kept.url, kept.status, kept.headers, body, 0.0, kept.at, kept.reason)
+        return None  # written by another release
+    return Response(stored.url, stored.status, stored.headers, body, 0.0, stored.at, stored.reason)

@@ -1,7 +1,7 @@
-"""The child's side of `apart`: reads a frame, calls the function, answers, until the pipe ends.
+"""The main program of a child of `child_pool`: reads a frame, calls the function, answers.
 
-Run as a file, it imports nothing of ours: a child is there in a fraction of the time. Nothing that
-the function prints reaches the pipe.
+Run as a file, it imports nothing of Outrider, so that a child starts in a fraction of the time.
+Nothing that the function prints reaches the pipe.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 import msgspec
 
-HEADER: Final = 4  # bytes that tell the length of a frame
+HEADER: Final = 4  # bytes of a frame's length
 ANSWER: Final = b"\0"  # begins a frame that holds the answer
 FAULT: Final = b"\1"  # begins a frame that holds a fault: its kind and its detail
 _LOCAL_ERRNOS: Final = frozenset((EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC, EDQUOT))
-ALARM_GRACE: Final = 1.0  # seconds after which our own alarm ends us, if nobody else did
+ALARM_GRACE: Final = 1.0  # seconds after which the child's own alarm ends it, if its parent did not
 
 
 class ChildTerms(msgspec.Struct, frozen=True, array_like=True):
-    """The first words to a child."""
+    """The first frame to a child."""
 
-    path: list[str]  # where modules are
+    path: list[str]  # the parent's sys.path
     target: str
     seconds: float
     memory: int
-    most: int  # bytes of an answer
+    max_bytes: int  # bytes of an answer
 
 
 def frame(data: bytes) -> bytes:
-    """Data with its length before it."""
+    """Return data with its length in front."""
     return len(data).to_bytes(HEADER, "big") + data
 
 
 def main() -> NoReturn:
-    """Serve one parent until it is gone."""
+    """Serve requests until the parent closes the pipe."""
     requests, answers = _pipes()
     terms = msgspec.msgpack.decode(_read_frame(requests), type=ChildTerms)
     function = _load(terms)
@@ -53,15 +53,15 @@ def main() -> NoReturn:
     _send(answers, ANSWER)
     while True:
         request = _read_frame(requests)
-        # The alarm's default ends the process, whatever it is doing and whoever else is gone.
+        # The alarm's default action ends the process, whatever it is doing.
         signal.setitimer(signal.ITIMER_REAL, terms.seconds + ALARM_GRACE)
-        answer = _answer(function, request, terms.most)
+        answer = _answer(function, request, terms.max_bytes)
         signal.setitimer(signal.ITIMER_REAL, 0)
         _send(answers, answer)
 
 
 def _pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Our two pipes; the usual numbers become nothing and standard error."""
+    """Duplicate both pipes; stdin becomes /dev/null, and stdout becomes standard error."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -87,39 +87,39 @@ def _send(answers: BinaryIO, data: bytes) -> None:
 
 
 def _load(terms: ChildTerms) -> Callable[[Any], Any] | str:
-    """The function, or why there is none."""
+    """Import the function, or return why that failed."""
     sys.path[:] = terms.path
     module, _, name = terms.target.partition(":")
     try:
         found = getattr(import_module(module), name)
-    except Exception as error:  # noqa: BLE001 - importing runs a stranger's code
+    except Exception as error:  # noqa: BLE001 - importing runs user code
         return f"{terms.target}: {type(error).__name__}: {error}"[:500]
     return found if callable(found) else f"{terms.target} cannot be called"
 
 
 def _limit(memory: int) -> None:
-    """Bound what may be added to what importing took."""
+    """Limit the memory beyond what the imports took."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError, ValueError):  # where a system has no such limit
+    with suppress(OSError, ValueError):  # the system may have no such limit
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        most = pages * resource.getpagesize() + memory
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        max_bytes = pages * resource.getpagesize() + memory
+        resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
 
 
-def _answer(function: Callable[[Any], Any], request: bytes, most: int) -> bytes:
+def _answer(function: Callable[[Any], Any], request: bytes, max_bytes: int) -> bytes:
     try:
         data = ANSWER + msgspec.msgpack.encode(function(msgspec.msgpack.decode(request)))
     except MemoryError:
         return _fault("memory", "took more memory than it may")
-    except Exception as error:  # noqa: BLE001 - a stranger's function
+    except Exception as error:  # noqa: BLE001 - user code
         kind = "local" if _is_local(error) else "raised"
         return _fault(kind, f"{type(error).__name__}: {error}"[:500])
-    return data if len(data) <= most else _fault("size", f"an answer of {len(data)} bytes")
+    return data if len(data) <= max_bytes else _fault("size", f"an answer of {len(data)} bytes")
 
 
 def _is_local(error: Exception) -> bool:
-    """Whether this machine, or this process, is out of something; see fetch/local_faults.py."""
+    """Whether an error is a local fault; see fetch/local_faults.py."""
     number, reason = getattr(error, "errno", None), str(getattr(error, "reason", ""))
     return number in _LOCAL_ERRNOS or reason.startswith("local:")
 

@@ -1,18 +1,13 @@
-"""Slots that keys take in turn, so that none gets more than its share while others wait.
+"""A pool of child processes that call one function: whatever it does there, the result is a value.
 
-A key is a queue's: one host, as a rule. Of the keys that wait, the one with the fewest faults is
-served first, then the one that holds the fewest slots, then the one that was served longest ago.
+A child that dies, hangs, grows or raises is a `Fault`; it is replaced at the next call. If this
+machine cannot start one, that is a `LocalFault`. A child ends with its parent, even if that is
+killed: its pipe ends, and its own alarm ends what hangs.
 
-Calls of a function in a process of its own: whatever it does there, the answer is a value.
-
-A child that dies, hangs, grows or raises is a `Fault`; it is replaced when the next call comes. If
-this machine cannot start one, that is a `LocalFault`. A child ends with us, even if we are killed:
-its pipe ends, and its own alarm ends what hangs.
-
-Children are few, and calls that exhaust their limits hold them long. So keys take turns. With a
-`quick` limit, a call is first given only that much time; one that needs more, and every call of a
-key whose last one exhausted a limit, is run with the whole limit in a slot of its own kind. So a
-well-behaved key waits for the quick limit of those before it, and for no more.
+Children are few, and calls that exhaust their limits occupy them long. So keys take turns
+(`FairSlots`). With a `quick` limit, a call first gets only that much time; one that needs more, and
+every call of a key whose last one exhausted a limit, runs with the whole limit in a slot of its own
+kind. So a well-behaved key waits for the quick limit of those before it, and for no more.
 """
 
 from __future__ import annotations
@@ -33,10 +28,10 @@ from outrider.fetch import child_main
 from outrider.fetch.child_main import ANSWER, HEADER, ChildTerms, frame
 from outrider.fetch.local_faults import PROCESSES, local_fault, local_fault_of
 
-# ==== fair_slots
+# ---- fair slots
 
-MAX_KEYS: Final = 10_000  # whose faults are remembered
-MAX_FAULTS: Final = 10  # that count
+MAX_KEYS: Final = 10_000  # whose faults are counted
+MAX_FAULTS: Final = 10  # counted per key
 
 
 class FaultRecord:
@@ -49,32 +44,36 @@ class FaultRecord:
         return self._counts.get(key, 0)
 
     def add(self, key: str) -> None:
-        """Count one more."""
+        """Count a fault."""
         self._counts[key] = min(self[key] + 1, MAX_FAULTS)
         self._counts.move_to_end(key)
         if len(self._counts) > MAX_KEYS:
             self._counts.popitem(last=False)
 
     def clear(self, key: str) -> None:
-        """Forget those of a key."""
+        """Forget the faults of a key."""
         self._counts.pop(key, None)
 
 
 class FairSlots:
-    """A number of slots, and those who wait for one."""
+    """A number of slots that keys share fairly. A key is a queue's: usually one host.
+
+    Of the keys that wait, the one with the fewest faults is served first, then the one that holds
+    the fewest slots, then the one that was served longest ago.
+    """
 
     def __init__(self, count: int, faults: FaultRecord) -> None:
         self._free = count
         self._faults = faults
         self._held: Counter[str] = Counter()
-        # In the order in which they came; a key is absent as soon as none of its calls waits.
+        # In order of arrival; a key is absent as soon as none of its calls waits.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._turns = 0
         self._last_turn: dict[str, int] = {}  # of the keys that wait or hold a slot
 
     @asynccontextmanager
     async def slot(self, key: str, max_wait: float | None = None) -> AsyncIterator[None]:
-        """One slot, for as long as the block lasts; TimeoutError if none came free in time."""
+        """Hold a slot while the block lasts; TimeoutError if none became free in time."""
         await self._take(key, max_wait)
         try:
             yield
@@ -93,7 +92,7 @@ class FairSlots:
             raise
 
     def _leave(self, key: str, turn: asyncio.Future[None]) -> None:
-        """Stop waiting; a slot that was given at this very moment goes to the next."""
+        """Stop waiting; a slot that was given in the same moment is freed."""
         if turn.done() and not turn.cancelled():
             self._give_back(key)
             return
@@ -134,20 +133,20 @@ class FairSlots:
         return self._faults[key], self._held[key], self._last_turn.get(key, 0)
 
 
-# ==== apart
+# ---- the pool
 
 T = TypeVar("T")
 
 DEFAULT_SECONDS: Final = 5.0
 DEFAULT_MEMORY: Final = 2**30
-START_TIMEOUT: Final = 60.0  # seconds to import what the function needs
+START_TIMEOUT: Final = 60.0  # seconds, with the function's imports
 MAX_ANSWER_BYTES: Final = 64 * 2**20  # of one answer
-# With -P nothing in the working directory stands in for a module.
+# -P: no file of the working directory is imported in place of a module.
 _COMMAND: Final = (sys.executable, "-P", child_main.__file__)
 
 
 class Fault(msgspec.Struct, frozen=True, array_like=True):
-    """Why a call has no answer."""
+    """Why a call has no result."""
 
     kind: Literal["time", "memory", "died", "raised", "size", "start", "local", "busy"]
     detail: str = ""
@@ -164,11 +163,11 @@ def _time_fault(seconds: float) -> Fault:
 def call_once(
     target: str, argument: Any, answer: type[T], *, seconds: float, memory: int
 ) -> T | Fault:
-    """The answer of `module:function` in a process that ends afterwards; blocks the caller."""
+    """Return the result of `module:function` in a process that ends afterwards; blocks."""
     terms = ChildTerms(sys.path, target, seconds, memory, MAX_ANSWER_BYTES)
     frames = frame(msgspec.msgpack.encode(terms)) + frame(msgspec.msgpack.encode(argument))
     try:
-        ended = subprocess.run(  # noqa: S603 - a program of our own
+        ended = subprocess.run(  # noqa: S603 - Outrider's own program
             _COMMAND,
             input=frames,
             stdout=subprocess.PIPE,
@@ -185,17 +184,17 @@ def call_once(
     return _decode_second_frame(ended.stdout, answer)
 
 
-def _decode_second_frame(told: bytes, answer: type[T]) -> T | Fault:
-    """The answer to the argument; the one before says that the child has started."""
-    size = int.from_bytes(told[:HEADER], "big")
-    told = told[HEADER + size + HEADER :]
-    if told[:1] == ANSWER:
-        return _decode_answer(told[1:], answer)
-    return _decode_answer(told[1:], Fault) if told else _DIED
+def _decode_second_frame(result: bytes, answer: type[T]) -> T | Fault:
+    """Decode the second frame; the first says that the child has started."""
+    size = int.from_bytes(result[:HEADER], "big")
+    result = result[HEADER + size + HEADER :]
+    if result[:1] == ANSWER:
+        return _decode_answer(result[1:], answer)
+    return _decode_answer(result[1:], Fault) if result else _DIED
 
 
 class ChildPool:
-    """`module:function`, called elsewhere, one argument and one answer, both plain data."""
+    """Calls `module:function` in child processes, with one argument and one result, plain data."""
 
     def __init__(
         self,
@@ -211,49 +210,49 @@ class ChildPool:
         self._quick, self._max_wait = quick, max_wait
         self._faults = FaultRecord()
         self._slots = FairSlots(children, self._faults)
-        # Those that need the whole limit have one more child, beside the others.
+        # Calls that need the whole limit have one more child, beside the others.
         self._slow_slots = self._slots if quick is None else FairSlots(1, self._faults)
         self._idle: list[_Child] = []
-        self._alive: set[_Child] = set()  # or not yet reaped
+        self._alive: set[_Child] = set()  # and those not yet reaped
 
     async def call(
         self,
         argument: Any,
-        answer: type[T] = Any,  # type: ignore[assignment]  # a variable has no default type
+        answer: type[T] = Any,  # type: ignore[assignment]  # a type variable has no default
         *,
         key: str = "",
     ) -> T | Fault:
-        """The function's answer, as this type; or why there is none. Keys take turns."""
+        """Return the function's result as this type, or the fault. Keys take turns."""
         request = frame(msgspec.msgpack.encode(argument))
-        told: bytes | Fault | None = None
+        result: bytes | Fault | None = None
         if self._quick is not None and not self._faults[key]:
-            told = await self._called(self._slots, key, request, self._quick)
-            if isinstance(told, Fault) and told.kind == "time":
-                self._faults.add(key)  # its other calls need not try; a success clears it
-                told = None
-        if told is None:
-            told = await self._called(self._slow_slots, key, request, self._terms.seconds)
-        if not isinstance(told, Fault):
+            result = await self._call(self._slots, key, request, self._quick)
+            if isinstance(result, Fault) and result.kind == "time":
+                self._faults.add(key)  # its other calls skip the quick attempt; a success clears it
+                result = None
+        if result is None:
+            result = await self._call(self._slow_slots, key, request, self._terms.seconds)
+        if not isinstance(result, Fault):
             self._faults.clear(key)
-            return _decode_answer(told, answer)
-        if told.kind in _EXHAUSTED:
+            return _decode_answer(result, answer)
+        if result.kind in _EXHAUSTED:
             self._faults.add(key)
-        return told
+        return result
 
-    async def _called(
+    async def _call(
         self, slots: FairSlots, key: str, request: bytes, seconds: float
     ) -> bytes | Fault:
         try:
             async with slots.slot(key, self._max_wait):
-                child = self._idle.pop() if self._idle else await self._started()
+                child = self._idle.pop() if self._idle else await self._start()
                 if isinstance(child, Fault):
                     return child
-                return await self._told(child, request, seconds)
+                return await self._request(child, request, seconds)
         except TimeoutError:
             return Fault("busy", f"no process was free within {self._max_wait:g} s")
 
     async def close(self) -> None:
-        """End the children, also those at work; none is left behind."""
+        """End all children, also busy ones."""
         self._idle.clear()
         alive, self._alive = self._alive, set()
         for child in alive:
@@ -261,7 +260,7 @@ class ChildPool:
         for child in alive:
             await child.process.wait()
 
-    async def _started(self) -> _Child | Fault:
+    async def _start(self) -> _Child | Fault:
         try:
             child = _Child(await _spawn())
         except (OSError, RuntimeError, MemoryError) as error:
@@ -272,29 +271,29 @@ class ChildPool:
             return Fault("start", str(error))
         self._alive.add(child)
         terms = frame(msgspec.msgpack.encode(self._terms))
-        told = await self._told(child, terms, START_TIMEOUT)
-        if isinstance(told, Fault):
-            return Fault("start", told.detail)
+        result = await self._request(child, terms, START_TIMEOUT)
+        if isinstance(result, Fault):
+            return Fault("start", result.detail)
         self._idle.remove(child)
         return child
 
-    async def _told(self, child: _Child, request: bytes, seconds: float) -> bytes | Fault:
-        """One request and its answer. Only a child that is well is kept for another."""
-        told: bytes | Fault = _DIED
+    async def _request(self, child: _Child, request: bytes, seconds: float) -> bytes | Fault:
+        """Send a request and return the answer; only a child that is well is kept."""
+        result: bytes | Fault = _DIED
         try:
             async with asyncio.timeout(seconds):
-                told = await child.ask(request)
+                result = await child.ask(request)
         except TimeoutError:
-            told = _time_fault(seconds)
+            result = _time_fault(seconds)
         except (asyncio.IncompleteReadError, OSError):
             pass  # it died
         finally:
-            is_well = isinstance(told, bytes) or told.kind == "raised"
+            is_well = isinstance(result, bytes) or result.kind == "raised"
             if is_well and child in self._alive:
                 self._idle.append(child)
             else:
                 self._end(child)
-        return told
+        return result
 
     def _end(self, child: _Child) -> None:
         child.kill()
@@ -308,7 +307,7 @@ class _Child:
         self.process = process
 
     async def ask(self, request: bytes) -> bytes | Fault:
-        """Write a frame and read one: an answer's bytes, or the child's own word of a fault."""
+        """Write a frame and read one: the answer's bytes, or the fault that the child reports."""
         writer, reader = self.process.stdin, self.process.stdout
         if writer is None or reader is None:
             raise AssertionError("a child is spawned with both pipes")
@@ -317,22 +316,22 @@ class _Child:
         size = int.from_bytes(await reader.readexactly(HEADER), "big")
         if not 0 < size <= MAX_ANSWER_BYTES:
             return Fault("size", f"an answer of {size} bytes")
-        told = await reader.readexactly(size)
-        return told[1:] if told[:1] == ANSWER else _decode_answer(told[1:], Fault)
+        result = await reader.readexactly(size)
+        return result[1:] if result[:1] == ANSWER else _decode_answer(result[1:], Fault)
 
     def kill(self) -> None:
-        """End it and whatever it started, at once, and close its pipes, whoever else holds them."""
+        """Kill it and its own children, and close its pipes even if others hold them."""
         with suppress(ProcessLookupError, PermissionError):
-            if self.process.returncode is None:  # a number that was reaped may be another's by now
+            if self.process.returncode is None:  # the pid of a reaped process may be another's
                 os.killpg(self.process.pid, signal.SIGKILL)
         self._close_pipes()
 
     def _close_pipes(self) -> None:
-        """Not the whole transport: that would ask how the child ended, and the loop would not."""
+        """Close the pipes, not the transport: that would reap the child, which the loop does."""
         transport = self.process._transport  # type: ignore[attr-defined]  # noqa: SLF001 - no other way
         stdin, stdout = transport.get_pipe_transport(0), transport.get_pipe_transport(1)
         if not stdin.is_closing():
-            stdin.abort()  # what was not read yet is for nobody
+            stdin.abort()  # nothing reads the rest
         stdout.close()
 
 
@@ -341,7 +340,7 @@ async def _spawn() -> asyncio.subprocess.Process:
         *_COMMAND,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is ours to hear
+        start_new_session=True,  # Ctrl-C must not reach it
     )
 
 

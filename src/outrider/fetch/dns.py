@@ -1,15 +1,7 @@
-"""The guard against being sent into somebody's network: it sees every address before it is used.
+"""Addresses of hosts: lookups, `fetch.connect_to`, and the guard against private addresses (K5).
 
-A name is judged by what it resolves to, each time, and a socket's own address once more before it
-connects; so neither a name that changes its mind nor a literal address gets past (K5).
-
-Where connections go instead, by settings: URL, Host header and TLS name stay as they are.
-
-Names become addresses here, remembered for a while, and only those that the guard permits.
-
-One lookup of a name serves all who ask meanwhile, and goes on when they are gone. A failure is
-remembered too, but not for long, and not at all if this machine is at fault. The resolver of this
-machine counts as out if it does not find the name that it found last.
+The guard checks what a name resolves to, at each lookup, and the address of every socket before it
+connects; so neither a name that changes its address nor a literal address gets past it.
 """
 
 from __future__ import annotations
@@ -33,11 +25,9 @@ from outrider.errors import SettingsError
 from outrider.fetch.local_faults import is_local, local_reason_of
 from outrider.fetch.response import PRIVATE_ADDRESS, NoConnection
 
-# ==== guard
-
 
 def is_special_address(address: str) -> bool:
-    """Whether nobody on the public internet has this address; nor has what is no address at all."""
+    """Whether an address is not on the public internet; so is what is no address at all."""
     try:
         return special_block(address) is not None
     except ValueError:
@@ -45,33 +35,33 @@ def is_special_address(address: str) -> bool:
 
 
 class AddressGuard:
-    """Which addresses may be connected to: public ones, and those a person named."""
+    """Decides which addresses may be connected to: public ones, and those that settings name."""
 
     def __init__(self, *, allow_private: bool = False) -> None:
         self._allow_private = allow_private
-        self._named: set[tuple[str, int]] = set()
+        self._allowed: set[tuple[str, int]] = set()
 
-    def name(self, address: str, port: int) -> None:
-        """Permit an address that settings name."""
-        self._named.add((address, port))
+    def allow(self, address: str, port: int) -> None:
+        """Allow an address that settings name."""
+        self._allowed.add((address, port))
 
     def permits(self, address: str) -> bool:
-        """Whether a host may lead us there."""
+        """Whether a host's name may resolve to this address."""
         return self._allow_private or not is_special_address(address)
 
     def allows(self, address: str, port: int) -> bool:
-        """Whether we may connect there."""
-        return self.permits(address) or (address, port) in self._named
+        """Whether this address may be connected to."""
+        return self.permits(address) or (address, port) in self._allowed
 
     def socket(self, info: AddrInfoType) -> socket.socket:
-        """A socket for an address that is permitted."""
+        """Open a socket for an address; raise `NoConnection` unless it is allowed."""
         family, kind, protocol, _, place = info
         if not self.allows(place[0], place[1]):
             raise NoConnection(PRIVATE_ADDRESS)
         return socket.socket(family, kind, protocol)
 
 
-# ==== targets
+# ---- fetch.connect_to
 
 _ADDRESS_PORT: Final = re.compile(
     r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/\s]+))(?::(\d{1,5}))?", re.ASCII
@@ -79,14 +69,17 @@ _ADDRESS_PORT: Final = re.compile(
 
 
 class ConnectTarget(NamedTuple):
-    """An address, or a name for one, and a port; without one, the URL's stays."""
+    """Where to connect instead: an address or a name, and a port unless the URL's is kept."""
 
     address: str
     port: int | None
 
 
 class ConnectTo:
-    """Who is reached elsewhere: a host by its name, those under a suffix, or everyone (`.`)."""
+    """Targets by host name, by suffix (`.example.org`), or for all hosts (`.`).
+
+    URL, Host header and TLS name stay as they are.
+    """
 
     def __init__(self, connect_to: Mapping[str, str]) -> None:
         self._targets = {
@@ -94,7 +87,7 @@ class ConnectTo:
         }
 
     def of(self, host: str) -> ConnectTarget | None:
-        """The most exact entry's target."""
+        """Return the target of the most specific entry."""
         if not self._targets:
             return None
         host = host.rstrip(".")
@@ -112,21 +105,21 @@ def _parse_target(host: str, place: str) -> ConnectTarget:
     return ConnectTarget(parts[1] or parts[2], int(parts[3]) if parts[3] else None)
 
 
-# ==== dns
+# ---- lookups
 
-MAX_NAMES: Final = 20_000  # remembered at most
+MAX_NAMES: Final = 20_000  # names whose addresses are cached
 FAILURE_MAX_AGE: Final = 5.0  # seconds
-MAX_PER_FAMILY: Final = 2  # addresses tried: a dead host costs an attempt, or more, for each
-LOOKUP_THREADS: Final = 32  # lookups at a time
+MAX_PER_FAMILY: Final = 2  # addresses tried: for a dead host, each costs an attempt or more
+LOOKUP_THREADS: Final = 32  # lookups at one time
 
 NO_SUCH_HOST: Final = "dns: no such host"
 NO_ANSWER: Final = "dns: no answer"
 LOOKUP_FAILED: Final = "dns: failed"
-RESOLVING_NOTE: Final = "while resolving"  # marks what ended the wait
-# What is said of a name when it may be the resolver that does not answer.
+RESOLVING_NOTE: Final = "while resolving"  # added to the exception that ended the wait
+# Reasons that may be the resolver's fault.
 RESOLVER_SUSPECTED: Final = frozenset((NO_ANSWER, LOOKUP_FAILED, "dns: time limit"))
-CHECK_TIMEOUT: Final = 10.0  # seconds the resolver gets to find a name that it found before
-CHECK_MAX_AGE: Final = 1.0  # seconds the answer to that holds
+CHECK_TIMEOUT: Final = 10.0  # seconds for the resolver to find a name that it found before
+CHECK_MAX_AGE: Final = 1.0  # seconds the result of that check is reused
 
 Lookup: TypeAlias = Callable[[str], Awaitable[tuple[str, ...]]]
 
@@ -139,7 +132,7 @@ _REASONS: Final = {
 
 class _CachedLookup(NamedTuple):
     addresses: tuple[str, ...]
-    reason: str  # why there are none
+    reason: str  # why there are no addresses
     until: float
 
 
@@ -147,7 +140,12 @@ _CLOSED: Final = _CachedLookup((), LOOKUP_FAILED, 0.0)
 
 
 class Resolver(AbstractResolver):
-    """What aiohttp asks for the addresses of a host."""
+    """Resolves host names for both HTTP clients, caching results.
+
+    One lookup of a name serves all callers, and continues when they are cancelled. A failure is
+    cached briefly, and a local fault not at all. The system's resolver counts as failing if it does
+    not find the name that it found last.
+    """
 
     def __init__(
         self,
@@ -163,8 +161,8 @@ class Resolver(AbstractResolver):
         self._threads = ThreadPoolExecutor(LOOKUP_THREADS, "outrider-dns")
         self._lookup = lookup or self._ask_system
         self._known: OrderedDict[str, _CachedLookup] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[_CachedLookup]] = {}
-        self._found = ""  # the name that was found last
+        self._lookups: dict[str, asyncio.Task[_CachedLookup]] = {}
+        self._last_found = ""  # the last name that was resolved
         self._checking: asyncio.Task[bool] | None = None
         self._checked_at = 0.0
 
@@ -174,20 +172,22 @@ class Resolver(AbstractResolver):
         port: int = 0,
         family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - aiohttp's signature
     ) -> list[ResolveResult]:
-        """The addresses to try, best first; a host without any is `Hindered`."""
+        """Return the addresses to try, best first; raise `NoConnection` if there are none."""
         target = self._targets.of(host)
         if target is not None:
-            return await self._named(host, port, target)
+            return await self._resolve_target(host, port, target)
         addresses = [each for each in await self._addresses(host) if self._guard.permits(each)]
         if not addresses:
             raise NoConnection(PRIVATE_ADDRESS)
         return [_result(host, address, port) for address in _first_of_each_family(addresses)]
 
-    async def _named(self, host: str, port: int, target: ConnectTarget) -> list[ResolveResult]:
+    async def _resolve_target(
+        self, host: str, port: int, target: ConnectTarget
+    ) -> list[ResolveResult]:
         port = target.port or port
         addresses = await self._addresses(target.address)
         for address in addresses:
-            self._guard.name(address, port)
+            self._guard.allow(address, port)
         return [_result(host, address, port) for address in _first_of_each_family(addresses)]
 
     async def _addresses(self, host: str) -> tuple[str, ...]:
@@ -195,15 +195,15 @@ class Resolver(AbstractResolver):
             return (host,)
         known = self._known.get(host)
         if known is None or known.until <= asyncio.get_running_loop().time():
-            known = await self._asked(host)
+            known = await self._look_up(host)
         if not known.addresses:
             raise NoConnection(known.reason)
         return known.addresses
 
-    async def _asked(self, host: str) -> _CachedLookup:
-        task = self._asking.get(host)
+    async def _look_up(self, host: str) -> _CachedLookup:
+        task = self._lookups.get(host)
         if task is None:
-            task = self._asking[host] = asyncio.create_task(self._ask(host))
+            task = self._lookups[host] = asyncio.create_task(self._look_up_uncached(host))
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
@@ -211,24 +211,24 @@ class Resolver(AbstractResolver):
             raise
         return _CLOSED if task.cancelled() else task.result()
 
-    async def _ask(self, host: str) -> _CachedLookup:
+    async def _look_up_uncached(self, host: str) -> _CachedLookup:
         addresses: tuple[str, ...] = ()
         reason = NO_SUCH_HOST
         try:
             addresses = await self._lookup(host)
-        except UnicodeError:  # no name at all
+        except UnicodeError:  # not a host name
             pass
         except (OSError, MemoryError, RuntimeError) as error:
             reason = _reason_of(error)
         finally:
-            del self._asking[host]
-        return self._remembered(host, addresses, reason)
+            del self._lookups[host]
+        return self._cache_lookup(host, addresses, reason)
 
-    def _remembered(self, host: str, addresses: tuple[str, ...], reason: str) -> _CachedLookup:
+    def _cache_lookup(self, host: str, addresses: tuple[str, ...], reason: str) -> _CachedLookup:
         if is_local(reason):
             return _CachedLookup((), reason, 0.0)
         if addresses:
-            self._found = host
+            self._last_found = host
         age = self._max_age if addresses else min(self._max_age, FAILURE_MAX_AGE)
         known = _CachedLookup(addresses, reason, asyncio.get_running_loop().time() + age)
         self._known[host] = known
@@ -238,7 +238,7 @@ class Resolver(AbstractResolver):
         return known
 
     def known(self, host: str) -> tuple[str, ...]:
-        """The addresses of a host as far as they are remembered; no lookup is made."""
+        """Return the cached addresses of a host; no lookup is made."""
         target = self._targets.of(host)
         name = host if target is None else target.address
         if _is_literal(name):
@@ -246,36 +246,36 @@ class Resolver(AbstractResolver):
         known = self._known.get(name)
         return () if known is None else known.addresses
 
-    async def is_out(self, host: str) -> bool:
-        """Whether this machine's resolver does not answer, as `host` makes one think."""
-        if not self._found or self._found == host:
+    async def is_failing(self, host: str) -> bool:
+        """Whether the system's resolver fails, as the lookup of `host` suggests."""
+        if not self._last_found or self._last_found == host:
             return False
         now, checking = asyncio.get_running_loop().time(), self._checking
         if checking is None or (checking.done() and now - self._checked_at > CHECK_MAX_AGE):
-            checking = self._checking = asyncio.create_task(self._check(self._found))
+            checking = self._checking = asyncio.create_task(self._check(self._last_found))
         await asyncio.wait((checking,))
         return not checking.cancelled() and checking.result()
 
     async def _check(self, name: str) -> bool:
-        is_out = False
+        is_failing = False
         try:
             async with asyncio.timeout(CHECK_TIMEOUT):
                 await self._lookup(name)
         except (OSError, RuntimeError, MemoryError, UnicodeError):  # TimeoutError is an OSError
-            is_out = True
+            is_failing = True
         self._checked_at = asyncio.get_running_loop().time()
-        return is_out
+        return is_failing
 
     async def _ask_system(self, host: str) -> tuple[str, ...]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, _system_addresses, host)
 
     async def close(self) -> None:
-        """Ask no more; lookups under way are left to end by themselves."""
-        asking = [*self._asking.values(), *([self._checking] if self._checking else [])]
-        for task in asking:
+        """Cancel all lookups; those in threads are left to end by themselves."""
+        pending = [*self._lookups.values(), *([self._checking] if self._checking else [])]
+        for task in pending:
             task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await asyncio.gather(*pending, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -283,14 +283,14 @@ def _system_addresses(host: str) -> tuple[str, ...]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     except socket.gaierror:
-        # Without a descriptor it finds neither its files nor a server, and says anything at all.
+        # Without a free descriptor getaddrinfo reports any error: raise EMFILE instead.
         os.close(os.open(os.devnull, os.O_RDONLY))
         raise
     return tuple(dict.fromkeys(str(info[4][0]) for info in found))
 
 
 def _reason_of(error: Exception) -> str:
-    """Why a name was not found; what is neither this machine's fault nor DNS is raised."""
+    """Return why a lookup failed; raise errors that are neither local faults nor DNS's."""
     local = local_reason_of(error)
     if local is not None:
         return local
@@ -311,7 +311,7 @@ def _is_literal(host: str) -> bool:
 
 
 def _first_of_each_family(addresses: Iterable[str]) -> Iterable[str]:
-    """Some of each family, in their order."""
+    """Return the first addresses of each family, in order."""
     families: dict[bool, list[str]] = {}
     for address in addresses:
         families.setdefault(":" in address, []).append(address)

@@ -1,15 +1,7 @@
-"""Bytes → text as browsers do it: the page's word is heard, and only codecs of this table are used.
+"""A body and how to read it: media type, charset, text and HTML tree, each computed on first use.
 
-Whatever the bytes are, there is a text: what cannot be decoded becomes U+FFFD.
-
-A body and how to read it: media type, charset, text and tree, each found out when asked for.
-
-Nothing here raises for what a host sent; reading is lazy, so an unread page costs nothing.
-
-Measures, in a limited child process, what the tree of a costly page takes.
-
-A handler may ask for any page's tree, and gets it in the process of the crawl. A page whose bound
-(`parse_cost`) is high is therefore parsed elsewhere first: what it took there decides.
+Nothing raises because of what a host sent. A tree may be far larger than its page, so its cost is
+checked in a child process (`tree_fault_in_child`) if its upper bound is high (`parse_cost`).
 """
 
 from __future__ import annotations
@@ -26,7 +18,10 @@ from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser
 from outrider.fetch.child_pool import Fault, call_once
 from outrider.fetch.parse_cost import may_be_costly, tree_bytes
 
-# ==== charset
+# ---- charsets
+#
+# Bytes are decoded as browsers do it, with the codecs of this table only. What cannot be decoded
+# becomes U+FFFD.
 
 UTF_8: Final = "utf-8"
 FALLBACK_CODEC: Final = "windows-1252"
@@ -35,8 +30,8 @@ CHARSET_WITHIN: Final = 1024  # bytes in which a page may name its charset
 _BOMS: Final = ((b"\xef\xbb\xbf", UTF_8), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le"))
 _BOM_STARTS: Final = frozenset(bom[:1] for bom, _ in _BOMS)
 
-# Python's codec → the labels of the WHATWG Encoding Standard. What is absent is never used: a page
-# cannot ask for utf-7, for zlib, or for a codec that takes quadratic time.
+# Python's codec → the labels of the WHATWG Encoding Standard. Others are never used: a page
+# cannot choose utf-7, zlib, or a codec that takes quadratic time.
 _LABELS: Final = {
     UTF_8: "utf-8 utf8 unicode-1-1-utf-8 unicode11utf8 unicode20utf8 x-unicode20utf8",
     FALLBACK_CODEC: "windows-1252 cp1252 x-cp1252 ascii us-ascii ansi_x3.4-1968 iso-8859-1 "
@@ -90,7 +85,7 @@ _CODECS: Final = {label: codec for codec, labels in _LABELS.items() for label in
 _HEADER_CHARSET: Final = re.compile(
     r"charset\s*+=\s*+[\"']?+\s*+([^\s\"';,]++)", re.IGNORECASE
 ).search
-# A comment is passed over whole, so that what it says is not heard. Run over LOOKED_AT bytes only:
+# Comments are skipped whole. Searched in CHARSET_WITHIN bytes only:
 # it takes quadratic time for tags that begin again and again.
 _PAGE_CHARSET: Final = re.compile(
     rb"<!--.*?(?:-->|\Z)"
@@ -101,8 +96,8 @@ _PAGE_CHARSET: Final = re.compile(
 
 
 def charset_of(body: bytes, content_type: str | None) -> str:
-    """The codec a body is read with: BOM, then header, then the page's own word, then a guess."""
-    bom, codec = _bom(body)
+    """Return the codec of a body: by BOM, header, the page's declaration, or a guess."""
+    bom, codec = _find_bom(body)
     if bom:
         return codec
     named = _charset_in_header(content_type) or _charset_in_page(body[:CHARSET_WITHIN])
@@ -110,17 +105,17 @@ def charset_of(body: bytes, content_type: str | None) -> str:
 
 
 def decode_body(body: bytes, codec: str) -> str:
-    """The text, less its byte order mark; never raises."""
+    """Decode a body without its byte order mark; never raises."""
     return without_bom(body).decode(codec, "replace")
 
 
 def without_bom(body: bytes) -> bytes:
-    """The bytes after the byte order mark, if there is one."""
-    bom, _ = _bom(body)
+    """Return the bytes after the byte order mark, if there is one."""
+    bom, _ = _find_bom(body)
     return body[len(bom) :] if bom else body
 
 
-def _bom(body: bytes) -> tuple[bytes, str]:
+def _find_bom(body: bytes) -> tuple[bytes, str]:
     if body[:1] in _BOM_STARTS:
         for bom, codec in _BOMS:
             if body.startswith(bom):
@@ -139,7 +134,7 @@ def _charset_in_page(head: bytes) -> str | None:
         if label is None:
             continue
         codec = _CODECS.get(label.strip().lower().decode("ascii", "replace"))
-        # Bytes in which the word `charset` could be read are not UTF-16, whatever it says.
+        # A page whose declaration can be read as ASCII is not UTF-16, whatever it says.
         if codec is not None:
             return UTF_8 if codec.startswith("utf-16") else codec
     return None
@@ -152,14 +147,14 @@ def _is_utf_8(body: bytes) -> bool:
         return False
 
 
-# ==== document
+# ---- documents
 
 OCTET_STREAM: Final = "application/octet-stream"
 HTML: Final = "text/html"
 XML: Final = "application/xml"
 GZIP: Final = "application/gzip"
 
-# Mutation events serve scripts; a hostile <select> makes them take quadratic time.
+# Mutation events are for scripts; a hostile <select> makes them take quadratic time.
 _NO_MUTATION_EVENTS: Final = int(LexborDocumentOptions.WO_EVENTS)
 _SNIFFED_BYTES: Final = 512
 _WHITESPACE: Final = b"\t\n\f\r "
@@ -199,12 +194,12 @@ HeaderFields = tuple[tuple[str, str], ...]
 
 
 class Headers(Mapping[str, str]):
-    """Header fields by name, whatever its letter case; of several the first."""
+    """Header fields by name, in any letter case; of several the first."""
 
     __slots__ = ("_first", "fields")
 
     def __init__(self, fields: HeaderFields) -> None:
-        self.fields = fields  # all of them, as the host wrote them
+        self.fields = fields  # all, as the host wrote them
         self._first: dict[str, str] = {}
         for name, value in fields:
             self._first.setdefault(name.lower(), value)
@@ -225,7 +220,7 @@ class Headers(Mapping[str, str]):
         return f"Headers({self.fields!r})"
 
     def all(self, name: str) -> list[str]:
-        """Every field of a name, in order."""
+        """Return every field of a name, in order."""
         wanted = name.lower()
         if wanted not in self._first:
             return []
@@ -233,11 +228,11 @@ class Headers(Mapping[str, str]):
 
 
 class Document:
-    """What came, and as what it was asked for."""
+    """A response's header fields and body, and the type of its task."""
 
     type = "page"  # of the task
     depth = 0
-    indexes = 0  # sitemap indexes passed on the way here
+    indexes = 0  # sitemap indexes on the path to it
 
     def __init__(self, url: str, fields: HeaderFields, body: bytes) -> None:
         self.url = url
@@ -251,23 +246,23 @@ class Document:
 
     @cached_property
     def media_type(self) -> str:
-        """As the host says; if it does not say, as the first bytes look."""
-        told = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return sniff_media_type(self.body) if told in _UNKNOWN_TYPES else told
+        """The Content-Type; if it is absent or generic, by the first bytes."""
+        declared = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return sniff_media_type(self.body) if declared in _UNKNOWN_TYPES else declared
 
     @cached_property
     def charset(self) -> str:
-        """The codec the body is read with: BOM, header, the page's own word, or a guess."""
+        """The body's codec: by BOM, header, the page's declaration, or a guess."""
         return charset_of(self.body, self.headers.get("content-type"))
 
     @cached_property
     def text(self) -> str:
-        """The body as text, whatever it is."""
+        """The body as text, whatever its media type."""
         return decode_body(self.body, self.charset)
 
     @cached_property
     def source(self) -> bytes:
-        """The body in UTF-8, as the HTML parser is given it."""
+        """The body in UTF-8, as the HTML parser takes it."""
         return without_bom(self.body) if self.charset == UTF_8 else self.text.encode()
 
     @cached_property
@@ -277,12 +272,12 @@ class Document:
 
     @cached_property
     def tree(self) -> LexborHTMLParser:
-        """The body as HTML, parsed here and now, whatever that costs."""
+        """The body parsed as HTML, whatever that costs."""
         return LexborHTMLParser(self.source, options=_NO_MUTATION_EVENTS)
 
 
 def sniff_media_type(body: bytes) -> str:
-    """The media type the first bytes look like."""
+    """Return the media type that the first bytes suggest."""
     for magic, kind in _MAGIC_NUMBERS:
         if body.startswith(magic):
             return kind
@@ -293,38 +288,38 @@ def sniff_media_type(body: bytes) -> str:
     return OCTET_STREAM if b"\0" in head or not head else "text/plain"
 
 
-# ==== tree_check
+# ---- the cost of a tree
 
 MAX_CPU_SECONDS: Final = 2.0
 MAX_BYTES: Final = 64 * 2**20
 MAX_BYTES_PER_SOURCE_BYTE: Final = 24  # an ordinary tree takes about 7
 CHECK_SECONDS: Final = 5.0
 CHECK_MEMORY: Final = 2**29
-_checks = BoundedSemaphore(2)  # at a time, however many handlers ask
+_checks = BoundedSemaphore(2)  # child processes at one time, for all handlers
 
 
 def tree_fault(document: Document) -> str:
-    """Why the document's tree may not be built beside a crawl, or "" if it may. Builds the tree."""
+    """Build the document's tree; return why that must not be done in the crawl's process, or ""."""
     started = process_time()
     tree = document.tree
     seconds = process_time() - started
     if seconds > MAX_CPU_SECONDS:
         return f"time: parsing it took {seconds:.1f} s, over {MAX_CPU_SECONDS:g} s"
     size = tree_bytes(tree.html or "")
-    most = MAX_BYTES + MAX_BYTES_PER_SOURCE_BYTE * len(document.source)
-    if size > most:
-        return f"memory: its tree takes about {size >> 20} MiB, over {most >> 20} MiB"
+    limit = MAX_BYTES + MAX_BYTES_PER_SOURCE_BYTE * len(document.source)
+    if size > limit:
+        return f"memory: its tree takes about {size >> 20} MiB, over {limit >> 20} MiB"
     return ""
 
 
 def tree_fault_of_source(source: bytes) -> str:
-    """`tree_fault` of UTF-8 text: what the child process is asked."""
+    """`tree_fault` of UTF-8 text; runs in the child."""
     return tree_fault(Document("", (("Content-Type", "text/html; charset=utf-8"),), source))
 
 
 def tree_fault_in_child(source: bytes) -> str:
-    """`tree_fault` of UTF-8 text, found out in a child process that ends afterwards; blocks."""
+    """`tree_fault` of UTF-8 text, computed in a child process; blocks."""
     target = f"{__name__}:{tree_fault_of_source.__name__}"
     with _checks:
-        told = call_once(target, source, str, seconds=CHECK_SECONDS, memory=CHECK_MEMORY)
-    return f"{told.kind}: {told.detail}" if isinstance(told, Fault) else told
+        answer = call_once(target, source, str, seconds=CHECK_SECONDS, memory=CHECK_MEMORY)
+    return f"{answer.kind}: {answer.detail}" if isinstance(answer, Fault) else answer

@@ -1,15 +1,8 @@
-"""What was read out of a page, as a value that can cross to another process and back.
+"""Extraction from HTML: links, robots directives, title and canonical URL, as an `Extracted` value.
 
-References → URLs, seen from a base. Most links of a site are on all of its pages: they are
-looked up in a bounded memory, which only saves time.
-
-What headers and meta tags tell a crawler: robots directives and Link relations (RFC 8288).
-
-Directives for everybody and for us add up: the stricter word holds.
-
-Where in a page an anchor stands: the nearest elements around it, short and bounded.
-
-What an HTML page leads to and says of itself, in one walk over its elements.
+The value can be sent to another process and back. References are resolved against the page's base
+URL; most links of a site are on all of its pages, so resolved references are cached. Directives for
+all robots and for this one add up: the stricter holds.
 """
 
 from __future__ import annotations
@@ -30,59 +23,59 @@ from outrider.core.url import Refusal, Url, UrlRules, parse_url
 from outrider.fetch.document import Document
 from outrider.settings.worker_schema import FetchSettings
 
-# ==== found
+# ---- the result
 
 PageKind = Literal["html", "feed", "sitemap", "other"]
 
 
 class ExtractRules(msgspec.Struct, frozen=True, array_like=True):
-    """What a crawl wants of pages."""
+    """The settings that extraction needs."""
 
     url_rules: UrlRules
-    product: str  # by which robots tags address us
+    product: str  # the name that robots tags address
     follow: bool
     nofollow: bool
     max_links: int
-    max_unpacked: int  # bytes of a sitemap that is packed as a file
-    tag_path: bool = False  # links tell where in the page their anchors stand
+    max_unpacked: int  # bytes of a decompressed sitemap file
+    tag_path: bool = False  # links carry their anchors' tag paths
 
 
 def extract_rules(settings: FetchSettings, url_rules: UrlRules) -> ExtractRules:
-    """The part of the settings that reading needs."""
+    """Return the settings that extraction needs."""
     return ExtractRules(
         url_rules,
         robot_name(settings.user_agent).lower(),
         settings.follow,
         settings.nofollow,
         settings.max_links,
-        # The protocol allows 50 MB; the default of max_body is 10 MiB.
+        # The sitemap protocol allows 50 MB; the default of max_body is 10 MiB.
         5 * settings.max_body,
         settings.tag_path,
     )
 
 
 class Extracted(msgspec.Struct, frozen=True, array_like=True):
-    """Where a page leads and what it says of itself."""
+    """The links of a page, and its metadata."""
 
     kind: PageKind
-    depth: int = 0  # of what it leads to
+    depth: int = 0  # of its links
     urls: list[Url] = []  # in the page's order, each once
-    type: str = "page"  # of what it leads to
+    type: str = "page"  # of its links
     origin: str | None = None
-    indexes: int = 0  # sitemap indexes passed on the way to its links
+    indexes: int = 0  # sitemap indexes on the path to its links
     nofollow: bool = False
     noindex: bool = False
     canonical: str | None = None
     title: str | None = None
     description: str | None = None
     lang: str | None = None
-    bad: int = 0  # references that are no URL
-    fault: str | None = None  # why nothing, or not all, was read
-    tag_paths: list[str] = []  # of the first URLs' anchors, if asked for; "": it has none
+    bad: int = 0  # references that are not valid URLs
+    fault: str | None = None  # why nothing, or not all, was extracted
+    tag_paths: list[str] = []  # of the first URLs' anchors, if wanted; "": unknown
 
     @property
     def links(self) -> list[Link]:
-        """What it leads to, ready to be added; a fresh list at every reading."""
+        """Its links, ready to be added; a new list at every access."""
         if self.tag_paths:
             return self._links_with_paths()
         if self.origin is None:
@@ -94,7 +87,7 @@ class Extracted(msgspec.Struct, frozen=True, array_like=True):
         ]
 
     def _links_with_paths(self) -> list[Link]:
-        """Only HTML has anchors, and what a header adds comes last and has none."""
+        """Only HTML has anchors; links of header fields come last and have none."""
         paths = chain(self.tag_paths, repeat(""))
         return [
             Link(url, depth=self.depth, meta={TAG_PATH: path} if path else {})
@@ -102,10 +95,10 @@ class Extracted(msgspec.Struct, frozen=True, array_like=True):
         ]
 
 
-# ==== references
+# ---- references
 
 CACHED_REFERENCES: Final = 16_384
-MAX_CACHED_REFERENCE: Final = 256  # characters of a reference that is remembered
+MAX_CACHED_REFERENCE: Final = 256  # characters
 
 _ASCII_WHITESPACE: Final = "\t\n\f\r "
 _OTHER_SCHEME: Final = re.compile(
@@ -116,7 +109,7 @@ _OTHER_SCHEME: Final = re.compile(
 
 
 class BaseUrl:
-    """What references of one page are seen from."""
+    """The URL that a page's references are resolved against."""
 
     __slots__ = ("_folder", "_origin", "_rules", "url")
 
@@ -128,29 +121,29 @@ class BaseUrl:
         self._origin = path[: path.index("/", len("https://")) + 1]
 
     def moved(self, reference: str) -> BaseUrl:
-        """The base that `<base href>` makes of this one; itself, if that is no URL."""
+        """Return the base that `<base href>` gives; this one, if that is no URL."""
         url = self.resolve(reference)
         return BaseUrl(url, self._rules) if isinstance(url, Url) else self
 
     def resolve(self, reference: str) -> Url | Refusal | None:
-        """The URL that is meant; None for what leads to no other page."""
+        """Return the URL of a reference; None if it leads to no other page."""
         reference = reference.strip(_ASCII_WHITESPACE)
         first = reference[:1]
         if not first or first == "#":
             return None
         if first == "?" or len(reference) > MAX_CACHED_REFERENCE:
             return None if _OTHER_SCHEME(reference) else parse_url(reference, self._rules, self.url)
-        # `/\\host` and `//host` are hosts; the folder's scheme is all that counts for them.
+        # `/\\host` and `//host` name hosts; they take only the scheme from the base.
         if first == "/" and reference[1:2] not in "/\\\t\n\r":
             return _resolve_cached(reference, self._origin, self._rules)
         return _resolve_cached(reference, self._folder, self._rules)
 
-    def resolve_all(self, references: Iterable[str], most: int) -> tuple[list[Url], int]:
-        """The URLs in order, each once, at most so many; and how many references were none."""
+    def resolve_all(self, references: Iterable[str], limit: int) -> tuple[list[Url], int]:
+        """Return up to `limit` URLs in order, each once, and how many references are invalid."""
         urls: dict[str, Url] = {}
         bad = 0
         for reference in references:
-            if len(urls) >= most:
+            if len(urls) >= limit:
                 break
             url = self.resolve(reference)
             if type(url) is Url:
@@ -162,14 +155,14 @@ class BaseUrl:
 
 @lru_cache(maxsize=CACHED_REFERENCES)
 def _resolve_cached(reference: str, base: str, rules: UrlRules) -> Url | Refusal | None:
-    """As seen from any URL that begins with `base`, which ends in a slash."""
+    """Resolve a reference for all pages whose URL begins with `base`, which ends in a slash."""
     if _OTHER_SCHEME(reference):
         return None
     seen_from = parse_url(base, rules)
     return parse_url(reference, rules, seen_from) if isinstance(seen_from, Url) else seen_from
 
 
-# ==== hints
+# ---- robots directives and Link relations (RFC 8288)
 
 FEED_TYPES: Final = frozenset(
     {
@@ -184,7 +177,7 @@ _FOLLOWED_RELATIONS: Final = frozenset({"next", "prev", "previous", "canonical"}
 _MAX_RELATIONS: Final = 1000
 
 
-# What is asked of crawlers, as bits of one number: an enum's cost several times as much.
+# Directives as bits of one number: an enum costs several times as much.
 NOFOLLOW: Final = 1
 NOINDEX: Final = 2
 _DIRECTIVES: Final = {"nofollow": NOFOLLOW, "noindex": NOINDEX, "none": NOFOLLOW | NOINDEX}
@@ -194,37 +187,37 @@ _DIRECTIVES_WITH_VALUE: Final = frozenset(
 
 
 def meta_directives(content: str) -> int:
-    """The directives of a robots meta tag."""
-    asks = 0
+    """Return the directives of a robots meta tag."""
+    directives = 0
     for word in content.lower().split(","):
-        asks |= _DIRECTIVES.get(word.strip(), 0)
-    return asks
+        directives |= _DIRECTIVES.get(word.strip(), 0)
+    return directives
 
 
 def header_directives(values: Iterable[str], product: str) -> int:
-    """The directives of X-Robots-Tag fields; `name:` speaks to one robot until the next name."""
-    asks = 0
+    """Return the directives of X-Robots-Tag fields; `name:` addresses one robot until the next."""
+    directives = 0
     for value in values:
-        is_for_us = True
+        is_addressed = True
         for piece in value.lower().split(","):
             name, colon, word = piece.partition(":")
             if colon and name.strip() not in _DIRECTIVES_WITH_VALUE:
-                is_for_us = name.strip() == product
-                asks |= _DIRECTIVES.get(word.strip(), 0) * is_for_us
-            elif is_for_us:
-                asks |= _DIRECTIVES.get(piece.strip(), 0)
-    return asks
+                is_addressed = name.strip() == product
+                directives |= _DIRECTIVES.get(word.strip(), 0) * is_addressed
+            elif is_addressed:
+                directives |= _DIRECTIVES.get(piece.strip(), 0)
+    return directives
 
 
 class Relation(NamedTuple):
-    """A typed link of a page or of its headers."""
+    """A typed link of a page or of its header fields."""
 
     reference: str
     names: frozenset[str]
     type: str = ""
 
     def leads(self) -> bool:
-        """Whether it names another page or a feed, rather than a part of this one."""
+        """Whether it leads to another page or a feed, rather than to a part of this one."""
         if self.names & _FOLLOWED_RELATIONS:
             return True
         is_other = "alternate" in self.names and "stylesheet" not in self.names
@@ -242,22 +235,22 @@ _PARAMETER: Final = re.compile(
 
 
 def link_relations(values: Iterable[str]) -> Iterator[Relation]:
-    """The links of Link header fields; one about another page (`anchor`) is passed over."""
+    """Yield the links of Link header fields, except those about another page (`anchor`)."""
     count = 0
     for value in values:
         for found in _LINK(value):
             count += 1
             if count > _MAX_RELATIONS:
                 return
-            told: dict[str, str] = {}
+            parameters: dict[str, str] = {}
             for name, quoted, bare in _PARAMETER(found[2]):
-                told.setdefault(name.lower(), quoted or bare)
-            if "anchor" not in told:
-                names = frozenset(told.get("rel", "").lower().split())
-                yield Relation(found[1], names, told.get("type", ""))
+                parameters.setdefault(name.lower(), quoted or bare)
+            if "anchor" not in parameters:
+                names = frozenset(parameters.get("rel", "").lower().split())
+                yield Relation(found[1], names, parameters.get("type", ""))
 
 
-# ==== tag_path
+# ---- tag paths
 
 MAX_TAG_PATH: Final = 120
 _ANCESTORS: Final = 5
@@ -265,7 +258,7 @@ _CLASS: Final = re.compile(r"\s*([A-Za-z_-][\w-]{0,30})", re.ASCII).match
 
 
 def tag_path(anchor: LexborNode) -> str:
-    """Tags with their first class, from the outermost of the nearest five to the anchor itself."""
+    """Return the tags around an anchor with their first classes: five ancestors and itself."""
     steps: list[str] = []
     node: LexborNode | None = anchor
     while node is not None and len(steps) <= _ANCESTORS and _is_element(tag := node.tag or "-"):
@@ -275,17 +268,17 @@ def tag_path(anchor: LexborNode) -> str:
 
 
 def _is_element(tag: str) -> bool:
-    """The document around the outermost element is called `-document`."""
+    """Whether a tag is an element: the document itself is called `-document`."""
     return not tag.startswith("-")
 
 
 def _step(tag: str, node: LexborNode) -> str:
-    """A class that begins with no letter is seldom a name."""
+    """Return a tag with its first class, if that begins with a letter: others are rarely names."""
     found = _CLASS(node.attributes.get("class") or "")
     return f"{tag[:30]}.{found[1]}" if found else tag[:30]
 
 
-# ==== html
+# ---- HTML
 
 MAX_TEXT: Final = 1000  # characters of a title or description
 
@@ -300,38 +293,38 @@ _Attributes: TypeAlias = dict[str, str | None]
 
 
 class _HtmlWalk:
-    """What the elements told so far."""
+    """The state of one pass over a page's elements."""
 
     def __init__(self, rules: ExtractRules) -> None:
         self.rules = rules
         self.references: list[str] = []
-        self.paths: dict[str, str] = {}  # by reference, of its first anchor
-        self.asks = 0
+        self.paths: dict[str, str] = {}  # reference → path of its first anchor
+        self.directives = 0
         self.base: str | None = None
         self.canonical: str | None = None
         self.title: str | None = None
         self.description: str | None = None
 
-    def over(self, nodes: list[LexborNode]) -> None:
-        """Hear every element, in the page's order."""
-        add, obeys = self.references.append, self.rules.nofollow
+    def visit(self, nodes: list[LexborNode]) -> None:
+        """Handle every element, in the page's order."""
+        add, is_nofollow_obeyed = self.references.append, self.rules.nofollow
         for node in nodes:
             attributes, tag = node.attributes, node.tag
             if tag == "a" or tag == "area":  # noqa: PLR1714 - almost all are `a`
                 reference = attributes.get("href")
-                if reference and not (obeys and _is_unfollowed(attributes.get("rel"))):
+                if reference and not (is_nofollow_obeyed and _is_unfollowed(attributes.get("rel"))):
                     add(reference)
             else:
                 _HANDLERS[tag or ""](self, attributes, node)
 
-    def note_paths(self, nodes: list[LexborNode]) -> None:
-        """Where the anchors stand; asked for seldom, so it is a walk of its own."""
+    def collect_paths(self, nodes: list[LexborNode]) -> None:
+        """Collect the anchors' tag paths; rarely wanted, so it is a pass of its own."""
         for node in nodes:
             if node.tag == "a" and (reference := node.attributes.get("href")):
                 self.paths.setdefault(reference, tag_path(node))
 
     def link(self, attributes: _Attributes, _: LexborNode) -> None:
-        """`<link rel href>`: the canonical address, neighbours, feeds."""
+        """`<link rel href>`: canonical URL, neighbours, feeds."""
         reference, rel = attributes.get("href"), attributes.get("rel")
         if not reference or not rel:
             return
@@ -349,14 +342,14 @@ class _HtmlWalk:
             return
         name = (attributes.get("name") or "").strip().lower()
         if name in {"robots", self.rules.product}:
-            self.asks |= meta_directives(content)
+            self.directives |= meta_directives(content)
         elif name == "description":
             self.description = self.description or collapse_spaces(content)
         elif (attributes.get("http-equiv") or "").strip().lower() == "refresh":
             found = _REFRESH(content)
             self.references.extend(filter(None, found.groups()) if found else ())
 
-    def start(self, attributes: _Attributes, _: LexborNode) -> None:
+    def base_url(self, attributes: _Attributes, _: LexborNode) -> None:
         """`<base href>`: the first counts."""
         if self.base is None:
             self.base = attributes.get("href")
@@ -366,8 +359,8 @@ class _HtmlWalk:
         if reference := attributes.get("src"):
             self.references.append(reference)
 
-    def name(self, _: _Attributes, node: LexborNode) -> None:
-        """`<title>`: the first counts; an image may have one too."""
+    def title_text(self, _: _Attributes, node: LexborNode) -> None:
+        """`<title>`: the first counts; an SVG image may have one too."""
         if self.title is None:
             self.title = collapse_spaces(node.text())
 
@@ -375,22 +368,22 @@ class _HtmlWalk:
 _HANDLERS: Final[dict[str, Callable[[_HtmlWalk, _Attributes, LexborNode], None]]] = {
     "link": _HtmlWalk.link,
     "meta": _HtmlWalk.meta,
-    "base": _HtmlWalk.start,
+    "base": _HtmlWalk.base_url,
     "iframe": _HtmlWalk.frame,
     "frame": _HtmlWalk.frame,
-    "title": _HtmlWalk.name,
+    "title": _HtmlWalk.title_text,
 }
 
 
 def extract_html(document: Document, page: BaseUrl, rules: ExtractRules) -> Extracted:
-    """Everything a page tells; whether its links are wanted is the caller's to say."""
+    """Extract everything from a page; the caller decides whether its links are wanted."""
     walk = _HtmlWalk(rules)
     try:
         tree = document.tree
         nodes = _nodes(tree)
-        walk.over(nodes)
+        walk.visit(nodes)
         if rules.tag_path:
-            walk.note_paths(nodes)
+            walk.collect_paths(nodes)
         lang = tree.root.attributes.get("lang") if tree.root else None
     except SelectolaxError as error:
         return Extracted("html", fault=f"unreadable: {error}")
@@ -401,8 +394,8 @@ def extract_html(document: Document, page: BaseUrl, rules: ExtractRules) -> Extr
         "html",
         document.depth + 1,
         urls,
-        nofollow=walk.asks & NOFOLLOW != 0,
-        noindex=walk.asks & NOINDEX != 0,
+        nofollow=walk.directives & NOFOLLOW != 0,
+        noindex=walk.directives & NOINDEX != 0,
         canonical=canonical.text if isinstance(canonical, Url) else None,
         title=walk.title,
         description=walk.description,
@@ -413,7 +406,7 @@ def extract_html(document: Document, page: BaseUrl, rules: ExtractRules) -> Extr
 
 
 def _tag_paths(paths: dict[str, str], base: BaseUrl, urls: list[Url]) -> list[str]:
-    """Of each URL, the path of the first anchor that leads to it."""
+    """Return, for each URL, the path of the first anchor that leads to it."""
     by_identity: dict[str, str] = {}
     for reference, path in paths.items():
         url = base.resolve(reference)
@@ -423,10 +416,10 @@ def _tag_paths(paths: dict[str, str], base: BaseUrl, urls: list[Url]) -> list[st
 
 
 class _Selectors(local):
-    """One a thread: to make one takes as long as parsing a small page."""
+    """One selector per thread: creating one takes as long as parsing a small page."""
 
     def __init__(self) -> None:
-        selector = LexborCSSSelector()  # type: ignore[no-untyped-call]  # its stub says nothing
+        selector = LexborCSSSelector()  # type: ignore[no-untyped-call]  # untyped stub
         self.find = selector.find
 
 
@@ -438,7 +431,7 @@ def _nodes(tree: LexborHTMLParser) -> list[LexborNode]:
 
 
 def collapse_spaces(text: str) -> str | None:
-    """Text as people read it: one space between words, not too long, None if there is none."""
+    """Collapse white space and cut long text; None if it is empty."""
     return " ".join(text[: 4 * MAX_TEXT].split())[:MAX_TEXT] or None
 
 
@@ -447,5 +440,5 @@ def _is_unfollowed(rel: str | None) -> bool:
 
 
 def robot_name(user_agent: str) -> str:
-    """The name that groups are looked up by: `Outrider/1.0 (+…)` is `outrider`."""
+    """Return the name in robots rules: `Outrider/1.0 (+…)` is `outrider`."""
     return re.split(r"[/\s(;,]", user_agent.strip(), maxsplit=1)[0].lower()

@@ -1,11 +1,8 @@
-"""XML read piece by piece, without entities, internal DTD, or anything from outside.
+"""Feeds and sitemaps: the pages that RSS, Atom, RDF, JSON Feed and sitemap files lead to.
 
-What was read before a fault is kept: the fault is told at the end.
-
-What feeds lead to: the pages of RSS, Atom and RDF items, and of JSON Feed.
-
-What sitemaps lead to: pages, or from an index further sitemaps; packed ones are unpacked within
-a bound, piece by piece.
+XML is read in chunks, without entities, internal DTD or external files. What was read before an
+error is kept, and the error is reported as `fault`. Compressed sitemaps are decompressed within a
+bound, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -20,16 +17,16 @@ import msgspec
 
 from outrider.fetch.document import decode_body
 
-# ==== markup
+# ---- XML
 
 MAX_DEPTH: Final = 256
-MAX_ELEMENT_TEXT: Final = 16_384  # characters kept of one element
-MAX_TOKEN_BYTES: Final = 2**20  # bytes without an end: expat would read them again and again
+MAX_ELEMENT_TEXT: Final = 16_384  # characters of one element
+MAX_TOKEN_BYTES: Final = 2**20  # of an unfinished token: expat would read it again and again
 CHUNK_BYTES: Final = 65_536
 
 
 class XmlElement(NamedTuple):
-    """An element that has ended: local names in lower case, attributes as written."""
+    """A complete element: local names in lower case, attributes as written."""
 
     parent: str
     name: str
@@ -38,22 +35,22 @@ class XmlElement(NamedTuple):
 
 
 class _RefusedXml(Exception):
-    """The document holds something that is not read."""
+    """The document contains something that is not read."""
 
 
 class XmlElements:
-    """The elements of some names in a document, in the order of their ends."""
+    """Iterates over a document's elements of given names, in the order of their ends."""
 
-    def __init__(self, pieces: Iterable[bytes], codec: str, names: frozenset[str]) -> None:
+    def __init__(self, chunks: Iterable[bytes], codec: str, names: frozenset[str]) -> None:
         self.root = ""
         self.base: str | None = None  # xml:base of the root
         self.fault: str | None = None
-        self._pieces = pieces
+        self._chunks = chunks
         self._codec = codec
         self._names = names
         self._path: list[str] = [""]
         self._open: list[tuple[dict[str, str], list[str]]] = []
-        self._room = 0
+        self._text_left = 0
         self._ended: list[XmlElement] = []
 
     def __iter__(self) -> Iterator[XmlElement]:
@@ -69,8 +66,8 @@ class XmlElements:
         parser = self._parser()
         decode = codecs.getincrementaldecoder(self._codec)("replace").decode
         given = 0
-        for piece in self._pieces:
-            data = decode(piece).encode()
+        for chunk in self._chunks:
+            data = decode(chunk).encode()
             given += len(data)
             parser.Parse(data, False)
             if given - max(parser.CurrentByteIndex, 0) > MAX_TOKEN_BYTES:
@@ -80,7 +77,7 @@ class XmlElements:
 
     def _parser(self) -> expat.XMLParserType:
         parser = expat.ParserCreate("utf-8")
-        parser.UseForeignDTD(True)  # none is loaded; but `&nbsp;` is passed over, not an error
+        parser.UseForeignDTD(True)  # none is loaded, but `&nbsp;` is skipped instead of an error
         parser.buffer_text = True
         parser.StartDoctypeDeclHandler = _doctype
         parser.EntityDeclHandler = _entity
@@ -102,12 +99,12 @@ class XmlElements:
         self._path.append(local)
         if local in self._names:
             self._open.append((attributes, []))
-            self._room = MAX_ELEMENT_TEXT
+            self._text_left = MAX_ELEMENT_TEXT
 
     def _text(self, text: str) -> None:
-        if self._open and self._path[-1] in self._names and self._room > 0:
-            self._open[-1][1].append(text[: self._room])
-            self._room -= len(text)
+        if self._open and self._path[-1] in self._names and self._text_left > 0:
+            self._open[-1][1].append(text[: self._text_left])
+            self._text_left -= len(text)
 
     def _end(self, _: str) -> None:
         local = self._path.pop()
@@ -126,25 +123,25 @@ def _entity(*_: object) -> None:
 
 
 def chunks_of(body: bytes) -> Iterator[bytes]:
-    """A body in pieces."""
+    """Split a body into chunks."""
     return (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
 
 
-# ==== feeds
+# ---- feeds
 
 FEED_ROOTS: Final = frozenset({"rss", "feed", "rdf"})
 FEED_NAMES: Final = frozenset({"link", "guid", "title"})
 _ITEMS: Final = frozenset({"item", "entry"})
-_JSON_FEED_WITHIN: Final = 1024  # bytes in which a JSON Feed says that it is one
+_JSON_FEED_WITHIN: Final = 1024  # bytes in which a JSON Feed names its version
 _FEEDS: Final = frozenset({"channel", "feed"})
 
 
 def feed_reference(element: XmlElement) -> str | None:
-    """The page an element of an item names, or the feed's next part (RFC 5005)."""
+    """Return the page that an item's element names, or the feed's next part (RFC 5005)."""
     attributes = element.attributes
     if element.name == "guid":
-        told = attributes.get("isPermaLink", "true").strip().lower()
-        is_link = told == "true" and element.text.strip().lower().startswith("http")
+        is_permalink = attributes.get("isPermaLink", "true").strip().lower()
+        is_link = is_permalink == "true" and element.text.strip().lower().startswith("http")
         return element.text if is_link else None
     if element.name != "link":
         return None
@@ -155,7 +152,7 @@ def feed_reference(element: XmlElement) -> str | None:
 
 
 def feed_title(element: XmlElement) -> str | None:
-    """The feed's title."""
+    """Return the feed's title, if the element is it."""
     return element.text if element.name == "title" and element.parent in _FEEDS else None
 
 
@@ -174,7 +171,7 @@ _decode_json_feed = msgspec.json.Decoder(_JsonFeed).decode
 
 
 def read_json_feed(body: bytes) -> tuple[list[str], str | None] | None:
-    """The pages and the title of a JSON Feed; None: it is none."""
+    """Return the pages and the title of a JSON Feed; None if it is none."""
     if b"jsonfeed.org/version" not in body[:_JSON_FEED_WITHIN]:
         return None
     try:
@@ -185,14 +182,14 @@ def read_json_feed(body: bytes) -> tuple[list[str], str | None] | None:
     return [*pages, feed.next_url or ""], feed.title
 
 
-# ==== sitemaps
+# ---- sitemaps
 
 SITEMAP_TYPE: Final = "sitemap"
 SITEMAP_ORIGIN: Final = "sitemap"
 SITEMAP_INDEX: Final = "sitemapindex"
 SITEMAP_ROOTS: Final = frozenset({"urlset", SITEMAP_INDEX})
 SITEMAP_NAMES: Final = frozenset({"loc"})
-MAX_SITEMAP_URLS: Final = 50_000  # by the protocol, of one file
+MAX_SITEMAP_URLS: Final = 50_000  # of one file, by the protocol
 # The protocol allows one; some sites have an index of indexes.
 MAX_NESTED_INDEXES: Final = 3
 
@@ -201,44 +198,44 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 def sitemap_reference(element: XmlElement) -> str | None:
-    """The address of an entry; an image's or a video's is none."""
+    """Return the URL of an entry; None for an image's or a video's."""
     return element.text if element.parent in _ENTRIES else None
 
 
 def sitemap_lines(body: bytes) -> list[str]:
-    """The addresses of a plain-text sitemap, one a line."""
+    """Return the lines of a plain-text sitemap, one URL per line."""
     return decode_body(body, "utf-8").splitlines()
 
 
 def is_sitemap_line(line: str) -> bool:
-    """Whether a line of a plain-text sitemap is meant as one."""
+    """Whether a line of a plain-text sitemap is meant as a URL."""
     return line.lstrip().lower().startswith(("http://", "https://"))
 
 
 class GzipChunks:
-    """A gzip file in pieces, at most so many bytes in all; a fault ends it and is kept."""
+    """Decompresses a gzip file in chunks, within a limit; an error ends it and sets `fault`."""
 
-    def __init__(self, body: bytes, most: int) -> None:
+    def __init__(self, body: bytes, limit: int) -> None:
         self.fault: str | None = None
         self._body = body
-        self._left = most
+        self._left = limit
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            yield from self._pieces()
+            yield from self._chunks()
         except zlib.error:
             self.fault = "malformed: not gzip to its end"
 
-    def _pieces(self) -> Iterator[bytes]:
+    def _chunks(self) -> Iterator[bytes]:
         unpacker = zlib.decompressobj(_GZIP)
         for packed in chunks_of(self._body):
             while packed and not unpacker.eof:
                 if self._left <= 0:
                     self.fault = "unpacks to too many bytes"
                     return
-                piece = unpacker.decompress(packed, min(CHUNK_BYTES, self._left))
-                packed = unpacker.unconsumed_tail  # noqa: PLW2901 - what is left of it
-                self._left -= len(piece)
-                yield piece
+                chunk = unpacker.decompress(packed, min(CHUNK_BYTES, self._left))
+                packed = unpacker.unconsumed_tail  # noqa: PLW2901 - the rest of it
+                self._left -= len(chunk)
+                yield chunk
         if not unpacker.eof:
             self.fault = "cut short"

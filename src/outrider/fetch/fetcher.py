@@ -1,4 +1,4 @@
-"""One visit of a URL: the way in, the page, what it leads to; every end is an outcome (G0)."""
+"""The fetcher, the default handler: robots.txt, the page, its links. It returns an outcome (G0)."""
 
 from __future__ import annotations
 
@@ -19,49 +19,47 @@ from outrider.fetch.robots import Admission, RobotsGate
 from outrider.settings import Settings
 
 NOT_MODIFIED: Final = 304
-MAX_STALE: Final = (
-    86_400.0  # seconds a kept response may be too old to stand in for a throttled one
-)
+MAX_STALE: Final = 86_400.0  # seconds a cached response may be too old while its queue is throttled
 
 
 class FetchContext(msgspec.Struct, frozen=True):
-    """All that a fetcher needs of others."""
+    """The collaborators of a fetcher."""
 
-    entrance: RobotsGate
+    robots_gate: RobotsGate
     pacing: Pacing
     reader: Reader
     detector: Detector | None
     cache: ResponseCache | None
-    refusal: RefusalCheck
+    refusal_check: RefusalCheck
 
 
 class Fetcher:
-    """The default handler: fetches a page and finds its links."""
+    """Fetches the page of a visit and extracts its links."""
 
-    def __init__(self, settings: Settings, around: FetchContext) -> None:
+    def __init__(self, settings: Settings, context: FetchContext) -> None:
         self._settings = settings.fetch
         self._url_rules = settings.url
-        self._around = around
+        self._context = context
 
     async def __call__(self, visit: Visit) -> Outcome:
-        """Robots, then the page."""
+        """Apply robots.txt, then fetch the page."""
         outcome = await self._visit(visit)
-        self._around.entrance.told(visit)
+        self._context.robots_gate.record_end(visit)
         return outcome
 
     async def _visit(self, visit: Visit) -> Outcome:
-        entry = await self._around.entrance.admit(visit)
-        if not isinstance(entry, Admission):
-            return entry
-        outcome = await self._page(visit, entry)
-        if entry.crawl_delay is None:
+        admission = await self._context.robots_gate.admit(visit)
+        if not isinstance(admission, Admission):
+            return admission
+        outcome = await self._fetch_page(visit, admission)
+        if admission.crawl_delay is None:
             return outcome
-        # The queue did not know the delay: it learns it, whatever the visit came to.
-        return msgspec.structs.replace(outcome, crawl_delay=entry.crawl_delay)
+        # The queue did not know the crawl delay: it is reported with any outcome.
+        return msgspec.structs.replace(outcome, crawl_delay=admission.crawl_delay)
 
-    async def _page(self, visit: Visit, entry: Admission) -> Outcome:
-        """The page itself; a redirect to the same identity is followed here, after the delay."""
-        url, cached, pacing = visit.lease.url, self._cached(visit), self._around.pacing
+    async def _fetch_page(self, visit: Visit, admission: Admission) -> Outcome:
+        """Fetch the page; a redirect to the same identity is followed here, after the delay."""
+        url, cached, pacing = visit.lease.url, self._cached(visit), self._context.pacing
         headers = conditional_headers(visit.lease.last, cached)
         for left in reversed(range(self._settings.max_redirects + 1)):
             response = await pacing.get(visit, url, headers)
@@ -72,14 +70,14 @@ class Fetcher:
                 return await self._outcome(visit, response, cached)
             if not left:
                 return Dropped("redirects: a loop", response.seconds)
-            if not entry.allows(target):  # the page is the same, but its URL is not
+            if not admission.allows(target):  # robots.txt may treat the other URL differently
                 return Dropped("robots", response.seconds)
-            await pacing.pause(visit, response, entry.crawl_delay)
+            await pacing.pause(visit, response, admission.crawl_delay)
             url = target
         raise AssertionError("unreachable")
 
     def _cached(self, visit: Visit) -> Response | None:
-        cache = self._around.cache
+        cache = self._context.cache
         return None if cache is None else cache.get(visit.lease.fingerprint)
 
     def _same_page(self, visit: Visit, response: Response) -> str | None:
@@ -91,35 +89,39 @@ class Fetcher:
         return target.text if is_same else None
 
     async def _outcome(self, visit: Visit, response: Response, cached: Response | None) -> Outcome:
-        """Which is which (G0)."""
-        blocked = self._around.detector(response) if self._around.detector else None
+        """Return the outcome of a response (G0)."""
+        blocked = self._context.detector(response) if self._context.detector else None
         target = redirect_target(response, self._url_rules)
         if target is not None and blocked is None:
-            return await self._redirected(visit, response, target)
-        judged = outcome_of(
+            return await self._redirect_outcome(visit, response, target)
+        outcome = outcome_of(
             response.status,
             seconds=response.seconds,
             bytes=len(response.body),
-            retry_after=retry_after_of(response, self._around.pacing.now()),
+            retry_after=retry_after_of(response, self._context.pacing.now()),
             etag=response.header("etag"),
             last_modified=response.header("last-modified"),
         )
-        if isinstance(judged, Throttled):
-            return self._throttled(visit, judged, cached)
+        if isinstance(outcome, Throttled):
+            return self._throttled_outcome(visit, outcome, cached)
         if blocked is not None:
             return Blocked(blocked, response.seconds)
-        if isinstance(judged, Failed):
-            return judged
-        return await self._done(visit, response, judged, cached)
+        if isinstance(outcome, Failed):
+            return outcome
+        return await self._done_outcome(visit, response, outcome, cached)
 
-    def _throttled(self, visit: Visit, judged: Throttled, cached: Response | None) -> Outcome:
-        """D5: what the cache has stands in; the queue is throttled all the same."""
-        if cached is None or not is_usable(cached, self._around.pacing.now(), MAX_STALE):
-            return judged
-        return done_from_cache(visit, cached, judged)
+    def _throttled_outcome(
+        self, visit: Visit, outcome: Throttled, cached: Response | None
+    ) -> Outcome:
+        """Return the cached response if it is usable; the queue is throttled in any case (D5)."""
+        if cached is None or not is_usable(cached, self._context.pacing.now(), MAX_STALE):
+            return outcome
+        return done_from_cache(visit, cached, outcome)
 
-    async def _redirected(self, visit: Visit, response: Response, target: Url | Refusal) -> Outcome:
-        """Every hop goes through the frontier: the target has a queue of its own (D7)."""
+    async def _redirect_outcome(
+        self, visit: Visit, response: Response, target: Url | Refusal
+    ) -> Outcome:
+        """Add the target as a link: it has a queue of its own (D7)."""
         if isinstance(target, Refusal):
             return Dropped(f"redirect: {target.reason}", response.seconds)
         lease, meta = visit.lease, visit.lease.meta
@@ -128,38 +130,38 @@ class Fetcher:
             return Dropped("redirects: too many", response.seconds)
         meta["redirects"] = hops
         link = Link(target, type=lease.type, depth=lease.depth, origin="redirect", meta=meta)
-        refused = await self._around.refusal(link, lease)
+        refused = await self._context.refusal_check(link, lease)
         if refused is not None:
             return Dropped(f"redirect: {refused}", response.seconds)
         visit.page = Page(lease, response)
         visit.links.append(link)
         return Done(response.status, response.seconds, len(response.body))
 
-    async def _done(
-        self, visit: Visit, response: Response, judged: Done, cached: Response | None
+    async def _done_outcome(
+        self, visit: Visit, response: Response, outcome: Done, cached: Response | None
     ) -> Outcome:
         if response.status == NOT_MODIFIED:
-            # What was kept stands in for the body; its links are known.
+            # The cached body is used; its links are known.
             whole = response if cached is None else merge_not_modified(cached, response)
             visit.page = Page(visit.lease, whole, from_cache=cached is not None)
-            return judged
+            return outcome
         page = Page(visit.lease, response)
-        if not self._reads(page.media_type):
+        if not self._is_wanted_type(page.media_type):
             return Dropped("type", response.seconds)
         visit.page = page
         if 200 <= response.status < 300:
-            await self._read(visit, page)
-            if self._around.cache is not None:
-                self._around.cache.keep(visit.lease.fingerprint, response)
-        return msgspec.structs.replace(judged, digest=page.digest)
+            await self._extract_links(visit, page)
+            if self._context.cache is not None:
+                self._context.cache.put(visit.lease.fingerprint, response)
+        return msgspec.structs.replace(outcome, digest=page.digest)
 
-    async def _read(self, visit: Visit, page: Page) -> None:
-        """What the page leads to; one list for both, so that a user may change it."""
-        await self._around.reader.read(page)
+    async def _extract_links(self, visit: Visit, page: Page) -> None:
+        """Extract links; visit and page share one list, so that a user's function can change it."""
+        await self._context.reader.read(page)
         page.links[:0] = visit.links
         visit.links = page.links
 
-    def _reads(self, media_type: str) -> bool:
+    def _is_wanted_type(self, media_type: str) -> bool:
         return any(
             media_type == one or (one.endswith("*") and media_type.startswith(one[:-1]))
             for one in self._settings.types
@@ -167,13 +169,13 @@ class Fetcher:
 
 
 def cached_response(cache: ResponseCache, fingerprint: bytes, now: float) -> Response | None:
-    """What the cache has of a page, if it may stand in for a throttled answer."""
+    """Return a page's cached response, if it may be used while its queue is throttled."""
     response = cache.get(fingerprint)
     return response if response is not None and is_usable(response, now, MAX_STALE) else None
 
 
 def done_from_cache(visit: Visit, cached: Response, throttled: Throttled | None) -> Done:
-    """D5: a visit that ends with what was kept; the host was asked only if it throttled."""
+    """End a visit with a cached response (D5); `throttled` if the host was asked."""
     page = visit.page = Page(visit.lease, cached, from_cache=True)
     return Done(
         cached.status,

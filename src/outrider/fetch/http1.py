@@ -1,14 +1,9 @@
-"""What aiohttp raises, as reasons: the one place that knows its exceptions.
+"""The HTTP/1.1 client, over aiohttp: one request, one value, whatever the host does (K1).
 
-Answers as they come in: the head, then no more of the body than is allowed.
-
-A request is repeated only where it cannot have been heard: on a connection that had served before
-and was closed without a byte, as servers do with those that were idle.
-
-Makes HTTP requests: one request, one value, whatever the host does (K1).
-
-Nothing is followed, nothing is read beyond the limits, and nothing is kept from one request to the
-next but connections and addresses.
+No redirect is followed, nothing is read beyond the limits, and nothing is kept from one request to
+the next but connections and addresses. A request is repeated only where the host cannot have
+received it: on a connection that had served before and was closed without a byte, as servers do
+with idle ones.
 """
 
 from __future__ import annotations
@@ -72,16 +67,16 @@ from outrider.fetch.response import (
 )
 from outrider.settings.worker_schema import FetchSettings
 
-# ==== troubles
+# ---- exceptions of aiohttp as reasons
 
-# All that a request may raise, whatever the host does, and whatever this machine lacks.
+# All that a request may raise, whatever the host does or this machine lacks.
 REQUEST_ERRORS: Final = (ClientError, HttpProcessingError, OSError, MemoryError, RuntimeError)
 
 _TOO_MANY_HEADERS: Final = "Too many headers received"  # aiohttp has no class for it
 
 
 def reason_of_error(error: BaseException) -> str:
-    """Why there is no response; a `RuntimeError` that is no fault of this machine is raised."""
+    """Return why there is no response; raise a `RuntimeError` that is no local fault."""
     local = local_reason_of(error)
     if local is not None:
         return local
@@ -99,7 +94,7 @@ def reason_of_error(error: BaseException) -> str:
 
 
 def _timeout_reason(error: TimeoutError) -> str:
-    """What took too long: aiohttp cancels the wait, and those who waited have marked that."""
+    """Return what took too long, by the note on the wait that aiohttp cancelled."""
     notes = getattr(_root(error), "__notes__", ())
     if RESOLVING_NOTE in notes:
         return "dns: time limit"
@@ -121,11 +116,11 @@ def _connect_reason(cause: BaseException | None) -> str:
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    words = error.reason or "failed"
+    text = error.reason or "failed"
     if isinstance(error, ssl.SSLCertVerificationError):
-        words = error.verify_message
-    # Behind the comma stands the name that the certificate does not cover.
-    return "tls: " + words.partition(",")[0].replace("_", " ").lower()
+        text = error.verify_message
+    # The name that the certificate does not cover follows the comma.
+    return "tls: " + text.partition(",")[0].replace("_", " ").lower()
 
 
 def _root(error: BaseException) -> BaseException:
@@ -135,7 +130,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 def _broken_reason(root: BaseException) -> str:
-    """Why a connection that was made gave no whole answer."""
+    """Return why a connection gave no complete response."""
     match root:
         case ssl.SSLEOFError():
             return "cut: reset"
@@ -165,64 +160,64 @@ def _protocol_reason(root: HttpProcessingError) -> str:
             return HEADERS_TOO_LARGE if root.message == _TOO_MANY_HEADERS else "protocol: message"
 
 
-# ==== reply
+# ---- responses
 
 _SWITCHING: Final = 101
 
 
 class ConnectionCut(ClientError):
-    """The connection ended instead of an answer; its cause says how."""
+    """The connection ended before a response; its cause says how."""
 
 
 class Http1Response(ClientResponse):
-    """One answer, which knows whom it is from and when the request was sent."""
+    """One response, with the host's address and when its request was sent."""
 
     began = 0.0  # on the loop's clock
     address = ""
 
     async def start(self, connection: Connection) -> ClientResponse:
-        """Wait for the head."""
+        """Wait for the status line and header."""
         handler = cast("ConnectionHandler", connection.protocol)
-        handler.begin_answer()
+        handler.begin_response()
         self.began = self._loop.time()
         self.address = _peer(connection)
         try:
             await super().start(connection)
         except (ClientOSError, ServerDisconnectedError) as error:
             if handler.is_used and not _has_partial_head(error):
-                raise  # aiohttp sends it again, once
+                raise  # aiohttp repeats the request, once
             raise ConnectionCut from error
         handler.is_used = True
         return self
 
-    async def payload(self, most: int, most_header: int) -> bytes | str:
-        """The body as it is sent, or the reason why it is not read."""
-        if sum(map(len, chain.from_iterable(self.raw_headers))) > most_header:
+    async def payload(self, max_body: int, max_header: int) -> bytes | str:
+        """Return the body as sent, or the reason why it is not read."""
+        if sum(map(len, chain.from_iterable(self.raw_headers))) > max_header:
             return HEADERS_TOO_LARGE
         if self.status == _SWITCHING:
             return PROTOCOL_SWITCHED
-        if self._is_long(most):
+        if self._is_long(max_body):
             return BODY_TOO_LARGE
-        body = bytearray()  # in one buffer, however small the pieces are
+        body = bytearray()  # one buffer, however small the chunks are
         while piece := await self.content.readany():
             body += piece
-            if len(body) > most:
+            if len(body) > max_body:
                 return BODY_TOO_LARGE
         return bytes(body)
 
-    def _is_long(self, most: int) -> bool:
-        """Whether it says so, and there is a body at all: a 304 tells the length of another."""
+    def _is_long(self, max_body: int) -> bool:
+        """Whether Content-Length exceeds the limit; a 304 has no body, but gives a length."""
         length = self.headers.get(hdrs.CONTENT_LENGTH)
-        return length is not None and not self.content.is_eof() and int(length) > most
+        return length is not None and not self.content.is_eof() and int(length) > max_body
 
-    def unpacked(self, payload: bytes, most: int) -> bytes | str:
-        """The body, or the reason why it cannot be had."""
+    def unpack_body(self, payload: bytes, max_body: int) -> bytes | str:
+        """Return the decompressed body, or the reason why that failed."""
         if hdrs.CONTENT_ENCODING not in self.headers:
             return payload
-        return unpack(payload, ",".join(self.headers.getall(hdrs.CONTENT_ENCODING)), most)
+        return unpack(payload, ",".join(self.headers.getall(hdrs.CONTENT_ENCODING)), max_body)
 
     def response(self, url: str, body: bytes, packed: bytes | None, at: float) -> Response:
-        """All of it as a value; `at` is when the loop's clock began, in seconds since 1970."""
+        """Return the response as a value; `at` is the loop's time zero in seconds since 1970."""
         return Response(
             url,
             self.status,
@@ -246,17 +241,17 @@ def _peer(connection: Connection) -> str:
 
 
 def _has_partial_head(error: ClientError) -> bool:
-    """Whether part of a head came: aiohttp attaches it."""
+    """Whether part of a header came: aiohttp attaches it."""
     return isinstance(error, ServerDisconnectedError) and not isinstance(error.message, str)
 
 
-# ==== client
-_MIN_TIMEOUT: Final = 0.001  # seconds; to aiohttp 0 means no limit
+# ---- the client
+_MIN_TIMEOUT: Final = 0.001  # seconds; 0 is no limit to aiohttp
 _NO_ROUNDING_BELOW: Final = 1e9  # aiohttp would round longer limits up to whole seconds
 
 
 class Http1Client(HttpClient):
-    """Gets URLs in HTTP/1.1."""
+    """Requests URLs in HTTP/1.1."""
 
     def __init__(
         self,
@@ -287,26 +282,26 @@ class Http1Client(HttpClient):
         *,
         headers: Mapping[str, str] = NO_HEADERS,
         within: float | None = None,
-        most: int | None = None,
+        max_body: int | None = None,
     ) -> Response | RequestFailure:
-        """Ask for a URL exactly as it is spelt; `within` and `most` narrow what settings allow."""
+        """Request a URL exactly as written; `within` and `max_body` narrow what settings allow."""
         began = asyncio.get_running_loop().time()
         at = self._clock.now_ms() / 1000 - began
         try:
-            reply = await self._sent(url, headers, within)
+            reply = await self._send(url, headers, within)
             try:
-                return await self._read(url, reply, most, at)
+                return await self._read(url, reply, max_body, at)
             finally:
                 if not reply.closed:
                     reply.close()
         except REQUEST_ERRORS as error:
             reason, seconds = reason_of_error(error), asyncio.get_running_loop().time() - began
-        return await self._trouble(reason, seconds, _host_of(url))
+        return await self._failure(reason, seconds, _host_of(url))
 
-    async def _sent(
+    async def _send(
         self, url: str, headers: Mapping[str, str], within: float | None
     ) -> Http1Response:
-        """The head of the answer."""
+        """Send a request and return the response without its body."""
         session = self._session or self._open()
         request = session.request(
             "GET",
@@ -318,11 +313,11 @@ class Http1Client(HttpClient):
         return cast("Http1Response", await request)
 
     async def _read(
-        self, url: str, reply: Http1Response, most: int | None, at: float
+        self, url: str, reply: Http1Response, max_body: int | None, at: float
     ) -> Response | RequestFailure:
-        limit = self._most(most)
+        limit = self._body_limit(max_body)
         payload = await reply.payload(limit, 4 * self._settings.max_headers)
-        body = payload if isinstance(payload, str) else reply.unpacked(payload, limit)
+        body = payload if isinstance(payload, str) else reply.unpack_body(payload, limit)
         if isinstance(payload, str) or isinstance(body, str):
             return outcome_of_reason(str(body), asyncio.get_running_loop().time() - reply.began)
         packed = payload if self._keep_packed and body is not payload else None
@@ -357,7 +352,7 @@ class Http1Client(HttpClient):
         )
 
     def close_idle(self) -> None:
-        """See `Getting`."""
+        """See `HttpClient`."""
         connector = None if self._session is None else self._session.connector
         if isinstance(connector, Connector):
             connector.close_idle()
@@ -370,7 +365,7 @@ class Http1Client(HttpClient):
 
 
 def _host_of(url: str) -> str:
-    """The host that was looked up, for a URL that may be none."""
+    """Return the host of a URL; "" if the URL is invalid."""
     try:
         return request_url(url).raw_host or ""
     except InvalidURL:

@@ -1,9 +1,10 @@
-"""Connections as aiohttp makes them, but for this: whatever breaks one ends it at once, addresses
-come from our resolver and past our guard, and of those nobody uses only so many are kept. When
-descriptors run short, the oldest of these are closed.
+"""Connections of the HTTP/1.1 client: aiohttp's, hardened against hosts that send too much.
 
-One request has one answer. Bytes that come before the request was sent, or after the last byte of
-its answer, end the connection: kept, they would answer the next URL.
+Addresses come from Outrider's resolver and guard. An error ends a connection at once; only so many
+idle ones are kept, and when descriptors run short the oldest of these are closed.
+
+One request has one response. Bytes that come before the request was sent, or after the last byte of
+its response, end the connection: otherwise they would be the response to the next request.
 """
 
 from __future__ import annotations
@@ -35,41 +36,41 @@ from outrider.fetch.dns import AddressGuard
 from outrider.fetch.http_client import IDLE_SECONDS, MAX_INTERIM_RESPONSES
 from outrider.fetch.local_faults import EMFILE, local_reason_of
 
-CONNECTING_NOTE: Final = "while connecting"  # marks what ended the wait
-PARSE_SLICE: Final = 64 * 1024  # bytes parsed at a time: surplus answers in them are parsed in vain
+CONNECTING_NOTE: Final = "while connecting"  # added to the exception that ended the wait
+PARSE_SLICE: Final = 64 * 1024  # bytes parsed at once: surplus responses in them are parsed in vain
 
 _SWITCHING: Final = 101
 _FINAL: Final = 200
-CLOSED_PER_SHORTAGE: Final = 8  # idle connections, to make room for one
+CLOSED_PER_SHORTAGE: Final = 8  # idle connections, to free descriptors for one
 
 
 class ConnectionHandler(ResponseHandler):
-    """One connection; among the idle ones, it leaves them when it ends."""
+    """One connection; it removes itself from the idle ones when it ends."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, idle: dict[ResponseHandler, None]) -> None:
         super().__init__(loop)
         self._idle = idle
-        self._unparsed = b""  # came while reading was paused
+        self._unparsed = b""  # received while reading was paused
         self._is_parsing = False
         self._is_ended = False
-        self._is_exact = True  # no byte that came is behind those that were parsed last
-        self._is_asked = False  # a request was sent whose answer is not over
-        self._is_answered = False  # the head of its answer came
-        self.is_used = False  # an answer came over it before
+        self._is_exact = True  # no byte was received after those that were parsed last
+        self._is_requested = False  # a request was sent whose response has not ended
+        self._has_header = False  # the response's header came
+        self.is_used = False  # it has served a request before
         self.interim = 0
 
-    def begin_answer(self) -> None:
-        """Take what comes from now on for the answer to the request that was just sent."""
+    def begin_response(self) -> None:
+        """Take the bytes from now on for the response to the request that was just sent."""
         self.interim = 0
-        self._is_asked, self._is_answered = True, False
+        self._is_requested, self._has_header = True, False
 
-    def end_answer(self) -> bool:
-        """Say whether another request may be sent: no byte came behind the answer."""
-        self._is_asked = False
+    def end_response(self) -> bool:
+        """Return whether another request may be sent: no byte came after the response."""
+        self._is_requested = False
         return self._is_exact
 
-    def is_spoilt(self) -> bool:
-        """Say whether something came over this connection though nothing was asked."""
+    def has_unrequested_bytes(self) -> bool:
+        """Return whether bytes came over this connection without a request."""
         transport = self.transport
         if transport is None or self.exception() is not None:
             return True
@@ -81,21 +82,21 @@ class ConnectionHandler(ResponseHandler):
         return is_plain and _is_readable(descriptor) and _has_bytes(descriptor)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End; what came before, and waits for reading to be resumed, belongs to the answer."""
+        """End; bytes that wait for reading to be resumed belong to the response."""
         self._idle.pop(self, None)
         self._is_ended = True
-        if self._is_asked and not self._is_over():
+        if self._is_requested and not self._is_over():
             super().data_received(self._unparsed)
         self._unparsed = b""
         super().connection_lost(exc)
 
     def pause_reading(self) -> None:
-        """Let what comes wait in the socket; behind the end nothing comes."""
+        """Leave bytes in the socket; after the end none come."""
         if not self._is_ended:
             super().pause_reading()
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
-        """Fail, and whoever waits for the body too: aiohttp would let them wait in vain."""
+        """Fail, and fail the wait for the body too: aiohttp would never end it."""
         exc.__cause__ = next((each for each in cause if isinstance(each, Exception)), None)
         super().set_exception(exc)
         payload = self._payload
@@ -103,27 +104,27 @@ class ConnectionHandler(ResponseHandler):
             payload.set_exception(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the answer that was asked for, and no others."""
+        """Take bytes of the response that was requested, and no others."""
         if data:
             self._unparsed += data
             self._parse()
-        else:  # aiohttp continues with what its parser had put aside
+        else:  # aiohttp continues with what its parser had kept
             self._is_exact = not self._unparsed
             super().data_received(data)
 
     def resume_reading(self, *how: Any, **more: Any) -> None:
-        """Continue with what came before reading was paused."""
+        """Continue with bytes that came while reading was paused."""
         super().resume_reading(*how, **more)
         self._parse()
 
     def _parse(self) -> None:
-        """Parse what came, the last byte on its own: an answer that is over before has surplus."""
+        """Parse the received bytes, the last one alone: so surplus after a response is seen."""
         if self._is_parsing:
             return
         data, at = self._unparsed, 0
         self._is_parsing = True
         while at < len(data) and not self._reading_paused:
-            if not self._is_asked or self._is_over():
+            if not self._is_requested or self._is_over():
                 self._refuse()
             else:
                 end = max(min(at + PARSE_SLICE, len(data) - 1), at + 1)
@@ -136,64 +137,64 @@ class ConnectionHandler(ResponseHandler):
         self._is_parsing = False
 
     def _is_over(self) -> bool:
-        return self._is_answered and (self._payload is None or self._payload.is_eof())
+        return self._has_header and (self._payload is None or self._payload.is_eof())
 
     def _refuse(self) -> None:
-        """End the connection at once; an answer that is whole can still be read."""
+        """End the connection at once; a complete response can still be read."""
         self._is_exact = False
         transport = self.transport
         if transport is not None:
             transport.abort()
-        self.set_exception(ServerDisconnectedError("bytes came that were not asked for"))
+        self.set_exception(ServerDisconnectedError("bytes came without a request"))
 
     def feed_data(self, data: Any, size: int = 0) -> None:
-        """Take a message in, unless it is one of a flood, or the second answer."""
+        """Take a message, unless it is one interim response too many, or a second response."""
         status = data[0].code
-        if self._is_answered:
+        if self._has_header:
             self._refuse()
             return
-        self._is_answered = status >= _FINAL or status == _SWITCHING
-        if not self._is_answered:
+        self._has_header = status >= _FINAL or status == _SWITCHING
+        if not self._has_header:
             self.interim += 1
             if self.interim > MAX_INTERIM_RESPONSES:
-                self.set_exception(BadHttpMessage("too many interim answers"))
+                self.set_exception(BadHttpMessage("too many interim responses"))
                 return
         super().feed_data(data, size)
 
 
 def _is_readable(descriptor: int) -> bool:
-    """Look whether a socket has bytes, an end or an error to tell, without waiting."""
+    """Return whether a socket has bytes, an end or an error to read, without waiting."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def _has_bytes(descriptor: int) -> bool:
-    """Look whether a socket has bytes, and leave them there."""
+    """Return whether a socket has bytes to read, leaving them there."""
     with socket.socket(fileno=os.dup(descriptor)) as same, suppress(OSError):
         return bool(same.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     return False
 
 
 class Connector(TCPConnector):
-    """All connections: `most` are kept for reuse. Literal addresses go to the resolver too."""
+    """All connections; `max_idle` are kept for reuse. Literal addresses use the resolver too."""
 
     def __init__(
-        self, resolver: AbstractResolver, guard: AddressGuard, most: int, **options: Any
+        self, resolver: AbstractResolver, guard: AddressGuard, max_idle: int, **options: Any
     ) -> None:
         super().__init__(
             resolver=resolver,
             use_dns_cache=False,
             socket_factory=guard.socket,
-            limit=0,  # how many are in use is the executor's affair
+            limit=0,  # the executor limits how many are in use
             keepalive_timeout=IDLE_SECONDS,
             **options,
         )
-        self.idle: dict[ResponseHandler, None] = {}  # the oldest first
+        self.idle: dict[ResponseHandler, None] = {}  # oldest first
         self._factory = cast(
             "partial[ResponseHandler]", partial(ConnectionHandler, self._loop, self.idle)
         )
-        self._most = most
+        self._max_idle = max_idle
 
     async def connect(
         self,
@@ -201,28 +202,29 @@ class Connector(TCPConnector):
         traces: list[Trace],
         timeout: ClientTimeout,  # noqa: ASYNC109 - aiohttp's signature
     ) -> Connection:
-        """A connection over which nothing came unasked; whatever ends the wait for it is marked.
+        """Return a connection over which no byte came without a request.
 
-        The request is written before the loop turns again, so nothing comes in between.
+        The request is written before the loop turns again, so none can come in between. A note is
+        added to the exception that ends the wait.
         """
         while True:
             try:
-                connection = await self._connected(req, traces, timeout)
+                connection = await self._connect(req, traces, timeout)
             except asyncio.CancelledError as error:
                 error.add_note(CONNECTING_NOTE)
                 raise
             handler = cast("ConnectionHandler", connection.protocol)
             self.idle.pop(handler, None)
-            if not handler.is_spoilt():
+            if not handler.has_unrequested_bytes():
                 return connection
             connection.close()
             if not handler.is_used:
-                raise BadHttpMessage("the host answered before it was asked")
+                raise BadHttpMessage("the host responded before the request")
 
-    async def _connected(
+    async def _connect(
         self, req: ClientRequest, traces: list[Trace], limits: ClientTimeout
     ) -> Connection:
-        """As `connect`; while descriptors are short, idle connections give theirs."""
+        """As `connect`; while descriptors run short, idle connections are closed."""
         while True:
             try:
                 return await super().connect(req, traces, limits)
@@ -230,11 +232,11 @@ class Connector(TCPConnector):
                 if local_reason_of(error) != EMFILE or not self.idle:
                     raise
             self.close_idle(CLOSED_PER_SHORTAGE)
-            await asyncio.sleep(0)  # a socket is closed in the turn after its connection,
+            await asyncio.sleep(0)  # a socket is closed one turn after its connection,
             await asyncio.sleep(0)  # and with TLS one later
 
     def close_idle(self, count: int | None = None) -> None:
-        """Close so many connections that nobody uses, the oldest first; None: all of them."""
+        """Close so many idle connections, the oldest first; None: all of them."""
         for protocol in list(self.idle)[:count]:
             del self.idle[protocol]
             if protocol.transport is not None:
@@ -243,11 +245,11 @@ class Connector(TCPConnector):
     def _release(
         self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
     ) -> None:
-        is_exact = cast("ConnectionHandler", protocol).end_answer()
-        is_crowded = len(self.idle) >= self._most
-        if protocol.is_connected() and is_exact and not is_crowded:
-            self.idle[protocol] = None  # until it is used, or closed, be it at once
-        super()._release(key, protocol, should_close=should_close or is_crowded or not is_exact)
+        is_exact = cast("ConnectionHandler", protocol).end_response()
+        is_full = len(self.idle) >= self._max_idle
+        if protocol.is_connected() and is_exact and not is_full:
+            self.idle[protocol] = None  # until it is used or closed, which may be at once
+        super()._release(key, protocol, should_close=should_close or is_full or not is_exact)
 
     async def _resolve_host(
         self,

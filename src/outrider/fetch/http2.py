@@ -1,16 +1,9 @@
-"""Answers as curl hands them over, line by line and piece by piece: no more than is allowed.
+"""The HTTP/2 client, over curl: as `Http1Client`, but in HTTP/2 where a host offers it (K1).
 
-What curl says went wrong, as reasons: the one place that knows its codes.
-
-One request over curl, to an address that was checked before.
-
-curl asks no DNS: it connects to a name that exists nowhere but in the addresses it is told with
-it, so nothing can come in between; and it takes no proxy from the environment.
-
-Makes HTTP requests as `Client` does, but in HTTP/2 where a host speaks it; needs curl_cffi (K1).
-
-Nothing is followed, nothing is read beyond the limits, nobody is impersonated, and nothing is kept
-from one request to the next but connections and addresses.
+It needs curl_cffi, and imitates no browser. No redirect is followed, nothing is read beyond the
+limits, and nothing is kept from one request to the next but connections and addresses. curl makes
+no DNS lookup: each request gets a name that exists nowhere else and the checked addresses for it.
+It uses no proxy of the environment.
 """
 
 from __future__ import annotations
@@ -68,59 +61,61 @@ from outrider.fetch.response import (
 from outrider.settings.environment import is_set
 from outrider.settings.worker_schema import FetchSettings
 
-# ==== incoming
+# ---- responses
 
-_ABORT: Final = 0xFFFFFFFF  # what curl takes for "no more"
+_ABORT: Final = 0xFFFFFFFF  # makes curl abort the transfer
 _SWITCHING: Final = 101
 _FINAL: Final = 200
-_BODILESS_STATUSES: Final = (204, 304)  # a 304 tells the length of another
+_BODILESS_STATUSES: Final = (204, 304)  # a 304 gives the length of another response
 _STATUS_LINE: Final = re.compile(rb"HTTP/(\d(?:\.\d)?) (\d{3})(?: ([^\r\n]*))?\r?\n")
-_MAX_LENGTH_DIGITS: Final = 19  # of a length; curl cannot count further
+_MAX_LENGTH_DIGITS: Final = 19  # of Content-Length; curl's counter holds no more
 
 
 class CurlResponse:
-    """One answer; `trouble` is the reason why the rest of it is not wanted."""
+    """One response, as curl passes it, within the limits; `failure` is why it was aborted."""
 
-    def __init__(self, most: int, most_field: int, now: Callable[[], float]) -> None:
-        self._most, self._most_field, self._now = most, most_field, now
+    def __init__(self, max_body: int, max_field: int, now: Callable[[], float]) -> None:
+        self._max_body, self._max_field, self._now = max_body, max_field, now
         self._head_size = self._interim = 0
-        # One buffer: a list of pieces costs up to 85 bytes for each byte that comes on its own.
+        # One buffer: a list of chunks costs up to 85 bytes for each byte that comes separately.
         self._body = bytearray()
-        self.trouble = ""
-        self.heard = 0.0  # when the last of it came
+        self.failure = ""
+        self.received_at = 0.0  # when the last bytes came
         self.status = 0
         self.version = self.reason = ""
         self.fields: list[tuple[str, str]] = []
-        self.is_headed = False  # the head is whole
+        self.has_header = False  # the header is complete
 
     def line(self, line: bytes) -> int:
-        """Take a line of a head, or of trailers."""
-        self.heard = self._now()
+        """Take a line of the header, or of trailers."""
+        self.received_at = self._now()
         self._head_size += len(line)
-        is_long = len(line) > self._most_field or self._head_size > 4 * self._most_field
-        self.trouble = self.trouble or (HEADERS_TOO_LARGE if is_long else self._lined(line))
-        return _ABORT if self.trouble else len(line)
+        is_long = len(line) > self._max_field or self._head_size > 4 * self._max_field
+        self.failure = self.failure or (
+            HEADERS_TOO_LARGE if is_long else self._take_header_line(line)
+        )
+        return _ABORT if self.failure else len(line)
 
-    def piece(self, piece: bytes) -> int:
-        """Take a piece of the body."""
-        self.heard = self._now()
-        self._body += piece
-        if len(self._body) > self._most:
-            self.trouble = self.trouble or BODY_TOO_LARGE
-        return _ABORT if self.trouble else len(piece)
+    def chunk(self, chunk: bytes) -> int:
+        """Take a chunk of the body."""
+        self.received_at = self._now()
+        self._body += chunk
+        if len(self._body) > self._max_body:
+            self.failure = self.failure or BODY_TOO_LARGE
+        return _ABORT if self.failure else len(chunk)
 
-    def _lined(self, line: bytes) -> str:
-        if self.is_headed:
+    def _take_header_line(self, line: bytes) -> str:
+        if self.has_header:
             return ""  # a trailer
         if not self.status:
-            return self._began(line)
+            return self._take_status_line(line)
         if not line.strip():
-            return self._headed()
+            return self._end_header()
         name, _, value = line.partition(b":")
         self.fields.append((name.decode("latin-1"), header_text(value.strip())))
         return HEADERS_TOO_LARGE if len(self.fields) > MAX_HEADER_FIELDS else ""
 
-    def _began(self, line: bytes) -> str:
+    def _take_status_line(self, line: bytes) -> str:
         parts = _STATUS_LINE.fullmatch(line)
         if parts is None:
             return "protocol: status line"
@@ -128,60 +123,60 @@ class CurlResponse:
         self.reason = header_text((parts[3] or b"").strip())
         return PROTOCOL_SWITCHED if self.status == _SWITCHING else ""
 
-    def _headed(self) -> str:
+    def _end_header(self) -> str:
         if self.status >= _FINAL:
-            self.is_headed = True
-            return self._judged(set(self._values("content-length")))
+            self.has_header = True
+            return self._check_length(set(self._values("content-length")))
         self.status, self.fields = 0, []
         self._interim += 1
         return "protocol: message" if self._interim > MAX_INTERIM_RESPONSES else ""
 
-    def _judged(self, lengths: set[str]) -> str:
+    def _check_length(self, lengths: set[str]) -> str:
         if self.status in _BODILESS_STATUSES or not lengths:
             return ""
         length = lengths.pop()
         is_odd = len(length) > _MAX_LENGTH_DIGITS or not length.isdecimal()
         if lengths or is_odd or self._values("transfer-encoding"):
             return "protocol: message"
-        return BODY_TOO_LARGE if int(length) > self._most else ""
+        return BODY_TOO_LARGE if int(length) > self._max_body else ""
 
     def _values(self, wanted: str) -> list[str]:
         return [value for name, value in self.fields if name.lower() == wanted]
 
-    def cut(self) -> str:
-        """The reason if the connection ends here."""
-        if self.is_headed:
+    def cut_reason(self) -> str:
+        """Return the reason if the connection ends here."""
+        if self.has_header:
             return "cut: body"
         return "cut: head" if self.status else "cut: no answer"
 
     def payload(self) -> bytes:
-        """The body as it was sent."""
+        """Return the body as sent."""
         return bytes(self._body)
 
-    def unpacked(self, payload: bytes) -> bytes | str:
-        """The body, or the reason why it cannot be had."""
+    def unpack_body(self, payload: bytes) -> bytes | str:
+        """Return the decompressed body, or the reason why that failed."""
         encodings = self._values("content-encoding")
-        return unpack(payload, ",".join(encodings), self._most) if encodings else payload
+        return unpack(payload, ",".join(encodings), self._max_body) if encodings else payload
 
 
-# ==== curl_codes
+# ---- curl's error codes as reasons
 
 CurlInfoGetter: TypeAlias = Callable[[CurlInfo], Any]
 
 _REASONS: Final = {
-    CurlECode.UNSUPPORTED_PROTOCOL: "protocol: status line",  # HTTP/0.9, or no HTTP at all
+    CurlECode.UNSUPPORTED_PROTOCOL: "protocol: status line",  # HTTP/0.9, or not HTTP
     CurlECode.URL_MALFORMAT: BAD_URL,
     CurlECode.COULDNT_RESOLVE_HOST: "dns: failed",
     CurlECode.WEIRD_SERVER_REPLY: "protocol: message",
     CurlECode.HTTP2: "protocol: message",
     CurlECode.OUT_OF_MEMORY: ENOMEM,
     CurlECode.SSL_CACERT_BADFILE: CERTIFICATES,
-    CurlECode.OPERATION_TIMEDOUT: "connect: time limit",  # it is told of no other
+    CurlECode.OPERATION_TIMEDOUT: "connect: time limit",  # no other limit is set in curl
     CurlECode.SSL_CONNECT_ERROR: "tls: handshake failed",
     CurlECode.TOO_LARGE: HEADERS_TOO_LARGE,
 }
 
-# What OpenSSL calls them.
+# OpenSSL's verification results.
 _VERIFY_RESULTS: Final = {
     9: "certificate is not yet valid",
     10: "certificate has expired",
@@ -191,53 +186,53 @@ _VERIFY_RESULTS: Final = {
 }
 _NO_SOCKET: Final = "failed to open socket"
 _BY_NAME: Final = {os.strerror(number): reason for number, reason in ERRNOS.items()}
-_MISMATCH: Final = "subject name"  # curl compares names itself, and has no code for it
+_MISMATCH: Final = "subject name"  # curl compares names itself, without a code
 
 
-def curl_reason(error: CurlError, ask: CurlInfoGetter, incoming: CurlResponse) -> str:
-    """Why there is no response."""
+def curl_reason(error: CurlError, get_info: CurlInfoGetter, response: CurlResponse) -> str:
+    """Return why there is no response."""
     code = error.code
     if code == CurlECode.PEER_FAILED_VERIFICATION:
-        return "tls: " + _tls_reason(error, ask)
+        return "tls: " + _tls_reason(error, get_info)
     if code in _REASONS:
         return _REASONS[CurlECode(code)]
-    if code == CurlECode.COULDNT_CONNECT or not ask(CurlInfo.PRETRANSFER_TIME):
+    if code == CurlECode.COULDNT_CONNECT or not get_info(CurlInfo.PRETRANSFER_TIME):
         return _socket_reason(str(error)) or CONNECT_ERRNOS.get(
-            ask(CurlInfo.OS_ERRNO), "connect: failed"
+            get_info(CurlInfo.OS_ERRNO), "connect: failed"
         )
-    is_reset = code != CurlECode.GOT_NOTHING and not incoming.status
-    return "cut: reset" if is_reset else incoming.cut()
+    is_reset = code != CurlECode.GOT_NOTHING and not response.status
+    return "cut: reset" if is_reset else response.cut_reason()
 
 
-def is_lost_request(error: CurlError, ask: CurlInfoGetter, incoming: CurlResponse) -> bool:
-    """Whether an old connection broke before a word came; in HTTP/1 curl itself asks again."""
-    is_old = not ask(CurlInfo.NUM_CONNECTS)
-    return error.code == CurlECode.HTTP2 and is_old and not incoming.heard
+def is_lost_request(error: CurlError, get_info: CurlInfoGetter, response: CurlResponse) -> bool:
+    """Whether a reused connection broke before a byte came; in HTTP/1 curl repeats the request."""
+    is_old = not get_info(CurlInfo.NUM_CONNECTS)
+    return error.code == CurlECode.HTTP2 and is_old and not response.received_at
 
 
 def _socket_reason(text: str) -> str:
-    """Why there was no socket to connect with: curl has no number for it, only its name."""
+    """Return why no socket could be opened: curl gives the error's text only."""
     if _NO_SOCKET not in text:
         return ""
     return next((reason for name, reason in _BY_NAME.items() if name in text), "")
 
 
-def _tls_reason(error: CurlError, ask: CurlInfoGetter) -> str:
+def _tls_reason(error: CurlError, get_info: CurlInfoGetter) -> str:
     if _MISMATCH in str(error):
         return "hostname mismatch"
-    return _VERIFY_RESULTS.get(ask(CurlInfo.SSL_VERIFYRESULT), "certificate verify failed")
+    return _VERIFY_RESULTS.get(get_info(CurlInfo.SSL_VERIFYRESULT), "certificate verify failed")
 
 
-# ==== transfer
+# ---- one transfer
 
 _CURL_OPTIONS: Final = {
     CurlOpt.HTTP_VERSION: CurlHttpVersion.V2TLS,
     CurlOpt.HTTP_CONTENT_DECODING: 0,
     CurlOpt.FOLLOWLOCATION: 0,
     CurlOpt.PROTOCOLS_STR: "http,https",
-    CurlOpt.PROXY: "",  # not even the environment's
+    CurlOpt.PROXY: "",  # none, not even the environment's
     CurlOpt.NOSIGNAL: 1,
-    CurlOpt.DNS_CACHE_TIMEOUT: 1,  # seconds; an address is told when it is needed
+    CurlOpt.DNS_CACHE_TIMEOUT: 1,  # seconds; each request brings its addresses
     CurlOpt.MAXAGE_CONN: int(IDLE_SECONDS),
 }
 
@@ -251,115 +246,117 @@ class Deadlines(NamedTuple):
 
 
 class CurlRequest(NamedTuple):
-    """What is asked for, and of whom."""
+    """What to request, and at which addresses."""
 
     url: str
-    target: URL  # the same, taken apart
+    target: URL  # the same, parsed
     headers: Mapping[str, str]
-    places: Sequence[ResolveResult]  # checked
+    addresses: Sequence[ResolveResult]  # checked by the guard
 
 
 class CurlConnections(AsyncCurl):
-    """All connections; `most` are kept for reuse."""
+    """All connections; `max_idle` are kept for reuse."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_idle: int) -> None:
         super().__init__()
-        self._most = most
-        self.keep(most)
+        self._max_idle = max_idle
+        self.keep(max_idle)
 
-    def keep(self, most: int) -> None:
-        """Keep so many; what is beyond that is closed when the next request ends."""
-        # AsyncCurl.setopt would hand over where the number is instead of the number.
-        lib.curl_multi_setopt(self._curlm, CurlMOpt.MAXCONNECTS, ffi.cast("void *", most))
+    def keep(self, count: int) -> None:
+        """Keep so many for reuse; others are closed when the next request ends."""
+        # AsyncCurl.setopt would pass a pointer to the number instead of the number.
+        lib.curl_multi_setopt(self._curlm, CurlMOpt.MAXCONNECTS, ffi.cast("void *", count))
 
     def close_idle(self) -> None:
-        """Keep half as many from now on, and one at least: descriptors are short."""
-        self._most = max(1, self._most // 2)
-        self.keep(self._most)
+        """Keep half as many from now on, and at least one, to free descriptors."""
+        self._max_idle = max(1, self._max_idle // 2)
+        self.keep(self._max_idle)
 
     @property
     def is_closed(self) -> bool:
-        """Whether all have ended; those who waited are told so as if they were done."""
+        """Whether all were closed; transfers then end as if they were complete."""
         return self._curlm is None
 
 
 class _CurlHandle(Curl):
-    _WS_RECV_BUFFER_SIZE = 1  # we speak no WebSocket: 128 KiB saved a request
+    _WS_RECV_BUFFER_SIZE = 1  # WebSocket is not used: saves 128 KiB a request
 
 
 class CurlTransfer:
-    """One request; to be closed in the end."""
+    """One request; close it at the end."""
 
     def __init__(
-        self, request: CurlRequest, incoming: CurlResponse, authorities: str, *, is_fresh: bool
+        self, request: CurlRequest, response: CurlResponse, authorities: str, *, is_fresh: bool
     ) -> None:
-        self.is_lost = False  # with a connection that had served before, and nothing came
-        self._incoming = incoming
+        self.is_lost = False  # the reused connection broke before a byte came
+        self._response = response
         self._began = asyncio.get_running_loop().time()
         self._curl = _CurlHandle(authorities)
         self._info: CurlInfoGetter = self._curl.getinfo
-        self._detour = ffi.NULL
+        self._connect_to = ffi.NULL
         for option, value in _CURL_OPTIONS.items():
             self._curl.setopt(option, value)
         self._curl.setopt(CurlOpt.FRESH_CONNECT, int(is_fresh))
-        self._curl.setopt(CurlOpt.HEADERFUNCTION, incoming.line)
-        self._curl.setopt(CurlOpt.WRITEFUNCTION, incoming.piece)
-        self._ask_for(request.target, request.headers)
-        self._pin(request.target.raw_host or "", request.places)
+        self._curl.setopt(CurlOpt.HEADERFUNCTION, response.line)
+        self._curl.setopt(CurlOpt.WRITEFUNCTION, response.chunk)
+        self._set_request(request.target, request.headers)
+        self._set_addresses(request.target.raw_host or "", request.addresses)
 
-    def _ask_for(self, target: URL, headers: Mapping[str, str]) -> None:
+    def _set_request(self, target: URL, headers: Mapping[str, str]) -> None:
         self._curl.setopt(CurlOpt.URL, str(target.origin()))
         self._curl.setopt(CurlOpt.REQUEST_TARGET, target.raw_path_qs)
         fields = [f"{name}: {value}".encode() for name, value in headers.items()]
         self._curl.setopt(CurlOpt.HTTPHEADER, fields)
 
-    def _pin(self, host: str, places: Sequence[ResolveResult]) -> None:
-        # 64 letters are more than DNS allows between two dots.
+    def _set_addresses(self, host: str, addresses: Sequence[ResolveResult]) -> None:
+        # DNS allows no label of 64 letters.
         name = f"{blake2s(host.encode()).hexdigest()}.invalid"
-        port = places[0]["port"]
-        addresses = ",".join(_bracketed(place["host"]) for place in places)
-        self._detour = lib.curl_slist_append(ffi.NULL, f"::{name}:{port}".encode())
-        self._curl.setopt(CurlOpt.CONNECT_TO, self._detour)
-        self._curl.setopt(CurlOpt.RESOLVE, [f"+{name}:{port}:{addresses}"])
+        port = addresses[0]["port"]
+        listed = ",".join(_bracketed(address["host"]) for address in addresses)
+        self._connect_to = lib.curl_slist_append(ffi.NULL, f"::{name}:{port}".encode())
+        self._curl.setopt(CurlOpt.CONNECT_TO, self._connect_to)
+        self._curl.setopt(CurlOpt.RESOLVE, [f"+{name}:{port}:{listed}"])
 
-    async def run(self, connections: CurlConnections, patience: Deadlines) -> str:
-        """Wait until it is over: empty, or the reason why there is no answer."""
+    async def run(self, connections: CurlConnections, deadlines: Deadlines) -> str:
+        """Wait until it is over; return "", or the reason why there is no response."""
         loop = asyncio.get_running_loop()
-        self._limit(patience)
+        self._set_connect_timeout(deadlines)
         future = connections.add_handle(self._curl)
         try:
             while not future.done():
-                due, reason = self._due(patience)
+                due, reason = self._next_deadline(deadlines)
                 if due <= loop.time():
                     return reason
-                # Nobody tells when it is connected, and silence counts from then on.
-                await asyncio.wait((future,), timeout=min(due - loop.time(), patience.silence))
+                # curl does not report the connection, from which on silence counts.
+                await asyncio.wait((future,), timeout=min(due - loop.time(), deadlines.silence))
         finally:
             if not future.done():
                 connections.remove_handle(self._curl)
-        return self._incoming.cut() if connections.is_closed else self._ended(future.exception())
+        if connections.is_closed:
+            return self._response.cut_reason()
+        return self._reason(future.exception())
 
-    def _limit(self, patience: Deadlines) -> None:
-        """Tell curl the time to connect too: it shares that out among the addresses."""
-        left = min(patience.connected, patience.done) - self._began
+    def _set_connect_timeout(self, deadlines: Deadlines) -> None:
+        """Set the connect timeout in curl too: it divides that among the addresses."""
+        left = min(deadlines.connected, deadlines.done) - self._began
         self._curl.setopt(CurlOpt.CONNECTTIMEOUT_MS, max(int(left * 1000), 1))
 
-    def _due(self, patience: Deadlines) -> tuple[float, str]:
+    def _next_deadline(self, deadlines: Deadlines) -> tuple[float, str]:
         if not self.sent:
-            return min(patience.connected, patience.done), "connect: time limit"
-        # curl tells of whole lines: a head that takes longer for one counts as silent.
-        silent = max(self.sent, self._incoming.heard) + patience.silence
-        return min((silent, "time limit: read"), (patience.done, "time limit: total"))
+            return min(deadlines.connected, deadlines.done), "connect: time limit"
+        # curl reports complete lines: a longer wait for one counts as silence.
+        silent = max(self.sent, self._response.received_at) + deadlines.silence
+        return min((silent, "time limit: read"), (deadlines.done, "time limit: total"))
 
-    def _ended(self, error: BaseException | None) -> str:
-        if self._incoming.trouble:
-            return self._incoming.trouble
+    def _reason(self, error: BaseException | None) -> str:
+        if self._response.failure:
+            return self._response.failure
         if isinstance(error, CurlError):
-            self.is_lost = is_lost_request(error, self._info, self._incoming)
-            return curl_reason(error, self._info, self._incoming)
+            self.is_lost = is_lost_request(error, self._info, self._response)
+            return curl_reason(error, self._info, self._response)
         if error is not None:
             raise error
-        return "" if self._incoming.is_headed else self._incoming.cut()
+        return "" if self._response.has_header else self._response.cut_reason()
 
     @property
     def sent(self) -> float:
@@ -369,27 +366,27 @@ class CurlTransfer:
 
     @property
     def peer(self) -> tuple[str, int]:
-        """Whom we spoke to."""
+        """The address and port of the host."""
         return self._info(CurlInfo.PRIMARY_IP).decode(), self._info(CurlInfo.PRIMARY_PORT)
 
     def close(self) -> None:
-        """Forget it; its connection stays."""
+        """Free the handle; its connection is kept."""
         self._curl.close()
-        lib.curl_slist_free_all(self._detour)
+        lib.curl_slist_free_all(self._connect_to)
 
 
 def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-# ==== http2
+# ---- the client
 
 _IMPERSONATE_VARIABLE: Final = "CURL_IMPERSONATE"
 _CURL_URL: Final = re.compile(r"https?://[!-~]+").fullmatch
 
 
 class Http2Client(HttpClient):
-    """Gets URLs; see `Client`. `_authorities` is a file of certificates to trust."""
+    """Requests URLs; see `Http1Client`. `_authorities` is a file of certificates to trust."""
 
     def __init__(
         self,
@@ -404,7 +401,7 @@ class Http2Client(HttpClient):
     ) -> None:
         if is_set(_IMPERSONATE_VARIABLE):
             raise SettingsError(
-                f"{_IMPERSONATE_VARIABLE} is set, and curl would imitate a browser: unset it"
+                f"{_IMPERSONATE_VARIABLE} is set, so curl would imitate a browser; unset it"
             )
         super().__init__(
             settings,
@@ -423,92 +420,99 @@ class Http2Client(HttpClient):
         *,
         headers: Mapping[str, str] = NO_HEADERS,
         within: float | None = None,
-        most: int | None = None,
+        max_body: int | None = None,
     ) -> Response | RequestFailure:
-        """Ask for a URL exactly as it is spelt; `within` and `most` narrow what settings allow."""
+        """Request a URL exactly as written; `within` and `max_body` narrow what settings allow."""
         began = asyncio.get_running_loop().time()
-        patience = self._patience(began, within)
+        deadlines = self._deadlines(began, within)
         try:
             target = _curl_target(url)
         except InvalidURL:
             return outcome_of_reason(BAD_URL, 0.0)
         try:
-            places = await self._places(target, patience)
+            addresses = await self._addresses(target, deadlines)
         except NoConnection as error:
-            return await self._trouble(error.reason, 0.0, target.raw_host or "")
-        request = CurlRequest(url, target, self._headers | sendable_headers(headers), places)
-        got, is_lost = await self._asked(request, patience, most)
+            return await self._failure(error.reason, 0.0, target.raw_host or "")
+        request = CurlRequest(url, target, self._headers | sendable_headers(headers), addresses)
+        got, is_lost = await self._transfer(request, deadlines, max_body)
         if is_lost:
-            got, _ = await self._asked(request, patience, most, is_fresh=True)
+            got, _ = await self._transfer(request, deadlines, max_body, is_fresh=True)
         return got
 
-    async def _asked(
-        self, request: CurlRequest, patience: Deadlines, most: int | None, *, is_fresh: bool = False
+    async def _transfer(
+        self,
+        request: CurlRequest,
+        deadlines: Deadlines,
+        max_body: int | None,
+        *,
+        is_fresh: bool = False,
     ) -> tuple[Response | RequestFailure, bool]:
-        """What came of it, and whether it cannot have been heard."""
-        incoming = self._incoming(most)
-        transfer = CurlTransfer(request, incoming, self._authorities, is_fresh=is_fresh)
+        """Return the result, and whether the host cannot have received the request."""
+        response = self._new_response(max_body)
+        transfer = CurlTransfer(request, response, self._authorities, is_fresh=is_fresh)
         try:
-            reason = await transfer.run(self._open(), patience)
-            told = await self._told(request, transfer, incoming, reason or self._misled(transfer))
-            return told, transfer.is_lost
+            reason = await transfer.run(self._open(), deadlines)
+            result = await self._result(
+                request, transfer, response, reason or self._unallowed_peer(transfer)
+            )
+            return result, transfer.is_lost
         finally:
             transfer.close()
 
-    def _patience(self, began: float, within: float | None) -> Deadlines:
+    def _deadlines(self, began: float, within: float | None) -> Deadlines:
         settings = self._settings
         total = settings.total_timeout if within is None else min(within, settings.total_timeout)
         return Deadlines(began + settings.connect_timeout, began + total, settings.read_timeout)
 
-    async def _places(self, target: URL, patience: Deadlines) -> Sequence[ResolveResult]:
-        """Where to connect to; no other address is ever told to curl."""
+    async def _addresses(self, target: URL, deadlines: Deadlines) -> Sequence[ResolveResult]:
+        """Return the addresses to connect to; curl gets no others."""
         try:
-            async with asyncio.timeout_at(min(patience.connected, patience.done)):
-                places = await self._resolver.resolve(target.raw_host or "", target.port or 0)
+            async with asyncio.timeout_at(min(deadlines.connected, deadlines.done)):
+                addresses = await self._resolver.resolve(target.raw_host or "", target.port or 0)
         except TimeoutError:
             raise NoConnection("dns: time limit") from None
-        if not all(self._guard.allows(place["host"], place["port"]) for place in places):
+        if not all(self._guard.allows(address["host"], address["port"]) for address in addresses):
             raise NoConnection(PRIVATE_ADDRESS)
-        return places
+        return addresses
 
-    def _incoming(self, most: int | None) -> CurlResponse:
+    def _new_response(self, max_body: int | None) -> CurlResponse:
         headers, time = self._settings.max_headers, asyncio.get_running_loop().time
-        return CurlResponse(self._most(most), headers, time)
+        return CurlResponse(self._body_limit(max_body), headers, time)
 
     def _open(self) -> CurlConnections:
         if self._connections is None:
             self._connections = CurlConnections(self._settings.connections)
         return self._connections
 
-    def _misled(self, transfer: CurlTransfer) -> str:
-        """The belt: whom we spoke to is somebody we may speak to."""
+    def _unallowed_peer(self, transfer: CurlTransfer) -> str:
+        """Check the address curl connected to once more; return a reason if it is not allowed."""
         return "" if self._guard.allows(*transfer.peer) else PRIVATE_ADDRESS
 
-    async def _told(
-        self, request: CurlRequest, transfer: CurlTransfer, incoming: CurlResponse, reason: str
+    async def _result(
+        self, request: CurlRequest, transfer: CurlTransfer, response: CurlResponse, reason: str
     ) -> Response | RequestFailure:
         now = asyncio.get_running_loop().time()
         seconds = now - (transfer.sent or now)
-        payload = incoming.payload()
-        body = reason or incoming.unpacked(payload)
+        payload = response.payload()
+        body = reason or response.unpack_body(payload)
         if isinstance(body, str):
-            return await self._trouble(body, seconds, request.target.raw_host or "")
+            return await self._failure(body, seconds, request.target.raw_host or "")
         self._network.reached(transfer.peer[0])
         return Response(
             request.url,
-            incoming.status,
-            tuple(incoming.fields),
+            response.status,
+            tuple(response.fields),
             body,
             seconds,
             self._clock.now_ms() / 1000 - seconds,
-            incoming.reason,
-            incoming.version,
+            response.reason,
+            response.version,
             transfer.peer[0],
             payload if self._keep_packed and body is not payload else None,
         )
 
     def close_idle(self) -> None:
-        """See `Getting`."""
+        """See `HttpClient`."""
         if self._connections is not None:
             self._connections.close_idle()
 
@@ -521,7 +525,7 @@ class Http2Client(HttpClient):
 
 
 def _curl_target(url: str) -> URL:
-    """What curl takes as it is: no blank, no control character, a host."""
+    """Parse a URL that curl takes as it is: no blank, no control character, a host."""
     target = request_url(url.partition("#")[0])
     if not _CURL_URL(str(target)) or not target.raw_host:
         raise InvalidURL(url)

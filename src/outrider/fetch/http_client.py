@@ -1,7 +1,4 @@
-"""Bodies unpacked: whatever a host sends, hardly more than the limit is ever made of it.
-
-What both clients are made of: who we say we are, whom we may speak to, how much we read.
-"""
+"""What both HTTP clients share: settings, limits, addresses, reasons, and bounded decompression."""
 
 from __future__ import annotations
 
@@ -33,99 +30,18 @@ from outrider.fetch.local_faults import (
 from outrider.fetch.response import BAD_ENCODING, BODY_TOO_LARGE, RequestFailure, outcome_of_reason
 from outrider.settings.worker_schema import FetchSettings
 
-# ==== body
-
-ACCEPT_ENCODING: Final = "gzip, deflate, br"
-MAX_ENCODINGS: Final = 3  # encodings on top of each other
-MAX_GZIP_MEMBERS: Final = 100  # of one gzip body: each costs a copy of what follows
-CUT_BODY: Final = "cut: packed body"
-
-_GZIP: Final = 16 + zlib.MAX_WBITS
-_MAGIC: Final = b"\x1f\x8b"
-
-
-def unpack(body: bytes, encoding: str, most: int) -> bytes | str:
-    """What was packed as the header `Content-Encoding` says, or the reason why it cannot be had.
-
-    An encoding we do not know, and all beneath it, is left as it is: what servers write there is
-    often no encoding at all.
-    """
-    layers = [name for name in encoding.lower().replace(" ", "").split(",") if name != "identity"]
-    if not body:
-        return body
-    if len(layers) > MAX_ENCODINGS:
-        return BAD_ENCODING
-    for name in reversed(layers):
-        if name not in _UNPACKERS:
-            return body
-        unpacked = _try_unpack(body, _UNPACKERS[name], most)
-        if isinstance(unpacked, str):
-            return unpacked
-        body = unpacked
-    return body
-
-
-def _try_unpack(body: bytes, unpacker: _Unpacker, most: int) -> bytes | str:
-    try:
-        return unpacker(body, most)
-    except (zlib.error, brotli.error):
-        return BAD_ENCODING
-
-
-def _gunzip(body: bytes, most: int) -> bytes | str:
-    pieces, room = [], most
-    for _ in range(MAX_GZIP_MEMBERS):
-        member = zlib.decompressobj(_GZIP)
-        pieces.append(member.decompress(body, room + 1))
-        room -= len(pieces[-1])
-        if room < 0:
-            return BODY_TOO_LARGE
-        if not member.eof:
-            return CUT_BODY
-        body = member.unused_data
-        if not body.startswith(_MAGIC):  # padding, which every browser ignores
-            return b"".join(pieces)
-    return BAD_ENCODING
-
-
-def _inflate(body: bytes, most: int) -> bytes | str:
-    # By the standard it has zlib's frame; many servers leave that out.
-    framed = body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2], "big") % 31 == 0
-    stream = zlib.decompressobj(zlib.MAX_WBITS if framed else -zlib.MAX_WBITS)
-    unpacked = stream.decompress(body, most + 1)
-    if len(unpacked) > most:
-        return BODY_TOO_LARGE
-    return unpacked if stream.eof else CUT_BODY
-
-
-def _unbrotli(body: bytes, most: int) -> bytes | str:
-    stream = brotli.Decompressor()
-    # It stops within one block of the limit, and blocks double: less than twice the limit is made.
-    unpacked: bytes = stream.process(body, output_buffer_limit=most + 1)
-    if len(unpacked) > most:
-        return BODY_TOO_LARGE
-    return unpacked if stream.is_finished() else CUT_BODY
-
-
-_Unpacker = Callable[[bytes, int], bytes | str]
-_UNPACKERS: Final[dict[str, _Unpacker]] = {
-    "gzip": _gunzip,
-    "x-gzip": _gunzip,
-    "deflate": _inflate,
-    "br": _unbrotli,
-}
-
-
-# ==== getting
-
 ACCEPT: Final = (
     "text/html,application/xhtml+xml,application/atom+xml,application/rss+xml,"
     "application/xml;q=0.9,*/*;q=0.8"
 )
-
+ACCEPT_ENCODING: Final = "gzip, deflate, br"
+MAX_HEADER_FIELDS: Final = 256  # of one response
+MAX_INTERIM_RESPONSES: Final = 16  # responses such as 100 and 103 before the final one
+IDLE_SECONDS: Final = 15.0  # seconds an unused connection is kept
+NO_HEADERS: Final[Mapping[str, str]] = {}
 
 NO_ROUTE: Final = "connect: no route"
-# What a host's reasons look like when it is the network of this machine that is gone.
+# Reasons that are also reported when this machine's network is gone.
 _NETWORK_SUSPECTED: Final = (
     "dns:",
     NO_ROUTE,
@@ -134,12 +50,25 @@ _NETWORK_SUSPECTED: Final = (
     "time limit:",
     "cut:",
 )
+CONNECT_ERRNOS: Final = {
+    errno.ECONNREFUSED: "connect: refused",
+    errno.ECONNRESET: "connect: reset",
+    errno.ECONNABORTED: "connect: reset",
+    errno.EPIPE: "connect: reset",
+    errno.EHOSTUNREACH: "connect: no route",
+    errno.ENETUNREACH: "connect: no route",
+    errno.ETIMEDOUT: "connect: time limit",
+    errno.EADDRNOTAVAIL: PORTS,
+    **ERRNOS,
+}
+
+_SENDABLE: Final = re.compile(r"[\t -~\x80-\U0010ffff]*").fullmatch
 
 
 class HttpClient(ABC):
-    """To be closed in the end, or opened with `async with`.
+    """The base of an HTTP client; open it with `async with`, or close it.
 
-    `keep_packed` keeps compressed bodies as they were sent, beside the unpacked.
+    `keep_packed` keeps compressed bodies as sent, beside the decompressed.
     """
 
     def __init__(
@@ -169,34 +98,34 @@ class HttpClient(ABC):
             "Accept-Encoding": ACCEPT_ENCODING,
         }
 
-    def _most(self, asked: int | None) -> int:
-        """Bytes of a body, unpacked."""
+    def _body_limit(self, asked: int | None) -> int:
+        """Return how many bytes a decompressed body may have."""
         limit = self._settings.max_body
         return limit if asked is None else min(asked, limit)
 
-    async def _trouble(self, reason: str, seconds: float, host: str) -> RequestFailure:
-        """A reason as the outcome it is, or a `LocalFault` if this machine is at fault."""
-        judged = await self._judged(reason, host)
-        if not is_local(judged):
-            return outcome_of_reason(judged, seconds)
-        if judged == EMFILE:
+    async def _failure(self, reason: str, seconds: float, host: str) -> RequestFailure:
+        """Return a reason as an outcome; raise `LocalFault` if this machine is at fault."""
+        final = await self._final_reason(reason, host)
+        if not is_local(final):
+            return outcome_of_reason(final, seconds)
+        if final == EMFILE:
             self.close_idle()
-        raise local_fault(judged)
+        raise local_fault(final)
 
-    async def _judged(self, reason: str, host: str) -> str:
-        """The same reason, unless it is another's fault than it seems."""
+    async def _final_reason(self, reason: str, host: str) -> str:
+        """Return the reason, or another if this machine's network or resolver is the cause."""
         addresses = self._resolver.known(host)
         if reason == PORTS and not self._network.leads_to(addresses):
-            reason = NO_ROUTE  # of that family this machine has no address at all
+            reason = NO_ROUTE  # this machine has no address of that family
         if reason.startswith(_NETWORK_SUSPECTED) and self._network.is_gone(addresses):
             return NETWORK
-        if reason in RESOLVER_SUSPECTED and await self._resolver.is_out(host):
+        if reason in RESOLVER_SUSPECTED and await self._resolver.is_failing(host):
             return RESOLVER
         return reason
 
     @abstractmethod
     def close_idle(self) -> None:
-        """Close connections that are kept for reuse: descriptors are short."""
+        """Close connections that are kept for reuse, to free descriptors."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -215,7 +144,7 @@ class HttpClient(ABC):
 
 
 def user_agent(settings: FetchSettings) -> str:
-    """What hosts read: the product as set, or with our version and the contact."""
+    """Return the User-Agent field: as set, or with Outrider's version and the contact."""
     product = settings.user_agent
     if "/" in product:
         return product
@@ -223,13 +152,10 @@ def user_agent(settings: FetchSettings) -> str:
     return f"{product}/{version('outrider')}{contact}"
 
 
-MAX_HEADER_FIELDS: Final = 256  # header fields of one answer
-
-
 def request_url(url: str) -> URL:
-    """The URL as it is spelt, or `InvalidURL`."""
+    """Return the URL exactly as it is written; raise `InvalidURL` if it is none."""
     try:
-        if url.find("?") == len(url) - 1:  # yarl forgets a query without a character
+        if url.find("?") == len(url) - 1:  # yarl drops an empty query
             bare = URL(url[:-1], encoded=True)
             return bare.with_path(bare.raw_path + "?", encoded=True)
         return URL(url, encoded=True)
@@ -238,38 +164,94 @@ def request_url(url: str) -> URL:
 
 
 def sendable_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those that can be sent: an ETag of a host may hold anything."""
+    """Return the fields that can be sent: an ETag from a host may hold any character."""
     return {name: value for name, value in headers.items() if _SENDABLE(value)}
 
 
-_SENDABLE: Final = re.compile(r"[\t -~\x80-\U0010ffff]*").fullmatch
-
-
-NO_HEADERS: Final[Mapping[str, str]] = {}
-
-
 def header_text(value: bytes) -> str:
-    """UTF-8 if it is, else Latin-1: any bytes at all are text then, and can be written down."""
+    """Decode a header field as UTF-8, or else as Latin-1, which decodes any bytes."""
     try:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
 
 
-CONNECT_ERRNOS: Final = {
-    errno.ECONNREFUSED: "connect: refused",
-    errno.ECONNRESET: "connect: reset",
-    errno.ECONNABORTED: "connect: reset",
-    errno.EPIPE: "connect: reset",
-    errno.EHOSTUNREACH: "connect: no route",
-    errno.ENETUNREACH: "connect: no route",
-    errno.ETIMEDOUT: "connect: time limit",
-    errno.EADDRNOTAVAIL: PORTS,
-    **ERRNOS,
+# ---- content encodings
+MAX_ENCODINGS: Final = 3  # applied to one body, one after the other
+MAX_GZIP_MEMBERS: Final = 100  # each costs a copy of the rest of the body
+CUT_BODY: Final = "cut: packed body"
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_MAGIC: Final = b"\x1f\x8b"
+
+
+def unpack(body: bytes, encoding: str, limit: int) -> bytes | str:
+    """Decompress a body by its Content-Encoding, or return the reason why that failed.
+
+    Little more than `limit` bytes are ever produced. An unknown encoding, and all beneath it, is
+    left as it is: what servers write there is often no encoding.
+    """
+    layers = [name for name in encoding.lower().replace(" ", "").split(",") if name != "identity"]
+    if not body:
+        return body
+    if len(layers) > MAX_ENCODINGS:
+        return BAD_ENCODING
+    for name in reversed(layers):
+        if name not in _UNPACKERS:
+            return body
+        unpacked = _try_unpack(body, _UNPACKERS[name], limit)
+        if isinstance(unpacked, str):
+            return unpacked
+        body = unpacked
+    return body
+
+
+def _try_unpack(body: bytes, unpacker: _Unpacker, limit: int) -> bytes | str:
+    try:
+        return unpacker(body, limit)
+    except (zlib.error, brotli.error):
+        return BAD_ENCODING
+
+
+def _gunzip(body: bytes, limit: int) -> bytes | str:
+    chunks, left = [], limit
+    for _ in range(MAX_GZIP_MEMBERS):
+        member = zlib.decompressobj(_GZIP)
+        chunks.append(member.decompress(body, left + 1))
+        left -= len(chunks[-1])
+        if left < 0:
+            return BODY_TOO_LARGE
+        if not member.eof:
+            return CUT_BODY
+        body = member.unused_data
+        if not body.startswith(_MAGIC):  # padding, which browsers ignore
+            return b"".join(chunks)
+    return BAD_ENCODING
+
+
+def _inflate(body: bytes, limit: int) -> bytes | str:
+    # The standard demands zlib's frame; many servers omit it.
+    framed = body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2], "big") % 31 == 0
+    stream = zlib.decompressobj(zlib.MAX_WBITS if framed else -zlib.MAX_WBITS)
+    unpacked = stream.decompress(body, limit + 1)
+    if len(unpacked) > limit:
+        return BODY_TOO_LARGE
+    return unpacked if stream.eof else CUT_BODY
+
+
+def _unbrotli(body: bytes, limit: int) -> bytes | str:
+    stream = brotli.Decompressor()
+    # It stops within one block of the limit, and blocks double: less than twice the limit.
+    unpacked: bytes = stream.process(body, output_buffer_limit=limit + 1)
+    if len(unpacked) > limit:
+        return BODY_TOO_LARGE
+    return unpacked if stream.is_finished() else CUT_BODY
+
+
+_Unpacker = Callable[[bytes, int], bytes | str]
+_UNPACKERS: Final[dict[str, _Unpacker]] = {
+    "gzip": _gunzip,
+    "x-gzip": _gunzip,
+    "deflate": _inflate,
+    "br": _unbrotli,
 }
-
-
-MAX_INTERIM_RESPONSES: Final = 16  # answers such as 100 and 103 before the real one
-
-
-IDLE_SECONDS: Final = 15.0  # seconds an unused connection is kept

@@ -1,20 +1,8 @@
-"""Faults of this machine: which errors they are, and what is said of each.
+"""Faults of this machine: descriptors, memory, threads, processes, ports, disk space, network.
 
-A local fault is a lack of descriptors, memory, threads, processes, ports, disk space or network on
-the machine Outrider runs on. It is never charged to a page or to a host: the visit is released and
-the executor pauses (executor/fault_pause.py). A reason that begins with `local:` names one.
-
-The network as this machine sees it: whether there is a route to anywhere at all.
-
-A route is asked for by connecting a UDP socket, which sends nothing. The network counts as gone if
-there is a route neither to the addresses in question, nor to the one that was reached last, nor to
-the rest of the internet. So a host that cannot be reached while others can is at fault itself, and
-an internal network without a default route is a network.
-
-File descriptors of this process: the limit is raised, and shared out among connections.
-
-A visit takes a descriptor for its connection, and more for a moment while addresses of a host are
-tried beside each other or a name is looked up. What is left over may be kept as idle connections.
+A local fault is never charged to a page or to a host: the visit is released and the executor pauses
+(executor/fault_pause.py). Its reason begins with `local:`. The module also raises the limit of open
+files, and tests whether the network is gone.
 """
 
 from __future__ import annotations
@@ -30,9 +18,7 @@ from typing import Final
 
 from outrider.errors import LocalFault
 
-# ==== local_faults
-
-LOCAL_PREFIX: Final = "local"  # the first word of such a reason
+LOCAL_PREFIX: Final = "local"  # the first word of a local fault's reason
 
 EMFILE: Final = "local: emfile"
 ENOMEM: Final = "local: enomem"
@@ -44,7 +30,7 @@ THREADS: Final = "local: threads"
 CERTIFICATES: Final = "local: certificates"
 DISK: Final = "local: disk"
 
-# Wherever they are raised: no host and no page can cause them.
+# No host and no page can cause these, wherever they are raised.
 ERRNOS: Final = {
     errno.EMFILE: EMFILE,
     errno.ENFILE: "local: enfile",
@@ -82,17 +68,17 @@ FAULTS: Final[dict[str, tuple[str, str]]] = {
     NETWORK: ("no network: this machine has no route to any host", "connect it again"),
     RESOLVER: ("the DNS resolver of this machine does not answer", "see /etc/resolv.conf"),
     CERTIFICATES: ("the certificates to trust cannot be read", "check the installation"),
-    DISK: ("a disk is full ({detail})", "make room on it"),
+    DISK: ("a disk is full ({detail})", "free space on it"),
 }
 
-# What a lower number of visits at one time relieves.
+# Faults that a lower number of visits at one time relieves.
 SHORTAGES: Final = frozenset(
     (EMFILE, "local: enfile", "local: enobufs", ENOMEM, PORTS, THREADS, PROCESSES)
 )
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 _NO_THREAD: Final = "can't start new thread"  # of a RuntimeError; Python has no class for it
-_MAX_CAUSES: Final = 10  # causes that are looked through
+_MAX_CAUSES: Final = 10  # causes of an exception that are searched
 
 
 def is_local(reason: str) -> bool:
@@ -101,14 +87,14 @@ def is_local(reason: str) -> bool:
 
 
 def local_fault(reason: str, detail: str = "") -> LocalFault:
-    """A reason of the table as the exception that ends a visit without an outcome."""
+    """Return a reason of the table as the exception that ends a visit without an outcome."""
     wrong, fix = FAULTS[reason]
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return LocalFault(f"{wrong.format(files=files, detail=detail)}; {fix}", reason)
 
 
 def local_reason_of(error: BaseException | None) -> str | None:
-    """The reason that an error stands for, or its causes; None: it is no fault of this machine."""
+    """Return the local fault's reason of an error or of its causes; None: it is no local fault."""
     for _ in range(_MAX_CAUSES):
         if error is None:
             return None
@@ -123,7 +109,7 @@ def _reason_of(error: BaseException) -> str | None:
     match error:
         case MemoryError():
             return ENOMEM
-        case socket.gaierror():  # its numbers are not those of other errors
+        case socket.gaierror():  # its numbers are no errnos
             return ENOMEM if error.errno == socket.EAI_MEMORY else None
         case OSError():
             return _reason_of_errno(error)
@@ -134,7 +120,7 @@ def _reason_of(error: BaseException) -> str | None:
 
 
 def _reason_of_errno(error: OSError) -> str | None:
-    """By its number; an error for several addresses has its numbers in its text alone."""
+    """Return the reason of its errno; an error of several addresses has errnos in its text."""
     if error.errno is not None:
         return ERRNOS.get(error.errno)
     numbers = [int(number) for number in _ERRNO.findall(str(error))]
@@ -142,14 +128,14 @@ def _reason_of_errno(error: OSError) -> str | None:
 
 
 def local_fault_of(error: BaseException) -> LocalFault | None:
-    """An error as a local fault, if it is one."""
+    """Return an error as a `LocalFault`, if it is one."""
     if isinstance(error, LocalFault):
         return error
     reason = local_reason_of(error)
     return None if reason is None else local_fault(reason, str(error)[:200])
 
 
-# ==== network
+# ---- the network
 
 # Documentation addresses (RFC 5737, RFC 3849): only a default route leads to them.
 DEFAULT_ROUTE_ADDRESSES: Final = ("198.51.100.1", "2001:db8::1")
@@ -161,7 +147,10 @@ _PORT: Final = 9  # discard
 
 
 def has_route(address: str) -> bool:
-    """Whether this machine knows a way to an address; True where that cannot be found out."""
+    """Whether this machine has a route to an address; True where that is unknown.
+
+    Connecting a UDP socket tells, and sends nothing.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -172,7 +161,11 @@ def has_route(address: str) -> bool:
 
 
 class Network:
-    """Remembers what was reached, and says whether the network is gone."""
+    """Decides whether the network is gone: no route to a host, to the last one reached, or at all.
+
+    So a host that cannot be reached while others can is unreachable itself, and an internal network
+    without a default route counts as a network.
+    """
 
     def __init__(self, has_route: Callable[[str], bool] = has_route) -> None:
         self._has_route = has_route
@@ -180,17 +173,17 @@ class Network:
         self._is_loopback = True
 
     def reached(self, address: str) -> None:
-        """A connection was made; an address of this machine itself proves less than others do."""
+        """Remember an address that was connected to; a loopback address proves less than others."""
         is_loopback = _is_loopback(address)
         if address and (self._is_loopback or not is_loopback):
             self._reached, self._is_loopback = address, is_loopback
 
     def leads_to(self, addresses: Iterable[str]) -> bool:
-        """Whether there is a route to one of these."""
+        """Whether there is a route to one of these addresses."""
         return any(map(self._has_route, addresses))
 
     def is_gone(self, addresses: Iterable[str] = ()) -> bool:
-        """Whether there is no route: to these, to what was reached last, to anywhere."""
+        """Whether there is no route to these, to the address reached last, or to the internet."""
         known = (self._reached,) if self._reached else ()
         return not self.leads_to((*addresses, *known, *DEFAULT_ROUTE_ADDRESSES))
 
@@ -202,21 +195,22 @@ def _is_loopback(address: str) -> bool:
         return True
 
 
-# ==== descriptors
+# ---- descriptors
 
-WANTED_LIMIT: Final = 65_536  # the limit is raised to this, if the system lets us
+WANTED_LIMIT: Final = 65_536  # the limit is raised to this, where the system permits
 RESERVED_DESCRIPTORS: Final = (
-    128  # for the store, output, parser processes and clients of the control socket
+    128  # for the store, output, child processes and clients of the control socket
 )
+# One for the connection; more for a moment, while addresses are tried or a name is looked up.
 DESCRIPTORS_PER_VISIT: Final = 2
 
 
 def raise_limit(enough: int = WANTED_LIMIT) -> int:
-    """Raise the soft limit of open files as far as the hard one allows; the limit that holds."""
+    """Raise the soft limit of open files as far as the hard one permits; return the new limit."""
     soft, hard = _limits()
     wanted = max(soft, min(enough, hard))
     while wanted > soft:
-        # A system may have a limit below the hard one: macOS names none, and allows 10,240.
+        # A system may have a limit below the hard one: macOS names none, and permits 10,240.
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(_FILES)[1]))
             return wanted
@@ -228,20 +222,20 @@ _FILES: Final = resource.RLIMIT_NOFILE
 
 
 def _limits() -> tuple[int, int]:
-    """The soft and the hard limit; none is a very large one."""
+    """Return the soft and the hard limit; no limit is a very large number."""
     soft, hard = resource.getrlimit(_FILES)
     none = resource.RLIM_INFINITY
     return (2**31 if soft == none else soft), (2**31 if hard == none else hard)
 
 
 def idle_connections(wanted: int, visits: int) -> int:
-    """How many idle connections may be kept beside so many visits at one time; at least one."""
+    """Return how many idle connections may be kept beside so many visits; at least one."""
     left = _limits()[0] - RESERVED_DESCRIPTORS - DESCRIPTORS_PER_VISIT * visits
     return max(1, min(wanted, left))
 
 
 def descriptor_shortage(visits: int) -> str:
-    """What to say if so many visits at one time may run out of descriptors; "": they do not."""
+    """Return a warning if so many visits may run out of descriptors; "": they cannot."""
     limit = _limits()[0]
     if limit >= RESERVED_DESCRIPTORS + visits:
         return ""

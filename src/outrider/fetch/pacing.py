@@ -1,4 +1,4 @@
-"""The requests of one visit: each while its lease lasts, with the host's delay between two (D7)."""
+"""The requests of one visit: each within its lease, with the host's delay between two (D7)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from outrider.core.policy.politeness import delay_after, pace
 from outrider.core.task import Lease, Link
 from outrider.fetch.response import RequestFailure, Response
 
-# Why a link found on a visit would not be admitted; None: it would.
+# (link, lease it was found under) → why it would be refused; None: it is admissible.
 RefusalCheck: TypeAlias = Callable[[Link, Lease], Awaitable[str | None]]
 
-MAX_PACED_QUEUES: Final = 10_000  # queues whose next request is remembered
-LEASE_SHARE: Final = 0.75  # of a short lease: what a request may take of it
+MAX_PACED_QUEUES: Final = 10_000  # queues whose next request time is kept
+LEASE_SHARE: Final = 0.75  # the part of a short lease that a request may take
 LEASE_LOST: Final = Failed("lease: lost before the request was sent")
 
 
@@ -28,7 +28,7 @@ class Visit(Protocol):
     page: Any
 
     async def holds(self, seconds: float) -> bool:
-        """Whether the lease lasts that much longer."""
+        """Return whether the lease lasts that much longer."""
         ...
 
     def parked(self) -> AbstractAsyncContextManager[None]:
@@ -37,17 +37,17 @@ class Visit(Protocol):
 
 
 class RequestClient(Protocol):
-    """What makes requests."""
+    """An HTTP client."""
 
     async def get(
         self, url: str, *, headers: Mapping[str, str] = ..., within: float | None = ...
     ) -> Response | RequestFailure:
-        """One request, one value."""
+        """Send one request and return its result."""
         ...
 
 
 class Pacing:
-    """Asks, and waits between asking."""
+    """Sends requests, and waits between them."""
 
     def __init__(
         self, client: RequestClient, clock: Clock, dice: Callable[[], float], limit: float
@@ -59,16 +59,16 @@ class Pacing:
         self._next_at: dict[str, float] = {}  # key → when its next request may be sent
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return the time in seconds since 1970."""
         return self._clock.now_ms() / 1000
 
     async def get(
         self, visit: Visit, url: str, headers: Mapping[str, str] | None = None
     ) -> Response | RequestFailure:
-        """One request; the lease outlasts it, or it is not sent."""
+        """Send one request, unless the lease could end before it does."""
         await self._keep_pace(visit)
         lease_for = visit.lease.lease_for
-        is_short = self._limit >= lease_for  # a time limit left at its default gives way
+        is_short = self._limit >= lease_for  # a default time limit is shortened to fit the lease
         limit = lease_for * LEASE_SHARE if is_short else self._limit
         if not await visit.holds(limit):
             return LEASE_LOST
@@ -95,9 +95,9 @@ class Pacing:
                 await self._clock.sleep(sent_at - now)
 
     async def pause(self, visit: Visit, last: Response | None, crawl_delay: float | None) -> None:
-        """The queue's delay after a request that was not the visit's last; no slot is held.
+        """Wait for the queue's delay between two requests of one visit; no slot is held.
 
-        Without a `last`, somebody else asked, and nobody knows when.
+        `last` is the response before; None: another visit made the request, at an unknown time.
         """
         lease = visit.lease
         known = lease.manners.crawl_delay

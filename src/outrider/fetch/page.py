@@ -1,4 +1,4 @@
-"""What a user's function sees of a fetched URL; whatever is not asked for is not computed."""
+"""A fetched page, as user functions see it; nothing is computed before it is used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANY_URL_RULES: Final = UrlRules(allow_private=True)
 
 
 class Page(Document):
-    """A response to a leased URL. `links` may be changed: what stands there at the end is added."""
+    """The response to a leased URL. `links` may be changed: its final content is added."""
 
     def __init__(self, lease: Lease, response: Response, *, from_cache: bool = False) -> None:
         super().__init__(response.url, response.headers, response.body)
@@ -32,9 +32,9 @@ class Page(Document):
         self.depth = lease.depth
         self.type = lease.type
         self.tree_fault: str | None = (
-            None  # why `html` is refused; "": it was checked; None: not yet
+            None  # why `html` is refused; "": it was checked and is not; None: not checked
         )
-        self.reward: float | None = None  # set it to what this page was worth to you (F10)
+        self.reward: float | None = None  # set it to the value of this page to the crawl (F10)
         if lease.type == "sitemap":
             self.indexes = _nested_indexes(lease)
 
@@ -43,12 +43,12 @@ class Page(Document):
 
     @property
     def status(self) -> int:
-        """The status code of the answer."""
+        """The response's status code."""
         return self.response.status
 
     @property
     def seconds(self) -> float:
-        """From sending the request to the last byte."""
+        """Seconds from sending the request to the last byte."""
         return self.response.seconds
 
     @property
@@ -58,7 +58,7 @@ class Page(Document):
 
     @cached_property
     def digest(self) -> str:
-        """The body's fingerprint: pages of one digest are the same, byte by byte."""
+        """A hash of the body: pages with the same digest are equal byte by byte."""
         return blake2b(self.body, digest_size=16).hexdigest()
 
     @property
@@ -68,34 +68,34 @@ class Page(Document):
 
     @property
     def canonical(self) -> str | None:
-        """The URL the page says it should be known by."""
+        """The canonical URL that the page names."""
         return self.found.canonical
 
     @property
     def is_nofollow(self) -> bool:
-        """Whether the page asks us not to follow its links."""
+        """Whether the page asks crawlers not to follow its links."""
         return self.found.nofollow
 
     @property
     def is_noindex(self) -> bool:
-        """Whether the page asks us not to keep it."""
+        """Whether the page asks crawlers not to index it."""
         return self.found.noindex
 
     @property
     def location(self) -> str | None:
-        """Where the page has moved to, as an absolute URL."""
-        told = self.headers.get("location") if 300 <= self.status < 400 else None
+        """The redirect's target as an absolute URL."""
+        field = self.headers.get("location") if 300 <= self.status < 400 else None
         base = parse_url(self.url, _ANY_URL_RULES)
-        if told is None or not isinstance(base, Url):
+        if field is None or not isinstance(base, Url):
             return None
-        target = parse_url(told, _ANY_URL_RULES, base)
+        target = parse_url(field, _ANY_URL_RULES, base)
         return target.text if isinstance(target, Url) else None
 
     @property
     def html(self) -> LexborHTMLParser:
-        """The body as a tree; one that takes too much memory or time raises `PageTooCostly`.
+        """The parsed body; raises `PageTooCostly` if that takes too much memory or time.
 
-        A page that could is parsed in a child process first, unless the crawl did so already.
+        A page that might is parsed in a child process first, unless the crawl did so already.
         """
         if self.is_costly and self.tree_fault is None:
             self.tree_fault = tree_fault_in_child(self.source)
@@ -106,10 +106,10 @@ class Page(Document):
         return self.tree
 
     def css(self, selector: str) -> list[LexborNode]:
-        """The elements of the page that a CSS selector matches."""
+        """Return the elements that a CSS selector matches."""
         return self.html.css(selector)
 
 
 def _nested_indexes(lease: Lease) -> int:
-    told = lease.meta.get("indexes", 0)
-    return told if isinstance(told, int) else 0
+    count = lease.meta.get("indexes", 0)
+    return count if isinstance(count, int) else 0

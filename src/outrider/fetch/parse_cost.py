@@ -21,7 +21,7 @@ from outrider.core.pattern import linear_byte_search
 
 SMALL_PAGE: Final = 16 * 1024  # bytes: too few for a tag of harmful length
 LARGE_PAGE: Final = 256 * 1024
-MAX_START_TAGS: Final = 2000  # start tags, thus elements in one another
+MAX_START_TAGS: Final = 2000  # start tags, so also nested elements
 MAX_TAGS: Final = 4000
 MAX_ROOT_TAGS: Final = 8  # `<html>` and `<body>`: later ones add their attributes to the first
 MAX_COPIED_BYTES: Final = 64 * 2**20  # bytes of copied elements
@@ -38,8 +38,8 @@ _NAME_END: Final = rb"(?=[ \t\n\r\f/>])"
 _FORMATTING: Final = (
     rb"(?:a|b(?:ig)?|code|em|font|i|nobr|s(?:mall|tr(?:ike|ong))?|tt|u)" + _NAME_END
 )
-# The rest of a tag in its plainest form. Every parser sees its end in the same place: nothing in it
-# could be read as another tag, and a quote stands only around a value.
+# The rest of a plain tag. Every parser sees its end in the same place: nothing in it
+# could be read as another tag, and quotes are only around values.
 _NAME: Final = rb"[^ \t\n\r\f/>=<\"'`]"
 _PLAIN_VALUE: Final = rb"=(?:\"[^\"<>]*+\"|'[^'<>]*+'|[^ \t\n\r\f\"'`=<>]++)"
 _TAG_END: Final = rb"[ \t\n\r\f]*+/?+>"
@@ -50,7 +50,7 @@ _SPARSE: Final = (
     rb"(?:[ \t\n\r\f]++(?:" + _NAME + rb"{2,}+" + _PLAIN_VALUE + rb"|" + _NAME + rb"{6,}+(?!=)))"
     rb"{0,24}+" + _TAG_END
 )
-# Elements that may stand in a contained one: none begins a new scope, table, or kind of text.
+# Elements that may be inside a contained one: none begins a new scope, table, or kind of text.
 _PHRASE: Final = (
     rb"(?:span|img|w?br|su[bp]|cite|abbr|time|label|mark|q|var|kbd|samp|dfn|bd[io]|data|picture|"
     rb"source|ins|del|svg|path|use|g|circle|ellipse|rect|line|poly(?:gon|line)|"
@@ -67,7 +67,7 @@ _STEP: Final = (
 
 
 def _items(leaf: bytes) -> bytes:
-    """Text, start tags of phrases, and elements that hold nothing but text."""
+    """Return a pattern of text, start tags of phrases, and elements that hold only text."""
     name = rb"(?P<" + leaf + rb">" + _PHRASE + rb"|" + _BLOCK + rb")"
     pair = name + _PLAIN + rb"[^<]*+</(?P=" + leaf + rb")>"
     return rb"(?:[^<]++|<" + _OTHER + rb"(?:" + pair + rb"|" + _PHRASE + _PLAIN + rb")){0,12}+"
@@ -83,7 +83,7 @@ _suspects = re.compile(
 ).finditer
 _plain_rest = re.compile(_PLAIN).match
 _formatting_tags = re.compile(rb"</?+" + _FORMATTING).findall
-# A tag that is not short and plain: a thousand bytes or more, or a quote that does not stand around
+# A tag that is not short and plain: a thousand bytes or more, or a quote that is not around
 # a value after a name and `=`, or `<` or `>` within one, so that its end may lie elsewhere.
 _VALUE: Final = rb"(?:\"[^\"<>]*\"|'[^'<>]*'|[^ \t\n\r\f\"'=<>]+)"
 _doubtful_tag = linear_byte_search(
@@ -101,7 +101,7 @@ _crowded_tag = re.compile(
 
 
 def may_be_costly(source: bytes) -> bool:
-    """Whether parsing the UTF-8 source of a page may take harmful time or memory; cheap to ask."""
+    """Whether parsing a page's UTF-8 source may take harmful time or memory; cheap to compute."""
     if len(source) > LARGE_PAGE or _has_many_tags(source):
         return True
     copies = copied_bytes(source.lower())
@@ -116,9 +116,9 @@ def _has_many_tags(source: bytes) -> bool:
 
 
 def copied_bytes(source: bytes) -> int | None:
-    """At most so many bytes are taken by copies of elements that are not contained.
+    """Return an upper bound of the bytes of copied elements that are not contained.
 
-    The source is in lower case. None: an element has, or may have, too many attributes to tell.
+    `source` is in lower case. None: an element may have too many attributes to tell.
     """
     if _has_crowded_tag(source):
         return None
@@ -150,11 +150,11 @@ def _copies(weights: list[int], source: bytes) -> int:
 
 
 def _weight(rest: bytes) -> int:
-    """Bytes of an element, by the rest of its plainly written start tag."""
+    """Return the bytes of an element, by the rest of its plain start tag."""
     return _PER_ELEMENT + _PER_ATTRIBUTE * len(rest.split()) + len(rest)
 
 
 def tree_bytes(serialised: str) -> int:
-    """About how much memory a tree takes, by its HTML."""
+    """Return about how much memory a tree takes, by its HTML."""
     tags, attributes = serialised.count("<"), serialised.count('="')
     return _PER_TAG * tags + _PER_ATTRIBUTE * attributes + len(serialised)

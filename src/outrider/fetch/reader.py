@@ -1,11 +1,9 @@
-"""What is read out of a response (K3): links of pages, feeds, sitemaps and headers.
+"""The page reader: extracts links from pages, feeds, sitemaps and header fields (K3).
 
-Nothing a host sends makes it raise; what could not be read is told as `fault`.
-
-Reads pages: ordinary ones at once, those that may be costly in a limited child process.
-
-A hostile page may take quadratic time or gigabytes in an HTML parser, or find a flaw in it. What is
-read here has a low upper bound of both (`parse_cost`); the worst such page found takes 0.3 s.
+Ordinary pages are read in this process, those that may be costly in a limited child process: a
+hostile page may take quadratic time or gigabytes in an HTML parser, or exploit a flaw in it. What
+is read here has a low upper bound of both (`parse_cost`); the worst such page found takes 0.3 s.
+Nothing a host sends raises an error; what could not be read is reported as `fault`.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ from outrider.fetch.page import Page
 from outrider.fetch.parse_cost import LARGE_PAGE
 from outrider.settings.worker_schema import FetchSettings
 
-# ==== links
+# ---- extraction
 
 Form: TypeAlias = Literal["html", "xml", "gzip", "json", "lines", "other"]
 
@@ -89,12 +87,12 @@ _XML_NAMES: Final = FEED_NAMES | SITEMAP_NAMES
 
 
 def extract_here(page: Page, settings: FetchSettings, url_rules: UrlRules) -> Extracted:
-    """What a page leads to and says of itself; reads it here and now."""
+    """Extract a page's links and metadata in this process."""
     return extract(page, extract_rules(settings, url_rules))
 
 
 def extract(document: Document, rules: ExtractRules) -> Extracted:
-    """What a document leads to and says of itself; reads it here and now."""
+    """Extract a document's links and metadata in this process."""
     here = parse_url(document.url, rules.url_rules)
     if isinstance(here, Refusal):
         return Extracted(
@@ -109,25 +107,25 @@ def extract(document: Document, rules: ExtractRules) -> Extracted:
 
 
 def form_of(document: Document) -> Form:
-    """How a document is to be read: as the host says, or as its first bytes show."""
+    """Return how to read a document: by its media type, or by its first bytes."""
     if document.body.startswith(_GZIP_MAGIC):
         return "gzip"
-    told = _FORMS.get(document.media_type, "other")
-    if told in {"html", "xml"} or document.media_type.endswith("+xml"):
-        return _form_of_markup(document.body, "html" if told == "html" else "xml")
-    if told == "other" and document.type == SITEMAP_TYPE:
+    declared = _FORMS.get(document.media_type, "other")
+    if declared in {"html", "xml"} or document.media_type.endswith("+xml"):
+        return _form_of_markup(document.body, "html" if declared == "html" else "xml")
+    if declared == "other" and document.type == SITEMAP_TYPE:
         return "xml" if _is_markup(document.body) else "lines"
-    return told
+    return declared
 
 
-def _form_of_markup(body: bytes, told: Form) -> Form:
-    """Feeds and sitemaps come under the name of HTML, and XHTML under that of XML."""
+def _form_of_markup(body: bytes, declared: Form) -> Form:
+    """Return the form of markup: feeds are sent as HTML, and XHTML as XML."""
     head = _head(body).lower()
-    if head.startswith(_HTML_OPENINGS):  # almost all
+    if head.startswith(_HTML_OPENINGS):  # almost always
         return "html"
     if head.startswith(_XML_OPENINGS) and any(root in head for root in _ROOT_TAGS):
         return "xml"
-    return "html" if b"<html" in head else told
+    return "html" if b"<html" in head else declared
 
 
 def _is_markup(body: bytes) -> bool:
@@ -144,9 +142,9 @@ def _extract_form(document: Document, base: BaseUrl, rules: ExtractRules) -> Ext
         case "html":
             return extract_html(document, base, rules)
         case "xml":
-            pieces = chunks_of(without_bom(document.body))
+            chunks = chunks_of(without_bom(document.body))
             return _extract_xml(
-                document, XmlElements(pieces, document.charset, _XML_NAMES), base, rules
+                document, XmlElements(chunks, document.charset, _XML_NAMES), base, rules
             )
         case "gzip":
             return _extract_gzip(document, base, rules)
@@ -164,7 +162,7 @@ def _extract_xml(
     document: Document, elements: XmlElements, base: BaseUrl, rules: ExtractRules
 ) -> Extracted:
     rest = iter(elements)
-    first = tuple(islice(rest, 1))  # now the root is known
+    first = tuple(islice(rest, 1))  # reads up to the root, at least
     if elements.base:
         base = base.moved(elements.base)
     if elements.root in SITEMAP_ROOTS:
@@ -219,16 +217,16 @@ def _extract_sitemap(
 
 
 def _extract_gzip(document: Document, base: BaseUrl, rules: ExtractRules) -> Extracted:
-    """A sitemap, if its beginning looks like one; any other archive is left alone."""
+    """Extract a compressed sitemap; any other archive is left alone."""
     unpacked = GzipChunks(document.body, rules.max_unpacked)
-    pieces = iter(unpacked)
-    head = next(pieces, b"")
+    chunks = iter(unpacked)
+    head = next(chunks, b"")
     if _is_markup(head):
-        whole = chain((without_bom(head),), pieces)
+        whole = chain((without_bom(head),), chunks)
         elements = XmlElements(whole, charset_of(head, None), _XML_NAMES)
         found = _extract_xml(document, elements, base, rules)
     elif document.type == SITEMAP_TYPE:
-        found = _extract_lines(document, b"".join((head, *pieces)), base, rules)
+        found = _extract_lines(document, b"".join((head, *chunks)), base, rules)
     else:
         found = Extracted("other", document.depth + 1)
     return _with_fault(found, unpacked.fault)
@@ -243,10 +241,10 @@ def _extract_lines(
 
 
 def _extract_json(document: Document, base: BaseUrl, rules: ExtractRules) -> Extracted:
-    told = read_json_feed(without_bom(document.body))
-    if told is None:
+    feed = read_json_feed(without_bom(document.body))
+    if feed is None:
         return Extracted("other", document.depth + 1)
-    references, title = told
+    references, title = feed
     urls, bad = base.resolve_all(references, rules.max_links)
     title = collapse_spaces(title) if title else None
     return Extracted("feed", document.depth + 1, urls, origin="feed", title=title, bad=bad)
@@ -262,9 +260,9 @@ def _with_headers(
     asks = header_directives(document.headers.all("x-robots-tag"), rules.product)
     links = [one for one in link_relations(document.headers.all("link")) if one.leads()]
     urls, bad = base.resolve_all((one.reference for one in links), rules.max_links)
-    told = next((one.reference for one in links if "canonical" in one.names), None)
-    canonical = base.resolve(told) if told else None
-    # A sitemap's or feed's own entries have another origin: headers add to pages only.
+    reference = next((one.reference for one in links if "canonical" in one.names), None)
+    canonical = base.resolve(reference) if reference else None
+    # Entries of sitemaps and feeds have another origin: header fields add to pages only.
     if found.origin is None:
         known = {url.identity for url in found.urls}
         urls = [*found.urls, *(url for url in urls if url.identity not in known)]
@@ -281,7 +279,7 @@ def _with_headers(
 
 
 def _apply_follow_rules(found: Extracted, rules: ExtractRules) -> Extracted:
-    """Sitemaps are there to be followed; whether links are is a setting and the page's to say."""
+    """Drop links that settings or the page forbid to follow; sitemaps are always followed."""
     is_unwanted = not rules.follow and found.kind != "sitemap"
     if is_unwanted or (found.nofollow and rules.nofollow):
         return msgspec.structs.replace(found, urls=[])
@@ -294,15 +292,15 @@ def _with_fault(found: Extracted, fault: str | None) -> Extracted:
     return found if fault is None else msgspec.structs.replace(found, fault=found.fault or fault)
 
 
-# ==== reader
+# ---- the reader
 
 MAX_CHILDREN: Final = 2
-CHILD_MEMORY: Final = 2**29  # bytes a child may take for one page
-MAX_WAIT: Final = 60.0  # seconds for a child to come free: half of what a handler may take
+CHILD_MEMORY: Final = 2**29  # bytes for one page
+MAX_WAIT: Final = 60.0  # seconds for a child to become free: half of a handler's time
 
 
 def needs_child(document: Document) -> bool:
-    """Whether reading may take harmful time or memory; cheap to ask."""
+    """Whether a document may take harmful time or memory; cheap to compute."""
     form, size = form_of(document), len(document.body)
     if form == "other":
         return False
@@ -312,7 +310,7 @@ def needs_child(document: Document) -> bool:
 
 
 class _ChildTask(msgspec.Struct, frozen=True, array_like=True):
-    """A document on its way to the other process."""
+    """A document, as sent to the child."""
 
     url: str
     fields: HeaderFields
@@ -324,15 +322,15 @@ class _ChildTask(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _ChildAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """What the child process found, and why the page's tree may not be built elsewhere."""
+    """The child's result, and why the page's tree must not be built in the crawl's process."""
 
     found: Extracted
     tree_fault: str | None
 
 
-def extract_in_child(told: Any) -> _ChildAnswer:
-    """What the other process does."""
-    task = msgspec.convert(told, _ChildTask)
+def extract_in_child(argument: Any) -> _ChildAnswer:
+    """Extract a document's links; runs in the child."""
+    task = msgspec.convert(argument, _ChildTask)
     document = Document(task.url, task.fields, task.body)
     document.type, document.depth, document.indexes = task.type, task.depth, task.indexes
     fault = tree_fault(document) if form_of(document) == "html" else None
@@ -340,7 +338,7 @@ def extract_in_child(told: Any) -> _ChildAnswer:
 
 
 class Reader:
-    """Reads the pages of one crawl; open it with `async with`, so that no process is left."""
+    """Reads the pages of one crawl; open it with `async with`, which ends the children."""
 
     def __init__(
         self,
@@ -352,7 +350,7 @@ class Reader:
     ) -> None:
         self._rules = extract_rules(settings, url_rules)
         target = f"{__name__}:{extract_in_child.__name__}"
-        self._apart = ChildPool(
+        self._children = ChildPool(
             target,
             seconds=seconds,
             memory=memory,
@@ -365,19 +363,19 @@ class Reader:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End the other processes."""
-        await self._apart.close()
+        """End the child processes."""
+        await self._children.close()
 
     async def read(self, page: Page) -> Extracted:
-        """What the page leads to and says of itself; the page knows it afterwards."""
-        found = await self._read_apart(page) if needs_child(page) else extract(page, self._rules)
+        """Extract the page's links and metadata, and set them on the page."""
+        found = await self._read_in_child(page) if needs_child(page) else extract(page, self._rules)
         page.found, page.links = found, found.links
         return found
 
-    async def _read_apart(self, page: Page) -> Extracted:
+    async def _read_in_child(self, page: Page) -> Extracted:
         fields, about = page.headers.fields, (page.type, page.depth, page.indexes)
         task = _ChildTask(page.url, fields, page.body, *about, self._rules)
-        answer = await self._apart.call(task, _ChildAnswer, key=page.lease.key)
+        answer = await self._children.call(task, _ChildAnswer, key=page.lease.key)
         if isinstance(answer, Fault):
             page.tree_fault = f"{answer.kind}: {answer.detail}"
             return Extracted("other", page.depth + 1, fault=page.tree_fault)

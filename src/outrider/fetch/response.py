@@ -1,15 +1,8 @@
-"""What a host answered, as it came: values only.
+"""The result of a request: a response with its header fields, or the reason why there is none.
 
-Where a response points to: what is a redirect, and to what.
-
-Retry-After: how long a host asks us to stay away, in seconds; what cannot be read is no answer.
-
-A date is counted from the host's own Date, so its clock may be wrong: only the difference counts.
-
-Why a request gave no response: one table of reasons, each with the outcome it is told as (G0).
-
-A reason is short and stable: a word, or a word, a colon and a detail, and nothing a host wrote.
-Faults of this machine are not in the table: they are no outcome (fetch/local_faults.py).
+The table `REASONS` maps each reason to the outcome it is reported as (G0). A reason is short and
+stable: a word, or a word, a colon and a detail, and nothing that a host wrote. Faults of this
+machine are not in the table, since they are no outcome (fetch/local_faults.py).
 """
 
 from __future__ import annotations
@@ -24,40 +17,38 @@ import msgspec
 from outrider.core.outcome import Dropped, Failed, Unreachable
 from outrider.core.url import Refusal, Url, UrlRules, parse_url
 
-# ==== response
-
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """One answer to one request: no redirect is followed, every size is bounded."""
+    """One response to one request: no redirect is followed, every size is bounded."""
 
-    url: str  # what was asked for
+    url: str  # as requested
     status: int
-    headers: tuple[tuple[str, str], ...]  # in their order; names as the host wrote them
-    body: bytes  # unpacked
-    seconds: float  # from sending to the last byte
-    at: float  # when it was sent, in seconds since 1970, by the system's clock
+    headers: tuple[tuple[str, str], ...]  # in order; names as the host wrote them
+    body: bytes  # decompressed
+    seconds: float  # from sending the request to the last byte
+    at: float  # when the request was sent, in seconds since 1970, by the system's clock
     reason: str = ""
     version: str = "1.1"
-    address: str = ""  # whom we spoke to
-    packed: bytes | None = None  # the body as it was sent, if it was compressed
+    address: str = ""  # of the host
+    packed: bytes | None = None  # the body as sent, if it was compressed
 
     def header(self, name: str) -> str | None:
-        """The first field of a name, whatever its letter case."""
+        """Return the first field of a name, in any letter case."""
         return next(self.fields(name), None)
 
     def fields(self, name: str) -> Iterator[str]:
-        """All fields of a name, in order."""
+        """Return all fields of a name, in order."""
         wanted = name.lower()
         return (value for key, value in self.headers if key.lower() == wanted)
 
 
-# ==== redirects
+# ---- redirects
 
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
 
 
 def redirect_target(response: Response, rules: UrlRules) -> Url | Refusal | None:
-    """The target, why it cannot be one, or None if the response names none."""
+    """Return the redirect's target, why it is refused, or None if the response is no redirect."""
     if response.status not in REDIRECT_STATUSES:
         return None
     base = parse_url(response.url, rules)
@@ -67,13 +58,13 @@ def redirect_target(response: Response, rules: UrlRules) -> Url | Refusal | None
     return parse_url(location, rules, base)
 
 
-# ==== retry_after
+# ---- Retry-After and HTTP dates
 
 MAX_RETRY_AFTER: Final = 86_400.0  # D3: honoured up to a day
 
 _SECONDS: Final = re.compile(r"([+-]?)(\d{1,18})(?:\.\d{0,18})?", re.ASCII).fullmatch
 # The three forms of RFC 9110: Sun, 06 Nov 1994 08:49:37 GMT · Sunday, 06-Nov-94 08:49:37 GMT ·
-# Sun Nov  6 08:49:37 1994. All are UTC. (strptime would ask the locale for the names.)
+# Sun Nov  6 08:49:37 1994. All are UTC. (strptime would use the locale's names.)
 _DATES: Final = tuple(
     re.compile(form, re.ASCII | re.IGNORECASE).fullmatch
     for form in (
@@ -99,7 +90,7 @@ _MONTHS: Final = (
 
 
 def retry_after_of(response: Response, now: float) -> float | None:
-    """Seconds the host asks for, 0 to a day; None if it does not ask, or not in words we know."""
+    """Return the seconds of a response's Retry-After, 0 to a day; None if absent or unreadable."""
     value = response.header("retry-after")
     if value is None:
         return None
@@ -107,7 +98,8 @@ def retry_after_of(response: Response, now: float) -> float | None:
 
 
 def retry_after(value: str, date: str | None, now: float) -> float | None:
-    """The field's value in seconds; `date` is the response's Date, `now` our clock if it has none.
+    """Return a field's value in seconds. A date is counted from `date`, the response's Date, so
+    that a wrong clock of the host does not matter; from `now` if it has none.
 
     >>> retry_after("120", None, now=0.0)
     120.0
@@ -124,7 +116,7 @@ def retry_after(value: str, date: str | None, now: float) -> float | None:
 
 
 def http_date(text: str, now: float) -> float | None:
-    """An HTTP date as seconds since 1970; `now` tells the century of a year with two digits."""
+    """Return an HTTP date as seconds since 1970; `now` tells the century of a two-digit year."""
     text = text.strip(" \t")
     found = next(filter(None, (form(text) for form in _DATES)), None)
     if found is None or found["m"].lower() not in _MONTHS:
@@ -134,7 +126,7 @@ def http_date(text: str, now: float) -> float | None:
         year = _full_year(year, now)
     hour, minute, second = map(int, found["t"].split(":"))
     try:
-        # A leap second is written as 60, which datetime does not know.
+        # A leap second is written as 60, which datetime refuses.
         at = datetime(year, month, int(found["d"]), hour, minute, min(second, 59), tzinfo=UTC)
     except ValueError:
         return None
@@ -142,13 +134,13 @@ def http_date(text: str, now: float) -> float | None:
 
 
 def _full_year(year: int, now: float) -> int:
-    """RFC 9110: what seems to be more than fifty years ahead is past."""
+    """Return the year in full; more than fifty years ahead means the past century (RFC 9110)."""
     this = datetime.fromtimestamp(now, UTC).year
     full = this - this % 100 + year
     return full - 100 if full > this + 50 else full
 
 
-# ==== reasons
+# ---- reasons
 
 RequestFailure: TypeAlias = Failed | Unreachable | Dropped
 
@@ -197,8 +189,8 @@ REASONS: Final[dict[str, tuple[type[RequestFailure], str, tuple[str, ...]]]] = {
         "a header field, or all of them, are more than `max_headers` allows",
         (),
     ),
-    BAD_ENCODING: (Dropped, "the body is not packed as it says", ()),
-    PRIVATE_ADDRESS: (Dropped, "the host is inside somebody's network; nothing was sent", ()),
+    BAD_ENCODING: (Dropped, "the body is not compressed as its header says", ()),
+    PRIVATE_ADDRESS: (Dropped, "the host is inside a private network; nothing was sent", ()),
     BAD_URL: (Dropped, "no request can be made of the URL; nothing was sent", ()),
 }
 
@@ -206,7 +198,7 @@ _UNSENT: Final = frozenset((PRIVATE_ADDRESS, BAD_URL))
 
 
 class NoConnection(OSError):
-    """Something of ours stopped a connection: `reason` is one of the table."""
+    """No connection was made; `reason` is one of the table."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -214,7 +206,7 @@ class NoConnection(OSError):
 
 
 def outcome_of_reason(reason: str, seconds: float) -> RequestFailure:
-    """A reason as the outcome it is."""
+    """Return a reason as the outcome it is reported as."""
     kind = REASONS[reason.partition(":")[0]][0]
     if kind is Unreachable:
         return Unreachable(reason)

@@ -47,7 +47,7 @@ class TestArguments:
         assert (answer.code, answer.out, answer.err) == (0, "added 2, refused 0\n", "")
         assert set(tasks()) == {A, B}
 
-    def test_revisit_keeps_what_is_not_said(self, outrider, tasks, crawling, file, clock):
+    def test_revisit_keeps_fields_that_are_not_given(self, outrider, tasks, crawling, file, clock):
         """B3: by an option, or by a line of JSON without the fields."""
 
         async def end(frontier):
@@ -223,7 +223,7 @@ class TestFiles:
 
         assert answer.json["problems"][0]["line"] == 2
 
-    def test_many_refusals_are_counted_and_the_first_told(self, outrider, file):
+    def test_many_refusals_are_counted_and_the_first_shown(self, outrider, file):
         """Millions of them must fit on a screen."""
         answer = outrider("add", "x", "--from", file("nonsense\n" * 50))
 
@@ -254,7 +254,7 @@ class TestFiles:
         assert answer.err == f"outrider: --from {tmp_path}/none: No such file or directory\n"
 
     @pytest.mark.parametrize("end", [KeyboardInterrupt, StoreUnavailable("the disk is full")])
-    def test_whoever_cuts_it_short_learns_how_far_it_got(self, outrider, monkeypatch, end):
+    def test_interrupted_add_notes_how_much_was_added(self, outrider, monkeypatch, end):
         """What was acknowledged stays."""
 
         def cut(*_):
@@ -287,7 +287,7 @@ def pipe(monkeypatch):
 
 
 async def test_a_slow_pipe_is_read_as_it_comes(pipe):
-    """Whoever writes a line need not write a thousand; the loop goes on meanwhile."""
+    """A single line is read without waiting for more; the loop continues meanwhile."""
     _, writing = pipe
     lines = add.read_lines("-", {})
     writing.write(f"{A}\nhttps://b.ex".encode())
@@ -300,7 +300,7 @@ async def test_a_slow_pipe_is_read_as_it_comes(pipe):
     assert second == [add.Line(2, B)]
 
 
-async def test_a_reader_that_waits_keeps_nobody(pipe):
+async def test_waiting_reader_does_not_block_the_end(pipe):
     """A cancelled command does not wait for a pipe that never ends."""
     _, writing = pipe
     before = set(threading.enumerate())

@@ -37,7 +37,7 @@ class TestShowing:
         assert shown["lease.seconds"]["origin"] == "default"
         assert all(row["about"] and row["allowed"] for row in shown.values())
 
-    def test_only_what_was_said(self, outrider):
+    def test_changed_shows_only_given_settings(self, outrider):
         """Or only a section."""
         assert list(rows(outrider("config", "show", "x", "--changed", "--json"))) == [
             "politeness.delay"
@@ -46,7 +46,7 @@ class TestShowing:
         assert list(section) == ["lanes.burst", "lanes.acquisition"]
 
     def test_effective_weights_and_bonuses_are_shown_with_their_origin(self, outrider):
-        """Those that nobody gave are in force too."""
+        """Settings that were not given apply too."""
         outrider("config", "set", "x", "scoring.weights.nav=3", "scoring.bonuses.tip=4")
         shown = rows(outrider("config", "show", "x", "--section", "scoring", "--json"))
         one = rows(outrider("config", "get", "x", "scoring.weights.article", "--json"))
@@ -76,7 +76,7 @@ class TestShowing:
             ("scoring.weights.artcle", "did you mean scoring.weights.article?"),
         ],
     )
-    def test_entry_that_is_not_given_is_told_with_what_holds_instead(self, outrider, path, said):
+    def test_missing_entry_is_refused_with_the_setting_that_applies(self, outrider, path, said):
         """A type without a weight has one all the same."""
         assert said in outrider("config", "get", "x", path).err
 
@@ -120,7 +120,7 @@ class TestChanging:
         assert outrider("config", "get", "x", "politeness.min_delay", "--json").json["value"] == 4
 
     def test_settings_are_changed_for_the_crawl(self, outrider, crawling):
-        """Durable, and seen by whoever opens it."""
+        """Durable, and seen by every process that opens it."""
         answer = outrider("config", "set", "x", "politeness.delay=5", "queue.tie=lifo")
 
         async def seen(frontier):
@@ -140,8 +140,8 @@ class TestChanging:
             "politeness.delay"
         ]["value"] == (2.0)
 
-    def test_what_acts_later_is_said(self, outrider):
-        """So that nobody waits for it."""
+    def test_setting_that_acts_later_is_noted(self, outrider):
+        """So that no user waits for it."""
         answer = outrider("config", "set", "x", "fetch.max_links=5")
 
         assert "fetch.max_links takes effect when a worker starts" in answer.err
@@ -155,7 +155,7 @@ class TestChanging:
             ("profile=fast", "settings begin with it"),
         ],
     )
-    def test_what_cannot_be_said_to_all_is_refused(self, outrider, pair, said):
+    def test_setting_of_one_worker_is_refused(self, outrider, pair, said):
         """With the reason."""
         answer = outrider("config", "set", "x", pair)
 
@@ -188,7 +188,7 @@ class TestChanging:
 class TestBeginning:
     """Profiles and files."""
 
-    def test_profiles_are_told(self, outrider):
+    def test_profiles_are_listed(self, outrider):
         """Each with what it sets."""
         every = outrider("config", "profiles").out
         fast = outrider("config", "profiles", "fast", "--json").json
@@ -198,7 +198,7 @@ class TestBeginning:
         assert outrider("config", "profiles", "quick").code == 2
 
     def test_a_crawl_is_begun_with_a_profile(self, outrider, store):
-        """By the first who adds; later nobody changes it that way."""
+        """By the first add; later adds cannot change it."""
         assert store
         first = outrider("add", "x", A, "--profile", "archive")
         again = outrider("add", "x", A, "--profile", "fast")

@@ -26,7 +26,7 @@ class Full:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_log_without_room_leaves_lines_out_and_says_so_once(monkeypatch):
+def test_log_on_a_full_disk_drops_lines_and_notes_it_once(monkeypatch):
     """No visit is lost for it, and no crawl ends."""
     said, full = [], Full(2)
     monkeypatch.setattr(crawl_progress, "print_note", said.append)

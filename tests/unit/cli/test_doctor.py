@@ -114,7 +114,7 @@ def test_a_checkpoint_tells_what_it_copied(outrider, path, tmp_path):
     assert made["crawls"] == [{"crawl": "default", "known": 40, "pending": 40, "leased": 0}]
 
 
-def test_a_file_in_use_is_told_with_its_holder(outrider, path, tmp_path):
+def test_file_in_use_is_shown_with_its_holder(outrider, path, tmp_path):
     """By both commands."""
     frontier = asyncio.new_event_loop()
     held = frontier.run_until_complete(Frontier.open(path, clock=FakeClock()).__aenter__())

@@ -110,7 +110,7 @@ class TestStats:
         }
         assert (shape["known"], shape["progress"]) == (5, 0.2)
 
-    def test_why_says_what_keeps_it_open(self, outrider):
+    def test_why_lists_what_keeps_the_crawl_open(self, outrider):
         """I2."""
         told = outrider("stats", "x", "--why", "--json").json["why"]
 
@@ -120,7 +120,7 @@ class TestStats:
         ]
         assert "3 pending" in outrider("stats", "x", "--why").out
 
-    def test_why_says_that_nothing_does(self, outrider):
+    def test_why_of_a_finished_crawl_lists_nothing(self, outrider):
         """When all is settled."""
         outrider("drop", "x", "--all", "--yes")
 
@@ -135,7 +135,7 @@ class TestStats:
         assert told.out.endswith("… and more: see `outrider queues`\n")
         assert len(outrider("stats", "x", "--why", "--json").json["why"]) == 50
 
-    def test_held_tasks_and_ends_are_told(self, outrider, crawling):
+    def test_held_tasks_and_ends_are_shown(self, outrider, crawling):
         """E5: those in retired queues."""
         outrider("queue", "x", ".example", "retire")
         crawling(lambda frontier: frontier.claim())
@@ -200,7 +200,7 @@ class TestQueues:
         assert answer.code == 2
         assert "is not one of" in answer.err
 
-    def test_a_limit_cuts_and_says_so(self, outrider):
+    def test_limit_cuts_the_list_and_notes_it(self, outrider):
         """In a table; 0 is no limit."""
         cut, whole = (
             outrider("queues", "x", "--limit", "2"),

@@ -67,7 +67,7 @@ def test_problems_are_counted_and_boost(outrider):
     assert listed == {"kind": "missing-hub", "scope": "", "target": "b.example", "count": 2}
 
 
-def test_other_weights_are_applied_by_hand_where_nobody_works(outrider):
+def test_rescore_applies_new_weights_without_a_worker(outrider):
     """C8: a worker would do it by itself."""
     outrider("config", "set", "x", "scoring.weights.nav=1")
     assert outrider("stats", "x", "--json").json["rescoring"]["state"] == "wanted"
@@ -79,7 +79,7 @@ def test_other_weights_are_applied_by_hand_where_nobody_works(outrider):
     assert outrider("stats", "x", "--json").json["rescoring"] == {"state": "done", "progress": 1.0}
 
 
-def test_explain_says_where_each_weight_came_from(outrider):
+def test_explain_shows_the_origin_of_each_weight(outrider):
     """O4: on a line of its own."""
     outrider("config", "set", "x", "scoring.weights.nav=1")
     outrider("rescore", "x")

@@ -15,7 +15,7 @@ B = "https://b.example/"
 
 @pytest.fixture
 def person(monkeypatch):
-    """Somebody sits there, and answers this."""
+    """A user at a terminal, who gives this answer."""
     asked = []
 
     def sit(answer):
@@ -335,7 +335,7 @@ class TestDead:
 
     @pytest.mark.parametrize("act", ["replay", "purge"])
     def test_nothing_found_leaves_with_1(self, outrider, dying, act):
-        """A reason nobody died of."""
+        """A reason that no task has."""
         dying(a="cut")
 
         assert outrider("dead", "x", act, "--reason", "none").code == 1

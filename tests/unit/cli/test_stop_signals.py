@@ -36,7 +36,7 @@ async def forever():
 
 
 async def code_of(work):
-    """What a command leaves with."""
+    """The exit code of a command."""
     with pytest.raises(typer.Exit) as left:
         await run_stoppable(work)
     return left.value.exit_code
@@ -80,7 +80,7 @@ async def test_request_survives_a_swallowed_cancellation():
     assert (await run_stoppable(work), stop.count) == ("drained", 1)
 
 
-async def test_executor_is_told_of_each_request():
+async def test_executor_gets_each_request():
     """The first drains, the second ends it at once, a third ends the command."""
     stop = Stops()
 
@@ -101,7 +101,7 @@ async def test_first_request_after_the_run_leaves_the_report_alone():
 
     async def work(signals):
         signals.attach(Stops())
-        signals.ended()
+        signals.mark_ended()
         signals.request()
         await asyncio.sleep(0)
         signals.request()
@@ -110,7 +110,7 @@ async def test_first_request_after_the_run_leaves_the_report_alone():
     assert await code_of(work) == 130
 
 
-async def test_store_that_is_away_at_a_requested_end_is_told(capsys):
+async def test_unavailable_store_at_a_requested_end_is_noted(capsys):
     """The exit code says that it was stopped, a line why nothing is told of the crawl."""
 
     async def work(signals):

@@ -153,7 +153,7 @@ def test_what_is_no_duration_is_refused(text):
 
 
 def test_a_missing_file_is_named_and_not_made(outrider, tmp_path):
-    """Whoever looks or steers creates nothing."""
+    """Commands that read or steer create nothing."""
     path = tmp_path / "none.outrider"
     answer = outrider("stats", str(path))
 

@@ -105,7 +105,7 @@ def test_an_export_that_fails_leaves_no_file(crawl, outrider, tmp_path, monkeypa
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("outrider.frontier.export.Writer.tail", full)
+    monkeypatch.setattr("outrider.frontier.export.ExportWriter.tail", full)
     answer = outrider("export", "s", str(tmp_path / "x"))
 
     assert (answer.code, answer.err) == (2, "outrider: system error: No space left on device\n")
@@ -123,7 +123,7 @@ def test_a_crawl_with_tasks_is_not_imported_into(file, outrider):
     )
 
 
-def test_what_was_cut_is_told_and_gone_on_with(file, outrider, monkeypatch):
+def test_incomplete_import_is_noted_and_can_be_repeated(file, outrider, monkeypatch):
     """I5: by line; what was restored, and how to go on."""
     whole = file.read_bytes()
     file.write_bytes(whole[: whole.rindex(b"{")])

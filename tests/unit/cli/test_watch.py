@@ -35,7 +35,7 @@ def filled(crawling):
 
 @pytest.mark.usefixtures("filled")
 class TestOnce:
-    def test_a_line_says_it_all(self, outrider):
+    def test_once_prints_one_line_with_all_counters(self, outrider):
         """Without a terminal there is no view, and --once ends after one sample."""
         answer = outrider("watch", "x", "--once")
 
@@ -126,7 +126,7 @@ class TestFollowing:
         assert (first["rates"], second["rates"]["done"]) == (None, 0.4)
         assert task.done()
 
-    async def test_what_cannot_be_seen_is_said_once(self, followed, store, monkeypatch):
+    async def test_unavailable_store_is_noted_once(self, followed, store, monkeypatch):
         """And looked for again, until it is back."""
         _, lines, _ = followed
         await lines(after=0)
@@ -194,7 +194,7 @@ class TestActs:
 
             assert "1.0 s between" in await HostDelays().slow(frontier, "a.example")
 
-    async def test_slow_means_what_it_says_where_delays_are_dice(self, store, clock):
+    async def test_slow_sets_a_fixed_delay_where_delays_are_random(self, store, clock):
         """Uniform between two bounds would be less than was promised."""
         dice = {"politeness": {"delay": 5.0, "delay_to": 15.0}, "retry": {"max_retries": 0}}
         async with Frontier.open(store, settings=dice, crawl="dice", clock=clock) as frontier:
@@ -259,7 +259,7 @@ class TestDrawing:
         ):
             assert max(map(len, told.plain.split("\n"))) <= max(width, 60)
 
-    def test_the_head_says_how_it_is(self, drawn):
+    def test_header_shows_the_status(self, drawn):
         """Running, left alone, or out of reach."""
         seen, _ = drawn
         alone = Observation(Presence.ALONE, seen.sample)
@@ -296,7 +296,7 @@ class TestDrawing:
         assert watch_draw.short_time(seconds) == text
 
     def test_the_bar_of_states_is_as_wide_as_the_terminal(self, drawn):
-        """Whoever is there is seen, however few."""
+        """Every state that occurs is visible."""
         seen, _ = drawn
         counts = {"ready": 1_000_000, "busy": 1, "empty": 3}
         sample = msgspec.structs.replace(seen.sample, queues=counts)

@@ -113,7 +113,7 @@ class TestOwn:
 class TestWork:
     """The command on a file, without a visit."""
 
-    def test_a_folder_that_is_not_there_is_said(self, outrider, tmp_path, file):
+    def test_missing_folder_is_refused(self, outrider, tmp_path, file):
         """Before anything is opened."""
         answer = outrider("work", str(file), "--output", str(tmp_path / "no" / "x"))
 
@@ -145,7 +145,7 @@ class TestWork:
         ],
         ids=["finish", "limit"],
     )
-    def test_worker_on_a_paused_crawl_says_how_it_goes_on(
+    def test_worker_on_a_paused_crawl_names_the_command_that_resumes_it(
         self, outrider, file, settings, code, said
     ):
         """A worker resumes nothing: what it says to do does it."""
@@ -159,7 +159,7 @@ class TestWork:
         assert (first.code, first.json["closing"]["why"]) == (code, f"{said} {way}")
         assert (resumed.code, second.code) == (0, 0)
 
-    def test_a_table_says_the_same(self, outrider, file):
+    def test_closing_table_names_the_files(self, outrider, file):
         """For people."""
         answer = outrider("work", str(file))
 
@@ -189,7 +189,7 @@ class TestWork:
         ids=["file", "memory", "crawl", "setting", "settings", "handler", "url"],
     )
     @pytest.mark.usefixtures("file")
-    def test_what_cannot_be_done_is_said(self, outrider, words, said):
+    def test_work_that_cannot_start_is_refused_with_the_reason(self, outrider, words, said):
         """With 2, and one line."""
         answer = outrider("work", *words)
 
@@ -222,7 +222,7 @@ class TestWorkers:
         assert [line["worker"] for line in read.lines] == ["one", "two"]
         assert read.lines[0].keys() == set(WorkerView.__struct_fields__)
 
-    def test_nobody_is_said(self, outrider, crawling):
+    def test_crawl_without_workers_is_noted(self, outrider, crawling):
         """An empty list is an answer, not an error."""
         crawling(Frontier.stats)
         shown, read = outrider("workers", "x"), outrider("workers", "x", "--json")

@@ -22,7 +22,7 @@ async def test_while_a_host_throttles_its_next_pages_come_from_the_cache():
         now = frontier.clock.now_ms() / 1000
         for fingerprint, url in await frontier.upcoming("a.example"):
             if url in URLS[2:5]:
-                cache.keep(fingerprint, Response(url, 200, (), b"kept", 0.1, now))
+                cache.put(fingerprint, Response(url, 200, (), b"kept", 0.1, now))
         seen = []
         executor = Executor(
             frontier,
@@ -49,7 +49,7 @@ async def test_without_a_throttle_nothing_is_taken_from_the_cache():
     async with Frontier.open(settings=FAST) as frontier:
         await frontier.add(URLS[:2])
         for fingerprint, url in await frontier.upcoming("a.example"):
-            cache.keep(fingerprint, Response(url, 200, (), b"kept", 0.1, 0.0))
+            cache.put(fingerprint, Response(url, 200, (), b"kept", 0.1, 0.0))
         asked = []
 
         async def handle(visit):

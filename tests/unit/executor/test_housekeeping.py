@@ -52,7 +52,7 @@ async def test_store_is_back_only_when_it_was_asked(is_due, is_back):
     )
     frontier = Frontier()
     speaking = asyncio.create_task(
-        Housekeeping(executor, frontier, Holding(is_due=is_due))._speak()
+        Housekeeping(executor, frontier, Holding(is_due=is_due))._call_store()
     )
     await frontier.asked.wait()
     assert outage.is_on is not is_back

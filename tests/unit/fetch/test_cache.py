@@ -44,7 +44,7 @@ class TestKeeping:
         fields = (("Content-Type", "text/html"), ("ETag", '"1"'), ("Link", "<a>"), ("LINK", "<b>"))
         response = page(*fields, ("Set-Cookie", "secret=1"), ("Content-Encoding", "gzip"))
 
-        assert cache.keep(KEY, response)
+        assert cache.put(KEY, response)
         wanted = msgspec.structs.replace(response, headers=fields, seconds=0.0)
         assert cache.get(KEY) == wanted
         cache.flush()
@@ -52,15 +52,15 @@ class TestKeeping:
 
     def test_another_page_is_not_found(self, cache):
         """A miss is None."""
-        cache.keep(KEY, page())
+        cache.put(KEY, page())
 
         assert cache.get(b"x" * 16) is None
 
     def test_the_last_response_counts(self, cache):
         """Keeping again replaces, whether the first was written or not."""
-        cache.keep(KEY, page(body=b"one"))
+        cache.put(KEY, page(body=b"one"))
         cache.flush()
-        cache.keep(KEY, page(body=b"two"))
+        cache.put(KEY, page(body=b"two"))
 
         assert cache.get(KEY).body == b"two"
         cache.flush()
@@ -80,13 +80,13 @@ class TestKeeping:
     )
     def test_what_may_not_or_need_not_be_kept_is_not(self, cache, response):
         """`no-store` is a word to obey; the rest would be of no use."""
-        assert not cache.keep(KEY, response)
+        assert not cache.put(KEY, response)
         assert cache.get(KEY) is None
 
     def test_the_longest_body_comes_back_whole(self, cache):
         """Unpacking is bounded, but not below what is kept."""
         body = os.urandom(1024) * (MAX_CACHED_BODY // 1024)
-        cache.keep(KEY, page(body=body))
+        cache.put(KEY, page(body=body))
 
         assert cache.get(KEY).body == body
 
@@ -96,7 +96,7 @@ class TestKeeping:
         cache = ResponseCache(file)
         for number in range(cache_module.BATCH):
             assert file.get(b"\0" * 16) is None
-            cache.keep(number.to_bytes(16, "big"), page())
+            cache.put(number.to_bytes(16, "big"), page())
 
         assert file.get(b"\0" * 16) is not None
 
@@ -110,7 +110,7 @@ class TestKeeping:
     def test_it_outlives_the_process(self, tmp_path):
         """Closing writes the rest."""
         first = ResponseCache(CacheFile(tmp_path / "cache"))
-        first.keep(KEY, page(body=b"kept"))
+        first.put(KEY, page(body=b"kept"))
         first.close()
 
         assert ResponseCache(CacheFile(tmp_path / "cache")).get(KEY).body == b"kept"
@@ -203,7 +203,7 @@ class TestRenewed:
 class TestFile:
     def test_the_oldest_go_first(self, tmp_path):
         """The bound is one of bytes on the disk, and it holds."""
-        file = CacheFile(tmp_path / "cache", most_bytes=2**20)
+        file = CacheFile(tmp_path / "cache", max_bytes=2**20)
         for number in range(200):
             file.put_many([(b"%d" % number, os.urandom(20_000))])
             assert file.bytes <= 2**20
@@ -215,7 +215,7 @@ class TestFile:
 
     def test_a_bound_of_nothing_keeps_nothing(self):
         """Every put is forgotten at once."""
-        file = CacheFile(None, most_bytes=0)
+        file = CacheFile(None, max_bytes=0)
         file.put_many([(b"a", b"1")])
 
         assert file.get(b"a") is None
@@ -263,7 +263,7 @@ class TestFile:
         path = tmp_path / "cache"
         path.write_bytes(content)
 
-        with pytest.raises(InvalidInput, match="not a cache of Outrider; name another"):
+        with pytest.raises(InvalidInput, match=r"not a cache of Outrider; set fetch.cache"):
             CacheFile(path)
         assert path.read_bytes() == content
         assert list(tmp_path.iterdir()) == [path]
@@ -294,9 +294,9 @@ class TestFile:
 
     def test_a_place_that_does_not_exist_is_named(self, tmp_path):
         """The error says which path, and what to do."""
-        with pytest.raises(InvalidInput, match=r"nowhere.*name another file"):
+        with pytest.raises(InvalidInput, match=r"nowhere.*set fetch.cache to another file"):
             CacheFile(tmp_path / "nowhere" / "cache")
-        with pytest.raises(InvalidInput, match="name another file"):
+        with pytest.raises(InvalidInput, match=r"set fetch.cache to another file"):
             CacheFile(tmp_path)
 
     def test_an_empty_file_is_taken(self, tmp_path):

@@ -161,7 +161,7 @@ def pool(monkeypatch):
         self._alive.add(child)
         return child
 
-    monkeypatch.setattr(ChildPool, "_started", started)
+    monkeypatch.setattr(ChildPool, "_start", started)
     monkeypatch.setattr(ChildPool, "_end", lambda self, child: self._alive.discard(child))
     monkeypatch.setattr(module, "_decode_answer", lambda data, answer: "answered")
     made = ChildPool("any:function", seconds=0.2, children=2, quick=0.01, max_wait=60.0)
@@ -216,7 +216,7 @@ async def test_call_that_finds_no_child_in_time_is_a_fault(pool):
     apart, _ = pool
     apart._max_wait = 0.0
     apart._faults.add("evil")
-    running = asyncio.create_task(apart._called(apart._slow_slots, "other", b"xxxxxbad", 60.0))
+    running = asyncio.create_task(apart._call(apart._slow_slots, "other", b"xxxxxbad", 60.0))
     apart._max_wait = None
     await settled()
     apart._max_wait = 0.0

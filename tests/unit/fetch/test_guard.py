@@ -55,7 +55,7 @@ def test_a_socket_is_made_for_what_is_permitted():
 def test_a_named_address_is_exempt_with_its_port_only():
     """What settings name may be connected to; its neighbours on other ports may not."""
     guard = AddressGuard()
-    guard.name("127.0.0.1", 8080)
+    guard.allow("127.0.0.1", 8080)
     guard.socket(info("127.0.0.1", 8080)).close()
     with pytest.raises(NoConnection):
         guard.socket(info("127.0.0.1", 22))

@@ -185,8 +185,11 @@ async def test_a_body_may_be_as_long_as_allowed_and_no_longer(net, packed):
     server = await net.serve({"/": answer(*page)})
     client, narrow = net.client(max_body=2000), net.client(max_body=1999)
     assert len((await client.get(server.url + "/")).body) == 2000
-    assert len((await client.get(server.url + "/", most=5000)).body) == 2000
-    for got in (await client.get(server.url + "/", most=1999), await narrow.get(server.url + "/")):
+    assert len((await client.get(server.url + "/", max_body=5000)).body) == 2000
+    for got in (
+        await client.get(server.url + "/", max_body=1999),
+        await narrow.get(server.url + "/"),
+    ):
         assert isinstance(got, Dropped)
         assert (got.reason, got.visited) == ("size", True)
 

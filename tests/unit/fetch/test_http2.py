@@ -348,7 +348,7 @@ async def test_the_setting_chooses_the_client():
             Frontier.open("memory://", settings=settings) as frontier,
             fetching(frontier) as fetcher,
         ):
-            assert type(fetcher._around.pacing._client) is kind
+            assert type(fetcher._context.pacing._client) is kind
 
 
 async def test_without_the_package_it_says_what_to_install(monkeypatch):

@@ -88,7 +88,7 @@ async def test_an_ordinary_page_is_read_here():
     async with Reader(FetchSettings(), UrlRules()) as reader:
         one = page(b"<title>T</title><a href=b>")
         found = await reader.read(one)
-        assert not reader._apart._alive
+        assert not reader._children._alive
 
     assert (one.found, one.links, one.title) == (found, found.links, "T")
     assert [link.url.text for link in one.links] == ["https://example.org/a/b"]
@@ -101,7 +101,7 @@ async def test_a_dangerous_page_is_read_apart_with_the_same_result():
     sitemap = gzip.compress(b"<sitemapindex><sitemap><loc>/s</loc></sitemap></sitemapindex>")
     async with Reader(FetchSettings(), UrlRules()) as reader:
         here, there = await reader.read(page(html)), await reader.read(page(large))
-        assert reader._apart._alive
+        assert reader._children._alive
         packed = page(sitemap, "application/gzip", type="sitemap")
         await reader.read(packed)
 

@@ -160,7 +160,7 @@ class TestStatuses:
         rules = rules_of(answered("User-agent: *\nDisallow: /", status), SETTINGS)
 
         assert rules.allows("https://h.example/x")
-        assert rules.lasts(NOW + DAY - 1)
+        assert rules.is_valid(NOW + DAY - 1)
 
     @pytest.mark.parametrize("status", [429, 500, 503, 599, 999])
     def test_a_host_that_cannot_tell_is_closed_for_now(self, status):
@@ -169,8 +169,8 @@ class TestStatuses:
 
         assert not rules.allows("https://h.example/x")
         assert rules.closed == f"status {status}"
-        assert rules.lasts(NOW + CLOSED_SECONDS - 1)
-        assert not rules.lasts(NOW + CLOSED_SECONDS)
+        assert rules.is_valid(NOW + CLOSED_SECONDS - 1)
+        assert not rules.is_valid(NOW + CLOSED_SECONDS)
 
     @pytest.mark.parametrize("trouble", [Failed("cut"), Unreachable("dns"), Dropped("size")])
     def test_no_answer_is_closed_for_now(self, trouble):

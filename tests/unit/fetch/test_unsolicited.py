@@ -162,7 +162,7 @@ async def test_host_that_speaks_first_is_not_heard(visit, is_tls):
 
 async def test_new_connection_over_which_bytes_came_fails_the_request(net, monkeypatch):
     """Nothing is sent over it, and there is no second try: the host would do it again."""
-    monkeypatch.setattr(ConnectionHandler, "is_spoilt", lambda handler: True)
+    monkeypatch.setattr(ConnectionHandler, "has_unrequested_bytes", lambda handler: True)
     client, server = Http1Client(FetchSettings(), allow_private=True), await net.serve({})
     got = await client.get(server.url + "/")
     await client.close()
@@ -229,9 +229,9 @@ async def connected():
 async def test_bytes_that_no_request_was_sent_for_are_found_in_the_socket(connected):
     """Before the loop could read them; an end that is all there is has a reason of its own."""
     handler, there = connected
-    assert not handler.is_spoilt()
+    assert not handler.has_unrequested_bytes()
     there.send(EVIL)
-    assert handler.is_spoilt()
+    assert handler.has_unrequested_bytes()
 
 
 @pytest.mark.parametrize("is_used", [False, True])
@@ -240,7 +240,7 @@ async def test_end_of_a_connection_spoils_it_only_for_another_request(connected,
     handler, there = connected
     handler.is_used = is_used
     there.close()
-    assert handler.is_spoilt() is is_used
+    assert handler.has_unrequested_bytes() is is_used
 
 
 async def test_bytes_before_the_request_was_sent_end_the_connection(connected):
@@ -248,9 +248,9 @@ async def test_bytes_before_the_request_was_sent_end_the_connection(connected):
     handler, _ = connected
     handler.set_response_params()
     handler.data_received(EVIL)
-    assert handler.is_spoilt()
+    assert handler.has_unrequested_bytes()
     assert not handler.is_connected()
-    handler.begin_answer()
+    handler.begin_response()
     with pytest.raises(ServerDisconnectedError):
         await handler.read()
 
@@ -259,7 +259,7 @@ async def test_bytes_that_wait_when_the_connection_ends_belong_to_the_answer(con
     """Reading was paused when they came, and the end came before it was resumed."""
     handler, _ = connected
     handler.set_response_params(read_until_eof=True)
-    handler.begin_answer()
+    handler.begin_response()
     handler.data_received(HEAD + b"\r\nab")
     handler.pause_reading()
     handler.data_received(b"cd")

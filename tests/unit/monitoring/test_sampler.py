@@ -133,7 +133,7 @@ class TestSampler:
         assert (await Sampler().read(looker, SampleRequest(whole=True))).queues == {"ready": 6000}
 
     async def test_hosts_near_are_read_whosever_turn_it_is(self, crawl, looker):
-        """A person looks at these; a key nobody added to is none of them."""
+        """The view shows these; a key without tasks is not among them."""
         sampler = Sampler()
         await crawl.add(hosts(3000))
         await sampler.read(looker, SampleRequest(("h2999.example", "never.example")))
@@ -142,7 +142,7 @@ class TestSampler:
         assert sampler.hosts.get("never.example") is None
         assert sampler.hosts.get("h2000.example") is None
 
-    async def test_another_store_starts_everything_anew(self, crawl, looker, clock):
+    async def test_another_store_resets_the_sampler(self, crawl, looker, clock):
         """A file that was replaced."""
         sampler = Sampler()
         await crawl.add(hosts(5))
@@ -155,7 +155,7 @@ class TestSampler:
         assert (sample.queues, len(sampler.hosts)) == ({"ready": 2}, 2)
 
     async def test_dead_letters_are_read_only_if_asked_for(self, crawl, looker, distant):
-        """They are found by reading tasks, so nobody looks once all were found."""
+        """They are found by reading tasks, so reading stops once all were found."""
         sampler = Sampler()
         await crawl.add(hosts(10))
         await visit(crawl, 3, Failed("cut"))
@@ -250,7 +250,7 @@ class TestHistory:
         assert pace == pytest.approx([2.0] * 20)
 
     def test_pace_begins_with_the_first_sample(self):
-        """What nobody saw is not drawn as nothing."""
+        """Time without samples is not drawn as zero."""
         assert len(self.noted(0, 1, 2, 3).pace(10, 10.0)) == 3
         assert self.noted().pace(10, 10.0) == []
         assert self.noted(7).pace(10, 10.0) == []
@@ -301,9 +301,9 @@ class TestHosts:
         view = (await views())["h1.example"]
         host = Host(view, 100.0, 0.0, pace=2.0)
 
-        assert host.updated(view, 110.0).pace == pytest.approx(4 / 3)
-        assert host.updated(view, 400.0).pace == 0.0
-        assert host.updated(view, 100.0).pace == 2.0
+        assert host.with_view(view, 110.0).pace == pytest.approx(4 / 3)
+        assert host.with_view(view, 400.0).pace == 0.0
+        assert host.with_view(view, 100.0).pace == 2.0
 
     async def test_a_million_hosts_are_not_all_kept(self, crawl, distant):
         """Those that lead in something are, and those that are named."""
@@ -356,7 +356,7 @@ class TestLetters:
         assert sum(count for _, count in letters.most_common) == MAX_REASONS + 50
 
     async def test_a_later_round_shows_only_when_it_is_whole(self, dead):
-        """Counts do not fall to nothing every time somebody looks again."""
+        """Counts do not fall to zero at the start of every pass."""
         views = await dead(["cut"] * 4)
         letters = DeadLetters()
         letters.add_page(0, views[:2], is_last=False)

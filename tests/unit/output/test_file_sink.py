@@ -88,7 +88,7 @@ def test_answers_must_be_one_for_each_visit(opened, visits, urls):
     assert urls() == of(visits)
 
 
-# ---- what nobody knows
+# ---- batches in doubt
 
 
 async def test_a_batch_of_unknown_fate_is_settled_by_asking_the_store(
@@ -190,7 +190,7 @@ async def test_finished_visits_of_a_cancelled_crawl_stay(opened, urls, visits, f
 
 
 async def test_where_the_store_is_another_whole_records_stay(opened, urls, visits, kit, tmp_path):
-    """Nobody is left to ask, and nobody visits these pages for that store again; torn ones go."""
+    """That store cannot be asked, and its pages are not visited again; torn records go."""
     sink = opened()
     sink.write(visits)
     kit.bury(sink)

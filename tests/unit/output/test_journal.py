@@ -49,7 +49,7 @@ def big(dice):
 
 
 @pytest.mark.parametrize("statement", SAID, ids=lambda one: type(one).__name__)
-def test_what_was_said_last_is_read_again(statement, path):
+def test_last_statement_is_read_again(statement, path):
     """Whatever was said before."""
     journal = Journal(path)
     for earlier in (*SAID, statement):
@@ -59,12 +59,12 @@ def test_what_was_said_last_is_read_again(statement, path):
     assert last_in(path) == statement
 
 
-def test_a_new_one_says_nothing(path):
+def test_new_journal_has_no_statement(path):
     """There is nothing to settle."""
     assert last_in(path) is None
 
 
-def test_a_first_statement_that_was_cut_short_says_nothing(path):
+def test_torn_first_statement_is_ignored(path):
     """At any byte: nothing was written before it was said."""
     data = _block(1, _encode(SAID[0]))
     for length in range(len(data)):
@@ -115,7 +115,7 @@ def test_what_a_host_sent_is_never_taken_for_a_statement(path):
 
 @pytest.mark.parametrize("data", [b"x", b"\0" * 5000, b'{"a": 1}\n' * 1000])
 def test_what_is_no_journal_is_refused_with_the_way_out_and_left(data, path):
-    """It may be somebody's."""
+    """It may be another program's file."""
     path.write_bytes(data)
 
     with pytest.raises(OutputError, match=r"a\.jsonl\.journal is damaged.* delete this journal"):
@@ -138,7 +138,7 @@ def test_a_statement_with_a_flipped_bit_is_never_believed(path):
 
 
 def test_one_of_a_newer_release_is_refused(path):
-    """Nobody knows what it says."""
+    """Its content is unknown."""
     journal = Journal(path)
     journal.write(SAID[0])
     journal.close()
@@ -170,7 +170,7 @@ def test_it_is_held_by_one_at_a_time(path):
 
 
 def test_one_that_was_deleted_while_another_waited_for_it_is_not_used(path, monkeypatch):
-    """Whoever comes next would see another file, and lock that one."""
+    """The next process would see another file, and lock that one."""
     real, first = os.open, Journal(path)
 
     def slow_open(*args):

@@ -72,15 +72,15 @@ def test_what_is_not_known_is_left_out(written, leases, kit):
     assert (line["links"], line["depth"]) == ([], 0)
 
 
-def test_a_redirect_says_where_to(written, leases, kit):
+def test_redirect_has_its_target(written, leases, kit):
     """As the page tells it."""
     (line,) = written(kit.visit(leases[0], status=301, location="https://b.test/"))
 
     assert (line["status"], line["redirect"]) == (301, "https://b.test/")
 
 
-def test_a_page_from_the_cache_says_so(written, leases, kit):
-    """So that nobody takes it for a fresh one."""
+def test_page_from_the_cache_is_marked(written, leases, kit):
+    """So that it is not taken for a fresh one."""
     (line,) = written(kit.visit(leases[0], from_cache=True))
 
     assert line["from_cache"] is True
@@ -171,7 +171,7 @@ def test_a_path_may_end_in_jsonl(path, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["news.jsonl"]
 
 
-def test_an_output_of_an_earlier_crawl_is_gone_on_with(tmp_path, visits, kit):
+def test_output_of_an_earlier_crawl_is_continued(tmp_path, visits, kit):
     """After an orderly end there is no journal, and whole lines."""
     for visit in visits[:2]:
         sink = jsonl_sink(tmp_path / "news")
@@ -185,7 +185,7 @@ def test_an_output_of_an_earlier_crawl_is_gone_on_with(tmp_path, visits, kit):
 
 @pytest.mark.parametrize("name", ["news.jsonl", "news.items.jsonl"])
 def test_a_torn_line_that_no_journal_explains_is_refused_and_left(name, tmp_path):
-    """It may be somebody's work; the message says what to do."""
+    """It may be another program's; the message names the fix."""
     (tmp_path / name).write_bytes(b'{"url":"https://a.test/"}\n{"url":')
 
     for _ in range(2):
@@ -198,7 +198,7 @@ def test_a_torn_line_that_no_journal_explains_is_refused_and_left(name, tmp_path
 
 @pytest.mark.parametrize("data", [b"a,b,c\n1,2,3\n", b"\x89PNG\n", b'{"event":1}\n'])
 def test_a_foreign_file_is_refused_and_left(data, tmp_path):
-    """Nothing of ours is ever appended to it."""
+    """Nothing is ever appended to it."""
     (tmp_path / "news.jsonl").write_bytes(data)
 
     with pytest.raises(OutputError, match=r"news\.jsonl is a file, but not output of Outrider"):

@@ -132,7 +132,7 @@ def test_lines_are_the_default_format(tmp_path, leases, kit):
     assert kit.lines(tmp_path / "news.jsonl")[0]["body"] == "<p>hello</p>"
 
 
-def test_an_archive_says_who_made_it(tmp_path, leases, kit):
+def test_archive_names_its_software(tmp_path, leases, kit):
     """The agent hosts were told, and whether robots.txt was obeyed."""
     output = {"path": str(tmp_path / "news"), "format": "warc"}
     settings = settings_of({"output": output, "fetch": {"robots": False}})
@@ -151,7 +151,7 @@ def test_an_archive_says_who_made_it(tmp_path, leases, kit):
     assert "hostname" not in info
 
 
-def test_an_archive_without_its_package_says_what_to_install(tmp_path, monkeypatch):
+def test_archive_without_its_package_names_what_to_install(tmp_path, monkeypatch):
     """An extra, named as pip wants it."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "warcio"]:
         monkeypatch.setitem(sys.modules, name, None)
@@ -173,6 +173,6 @@ def test_sync_comes_with_a_store_that_syncs(tmp_path):
     assert not hasattr(open_sink(Settings()), "_sync")
 
 
-def test_errors_of_output_are_ours():
-    """Whoever catches the root catches them."""
+def test_output_errors_are_outrider_errors():
+    """Catching the root class catches them."""
     assert issubclass(OutputError, OutriderError)

@@ -45,7 +45,7 @@ def shorten(path):
 
 
 def lengthen(path):
-    """By somebody else."""
+    """By another program."""
     path.write_bytes(path.read_bytes() + b'{"url":"https://else.test/"}\n')
 
 
@@ -63,7 +63,7 @@ def exchange(path):
         (os.unlink, "it is missing"),
     ],
 )
-def test_an_output_that_is_not_what_the_journal_says_is_refused_and_left(harm, told, left):
+def test_output_that_differs_from_its_journal_is_refused_and_unchanged(harm, told, left):
     """The message names the file, what is wrong, and the ways out; nothing is changed."""
     harm(left)
     before = all_of(left)

@@ -139,7 +139,7 @@ def test_a_packed_body_is_archived_packed_and_read_unpacked(
 
 
 def test_a_body_that_is_no_longer_packed_does_not_say_it_is(written, leases, kit):
-    """Whoever fetched it may have kept only what it held."""
+    """The fetcher may have kept only the decompressed body."""
     fields = (("Content-Encoding", "gzip"), ("Content-Length", "7"))
 
     ((_, http, content),) = written(kit.responded(leases[0], b"<p>hello</p>", fields))
@@ -251,7 +251,7 @@ def test_a_record_that_did_not_stay_is_never_referred_to(opened, leases, kit, tm
 
 
 def test_only_answers_are_archived(opened, visits, tmp_path):
-    """A page somebody made without one has nothing to show, and no file is begun for it."""
+    """A page without a response has no record, and no file is started for it."""
     sink = opened()
     sink.write(visits)
     sink.settle([True] * 6)
@@ -275,7 +275,7 @@ def test_a_file_that_is_full_is_followed_by_another(opened, leases, kit, tmp_pat
 
 
 def test_a_later_crawl_begins_a_file_of_its_own(opened, leases, kit, tmp_path):
-    """Nobody vouches for the end of one that has no journal; it is left as it is."""
+    """Without a journal the end of a file is unknown; it is left as it is."""
     (tmp_path / "news-00007.warc.gz").write_bytes(b"theirs")
     for lease in leases[:2]:
         sink = opened()
@@ -319,10 +319,10 @@ async def test_a_process_that_was_killed_is_followed_in_the_same_file(
 
 
 @pytest.mark.parametrize("length", [0, 10, 100])
-async def test_a_file_that_was_torn_in_its_first_record_is_begun_anew(
+async def test_file_torn_in_its_first_record_is_started_again(
     length, opened, leases, kit, tmp_path, frontier
 ):
-    """The first record is nobody's, and stays only if it is whole."""
+    """The first record is of no visit, and stays only if it is complete."""
     visits = [kit.responded(lease) for lease in leases]
     sink = opened()
     sink.write(visits[:1])
@@ -424,7 +424,7 @@ def test_the_checker_of_warcio_finds_nothing_wrong(opened, leases, kit, tmp_path
     assert checked.stdout.count("digest pass") == 3  # the first record, and two responses
 
 
-def test_an_archive_shorter_than_its_journal_says_is_refused(opened, leases, kit, tmp_path):
+def test_archive_shorter_than_its_journal_is_refused(opened, leases, kit, tmp_path):
     """As for any output."""
     sink = opened()
     sink.write([kit.responded(leases[0])])
