@@ -209,7 +209,7 @@ async def clashing():
         text = (
             '{"executor": {"min_slots": 9, "max_slots": 3}, "scoring": {"bonuses": {"sitmap": 1}}}'
         )
-        await store.configure("default", owner._rules(), text)
+        await store.configure("default", owner.rules, text)
     yield store, clock
     await store.close()
 
