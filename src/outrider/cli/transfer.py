@@ -296,9 +296,9 @@ async def read_export(
 
 def _check_first_bytes(begin: bytes) -> None:
     """Raise InvalidInput for a file that is not an export, before a crawl is created."""
-    from outrider.frontier.export import Reader
+    from outrider.frontier.export import ExportReader
 
-    reader = Reader()
+    reader = ExportReader()
     if begin:
         list(reader.feed(begin.partition(b"\n")[0] + b"\n"))
     else:

@@ -57,7 +57,7 @@ class Exporter:
             raise InvalidInput(
                 f"crawl {context.crawl!r} is being restored: finish the restore, then export it"
             )
-        writer = Writer()
+        writer = ExportWriter()
         yield writer.head(context.crawl, context.clock.now_ms() / 1000)
         async for values in shared_values(context.store, context.crawl):
             yield writer.block(values)
@@ -112,7 +112,7 @@ class _RestoreState:
     """How far a restore has come."""
 
     def __init__(self, progress: Callable[[RestoreReport], None] | None) -> None:
-        self.reader = Reader()
+        self.reader = ExportReader()
         self.report = RestoreReport()
         self.end: Saved | None = None
         self._progress = progress
@@ -233,7 +233,7 @@ _decode_head = msgspec.json.Decoder(Head).decode
 _decode_own = msgspec.json.Decoder(Checksum | Tail).decode
 
 
-class Writer:
+class ExportWriter:
     """Encodes items as the lines of an export."""
 
     def __init__(self) -> None:
@@ -260,7 +260,7 @@ class Writer:
         return lines
 
 
-class Reader:
+class ExportReader:
     """Decodes the bytes of an export into complete blocks; `InvalidInput` names the line."""
 
     def __init__(self) -> None:

@@ -59,7 +59,7 @@ async def test_steer_takes_the_same_addresses_as_a_handle(opened):
         await frontier.steer(".org:81", Pause())
 
 
-async def test_act_on_a_host_holds_for_surt_queues_to_come(opened):
+async def test_action_on_a_host_applies_to_later_surt_queues(opened):
     """E7: for each of its ports."""
     frontier = await opened(keyed("surt"))
     await frontier.queue("example.org").retire()

@@ -98,7 +98,7 @@ async def test_a_function_may_give_the_cost(opened):
     assert (await frontier.queue("a.example").view()).spent == 9
 
 
-async def test_a_key_may_have_a_cost_policy_of_its_own(opened):
+async def test_key_may_have_its_own_cost_policy(opened):
     """A4: overrides by exact key or suffix."""
     frontier = await opened({"keys": {"a.example": {"cost": "zero"}, ".org": {"cost": "wag"}}})
     await frontier.add([A, "https://b.org/?x=1", "https://c.com/?x=1"])
@@ -174,7 +174,7 @@ def raising(_batch):
 
 
 @pytest.mark.parametrize("score", [raising, lambda _: [], lambda _: None, lambda _: ["soon"]])
-async def test_a_broken_scorer_spoils_no_batch(opened, score):
+async def test_error_of_a_scorer_does_not_affect_the_batch(opened, score):
     """A2, F10: one that raises, or answers too little or nonsense, refuses what it was asked."""
     scorer = Scorer(None)
     scorer.score = score

@@ -111,7 +111,7 @@ async def test_the_visits_of_an_hour_are_shared_by_all_pages(opened, clock):
 # ---- the price
 
 
-def test_no_timetable_for_no_policy():
+def test_no_revisits_without_a_policy():
     """N1: nobody pays for the question."""
     assert revisits_for(Revisiting()) is None
     assert revisits_for(Revisiting("fixed")) is not None
@@ -146,7 +146,7 @@ def test_a_new_worker_takes_over_the_price():
     assert new.price == pytest.approx(price, rel=0.05)
 
 
-def test_a_worker_that_has_heard_enough_finds_the_price_by_itself():
+def test_worker_ignores_earlier_prices_after_enough_samples():
     """G3: what others paid no longer moves it, but for what it makes them do."""
     old = Revisits(Revisiting("value"))
     for _ in range(PRICE_SAMPLES):
