@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from outrider import Done, Frontier, StoreUnavailable, StoreUnresponsive, StoreUnusable
-from outrider.store import opening
-from outrider.store.opening import join_store
+from outrider.store import factory
+from outrider.store.factory import join_store
 from outrider.store.remote import connection, socket_path
 from outrider.testing import FakeClock
 
@@ -83,7 +83,7 @@ async def test_reader_never_holds_the_file(path):
 
 async def test_held_file_that_is_not_served_is_waited_for_and_named(path, monkeypatch):
     """Its holder is about to serve it, or cannot: other processes are told which one it is."""
-    monkeypatch.setattr(opening, "WAIT", 0.2)
+    monkeypatch.setattr(factory, "HOLDER_TIMEOUT", 0.2)
     first = await Frontier.open(path)
     socket_path(Path(path)).unlink()
     with pytest.raises(StoreUnavailable, match=rf"process {os.getpid()} .*does not serve it"):

@@ -22,7 +22,7 @@ from outrider.settings import (
 from outrider.settings.consistency import ORDERS, contradictions, given_paths, near_miss
 from outrider.settings.paths import tree_of, value_at
 from outrider.settings.runtime import Update, apply_updates
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.testing import FakeClock
 
 A = "https://a.example/"

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from outrider import Frontier
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.testing import FakeClock
 
 

@@ -13,7 +13,7 @@ from outrider import Frontier, Link, SettingsError, StoreUnavailable
 from outrider.frontier import live_settings
 from outrider.frontier.live_settings import LISTEN_INTERVAL_MS
 from outrider.settings import Layer, Layers, Settings, settings_of
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import SharedValueWrite
 from outrider.testing import FakeClock
 

@@ -6,9 +6,9 @@ import pytest
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput, StoreUnavailable
 from outrider.frontier.copy_crawl import PAGE, copy_crawl
+from outrider.store.export_items import SavedTask
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import TaskFilter
-from outrider.store.saved import SavedTask
 from outrider.testing.audit import everything
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock

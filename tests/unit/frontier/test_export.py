@@ -5,7 +5,7 @@ import pytest
 
 from outrider import Done, Failed, Frontier, InvalidInput, Link, blocking
 from outrider.frontier import export
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.testing import FakeClock
 
 SETTINGS = {"politeness": {"delay": 1.0}, "retry": {"jitter": 0.0}}
