@@ -301,9 +301,9 @@ class TestHosts:
         view = (await views())["h1.example"]
         host = Host(view, 100.0, 0.0, pace=2.0)
 
-        assert host.updated(view, 110.0).pace == pytest.approx(4 / 3)
-        assert host.updated(view, 400.0).pace == 0.0
-        assert host.updated(view, 100.0).pace == 2.0
+        assert host.with_view(view, 110.0).pace == pytest.approx(4 / 3)
+        assert host.with_view(view, 400.0).pace == 0.0
+        assert host.with_view(view, 100.0).pace == 2.0
 
     async def test_a_million_hosts_are_not_all_kept(self, crawl, distant):
         """Those that lead in something are, and those that are named."""
