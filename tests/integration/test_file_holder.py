@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from outrider import Done, Frontier, StoreUnavailable, StoreUnresponsive, StoreUnusable
+from outrider.frontier.live_settings import LiveSettings
 from outrider.store import factory
 from outrider.store.factory import join_store
 from outrider.store.remote import connection, socket_path
@@ -112,11 +113,12 @@ async def test_held_file_whose_holder_is_silent_is_named_at_once(path, monkeypat
 async def test_opening_that_fails_after_the_store_was_opened_lets_go_of_the_file(path):
     """So that another frontier can hold it."""
 
-    class Broken(Frontier):
-        async def learn(self):
-            raise StoreUnavailable("not now")
+    async def learn(_live):
+        raise StoreUnavailable("not now")
 
-    with pytest.raises(StoreUnavailable):
-        await Broken.open(path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LiveSettings, "learn", learn)
+        with pytest.raises(StoreUnavailable):
+            await Frontier.open(path)
     async with asyncio.timeout(60), Frontier.open(path) as frontier:
         assert frontier.store.is_inline
