@@ -5,7 +5,7 @@ import pytest
 
 from outrider import Done, Failed, Frontier, InvalidInput, Link, blocking
 from outrider.frontier import export
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.testing import FakeClock
 
 SETTINGS = {"politeness": {"delay": 1.0}, "retry": {"jitter": 0.0}}
@@ -14,7 +14,7 @@ PAGES = [f"https://{host}.example/{page}" for page in range(4) for host in "abc"
 
 @pytest.fixture
 def clock():
-    """Time that moves only when a test says so."""
+    """A clock that moves only when a test advances it."""
     return FakeClock()
 
 
@@ -85,8 +85,8 @@ async def test_a_restored_crawl_visits_what_is_left(exported, attached, clock, s
         assert (await frontier.stats()).done == 14
 
 
-async def test_a_lease_is_as_good_as_released(exported, attached, clock):
-    """H5: the copy lends it anew, and as the same attempt."""
+async def test_leased_task_is_exported_as_released(exported, attached, clock):
+    """H5: the copy leases it again, as the same attempt."""
     clock.advance(1.0)
     async with attached("copy") as copy:
         await copy.restore([exported])
@@ -104,7 +104,7 @@ async def test_lines_may_come_from_an_async_iterator(opened, attached):
         assert report.tasks == len(PAGES)
 
 
-async def test_progress_is_told(exported, attached):
+async def test_progress_is_reported(exported, attached):
     """R4: a long work shows how far it is."""
     seen = []
     async with attached("copy") as frontier:
@@ -113,8 +113,8 @@ async def test_progress_is_told(exported, attached):
         assert seen[-1] == report
 
 
-async def test_what_waits_hears_of_it(exported, attached, clock):
-    """O3: a restore is told, and wakes whoever waits for work."""
+async def test_waiting_claim_returns_after_a_restore(exported, attached, clock):
+    """O3: a restore emits an event, and wakes waiting claims."""
     async with attached("copy") as frontier:
         seen = []
         frontier.subscribe(seen.append)
@@ -185,8 +185,8 @@ async def test_what_is_no_export_is_refused_by_its_line(attached, store, data, w
     assert await store.crawls() == []
 
 
-async def test_an_export_that_was_cut_lends_nothing(exported, attached):
-    """I5: at every byte; and a whole one goes on from there."""
+async def test_crawl_restored_from_a_truncated_export_leases_no_tasks(exported, attached):
+    """I5: at every byte; restoring the whole export completes it."""
     async with attached("copy") as frontier:
         for size in range(0, len(exported) - 1, 97):
             assert await refusal(frontier, exported[:size])
@@ -197,7 +197,7 @@ async def test_an_export_that_was_cut_lends_nothing(exported, attached):
         assert len(await frontier.claim(9)) > 0
 
 
-async def test_an_export_that_was_cut_says_so(exported, attached):
+async def test_truncated_export_is_reported(exported, attached):
     """I5: the line, what was restored, and how to go on."""
     lines = exported.count(b"\n")
     async with attached("copy") as frontier:
@@ -207,7 +207,7 @@ async def test_an_export_that_was_cut_says_so(exported, attached):
         assert "'copy', which leases no tasks now: restore the whole export again" in text
 
 
-async def test_no_changed_byte_is_believed(exported, attached):
+async def test_every_changed_byte_is_detected(exported, attached):
     """I5: damage is found before it is used, wherever it is."""
     dice = random.Random(5)
     for number in range(300):
@@ -231,16 +231,16 @@ async def test_something_after_the_end_is_refused(exported, attached):
 
 def rewritten(data, change):
     """An export with changed items, and true sums."""
-    reader, writer = export.Reader(), export.Writer()
+    reader, writer = export.ExportReader(), export.ExportWriter()
     items = [change(item) for block in reader.feed(data) for item in block.items]
     return writer.head("x", 0.0) + writer.block(items) + writer.tail()
 
 
 async def test_a_fault_is_named_by_its_line(exported, attached):
-    """I5: also what no type can tell."""
+    """I5: also faults that types cannot express."""
     hurt = exported.replace(b"https://d.example/", b"ftp://d.example/xx")
     with pytest.raises(InvalidInput):  # its sum tells first
-        list(export.Reader().feed(hurt))
+        list(export.ExportReader().feed(hurt))
     async with attached("copy") as frontier:
         forged = rewritten(
             exported,
@@ -255,7 +255,7 @@ async def test_a_fault_is_named_by_its_line(exported, attached):
         assert (await refusal(frontier, forged)).startswith(f"line {line}: task.url = 'ftp:")
 
 
-async def test_a_stranger_cannot_fill_the_memory(attached):
+async def test_foreign_file_cannot_fill_the_memory(attached):
     """I5: lines without an end, and blocks without a sum."""
     head = b'{"outrider":"export","version":1}\n'
     item = b'{"is":"queue","key":"a","turn":1}\n'
@@ -275,16 +275,16 @@ async def test_a_crawl_that_has_tasks_is_refused(exported, opened):
         assert (await frontier.stats()).status == "running"
 
 
-async def test_half_a_crawl_is_not_exported(exported, attached):
-    """I5: nobody could tell it from a whole one."""
+async def test_crawl_being_restored_is_not_exported(exported, attached):
+    """I5: it would look like a complete one."""
     async with attached("copy") as frontier:
         await refusal(frontier, exported[:-5])
         with pytest.raises(InvalidInput, match="being restored"):
             [block async for block in frontier.export()]
 
 
-async def test_what_was_noted_is_saved_and_restored(opened, attached):
-    """F4, N1: signals and settings said at run time go on in the copy; what is gone does not."""
+async def test_shared_values_are_exported_and_restored(opened, attached):
+    """F4, N1: signals and runtime settings are in the copy; deleted ones are not."""
     page = PAGES[0]
     async with opened() as first, attached("copy") as second:
         await first.add([page])

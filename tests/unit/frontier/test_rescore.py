@@ -27,7 +27,7 @@ async def priorities(frontier):
 class TestRescoring:
     """All, by queue, by filter."""
 
-    async def test_other_weights_move_what_waits(self, store, clock, background):
+    async def test_other_weights_change_pending_priorities(self, store, clock, background):
         """N1, C8: in the background, at once."""
         async with on(store, clock) as frontier:
             await frontier.add([Link(A + "nav", type="nav"), Link(A + "page", depth=1)])
@@ -56,7 +56,7 @@ class TestRescoring:
             assert await frontier.rescore() == 0
             assert [task async for task in frontier.tasks()] == before
 
-    async def test_what_is_explicit_stays_so(self, store, clock, background):
+    async def test_explicit_priorities_stay(self, store, clock, background):
         """F8."""
         async with on(store, clock) as frontier:
             await frontier.add([Link(A + "1", priority=3.0), A + "2"])
@@ -92,7 +92,7 @@ class TestRescoring:
             assert sorted((await priorities(frontier)).values()) == [12.0, 12.0, 50.0]
 
     async def test_a_crawl_opened_under_other_settings_is_rescored(self, store, clock, background):
-        """C8: a file that was edited while nobody worked."""
+        """C8: a file that was edited while no worker ran."""
         async with on(store, clock) as frontier:
             await frontier.add([A])
         async with on(store, clock, scoring={"weights": {"default": 1}}) as frontier:
@@ -115,7 +115,7 @@ class TestRescoring:
             assert (first.state, first.progress, second.state) == ("done", 1.0, "done")
             assert (await command.rescoring()).state == "wanted"
 
-    async def test_another_worker_goes_on_with_what_is_wanted(self, store, clock, background):
+    async def test_another_worker_resumes_wanted_rescoring(self, store, clock, background):
         """C8: `outrider config set` ends before the work is done."""
         async with on(store, clock) as worker:
             await worker.add([A])
@@ -128,7 +128,7 @@ class TestRescoring:
 
             assert await priorities(worker) == {"": 1.0}
 
-    async def test_what_a_dead_worker_left_is_taken_over(self, store, clock):
+    async def test_rescoring_of_a_dead_worker_is_taken_over(self, store, clock):
         """C8: from where it was, after some silence."""
         async with on(store, clock) as frontier:
             await frontier.add([A + str(n) for n in range(10)])
@@ -147,10 +147,10 @@ class TestRescoring:
             assert (await frontier.rescoring()).state == "done"
             assert [*(await priorities(frontier)).values()] == [77.0] * 5 + [12.0] * 5
 
-    async def test_whoever_looks_on_does_not_stop_it(
+    async def test_reading_the_progress_does_not_stop_rescoring(
         self, unanswered, clock, monkeypatch, background
     ):
-        """C8: a read may be answered after what was said since."""
+        """C8: a read may be answered after a later write."""
         monkeypatch.setattr(module, "STEP", 1)
         monkeypatch.setattr(module, "PROGRESS_INTERVAL", 0)
         async with on(unanswered, clock) as frontier:
@@ -167,7 +167,7 @@ class TestRescoring:
             assert (await frontier.rescoring()).state == "done"
             assert {*(await priorities(frontier)).values()} == {1.0}
 
-    async def test_what_another_took_over_is_left_to_it(self, store, unanswered, clock):
+    async def test_rescoring_taken_over_is_left_to_the_other_worker(self, store, unanswered, clock):
         """C8: one worker at a time, though the answer to our own word comes late."""
         async with on(unanswered, clock) as frontier:
             await frontier.add([A])
@@ -183,7 +183,7 @@ class TestRescoring:
 
             assert await frontier.rescoring() == others
 
-    async def test_a_clock_that_is_wrong_takes_nothing_over(self, watched, clock):
+    async def test_worker_with_a_wrong_clock_does_not_take_over(self, watched, clock):
         """H7: silence is measured by the store's clock."""
         wrong = FakeClock(clock.now_ms() / 1000 + 600)
         async with on(watched, clock) as one, on(watched, wrong) as other:
@@ -197,7 +197,7 @@ class TestRescoring:
 
             assert await one.rescoring() == running
 
-    async def test_claims_go_on_meanwhile(self, store, clock):
+    async def test_claims_are_served_during_rescoring(self, store, clock):
         """C8: in bounded steps."""
         async with on(store, clock) as frontier:
             await frontier.add([f"https://h{n}.example/" for n in range(2000)])

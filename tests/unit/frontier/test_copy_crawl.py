@@ -6,9 +6,9 @@ import pytest
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput, StoreUnavailable
 from outrider.frontier.copy_crawl import PAGE, copy_crawl
+from outrider.store.export_items import SavedTask
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import TaskFilter
-from outrider.store.saved import SavedTask
 from outrider.testing.audit import everything
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
@@ -18,7 +18,7 @@ from outrider.testing.conformance.steps import CRAWL, add, claim, crawl, names, 
 
 @pytest.fixture
 def clock():
-    """Time that moves only when a test says so."""
+    """A clock that moves only when a test advances it."""
     return FakeClock()
 
 
@@ -55,7 +55,7 @@ async def _states(store):
 
 
 async def test_a_copy_is_the_same_crawl(source, target, clock):
-    """I5: tasks, queues, budgets and manners; and it goes on."""
+    """I5: tasks, queues, budgets and politeness state; and it can be crawled."""
     await rich_crawl(source, clock)
     report = await copy_crawl(source, target, CRAWL)
 
@@ -65,7 +65,7 @@ async def test_a_copy_is_the_same_crawl(source, target, clock):
 
 
 async def test_a_long_crawl_is_copied_page_by_page(source, target):
-    """Whatever its size, a page at a time is in memory; what is done is told."""
+    """One page at a time is in memory; progress is reported."""
     told = []
     await add(source, *(f"h{n % 7}/{n}" for n in range(2 * PAGE)))
     report = await copy_crawl(source, target, CRAWL, progress=lambda *so_far: told.append(so_far))
@@ -76,7 +76,7 @@ async def test_a_long_crawl_is_copied_page_by_page(source, target):
 
 
 async def test_a_lease_is_copied_as_released(source, target):
-    """The task is pending in the copy; the lease itself goes on where it is."""
+    """The task is pending in the copy; the lease stays valid at the source."""
     await add(source, "a/1", "b/1")
     (lease,) = await claim(source)
     report = await copy_crawl(source, target, CRAWL)
@@ -86,8 +86,8 @@ async def test_a_lease_is_copied_as_released(source, target):
     assert (await source.finish([done(lease)]))[0].applied
 
 
-async def test_what_broke_off_is_begun_again(source, target, clock):
-    """And until its end has come the copy lends nothing."""
+async def test_interrupted_copy_is_completed(source, target, clock):
+    """Until it is complete, the copy leases no tasks."""
     await add(source, *(f"h{n % 7}/{n}" for n in range(3 * PAGE)))
     await claim(source, 3)
     target.breaks_after = 2
@@ -112,7 +112,7 @@ async def test_a_copy_that_is_there_is_compared_again(source, target):
     assert (again.fault, again.new, again.checksum) == (None, 0, first.checksum)
 
 
-async def test_a_copy_that_went_on_is_not_the_same(source, target):
+async def test_copy_that_was_crawled_differs(source, target):
     """It is another crawl by now, and is left alone."""
     await add(source, "a/1", "b/1")
     await copy_crawl(source, target, CRAWL)
@@ -123,7 +123,7 @@ async def test_a_copy_that_went_on_is_not_the_same(source, target):
     assert (await crawl(target)).done == 1
 
 
-async def test_the_order_of_what_is_told_does_not_matter(source, target):
+async def test_checksum_does_not_depend_on_the_order(source, target):
     """Stores number their tasks as they come."""
     await add(source, "a/1", "b/1", "a/2")
     await copy_crawl(source, target, CRAWL)
@@ -142,7 +142,7 @@ async def test_the_order_of_what_is_told_does_not_matter(source, target):
     [{"priority": 1.0}, {"reason": "other"}, {"depth": 7}, {"attempts": 1}, {"meta": '{"a":1}'}],
     ids=lambda change: next(iter(change)),
 )
-async def test_a_copy_that_differs_is_found_and_lends_nothing(source, target, change):
+async def test_copy_that_differs_is_reported_and_leases_no_tasks(source, target, change):
     """Whatever it is that was not kept as it was given."""
     await add(source, "a/1", "b/1")
     target.keeps = lambda item: (
@@ -156,7 +156,7 @@ async def test_a_copy_that_differs_is_found_and_lends_nothing(source, target, ch
     assert await claim(target) == []
 
 
-async def test_a_copy_that_lacks_a_task_is_found(source, target):
+async def test_copy_without_a_task_is_reported(source, target):
     """By its counts and by its checksum."""
     await add(source, "a/1", "a/2")
     target.keeps = lambda item: (
@@ -182,8 +182,8 @@ class Restless(MemoryStore):
         return await super().export(crawl, after=after, limit=limit)
 
 
-async def test_a_source_that_changes_is_told(clock, target):
-    """The fix is told with it, and the copy lends nothing."""
+async def test_change_of_the_source_is_reported(clock, target):
+    """The message has the fix, and the copy leases no tasks."""
     source = Restless(clock)
     await add(source, *(f"h{n % 7}/{n}" for n in range(2 * PAGE)))
     report = await copy_crawl(source, target, CRAWL)
@@ -192,8 +192,8 @@ async def test_a_source_that_changes_is_told(clock, target):
     assert await claim(target) == []
 
 
-async def test_a_crawl_paused_for_its_copy_goes_on_there(source, target):
-    """One of the two lends."""
+async def test_copy_of_a_crawl_paused_for_it_runs(source, target):
+    """Only one of the two leases tasks."""
     await add(source, "a/1")
     report = await copy_crawl(source, target, CRAWL, pause=True)
 
@@ -202,7 +202,7 @@ async def test_a_crawl_paused_for_its_copy_goes_on_there(source, target):
     assert names(await claim(target)) == ["a/1"]
 
 
-async def test_a_crawl_that_was_paused_stays_so(source, target):
+async def test_copy_of_a_paused_crawl_is_paused(source, target):
     """The copy is what the crawl is."""
     await add(source, "a/1")
     await source.set_status(CRAWL, CrawlStatus.PAUSED)
@@ -218,7 +218,7 @@ async def test_a_copy_may_have_another_name(source):
     assert (report.fault, (await crawl(source, "twin")).known) == (None, 1)
 
 
-async def test_what_cannot_be_copied_is_refused(source, target):
+async def test_copy_onto_itself_or_of_a_missing_crawl_is_refused(source, target):
     """A crawl onto itself, one that is not there, one that is half there itself."""
     await add(source, "a/1")
     with pytest.raises(InvalidInput, match="onto itself"):

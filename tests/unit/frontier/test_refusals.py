@@ -98,7 +98,7 @@ async def test_a_password_is_never_shown(frontier):
     ],
 )
 async def test_an_odd_but_proper_url_is_added(frontier, text, url):
-    """A1: public addresses, names in any script, whitespace as WHATWG says."""
+    """A1: public addresses, names in any script, whitespace by the rules of WHATWG."""
     answer = await only(frontier, text)
 
     assert (answer.added, answer.url) == (True, url)
@@ -130,8 +130,8 @@ async def test_what_is_no_text_is_a_bad_url(frontier, thing):
     assert type(thing).__name__ in report.answers[1].detail
 
 
-async def test_even_an_object_that_cannot_be_shown_spoils_nothing(frontier):
-    """A2: one bad URL never spoils the others."""
+async def test_object_without_repr_does_not_affect_others(frontier):
+    """A2: an invalid URL does not affect the others."""
     report = await frontier.add([A, Mute(), Link(Mute()), Link(A, tag=Mute()), A + "2"])
 
     assert [answer.added for answer in report.answers] == [True, False, False, False, True]
@@ -349,7 +349,7 @@ async def test_a_seeds_redirect_target_joins_the_scope(opened):
     assert await known(frontier, "https://b.example/x") is not None
 
 
-async def test_any_other_redirect_target_does_not(opened):
+async def test_redirect_target_of_a_found_page_does_not_join_the_scope(opened):
     """A5: a page found on the way may not widen the crawl."""
     frontier = await opened({"scope": {"mode": "host"}, "politeness": {"delay": 0.0}})
     await frontier.add([A])
@@ -486,7 +486,7 @@ async def test_the_count_of_bypasses_survives_a_change_of_settings(opened):
     assert (await frontier.stats()).bypassed == 1
 
 
-async def test_reasons_are_asked_in_the_order_of_the_specification(opened):
+async def test_refusal_reasons_have_the_order_of_the_specification(opened):
     """B4: bad URL → scope → trap → max-depth → duplicate → queue-full."""
     frontier = await opened(
         {
@@ -545,7 +545,7 @@ async def test_a_cancelled_crawl_takes_no_adds(frontier):
 
 
 async def test_a_paused_crawl_takes_adds(frontier):
-    """I1: one not running lends nothing, and takes adds."""
+    """I1: a crawl that does not run leases no tasks, and takes adds."""
     await frontier.pause()
 
     assert (await only(frontier, A)).added

@@ -39,7 +39,7 @@ async def balanced(frontier):
 # ---- one queue
 
 
-async def test_set_answers_with_the_new_view(frontier):
+async def test_set_returns_the_new_view(frontier):
     """E7: live, returning the new view."""
     await frontier.add([A])
 
@@ -62,7 +62,7 @@ async def test_set_acts_at_once(frontier, clock):
     assert (await frontier.claim()).wake_in == 20.0
 
 
-async def test_set_takes_back_what_is_none(frontier):
+async def test_set_of_none_removes_an_override(frontier):
     """None lets a field follow the crawl again."""
     queue = frontier.queue("a.example")
     await queue.set(balance=7, max_in_flight=2)
@@ -96,7 +96,7 @@ async def test_an_invalid_set_changes_nothing(frontier, changes, named):
     assert await frontier.queue("a.example").view() == before
 
 
-async def test_a_paused_queue_lends_nothing(frontier):
+async def test_paused_queue_leases_no_tasks(frontier):
     """C1: a person's; its tasks stay and count."""
     await frontier.add([A, B])
     queue = frontier.queue("a.example")
@@ -107,7 +107,7 @@ async def test_a_paused_queue_lends_nothing(frontier):
     assert [lease.url for lease in await frontier.claim(9)] == [A]
 
 
-async def test_a_retired_queue_is_set_aside_until_revived(frontier):
+async def test_retired_queue_leases_no_tasks_until_revived(frontier):
     """E5: by an operator; not by any budget."""
     await frontier.add([A])
     queue = frontier.queue("a.example")
@@ -120,7 +120,7 @@ async def test_a_retired_queue_is_set_aside_until_revived(frontier):
     assert (await frontier.stats()).held == 0
 
 
-async def test_a_retired_queue_reads_retired_even_if_paused(frontier):
+async def test_retired_and_paused_queue_is_reported_as_retired(frontier):
     """C1: the first that holds."""
     await frontier.add([A])
     queue = frontier.queue("a.example")
@@ -180,7 +180,7 @@ async def test_a_queue_has_a_name(frontier, key):
         frontier.queue(key)
 
 
-async def test_a_view_tells_all_of_the_report(opened, clock):
+async def test_view_has_every_field_of_the_report(opened, clock):
     """E8."""
     frontier = await opened({"politeness": {"delay": 0.0}, "budget": {"total_budget": 50}})
     await frontier.add([A + "1", A + "2", A + "3", A + "4", Link(A + "5", delay=100.0)])
@@ -201,8 +201,8 @@ async def test_a_view_tells_all_of_the_report(opened, clock):
     assert view.next_url == A + "3"
 
 
-async def test_an_act_on_a_queue_not_born_yet_waits_for_it(frontier):
-    """E7: durable: what was said of a key holds once it comes."""
+async def test_action_on_a_missing_queue_applies_once_it_exists(frontier):
+    """E7: durable: what was set for a key applies once it has a task."""
     await frontier.queue("a.example").set(total_budget=1, max_in_flight=5)
     await frontier.queue("b.example").pause()
     await frontier.queue("c.example").retire()
@@ -214,7 +214,7 @@ async def test_an_act_on_a_queue_not_born_yet_waits_for_it(frontier):
     assert (await frontier.queue("c.example").view()).state == "retired"
 
 
-async def test_a_queue_not_born_yet_looks_empty_under_its_rules(opened):
+async def test_view_of_a_missing_queue_is_empty_with_its_rules(opened):
     """E8: nothing there, and what would hold."""
     frontier = await opened({"keys": {".org": {"balance": 5}}})
 
@@ -224,7 +224,7 @@ async def test_a_queue_not_born_yet_looks_empty_under_its_rules(opened):
     assert [view async for view in frontier.queues()] == []
 
 
-async def test_a_snooze_or_wake_of_a_queue_not_born_is_harmless(frontier):
+async def test_snooze_and_wake_of_a_missing_queue_change_nothing(frontier):
     """Nothing to put to sleep."""
     assert (await frontier.queue("a.example").snooze(60)).state == "empty"
     assert (await frontier.queue("a.example").wake()).state == "empty"
@@ -249,7 +249,7 @@ async def test_a_suffix_addresses_all_below_it(frontier):
 
 @pytest.mark.parametrize("name", ["A.Example", ".EXAMPLE"])
 async def test_an_operator_may_spell_a_host_as_they_like(frontier, name):
-    """A1, E7: hosts are lower-case, so what is said of A.Example is said of a.example."""
+    """A1, E7: hosts are lower-case, so A.Example is a.example."""
     await frontier.add([A])
 
     await frontier.queue(name).pause()
@@ -258,7 +258,7 @@ async def test_an_operator_may_spell_a_host_as_they_like(frontier, name):
     assert await frontier.claim() == []
 
 
-async def test_whatever_set_takes_it_heeds(frontier):
+async def test_every_field_that_set_takes_has_an_effect(frontier):
     """E7: a cost by key acts, or is refused; silence would be a lie."""
     with contextlib.suppress(SettingsError):
         await frontier.queue("a.example").set(cost="zero")
@@ -268,7 +268,7 @@ async def test_whatever_set_takes_it_heeds(frontier):
         assert (await frontier.queue("a.example").view()).spent == 0
 
 
-async def test_a_suffix_speaks_for_the_domain_itself_too(frontier):
+async def test_suffix_includes_the_domain_itself(frontier):
     """A4: `.example.org` is example.org and all below it, and nothing that only ends alike."""
     await frontier.add(["https://site.org/", "https://www.site.org/", "https://mysite.org/"])
 
@@ -296,7 +296,7 @@ async def test_every_act_may_be_on_a_suffix_and_undone(frontier, act, state):
     assert (await acts[1]()).queues == {"ready": 2}
 
 
-async def test_a_rule_by_suffix_holds_for_queues_to_come(frontier):
+async def test_rule_of_a_suffix_applies_to_later_queues(frontier):
     """E7: durable."""
     await frontier.queue(".org").set(max_in_flight=7)
 
@@ -402,7 +402,7 @@ async def test_tasks_are_dropped_by_age(frontier, clock):
 
 
 async def test_only_pending_tasks_are_dropped(frontier):
-    """C10: a leased one is somebody's."""
+    """C10: a leased task belongs to a worker."""
     await frontier.add([A + "1", A + "2"])
     (lease,) = await frontier.claim()
 
@@ -420,7 +420,7 @@ async def test_a_dropped_task_is_still_known(frontier):
     assert (await frontier.add([Link(A, known="revisit")])).added == 1
 
 
-async def test_dropping_everything_must_be_meant(frontier):
+async def test_drop_of_everything_must_be_explicit(frontier):
     """C10: no filter is no wish."""
     with pytest.raises(InvalidInput, match="filter"):
         await frontier.drop()
@@ -450,7 +450,7 @@ async def test_thousands_are_dropped_in_steps(frontier):
 # ---- tasks: dead letters
 
 
-async def test_dead_letters_tell_their_story(strict, clock):
+async def test_dead_letters_have_every_attempt(strict, clock):
     """G2: URL, meta, reason, time, and every attempt's time, worker and error."""
     await strict.add([Link(A, type="nav", tag="t", meta={"x": 1})])
     await visit(strict, Failed("HTTP 500"))
@@ -507,7 +507,7 @@ async def test_dead_letters_are_replayed_or_purged(strict, verb, which, count):
     assert (stats.pending if verb == "replay" else stats.dropped) == count
 
 
-async def test_a_replayed_task_starts_anew(strict):
+async def test_replayed_task_has_no_attempts(strict):
     """B2: attempts restart at 0."""
     await deaths(strict, A)
 
@@ -518,7 +518,7 @@ async def test_a_replayed_task_starts_anew(strict):
 
 
 @pytest.mark.parametrize("verb", ["replay", "purge"])
-async def test_all_the_dead_must_be_meant(strict, verb):
+async def test_replay_and_purge_of_all_must_be_explicit(strict, verb):
     """No filter is no wish, and all is all."""
     with pytest.raises(InvalidInput, match=verb):
         await getattr(strict, verb)()
@@ -529,7 +529,7 @@ async def test_all_the_dead_must_be_meant(strict, verb):
 # ---- the crawl
 
 
-async def test_a_paused_crawl_lends_nothing_until_resumed(frontier):
+async def test_paused_crawl_leases_no_tasks_until_resumed(frontier):
     """I1."""
     await frontier.add([A])
 
@@ -540,7 +540,7 @@ async def test_a_paused_crawl_lends_nothing_until_resumed(frontier):
 
 
 async def test_a_paused_crawl_still_takes_finishes(frontier):
-    """I1: it lends nothing; what was lent comes back."""
+    """I1: it leases no tasks; leases may end."""
     await frontier.add([A])
     (lease,) = await frontier.claim()
     await frontier.pause()
@@ -549,7 +549,7 @@ async def test_a_paused_crawl_still_takes_finishes(frontier):
     assert (await frontier.stats()).pending == 1
 
 
-async def test_a_cancelled_crawl_reads_as_dropped(frontier):
+async def test_tasks_of_a_cancelled_crawl_are_reported_as_dropped(frontier):
     """I3: one write; its leases are refused."""
     await frontier.add([A + "1", A + "2", B])
     lease, _ = await frontier.claim(2)
@@ -577,7 +577,7 @@ async def test_a_cancelled_crawls_leases_are_refused(frontier):
 
 
 async def test_a_cancelled_crawl_stays_cancelled(frontier):
-    """I1: an illegal move changes nothing and says so."""
+    """I1: an illegal move changes nothing and raises."""
     await frontier.cancel()
 
     assert await frontier.resume() == "cancelled"
@@ -604,7 +604,7 @@ async def test_a_change_of_settings_acts_at_once(frontier):
     assert (await frontier.add([Link(B, depth=3)])).refused == {"max-depth": 1}
 
 
-async def test_what_is_not_named_stays(frontier):
+async def test_settings_that_are_not_named_stay(frontier):
     """N1: a change, not a replacement."""
     await frontier.configure({"politeness": {"min_delay": 2.0}})
     await frontier.configure({"politeness": {"max_delay": 9.0}})
@@ -665,7 +665,7 @@ async def test_an_order_may_be_changed_live(opened):
 
 
 async def test_a_closed_frontier_is_not_configured(clock):
-    """It says what to do."""
+    """The error has the fix."""
     frontier = Frontier.open(clock=clock)
 
     with pytest.raises(Closed):
@@ -791,7 +791,7 @@ async def test_a_heatmap_counts_what_is_pending(opened, clock):
     assert heat.total == sum(heat.depth.values())
 
 
-async def test_a_heatmap_also_reads_as_a_mapping(frontier):
+async def test_heatmap_can_be_read_like_a_mapping(frontier):
     """O2: as it is on the wire."""
     await frontier.add([A])
     heat = await frontier.heatmap()
@@ -823,7 +823,7 @@ async def test_a_pending_url_is_explained(frontier, clock):
 
 
 @pytest.mark.parametrize("act", ["pause", "retire"])
-async def test_nobody_knows_when_a_person_will_relent(frontier, act):
+async def test_no_visit_time_is_expected_in_a_paused_or_retired_queue(frontier, act):
     """O4: no time can be expected."""
     await frontier.add([A])
     await getattr(frontier.queue("a.example"), act)()
@@ -861,7 +861,7 @@ async def test_a_done_url_is_explained(rude):
     ],
 )
 async def test_a_refused_url_is_explained_afresh(frontier, url, reason, named):
-    """O4: admission is run again, and says why."""
+    """O4: admission runs again and gives the reason."""
     why = await frontier.explain(url)
 
     assert why.admission == reason
@@ -1015,7 +1015,7 @@ async def test_a_reader_may_leave_a_list_early(frontier):
         lambda frontier: frontier.configure({"events": {"jsonl": "/nowhere/at/all.jsonl"}}),
     ],
 )
-async def test_what_cannot_be_meant_is_refused_by_name(opened, call):
+async def test_invalid_filter_is_refused_by_name(opened, call):
     """The caller's fault: a clear error, and nothing changed."""
     frontier = await opened()
 

@@ -38,8 +38,8 @@ async def test_a_cancelled_wait_leaves_nothing_behind(frontier):
     assert [lease.url for lease in await frontier.claim()] == [A]
 
 
-async def test_a_claim_cancelled_before_its_answer_gives_its_leases_back(opened, unanswered, store):
-    """The store had lent them already: they are released, and no attempt is counted."""
+async def test_claim_cancelled_before_its_answer_releases_its_leases(opened, unanswered, store):
+    """The store had leased them already: they are released, and no attempt is counted."""
     frontier = await opened(RUDE, unanswered)
     await frontier.add([A + "1", A + "2"])
     unanswered.hold("claim")
@@ -54,7 +54,7 @@ async def test_a_claim_cancelled_before_its_answer_gives_its_leases_back(opened,
     assert [lease.attempt for lease in await frontier.claim(2)] == [1, 1]
 
 
-async def test_a_claim_cancelled_before_it_arrives_gives_its_leases_back(opened, watched):
+async def test_claim_cancelled_before_the_call_releases_its_leases(opened, watched):
     """It cannot be called back, so what it brings is released."""
     frontier = await opened(RUDE, watched)
     await frontier.add([A])
@@ -70,10 +70,10 @@ async def test_a_claim_cancelled_before_it_arrives_gives_its_leases_back(opened,
 
 
 @pytest.mark.parametrize("after", range(12))
-async def test_a_claim_cancelled_at_any_turn_keeps_its_leases_or_gives_them_back(
+async def test_claim_cancelled_at_any_turn_returns_or_releases_its_leases(
     opened, unanswered, after
 ):
-    """Just asked, just answered, or in between: whoever has no answer has no lease."""
+    """Before, after or during the call: a caller without an answer has no lease."""
     frontier = await opened(RUDE, unanswered)
     await frontier.add([A])
     task = asyncio.ensure_future(frontier.claim())
@@ -87,7 +87,7 @@ async def test_a_claim_cancelled_at_any_turn_keeps_its_leases_or_gives_them_back
     assert await leased(frontier) == held
 
 
-async def test_a_cancelled_claim_that_brings_nothing_leaves_nothing(opened, watched):
+async def test_cancelled_claim_without_leases_releases_nothing(opened, watched):
     """Nothing to give back."""
     frontier = await opened(RUDE, watched)
     watched.hold("claim")
@@ -98,8 +98,8 @@ async def test_a_cancelled_claim_that_brings_nothing_leaves_nothing(opened, watc
     assert watched.calls["release"] == 0
 
 
-async def test_a_cancelled_claim_that_fails_later_fails_in_silence(opened, watched):
-    """Whoever asked is gone; the frontier goes on."""
+async def test_error_of_a_cancelled_claim_is_ignored(opened, watched):
+    """The caller is gone; the frontier works on."""
     frontier = await opened(RUDE, watched)
     await frontier.add([A])
     watched.hold("claim")
@@ -113,9 +113,7 @@ async def test_a_cancelled_claim_that_fails_later_fails_in_silence(opened, watch
 
 
 @pytest.mark.parametrize("verb", ["events_since"])
-async def test_a_claim_cancelled_while_its_events_are_told_gives_its_leases_back(
-    opened, unanswered, verb
-):
+async def test_claim_cancelled_while_reporting_events_releases_its_leases(opened, unanswered, verb):
     """A cancelled claim releases what it took, wherever it was on its way."""
     frontier = await opened(RUDE, unanswered)
     frontier.subscribe(lambda _: None)
@@ -131,7 +129,7 @@ async def test_a_claim_cancelled_while_its_events_are_told_gives_its_leases_back
     assert await leased(frontier) == 0
 
 
-async def test_a_claim_cancelled_by_leaving_gives_its_leases_back(opened, unanswered, clock):
+async def test_claim_cancelled_by_closing_releases_its_leases(opened, unanswered, clock):
     """Leaving `async with` waits until what was taken is given back."""
     unanswered.hold("claim")
 
@@ -153,7 +151,7 @@ async def test_a_claim_cancelled_by_leaving_gives_its_leases_back(opened, unansw
 
 @pytest.mark.parametrize("verb", ["before", "after"])
 async def test_a_cancelled_add_is_applied_whole(opened, watched, unanswered, verb):
-    """Whether or not the store had heard of it."""
+    """Whether or not the call had reached the store."""
     held = watched if verb == "before" else unanswered
     frontier = await opened(RUDE, held)
     held.hold("add")
@@ -191,7 +189,7 @@ async def test_a_long_list_is_whole_even_if_the_frontier_closes(opened, watched,
     assert (await witness.stats()).known == 3500
 
 
-async def test_a_cancelled_add_spoils_no_other(opened, watched):
+async def test_cancelled_add_does_not_affect_others_in_its_batch(opened, watched):
     """Both were one call to the store."""
     frontier = await opened(RUDE, watched)
     one = asyncio.ensure_future(frontier.add([A + "1"]))
@@ -224,7 +222,7 @@ async def test_a_cancelled_finish_is_applied_whole(opened, watched, unanswered, 
 
 
 async def test_closing_waits_for_what_was_handed_in(opened, watched, clock):
-    """Nobody has to await an add to have it applied."""
+    """An add is applied even if it is not awaited."""
     async with Frontier.open(watched, clock=clock) as frontier:
         task = asyncio.ensure_future(frontier.add([A]))
         await asyncio.sleep(0)
@@ -265,7 +263,7 @@ async def test_finishes_of_one_turn_are_one_call(opened, watched):
 
 
 async def test_calls_of_different_turns_are_different_calls(opened, watched):
-    """Nobody waits for company."""
+    """A batch does not wait for more calls."""
     frontier = await opened(RUDE, watched)
 
     await frontier.add([A + "1"])
@@ -275,7 +273,7 @@ async def test_calls_of_different_turns_are_different_calls(opened, watched):
 
 
 async def test_a_second_call_need_not_wait_for_the_first(opened, watched):
-    """One slow answer holds up nobody else."""
+    """A slow answer does not delay other calls."""
     frontier = await opened(RUDE, watched)
     watched.hold("add")
     one = await started(frontier.add([A + "1"]))
@@ -286,8 +284,8 @@ async def test_a_second_call_need_not_wait_for_the_first(opened, watched):
     assert (await one).added == 1
 
 
-async def test_an_error_of_the_store_reaches_everyone_who_waited(opened, watched):
-    """They all handed something in; the frontier goes on."""
+async def test_store_error_is_raised_in_every_caller_of_the_batch(opened, watched):
+    """Each had items in the batch; the frontier works on."""
     frontier = await opened(RUDE, watched)
 
     watched.errors = {"add": StoreUnavailable("the disk is full")}
@@ -300,7 +298,7 @@ async def test_an_error_of_the_store_reaches_everyone_who_waited(opened, watched
     assert (await frontier.add([A + "1"])).added == 1
 
 
-async def test_an_error_reaches_those_who_still_wait(opened, watched):
+async def test_store_error_is_raised_in_callers_that_were_not_cancelled(opened, watched):
     """One of them left meanwhile."""
     frontier = await opened(RUDE, watched)
     watched.hold("add")
@@ -315,8 +313,8 @@ async def test_an_error_reaches_those_who_still_wait(opened, watched):
         await other
 
 
-async def test_a_store_that_says_it_never_suspends_must_not(opened, watched):
-    """The store's fault, said so: its answer would be lost."""
+async def test_inline_store_that_suspends_is_an_error(opened, watched):
+    """The error names the store: its answer would be lost."""
     watched.is_inline = True
     frontier = await opened(RUDE, watched)
     watched.hold("add")

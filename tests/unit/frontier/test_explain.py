@@ -24,8 +24,8 @@ async def terms(frontier, url):
     return {term.name: (term.value, term.setting, term.weight, term.origin) for term in told.terms}
 
 
-async def test_every_term_tells_where_its_weight_came_from(frontier):
-    """O4: default, given, or said at run time; what came with the link has no setting."""
+async def test_every_term_has_the_origin_of_its_weight(frontier):
+    """O4: default, given, or set at run time; what came with the link has no setting."""
     await frontier.add([Link(A, type="nav", depth=2, bias=0.5, origin="sitemap")])
     await frontier.predict(A, 0.5, 0.0)
     await frontier.configure({"scoring": {"bonuses": {"sitemap": 3.0}}})
@@ -41,7 +41,7 @@ async def test_every_term_tells_where_its_weight_came_from(frontier):
     assert origin.startswith("runtime")
 
 
-async def test_a_type_of_ones_own_has_its_own_weight(frontier):
+async def test_custom_type_has_its_own_weight(frontier):
     """O4: and one without has the default's."""
     await frontier.configure({"scoring": {"weights": {"product": 2.0}}})
     await frontier.add([Link(A, type="product"), Link(B, type="unheard of")])

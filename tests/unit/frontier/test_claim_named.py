@@ -16,7 +16,7 @@ async def snoozed(frontier):
     return frontier
 
 
-async def test_what_is_next_is_leased_by_name(snoozed):
+async def test_upcoming_tasks_are_claimed_by_fingerprint(snoozed):
     """D5: while its queue waits, its pages can be answered from a cache."""
     upcoming = await snoozed.upcoming("a.example")
     claim = await snoozed.claim_named(name for name, _ in upcoming[1:3])
@@ -28,7 +28,7 @@ async def test_what_is_next_is_leased_by_name(snoozed):
     assert await snoozed.release([claim[1]]) == {claim[1]}
 
 
-async def test_a_lease_by_name_gives_itself_back(snoozed):
+async def test_lease_claimed_by_fingerprint_releases_itself(snoozed):
     """H5: as every lease does when its block raises."""
     upcoming = await snoozed.upcoming("a.example", limit=1)
     (lease,) = await snoozed.claim_named([upcoming[0].fingerprint])
@@ -39,7 +39,7 @@ async def test_a_lease_by_name_gives_itself_back(snoozed):
     assert await snoozed.upcoming("a.example", 1) == upcoming
 
 
-async def test_no_names_bring_nothing(snoozed):
+async def test_claim_of_no_fingerprints_is_empty(snoozed):
     """An empty list is not a claim for anything that comes."""
     await snoozed.add(["https://b.example/"])
 
@@ -50,20 +50,20 @@ async def test_no_names_bring_nothing(snoozed):
     "names", [[b"short"], ["text of 16 chars"], [b"x" * 16] * 65, [None]], ids=repr
 )
 async def test_names_are_fingerprints(frontier, names):
-    """Anything else is refused by name, and nothing is lent."""
+    """Anything else is refused by name, and nothing is leased."""
     with pytest.raises(InvalidInput, match="64 fingerprints of 16 bytes"):
         await frontier.claim_named(names)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001, 1.5, None])
-async def test_what_is_next_is_bounded(frontier, limit):
+async def test_limit_of_upcoming_is_bounded(frontier, limit):
     """A page of it, not the whole queue."""
     with pytest.raises(InvalidInput, match="1 to 1000"):
         await frontier.upcoming("a.example", limit)
 
 
-async def test_a_cancelled_claim_by_name_gives_back(store, unanswered, clock):
-    """H5: whoever asked is gone, so what it took goes back unseen."""
+async def test_cancelled_claim_by_fingerprint_releases_its_leases(store, unanswered, clock):
+    """H5: the caller is gone, so its leases are released."""
     async with Frontier.open(unanswered, clock=clock) as frontier:
         await frontier.add([A])
         upcoming = await frontier.upcoming("a.example")

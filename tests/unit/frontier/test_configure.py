@@ -1,4 +1,4 @@
-"""Settings of a running crawl: changed whole or not at all, heard by all, remembered (N1 to N5)."""
+"""Settings of a running crawl: changed whole or not at all, shared, with history (N1 to N5)."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from outrider import Frontier, Link, SettingsError, StoreUnavailable
 from outrider.frontier import live_settings
 from outrider.frontier.live_settings import LISTEN_INTERVAL_MS
 from outrider.settings import Layer, Layers, Settings, settings_of
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import SharedValueWrite
 from outrider.testing import FakeClock
 
@@ -30,7 +30,7 @@ async def attached(store, clock):
 
 
 async def said(frontier):
-    """Name and text of every note on settings that stands."""
+    """Name and text of every runtime setting in the store."""
     notes = await frontier.store.values_since(frontier.crawl)
     said = [note for note in notes if note.topic == "config" and note.text]
     return {note.name: json.loads(note.text) for note in said}
@@ -44,8 +44,8 @@ async def origin(frontier, path):
 # ---- saying
 
 
-async def test_what_is_said_is_durable_and_the_crawls(opened, store):
-    """N1: whoever opens the crawl again with other settings still finds it said."""
+async def test_runtime_settings_are_durable_and_of_the_crawl(opened, store):
+    """N1: a runtime setting stays when the crawl is opened again with other settings."""
     first = await opened({"budget": {"balance": 5}}, store, worker="first")
     await first.configure({"budget": {"balance": 7}, "lanes": {"burst": 2}})
     await first.close()
@@ -59,8 +59,8 @@ async def test_what_is_said_is_durable_and_the_crawls(opened, store):
     assert await origin(again, "lease.seconds") == "given"
 
 
-async def test_a_note_says_value_author_and_what_was(opened, store):
-    """So that whoever looks into the store can read it."""
+async def test_shared_value_has_setting_author_and_old_value(opened, store):
+    """The text in the store can be read by people."""
     owner = await opened({}, store)
     await owner.configure({"lease": {"seconds": 5}, "keys": {"A.example": {"delay": 1}}}, by="me")
 
@@ -70,7 +70,7 @@ async def test_a_note_says_value_author_and_what_was(opened, store):
     }
 
 
-async def test_another_hears_of_it_in_time(opened, store, clock):
+async def test_other_worker_applies_a_change_within_the_listen_interval(opened, store, clock):
     """N1: a frontier of its own, without an executor, goes by it within seconds."""
     one, other = await opened({}, store), await opened({}, store)
     await one.configure({"queue": {"max_depth": 0}})
@@ -81,7 +81,7 @@ async def test_another_hears_of_it_in_time(opened, store, clock):
     assert (early.added, late.refused) == (1, {"max-depth": 1})
 
 
-async def test_a_claim_listens_too(opened, store, clock):
+async def test_claim_applies_changes_of_other_workers(opened, store, clock):
     """It may be all that a worker does."""
     one, other = await opened({}, store), await opened({}, store)
     await one.configure({"lease": {"seconds": 5}})
@@ -92,7 +92,7 @@ async def test_a_claim_listens_too(opened, store, clock):
     assert lease.lease_for == 5
 
 
-async def test_nobody_listens_at_every_call(opened, watched):
+async def test_calls_listen_only_after_the_interval(opened, watched):
     """A store may be far away."""
     frontier = await opened({}, watched)
     before = watched.calls["values_since"]
@@ -103,8 +103,8 @@ async def test_nobody_listens_at_every_call(opened, watched):
     assert watched.calls["values_since"] == before
 
 
-async def test_rules_are_applied_by_whoever_says_so_and_by_nobody_else(opened, watched, clock):
-    """E5: one worker tells the store; a thousand that hear of it do not."""
+async def test_only_the_worker_that_changes_settings_applies_rules(opened, watched, clock):
+    """E5: the worker that changes settings applies the rules; those that learn of it do not."""
     one, other = await opened({}, watched), await opened({}, watched)
     before = watched.calls["configure"]
     await one.configure({"politeness": {"delay": 3.0}})
@@ -122,7 +122,7 @@ async def waits():
 
 
 async def test_no_rule_is_lost_between_two_writers(opened, store, watched):
-    """Whoever applies last has heard the other: both changes are in the store's rules."""
+    """The last to apply has the other's change too: both are in the store's rules."""
     one, other = await opened({}, watched), await opened({}, store)
     watched.hold("configure")
     slow = asyncio.ensure_future(one.configure({"budget": {"balance": 5}}))
@@ -135,7 +135,7 @@ async def test_no_rule_is_lost_between_two_writers(opened, store, watched):
     assert (view.grant, view.delay) == (5, 7.0)
 
 
-async def test_what_its_owner_says_meanwhile_is_not_forgotten(opened, store, unanswered, clock):
+async def test_change_by_the_owner_during_a_configure_is_kept(opened, store, unanswered, clock):
     """A change and a look at the crawl's settings may overlap."""
     first = await opened({"lease": {"seconds": 5}}, store)
     async with Frontier.attach(unanswered, clock=clock) as other:
@@ -152,7 +152,7 @@ async def test_what_its_owner_says_meanwhile_is_not_forgotten(opened, store, una
 
 
 async def test_a_change_that_was_interrupted_can_be_repeated(opened, watched):
-    """The notes may stand and the rules not: saying it again heals it."""
+    """The settings may be written and the rules not: repeating the call applies them."""
     frontier = await opened({}, watched)
     watched.errors["configure"] = StoreUnavailable("away")
     with pytest.raises(StoreUnavailable):
@@ -163,8 +163,8 @@ async def test_a_change_that_was_interrupted_can_be_repeated(opened, watched):
     assert (await frontier.queue("a.example").view()).grant == 5
 
 
-async def test_an_entry_is_taken_back(opened, store):
-    """Also one that another layer gave; and what is said under it later holds again."""
+async def test_entry_of_a_table_is_removed(opened, store):
+    """Also an entry of another layer; a later value under it applies again."""
     owner = await opened({"keys": {"a.example": {"delay": 5, "balance": 2}}}, store)
     await owner.configure({"keys": {"a.example": None}})
     gone = owner.settings.keys
@@ -178,7 +178,7 @@ async def test_an_entry_is_taken_back(opened, store):
 # ---- taking back
 
 
-async def test_what_is_unset_is_as_it_was_given(opened, store):
+async def test_unset_setting_has_its_base_value(opened, store):
     """Each of them, and all below a section."""
     owner = await opened({"politeness": {"delay": 2.0}}, store)
     await owner.configure({"politeness": {"delay": 9.0, "factor": 1.0}, "lease": {"seconds": 5}})
@@ -193,7 +193,7 @@ async def test_what_is_unset_is_as_it_was_given(opened, store):
 
 
 @pytest.mark.parametrize("paths", [["lease.seconds"], ["politeness.delay", "lease"], ["a b"]])
-async def test_what_was_not_said_cannot_be_taken_back(opened, store, paths):
+async def test_setting_without_runtime_value_cannot_be_unset(opened, store, paths):
     """And nothing else is, then."""
     owner = await opened({}, store)
     await owner.configure({"politeness": {"delay": 9.0}})
@@ -203,7 +203,7 @@ async def test_what_was_not_said_cannot_be_taken_back(opened, store, paths):
     assert owner.settings.politeness.delay == 9.0
 
 
-async def test_what_is_left_must_be_whole(opened, store):
+async def test_settings_after_an_unset_must_be_valid(opened, store):
     """A bound that needs another stays as long as that does."""
     owner = await opened({}, store)
     await owner.configure({"politeness": {"delay": 1.0, "delay_to": 9.0}})
@@ -250,7 +250,7 @@ async def test_an_attached_frontier_loses_no_rule_of_the_owner(opened, store, cl
     ],
     ids=["name", "object", "events", "output", "by-key", "profile"],
 )
-async def test_what_a_process_says_for_itself_is_not_said_to_all(opened, attached, store, changes):
+async def test_settings_of_one_process_are_not_shared(opened, attached, store, changes):
     """Code and places of one machine never travel."""
     await opened({}, store)
     with pytest.raises(SettingsError):
@@ -259,8 +259,8 @@ async def test_what_a_process_says_for_itself_is_not_said_to_all(opened, attache
     assert await said(attached) == {}
 
 
-async def test_an_owner_gives_code_to_itself(opened, store, attached):
-    """As before: it holds here, is kept by name, and whoever joined is told that it lacks it."""
+async def test_frontier_that_opened_the_crawl_may_set_code(opened, store, attached):
+    """It applies in this process, is stored by name, and an attached frontier lacks it."""
     owner = await opened({}, store)
     await owner.configure({"queue": {"key": "domain"}})
     await owner.configure({"queue": {"key": by_letter}, "lanes": {"burst": 2}})
@@ -304,7 +304,7 @@ async def test_settings_that_cannot_be_read_are_not_written_over(store, clock):
     ids=["type", "pair", "name", "code", "nonsense"],
 )
 async def test_garbage_is_ignored_with_a_warning(opened, store, caplog, name, text):
-    """Somebody else's notes are never fatal, and what is good beside them holds."""
+    """Invalid values of others are never fatal, and valid ones beside them apply."""
     owner = await opened({}, store)
     await store.put_values("default", [SharedValueWrite("config", name, text)])
     with caplog.at_level(logging.WARNING):
@@ -320,7 +320,7 @@ async def test_garbage_is_ignored_with_a_warning(opened, store, caplog, name, te
 # ---- the history
 
 
-async def test_who_changed_what_is_remembered(opened, store, clock):
+async def test_history_keeps_author_and_values(opened, store, clock):
     """N4: who, when, old, new; in order."""
     owner = await opened({}, store, worker="w")
     await owner.configure({"lease": {"seconds": 5}})
@@ -337,7 +337,7 @@ async def test_who_changed_what_is_remembered(opened, store, clock):
     assert found[1].at - found[0].at == pytest.approx(10)
 
 
-async def test_two_writers_share_no_place_in_the_history(opened, watched):
+async def test_two_writers_use_different_slots_of_the_history(opened, watched):
     """Both choose the same slot before either has written: both are remembered."""
     one, other = await opened({}, watched), await opened({}, watched)
     watched.hold("put_values")
@@ -355,7 +355,7 @@ async def test_two_writers_share_no_place_in_the_history(opened, watched):
     }
 
 
-async def test_the_history_has_an_end(opened, store, monkeypatch):
+async def test_history_keeps_the_last_changes_only(opened, store, monkeypatch):
     """The oldest is forgotten first; a change of very much does not drown it."""
     monkeypatch.setattr(live_settings, "MAX_HISTORY", 3)
     owner = await opened({}, store)
@@ -368,7 +368,7 @@ async def test_the_history_has_an_end(opened, store, monkeypatch):
     assert len(found[2].new) < 2100
 
 
-async def test_a_history_of_nonsense_is_passed_over(opened, store):
+async def test_invalid_entries_of_the_history_are_ignored(opened, store):
     """It is anybody's."""
     owner = await opened({}, store)
     await store.put_values(
@@ -382,7 +382,7 @@ async def test_a_history_of_nonsense_is_passed_over(opened, store):
 # ---- watchers
 
 
-async def test_watchers_are_told_what_held_and_what_holds(opened, store):
+async def test_watchers_get_old_and_new_settings(opened, store):
     """N3: whatever brought the change; until they end it."""
     owner, other = await opened({}, store), await opened({}, store)
     seen = []
@@ -398,7 +398,7 @@ async def test_watchers_are_told_what_held_and_what_holds(opened, store):
     assert seen == [(5, 2), (2, 3)]
 
 
-async def test_a_watcher_that_fails_stops_nobody(opened, caplog):
+async def test_error_of_a_watcher_is_logged_and_others_are_called(opened, caplog):
     """It is logged."""
     frontier, seen = await opened(), []
     frontier.watch_settings(lambda *_: 1 / 0)
@@ -409,7 +409,7 @@ async def test_a_watcher_that_fails_stops_nobody(opened, caplog):
     assert "watcher" in caplog.text
 
 
-async def test_a_change_is_an_event_wherever_it_is_heard(opened, store):
+async def test_every_worker_emits_an_event_for_a_change(opened, store):
     """O3: with the sections that differ."""
     owner, other = await opened({}, store), await opened({}, store)
     events = []
@@ -467,7 +467,9 @@ async def test_a_file_is_followed(opened, store, clock, file):
     assert (await owner.config_history())[-1].by == f"file {file.path}"
 
 
-async def test_who_joined_hears_of_a_file(opened, store, clock, file, attached):
+async def test_attached_frontier_learns_settings_of_a_followed_file(
+    opened, store, clock, file, attached
+):
     """It is the owner's to say."""
     file.write("[lanes]\nburst = 2\n")
     owner = await opened({}, store)
@@ -480,7 +482,7 @@ async def test_who_joined_hears_of_a_file(opened, store, clock, file, attached):
 
 
 @pytest.mark.parametrize("text", ["[lanes]\nbrst = 2\n", "[", "[politeness]\ndelay_to = 3\n"])
-async def test_a_wrong_file_is_told_once_and_changes_nothing(opened, store, clock, file, text):
+async def test_invalid_file_is_reported_once_and_changes_nothing(opened, store, clock, file, text):
     """Refused whole; the next good one acts."""
     file.write("[lanes]\nburst = 2\n")
     owner, told = await opened({}, store), []
@@ -513,7 +515,7 @@ async def test_a_file_that_is_being_written_is_left_alone(opened, clock, file):
     assert (half, whole, owner.settings.lanes.burst) == (2, 2, 3)
 
 
-async def test_a_file_that_goes_away_is_told(opened, clock, file):
+async def test_missing_file_is_reported(opened, clock, file):
     """And when it is back, it acts."""
     file.write("[lanes]\nburst = 2\n")
     owner, told = await opened(), []
@@ -527,8 +529,8 @@ async def test_a_file_that_goes_away_is_told(opened, clock, file):
     assert (len(told), kept.lanes.burst, owner.settings.lanes.burst) == (1, 2, 3)
 
 
-async def test_a_file_is_gone_by_when_the_store_is_back(opened, watched, clock, file):
-    """It is not forgotten because nobody could be told."""
+async def test_file_is_applied_when_the_store_is_back(opened, watched, clock, file):
+    """A change of the file is applied later if the store was unavailable."""
     file.write("[lanes]\nburst = 2\n")
     owner = await opened({}, watched)
     await owner.follow(file.path)
@@ -542,7 +544,7 @@ async def test_a_file_is_gone_by_when_the_store_is_back(opened, watched, clock, 
 
 
 async def test_following_ends(opened, clock, file):
-    """When somebody says so, and with the frontier."""
+    """By the returned function, and when the frontier closes."""
     file.write("[lanes]\nburst = 2\n")
     owner = await opened()
     end = await owner.follow(file.path)
@@ -554,7 +556,7 @@ async def test_following_ends(opened, clock, file):
 
 
 async def test_a_worker_follows_a_file_of_its_own(opened, attached, store, clock, file):
-    """Its executor is its own; the crawl's settings stay, and nothing is told to others."""
+    """Its executor is its own; the crawl's settings stay, and nothing is shared."""
     await opened({"lanes": {"burst": 9}}, store)
     file.write("[executor]\nslots = 2\n[lanes]\nburst = 2\n")
     await attached.follow(file.path)
