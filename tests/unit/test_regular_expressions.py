@@ -94,7 +94,9 @@ PATTERNS = {
     "outrider.store.postgres.pipeline:_is_special": Worst(),
     "outrider.store.postgres.sql:_find_placeholders": OURS,
     "outrider.store.redis.connect:_is_prefix": OWNER,
-    "outrider.store.saved:_is_plain_url": Worst(("http", "https://", "https://a.a", "https://a/")),
+    "outrider.store.export_items:_is_plain_url": Worst(
+        ("http", "https://", "https://a.a", "https://a/")
+    ),
 }
 
 # Every other use of `re`: where a pattern is made when it is needed.
