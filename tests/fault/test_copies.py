@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from crash.full_view import whole_of
+from crash.full_view import full_view
 from outrider.core.outcome import Blocked, Done, Failed
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.protocol import ClaimRequest
@@ -75,7 +75,7 @@ async def test_a_copy_taken_at_any_moment_opens_and_shows_what_its_store_shows(
         for _ in range(work.dice.randint(1, 12)):
             await work.step()
         copy = EmbeddedStore.open(copied(path), clock)
-        shown, truth = await whole_of(copy, CRAWL), await whole_of(store, CRAWL)
+        shown, truth = await full_view(copy, CRAWL), await full_view(store, CRAWL)
         assert not shown.differs(truth)
         await copy.close()
     await store.close()
@@ -133,7 +133,7 @@ async def test_tasks_that_become_due_while_a_snapshot_is_taken_wait_once(
 
     await until_snapshot_is_taken(store, monkeypatch, between)
     copy = EmbeddedStore.open(copied(path), clock)
-    assert not (await whole_of(copy, CRAWL)).differs(await whole_of(store, CRAWL))
+    assert not (await full_view(copy, CRAWL)).differs(await full_view(store, CRAWL))
     await copy.close()
     await store.close()
 

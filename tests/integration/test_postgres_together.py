@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from differential import Hands
+from differential import StoreDriver
 from outrider.clock import SystemClock
 from outrider.core.states import CrawlStatus
 from outrider.store.postgres import PostgresStore
@@ -75,10 +75,10 @@ async def test_workers_that_share_a_crawl_lose_and_double_nothing(url, line):
 
 async def hands_on(store, clock, seed):
     """One of several who do whatever comes to their minds."""
-    hands = Hands(store)
+    hands = StoreDriver(store)
     for op in random_ops(seed):
         await hands.do(op)
-        clock.advance(min(hands.patience(op), 100.0))
+        clock.advance(min(hands.seconds(op), 100.0))
 
 
 @pytest.mark.parametrize("seed", range(3))
