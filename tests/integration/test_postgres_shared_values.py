@@ -29,7 +29,7 @@ async def count_up(store, times):
                 break
 
 
-async def test_two_who_count_in_one_note_lose_nothing(stores, monkeypatch):
+async def test_concurrent_compare_and_set_writes_lose_no_update(stores, monkeypatch):
     """F5: whoever was too late is told so, and counts on from what stands; nobody is undone."""
     monkeypatch.setattr(runner, "MAX_ATTEMPTS", 1)
     await asyncio.gather(*(count_up(store, EACH) for store in stores))
@@ -59,7 +59,7 @@ async def follow(store, is_over):
             return heard
 
 
-async def test_a_reader_who_follows_the_numbers_misses_nothing(stores):
+async def test_reader_of_shared_values_by_number_misses_none(stores):
     """N1: however many write meanwhile, no lower number turns up later than a higher one."""
     is_over = asyncio.Event()
     reading = asyncio.create_task(follow(stores[0], is_over))
@@ -70,7 +70,7 @@ async def test_a_reader_who_follows_the_numbers_misses_nothing(stores):
     assert heard == {(f"w{n}", str(at)): "19" for n in range(4) for at in range(3)}
 
 
-async def test_a_name_may_be_longer_than_an_index_can_hold(stores):
+async def test_name_longer_than_an_index_entry_is_stored(stores):
     """N1: and two long names that begin alike are two."""
     first, second = ("\U0001f600" * (MAX_NAME_CHARS - 1) + end for end in "ab")
 
@@ -82,7 +82,7 @@ async def test_a_name_may_be_longer_than_an_index_can_hold(stores):
     assert [(note.name, note.text) for note in notes] == [(first, "a"), (second, "c")]
 
 
-async def test_names_with_one_checksum_are_two(stores):
+async def test_names_with_equal_checksums_stay_apart(stores):
     """N1: whoever makes such names, as anybody can, writes over nobody's note."""
     rest = "cKSMd5zYpgqf1YRDhkmxHkhPWptrkoyz28wnI9V0aHeAuaKnak"
     names = [f"TEXTCOLLBYfGiJUETHQ4h{letter}{rest}" for letter in "AE"]
@@ -95,7 +95,7 @@ async def test_names_with_one_checksum_are_two(stores):
     assert await stores[1].put_values(CRAWL, again) == [4, 5]
 
 
-async def test_notes_are_in_nobodys_way(line, stores):
+async def test_writing_shared_values_blocks_no_other_verb(line, stores):
     """M4: adds, claims, repricing and finishes go on while somebody has all notes locked."""
     await stores[0].put_values(CRAWL, [SharedValueWrite("t", "a", "x")])
     with line.transaction():

@@ -15,25 +15,25 @@ def read(literal, kind):
     return loader.load(literal.encode())
 
 
-def test_texts_come_back_as_they_were():
+def test_text_array_keeps_texts():
     """M4: whatever is in a URL, a reason or a key."""
     assert read(text_array([*NASTY, None]), "text") == [*NASTY, None]
 
 
-def test_numbers_come_back_as_they_were():
+def test_number_array_keeps_numbers():
     """C2: a priority to its last bit."""
     values = [0.1, -1e-300, 1e300, 0.0, None]
     assert read(number_array(values), "float8") == values
     assert read(number_array([2**62, -1, None]), "int8") == [2**62, -1, None]
 
 
-def test_what_cannot_be_kept_is_shown_as_such():
+def test_unstorable_characters_are_replaced():
     """M4: PostgreSQL has no character 0 and no half of a pair; one such text spoils no batch."""
     assert storable("a\0b") == "a␀b"
     assert storable("ü\0\ud800") == "ü␀?"
 
 
-def test_rows_become_columns():
+def test_row_arrays_have_one_parameter_per_column():
     """M4: one parameter a column, and no rows are no values."""
     assert row_arrays([(1, "a"), (2, None)], ["bigint", "text"]) == ["{1,2}", '{"a",NULL}']
     assert row_arrays([], ["bigint", "text"]) == ["{}", "{}"]

@@ -26,7 +26,7 @@ async def lower(store, times):
         lowered += await store.update_priorities(CRAWL, [PriorityUpdate(1, seen, seen - 1.0)])
 
 
-async def test_two_who_reprice_one_task_lose_nothing(stores, line):
+async def test_concurrent_priority_updates_of_one_task_lose_none(stores, line):
     """C8: a price that was not seen any more is not written."""
     await stores[0].add([page(1), page(2)])
     await asyncio.gather(*(lower(store, 25) for store in stores))
@@ -35,7 +35,7 @@ async def test_two_who_reprice_one_task_lose_nothing(stores, line):
     assert faults(line) == {}
 
 
-async def test_what_many_links_bring_adds_up(stores, line):
+async def test_priorities_of_concurrent_links_add_up(stores, line):
     """F10: gathered under the lock of its queue, with an add and with a finish."""
     await stores[0].add([page(1), *(page(n, priority=-99.0) for n in range(2, 22))])
     brings = page(1, priority=-1.0, known="gather")
@@ -53,7 +53,7 @@ async def test_what_many_links_bring_adds_up(stores, line):
     assert faults(line) == {}
 
 
-async def test_a_task_that_came_due_and_was_repriced_is_lent_once(url, line):
+async def test_due_task_with_an_updated_priority_is_leased_once(url, line):
     """C8, E1: nobody looked at its queue meanwhile, whose alarm is over by now."""
     clock = FakeClock()
     store = await PostgresStore.open(url, clock)
@@ -70,7 +70,7 @@ async def test_a_task_that_came_due_and_was_repriced_is_lent_once(url, line):
     await store.close()
 
 
-async def test_a_focus_task_opens_a_queue_whose_session_is_spent(url, line):
+async def test_focus_task_activates_a_queue_with_a_spent_session(url, line):
     """C9: with an add or with a finish, though nothing else was asked about its queue."""
     store = await PostgresStore.open(url, FakeClock())
     await store.configure(CRAWL, rules(delay=0.0, balance=1, opens_below=-5.0))

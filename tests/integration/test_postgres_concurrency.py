@@ -54,7 +54,7 @@ async def worker(store, name, visits, dice):
             await asyncio.sleep(min(claimed.wake_in or 0.05, 0.05))
 
 
-async def test_workers_that_share_a_crawl_lose_and_double_nothing(url, line):
+async def test_workers_that_share_a_crawl_lose_and_repeat_no_task(url, line):
     """H1, B3, O5: every page is known once and done once, and the books and tables agree."""
     stores = [await PostgresStore.open(url, SystemClock()) for _ in range(3)]
     await stores[0].configure(CRAWL, rules(min_delay=0.0, max_in_flight=2, delay=0.0))
@@ -82,7 +82,7 @@ async def hands_on(store, clock, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_whatever_many_do_at_once_the_tables_agree(url, line, seed):
+async def test_tables_stay_consistent_under_concurrent_random_verbs(url, line, seed):
     """M1: workers and operators in each other's way, at every step."""
     clock = FakeClock()
     stores = [await PostgresStore.open(url, clock) for _ in range(2)]
@@ -107,7 +107,7 @@ async def test_whatever_many_do_at_once_the_tables_agree(url, line, seed):
         "insert into note select 1, number, 0, 't', 'a', 'x' from generate_series(1, 2) number",
     ],
 )
-async def test_the_audit_finds_what_is_wrong(url, line, damage):
+async def test_audit_finds_each_kind_of_damage(url, line, damage):
     """Whoever trusts an audit wants to have seen it complain."""
     store = await PostgresStore.open(url, SystemClock())
     await store.add([page(1, 1), page(2, 1)])
@@ -119,7 +119,7 @@ async def test_the_audit_finds_what_is_wrong(url, line, damage):
     await store.close()
 
 
-async def test_who_waits_hears_of_work(url):
+async def test_waiting_worker_is_notified_of_new_work(url):
     """C6: an add in one process rings in another, which need not ask all the time."""
     waiting, adding = [await PostgresStore.open(url, SystemClock()) for _ in range(2)]
     rung, other = asyncio.Event(), asyncio.Event()
@@ -138,7 +138,7 @@ async def test_who_waits_hears_of_work(url):
         await store.close()
 
 
-async def test_gaps_in_numbers_are_no_gaps_in_pages(url, line):
+async def test_gaps_in_task_numbers_lose_no_result_page_items(url, line):
     """M4: a number taken by somebody who failed belongs to nobody; pages and counts go on."""
     store = await PostgresStore.open(url, SystemClock())
     await store.add([page(1, 1)])
@@ -157,7 +157,7 @@ async def test_gaps_in_numbers_are_no_gaps_in_pages(url, line):
 
 
 @pytest.mark.parametrize("count", [3, 60])
-async def test_what_is_written_is_read_as_it_was(url, count):
+async def test_tasks_are_read_as_they_were_written(url, count):
     """B1: whatever is in a text, in small batches and in those that are copied."""
     words = ["a\\b", "tab\there", "line\nbreak", 'a "quote"', "\\N", "NULL", "ünï ✓", "{}", ""]
     tasks = [
@@ -173,7 +173,7 @@ async def test_what_is_written_is_read_as_it_was(url, count):
     await store.close()
 
 
-async def test_a_worker_may_have_any_name(url):
+async def test_worker_name_may_have_any_character(url):
     """H1: also one that PostgreSQL has no characters for; it is kept as it can be."""
     store = await PostgresStore.open(url, SystemClock())
     await store.add([task("https://a.example/1", key="a.example", crawl=CRAWL)])

@@ -68,37 +68,37 @@ async def repeated(verb):
         ("postgres://host/db?schema=", "a schema is up to 49 letters"),
     ],
 )
-async def test_a_url_that_cannot_be_meant_is_refused_before_anybody_is_asked(url, says):
+async def test_invalid_url_is_refused_before_connecting(url, says):
     """M4: by its own words."""
     assert says in await refusal(url, InvalidInput)
 
 
-async def test_an_unknown_host_is_told():
+async def test_unknown_host_is_reported():
     """M4: check the host."""
     url = "postgresql://no-such-host.invalid/db"
     assert "check the host of the URL" in await refusal(url, InvalidInput)
 
 
-async def test_a_server_that_is_not_there_is_told():
+async def test_unreachable_server_is_reported():
     """M6: it may come back, so this may be repeated."""
     said = await refusal(f"postgresql://u@127.0.0.1:{free_port()}/db", StoreUnavailable)
     assert "is the server running?" in said
 
 
-async def test_wrong_credentials_are_told_without_the_password(guest):
+async def test_wrong_credentials_are_reported_without_the_password(guest):
     """M4: check user and password; neither of them is repeated aloud."""
     said = await refusal(guest.replace(":secret@", ":hunter2@"), InvalidInput)
     assert "check the user and password" in said
     assert "hunter2" not in said
 
 
-async def test_a_missing_database_is_told(url):
+async def test_missing_database_is_reported(url):
     """M4: create it."""
     said = await refusal(f"postgresql://postgres@{without_user(url)}-missing", InvalidInput)
     assert "createdb" in said
 
 
-async def test_missing_rights_are_told(guest, line):
+async def test_missing_privileges_are_reported(guest, line):
     """M4: a role without a schema of its own is told how to come by one; with one it works."""
     assert "CREATE SCHEMA … AUTHORIZATION" in await refusal(guest, StoreUnusable)
     name = urlsplit(guest).username
@@ -110,14 +110,14 @@ async def test_missing_rights_are_told(guest, line):
     line.execute(f"drop schema {name} cascade")
 
 
-async def test_a_server_that_only_reads_is_told(url):
+async def test_read_only_server_is_reported(url):
     """M4: a replica, or a database that is set so."""
     said = await refusal(f"{url}&options=-c%20default_transaction_read_only%3Don", StoreUnusable)
     assert "name the server that writes" in said
 
 
 @pytest.mark.parametrize("certificate", ["expired", None])
-async def test_a_line_that_cannot_be_trusted_is_told(url, places, certificate):
+async def test_untrusted_certificate_is_reported(url, places, certificate):
     """M4: an expired certificate, or no TLS where it is asked for."""
     with Proxy(places.server("postgres"), certificate=certificate) as proxy:
         root = "&sslrootcert=system" if certificate else ""
@@ -126,7 +126,7 @@ async def test_a_line_that_cannot_be_trusted_is_told(url, places, certificate):
     assert "certificate" in said
 
 
-async def test_a_lost_line_is_told_and_found_again(url, places, monkeypatch):
+async def test_lost_connection_is_reported_and_reopened(url, places, monkeypatch):
     """M6: while the server is away verbs say so; once it is back they work, and all is there."""
     monkeypatch.setattr(runner, "POOL_TIMEOUT", 1.0)
     with Proxy(places.server("postgres")) as proxy:
@@ -144,7 +144,7 @@ async def test_a_lost_line_is_told_and_found_again(url, places, monkeypatch):
         await store.close()
 
 
-async def test_a_line_that_falls_silent_is_given_up(url, places, monkeypatch):
+async def test_silent_connection_is_cut_after_the_timeout(url, places, monkeypatch):
     """M6: nobody waits for ever; unknown whether it was applied, and safe to repeat."""
     monkeypatch.setattr(runner, "CALL_TIMEOUT", 0.3)
     with Proxy(places.server("postgres")) as proxy:
@@ -160,7 +160,7 @@ async def test_a_line_that_falls_silent_is_given_up(url, places, monkeypatch):
         await store.close()
 
 
-async def test_statements_that_a_pooler_forgot_are_given_up(url):
+async def test_store_stops_preparing_statements_behind_a_pooler(url):
     """M4: behind a transaction pooler nothing can be prepared; the store finds that out itself."""
     store = await open_store(url, SystemClock())
     await store.add([task("https://a.example/", crawl="c")])
@@ -179,7 +179,7 @@ async def test_statements_that_a_pooler_forgot_are_given_up(url):
     await store.close()
 
 
-async def test_a_full_pool_is_told(url, monkeypatch):
+async def test_full_pool_is_reported(url, monkeypatch):
     """M4: whoever waits too long for a connection hears how many there are."""
     monkeypatch.setattr(runner, "POOL_TIMEOUT", 0.05)
     store = await open_store(url, SystemClock())
@@ -192,7 +192,7 @@ async def test_a_full_pool_is_told(url, monkeypatch):
     await store.close()
 
 
-async def test_a_closed_store_says_so(url):
+async def test_closed_store_raises_closed(url):
     """M6: a verb of a closed store raises Closed."""
     store = await open_store(url, SystemClock())
     await store.close()
@@ -200,7 +200,7 @@ async def test_a_closed_store_says_so(url):
         await store.crawls()
 
 
-async def test_a_server_that_syncs_nothing_is_told(url):
+async def test_server_without_fsync_is_reported(url):
     """M4: it is used, as the one of these tests is, and whoever works there knows."""
     store = await open_store(url, SystemClock())
     await store.close()
