@@ -7,8 +7,8 @@ import pytest
 
 from outrider.store.embedded import EmbeddedStore, roster
 from outrider.store.embedded import store as embedded_store
+from outrider.store.factory import open_store
 from outrider.store.memory import MemoryStore
-from outrider.store.opening import open_store
 from outrider.store.remote import RemoteStore, StoreServer
 from outrider.testing.clock import FakeClock
 from outrider.testing.invariants import CheckedStore

@@ -8,7 +8,7 @@ import pytest
 
 from outrider.clock import SystemClock
 from outrider.errors import Closed, InvalidInput, StoreUnavailable, StoreUnusable
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.postgres import runner
 from outrider.testing.builders import task
 from servers import Proxy

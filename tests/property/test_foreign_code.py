@@ -25,10 +25,10 @@ from outrider.frontier.live_settings import RUNTIME_SETTINGS
 from outrider.settings import Settings
 from outrider.settings.field_types import fields_of, struct_kind
 from outrider.settings.validation import adjustable
+from outrider.store.export_items import SavedCrawl, SavedEnd, SavedNote
+from outrider.store.factory import open_store
 from outrider.store.memory import MemoryStore
-from outrider.store.opening import open_store
 from outrider.store.protocol import SharedValueWrite
-from outrider.store.saved import SavedCrawl, SavedEnd, SavedNote
 from outrider.testing import FakeClock
 from outrider.wiring import joined
 

@@ -15,7 +15,7 @@ from differential import Duel, glance, shrink, steps
 from operations import Say
 from outrider.core.queue_action import Set
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.store.saved import SavedEnd
+from outrider.store.export_items import SavedEnd
 from outrider.testing.audit import everything
 from outrider.testing.clock import FakeClock
 from outrider.testing.invariants import CheckedStore, check

@@ -6,8 +6,8 @@ from typing import Any
 
 from outrider.clock import Clock
 from outrider.core.states import CrawlStatus
+from outrider.store.export_items import SavedCrawl, SavedEnd
 from outrider.store.protocol import ClaimRequest, ClaimResult, ResultPage
-from outrider.store.saved import SavedCrawl, SavedEnd
 from outrider.store.shards import CrawlTotals, ShardedStore, ShardSummary
 from outrider.testing.model import Model
 from outrider.testing.model.records import LEASED, C

@@ -38,7 +38,7 @@ def result_of(method):
 
 @pytest.fixture
 def clock():
-    """Time that moves only when a test says so."""
+    """A clock that moves only when a test advances it."""
     return FakeClock()
 
 
@@ -208,7 +208,7 @@ def test_crawl_is_steered_and_read(frontier):
 
 
 def test_queues_are_steered(frontier):
-    """E7: every act answers with the new view."""
+    """E7: every action returns the new view."""
     frontier.add([A])
     queue = frontier.queue("a.example")
 
@@ -344,7 +344,7 @@ def test_a_lease_is_released_on_an_exception(frontier):
 
 
 def test_lease_is_kept_after_a_block_without_exception(frontier):
-    """Nobody has to finish inside the block."""
+    """A lease need not be finished inside the block."""
     frontier.add([A])
     (lease,) = frontier.claim()
 

@@ -20,8 +20,7 @@ from outrider.errors import InvalidInput
 from outrider.frontier.context import FrontierContext
 from outrider.frontier.reports import RestoreReport
 from outrider.frontier.store_calls import values_of
-from outrider.store.protocol import FullStore, SharedValueWrite
-from outrider.store.saved import (
+from outrider.store.export_items import (
     RESTORING,
     Saved,
     SavedCrawl,
@@ -29,8 +28,9 @@ from outrider.store.saved import (
     SavedNote,
     SavedQueue,
     SavedTask,
-    fault_of,
+    item_error,
 )
+from outrider.store.protocol import FullStore, SharedValueWrite
 
 PAGE: Final = 500  # items per block: with all they may carry, far below what a connection takes
 VERSION: Final = 1
@@ -168,7 +168,7 @@ def _with_line(block: Block, error: InvalidInput) -> InvalidInput:
     if str(error).startswith("crawl "):
         return error
     for item, line in zip(block.items, block.lines, strict=True):
-        fault = None if isinstance(item, SavedNote) else fault_of(item)
+        fault = None if isinstance(item, SavedNote) else item_error(item)
         if fault is not None:
             return InvalidInput(f"line {line}: {fault}")
     return InvalidInput(f"lines {block.lines[0]} to {block.lines[-1]}: {error}")

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from outrider.clock import SystemClock
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 
 _PATIENCE: Final = "10s"  # for whoever left a transaction open in a schema
 _lines: Final[dict[str, Any]] = {}  # connections of this process, by server

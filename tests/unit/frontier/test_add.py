@@ -199,7 +199,7 @@ async def test_error_of_a_source_is_raised_and_earlier_links_are_kept(frontier):
 
 
 async def test_a_closed_frontier_refuses(clock):
-    """It says what to do."""
+    """The error has the fix."""
     frontier = Frontier.open(clock=clock)
 
     with pytest.raises(Closed, match="async with"):
@@ -393,7 +393,7 @@ async def test_crawls_of_one_store_are_independent(opened, store):
 
 @pytest.mark.parametrize("crawl", ["", "x" * 256, "a\nb", None, 5])
 def test_a_crawl_has_a_printable_name(crawl):
-    """The caller's fault, said at once."""
+    """An invalid argument raises at once."""
     with pytest.raises(InvalidInput, match="crawl"):
         Frontier.open(crawl=crawl)
 

@@ -202,7 +202,7 @@ async def test_view_has_every_field_of_the_report(opened, clock):
 
 
 async def test_action_on_a_missing_queue_applies_once_it_exists(frontier):
-    """E7: durable: what was said of a key holds once it comes."""
+    """E7: durable: what was set for a key applies once it has a task."""
     await frontier.queue("a.example").set(total_budget=1, max_in_flight=5)
     await frontier.queue("b.example").pause()
     await frontier.queue("c.example").retire()
@@ -249,7 +249,7 @@ async def test_a_suffix_addresses_all_below_it(frontier):
 
 @pytest.mark.parametrize("name", ["A.Example", ".EXAMPLE"])
 async def test_an_operator_may_spell_a_host_as_they_like(frontier, name):
-    """A1, E7: hosts are lower-case, so what is said of A.Example is said of a.example."""
+    """A1, E7: hosts are lower-case, so A.Example is a.example."""
     await frontier.add([A])
 
     await frontier.queue(name).pause()
@@ -402,7 +402,7 @@ async def test_tasks_are_dropped_by_age(frontier, clock):
 
 
 async def test_only_pending_tasks_are_dropped(frontier):
-    """C10: a leased one is somebody's."""
+    """C10: a leased task belongs to a worker."""
     await frontier.add([A + "1", A + "2"])
     (lease,) = await frontier.claim()
 
@@ -540,7 +540,7 @@ async def test_paused_crawl_leases_no_tasks_until_resumed(frontier):
 
 
 async def test_a_paused_crawl_still_takes_finishes(frontier):
-    """I1: it lends nothing; what was lent comes back."""
+    """I1: it leases no tasks; leases may end."""
     await frontier.add([A])
     (lease,) = await frontier.claim()
     await frontier.pause()
@@ -577,7 +577,7 @@ async def test_a_cancelled_crawls_leases_are_refused(frontier):
 
 
 async def test_a_cancelled_crawl_stays_cancelled(frontier):
-    """I1: an illegal move changes nothing and says so."""
+    """I1: an illegal move changes nothing and raises."""
     await frontier.cancel()
 
     assert await frontier.resume() == "cancelled"
@@ -665,7 +665,7 @@ async def test_an_order_may_be_changed_live(opened):
 
 
 async def test_a_closed_frontier_is_not_configured(clock):
-    """It says what to do."""
+    """The error has the fix."""
     frontier = Frontier.open(clock=clock)
 
     with pytest.raises(Closed):
@@ -861,7 +861,7 @@ async def test_a_done_url_is_explained(rude):
     ],
 )
 async def test_a_refused_url_is_explained_afresh(frontier, url, reason, named):
-    """O4: admission is run again, and says why."""
+    """O4: admission runs again and gives the reason."""
     why = await frontier.explain(url)
 
     assert why.admission == reason

@@ -1,4 +1,4 @@
-"""`Frontier.attach`: a crawl keeps the rules it has, whoever looks, steers or adds."""
+"""`Frontier.attach`: a crawl keeps its rules while others read, steer or add."""
 
 import pytest
 
@@ -18,7 +18,7 @@ async def attached(store, clock):
 
 
 async def test_the_rules_of_the_crawl_stay(opened, store, clock):
-    """Attaching tells the store nothing."""
+    """Attaching writes nothing to the store."""
     owner = await opened(SETTINGS, store)
     await owner.add([A])
     async with Frontier.attach(store, clock=clock) as other:
@@ -43,7 +43,7 @@ async def test_the_first_add_makes_the_crawl(attached, store):
 
 
 async def test_attached_frontier_adds_by_the_rules_of_the_crawl(opened, attached, store, clock):
-    """Budgets and delays belong to the queue, whoever added the task."""
+    """Budgets and delays belong to the queue, whichever frontier added the task."""
     owner = await opened(SETTINGS, store)
     await attached.add([A, A + "1"])
     (lease,) = await owner.claim(2)
@@ -64,7 +64,7 @@ async def test_an_attached_frontier_steers(opened, attached, store):
 
 
 async def test_attached_frontier_configures_the_crawl(opened, attached, store):
-    """N1: a change is the crawl's, whoever makes it; all else stays as its owner said."""
+    """N1: a change by any worker is the crawl's; all else stays as its owner set it."""
     owner = await opened(SETTINGS, store)
     await owner.add([A])
     settings = await attached.configure({"budget": {"balance": 3}})
@@ -162,7 +162,7 @@ async def test_given_functions_complete_an_attached_frontier(opened, store, cloc
 
 
 async def test_workers_are_listed(attached, store):
-    """M6: whoever beats is seen through every frontier."""
+    """M6: a worker with heartbeats is listed by every frontier."""
     await store.heartbeat("default", Heartbeat("one", "busy", "north", 1, 4, 2, 9))
 
     assert [(one.worker, one.state) for one in await attached.workers()] == [("one", "busy")]

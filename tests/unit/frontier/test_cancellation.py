@@ -39,7 +39,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind(frontier):
 
 
 async def test_claim_cancelled_before_its_answer_releases_its_leases(opened, unanswered, store):
-    """The store had lent them already: they are released, and no attempt is counted."""
+    """The store had leased them already: they are released, and no attempt is counted."""
     frontier = await opened(RUDE, unanswered)
     await frontier.add([A + "1", A + "2"])
     unanswered.hold("claim")
@@ -73,7 +73,7 @@ async def test_claim_cancelled_before_the_call_releases_its_leases(opened, watch
 async def test_claim_cancelled_at_any_turn_returns_or_releases_its_leases(
     opened, unanswered, after
 ):
-    """Just asked, just answered, or in between: whoever has no answer has no lease."""
+    """Before, after or during the call: a caller without an answer has no lease."""
     frontier = await opened(RUDE, unanswered)
     await frontier.add([A])
     task = asyncio.ensure_future(frontier.claim())
@@ -99,7 +99,7 @@ async def test_cancelled_claim_without_leases_releases_nothing(opened, watched):
 
 
 async def test_error_of_a_cancelled_claim_is_ignored(opened, watched):
-    """Whoever asked is gone; the frontier goes on."""
+    """The caller is gone; the frontier works on."""
     frontier = await opened(RUDE, watched)
     await frontier.add([A])
     watched.hold("claim")
@@ -151,7 +151,7 @@ async def test_claim_cancelled_by_closing_releases_its_leases(opened, unanswered
 
 @pytest.mark.parametrize("verb", ["before", "after"])
 async def test_a_cancelled_add_is_applied_whole(opened, watched, unanswered, verb):
-    """Whether or not the store had heard of it."""
+    """Whether or not the call had reached the store."""
     held = watched if verb == "before" else unanswered
     frontier = await opened(RUDE, held)
     held.hold("add")
@@ -222,7 +222,7 @@ async def test_a_cancelled_finish_is_applied_whole(opened, watched, unanswered, 
 
 
 async def test_closing_waits_for_what_was_handed_in(opened, watched, clock):
-    """Nobody has to await an add to have it applied."""
+    """An add is applied even if it is not awaited."""
     async with Frontier.open(watched, clock=clock) as frontier:
         task = asyncio.ensure_future(frontier.add([A]))
         await asyncio.sleep(0)
@@ -263,7 +263,7 @@ async def test_finishes_of_one_turn_are_one_call(opened, watched):
 
 
 async def test_calls_of_different_turns_are_different_calls(opened, watched):
-    """Nobody waits for company."""
+    """A batch does not wait for more calls."""
     frontier = await opened(RUDE, watched)
 
     await frontier.add([A + "1"])
@@ -273,7 +273,7 @@ async def test_calls_of_different_turns_are_different_calls(opened, watched):
 
 
 async def test_a_second_call_need_not_wait_for_the_first(opened, watched):
-    """One slow answer holds up nobody else."""
+    """A slow answer does not delay other calls."""
     frontier = await opened(RUDE, watched)
     watched.hold("add")
     one = await started(frontier.add([A + "1"]))
@@ -285,7 +285,7 @@ async def test_a_second_call_need_not_wait_for_the_first(opened, watched):
 
 
 async def test_store_error_is_raised_in_every_caller_of_the_batch(opened, watched):
-    """They all handed something in; the frontier goes on."""
+    """Each had items in the batch; the frontier works on."""
     frontier = await opened(RUDE, watched)
 
     watched.errors = {"add": StoreUnavailable("the disk is full")}
@@ -314,7 +314,7 @@ async def test_store_error_is_raised_in_callers_that_were_not_cancelled(opened, 
 
 
 async def test_inline_store_that_suspends_is_an_error(opened, watched):
-    """The store's fault, said so: its answer would be lost."""
+    """The error names the store: its answer would be lost."""
     watched.is_inline = True
     frontier = await opened(RUDE, watched)
     watched.hold("add")

@@ -22,7 +22,7 @@ RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
 
 
 def urls(leases):
-    """What was lent."""
+    """The URLs of the leases."""
     return [lease.url for lease in leases]
 
 
@@ -114,7 +114,7 @@ async def test_a_limit_is_a_whole_number(frontier, limit):
 
 
 async def test_a_queue_can_be_borrowed_whole(frontier):
-    """C7: many of its tasks at once, and nobody else is served meanwhile."""
+    """C7: many of its tasks at once, and no other worker gets it meanwhile."""
     await frontier.add([f"https://a.example/{n}" for n in range(4)])
     claim = await frontier.claim(10, per_queue=3, lend=True)
 
@@ -226,7 +226,7 @@ async def test_waiting_claim_returns_after_a_finish(opened):
 
 @pytest.mark.parametrize("how", ["release", "resume", "revive", "replay"])
 async def test_waiting_claim_returns_after_any_verb_that_brings_work(opened, how):
-    """A release, an operator: nobody has to wait for the next poll."""
+    """A release or an operator's command ends the wait before the next poll."""
     frontier = await opened({"politeness": {"delay": 0.0}, "retry": {"max_retries": 0}})
     await frontier.add([A, Link("https://z.example/", delay=1000.0)])
     queue = frontier.queue("a.example")
@@ -422,7 +422,7 @@ async def test_nothing_to_finish_is_fine(rude):
     ],
 )
 async def test_a_bad_visit_is_refused_and_the_rest_applied(rude, bad, named):
-    """The caller's fault, by name; one bad visit never spoils the others."""
+    """The error names the argument; an invalid visit does not affect the others."""
     await rude.add([f"{A}{n}" for n in range(3)])
     leases = await rude.claim(3)
 
@@ -475,7 +475,7 @@ async def test_one_link_as_text_is_one_link(rude):
 
 
 async def test_a_lease_of_another_store_is_foreign(opened):
-    """It names the lease and says what to do."""
+    """The error names the lease and has the fix."""
     one, other = await opened(RUDE), await opened(RUDE)
     await one.add([A])
     (lease,) = await one.claim()
@@ -600,7 +600,7 @@ async def test_a_finished_lease_stays_finished(rude):
 
 
 async def test_lease_is_kept_after_a_block_without_exception(rude):
-    """Nobody has to finish inside the block."""
+    """A lease need not be finished inside the block."""
     await rude.add([A])
     (lease,) = await rude.claim()
 
@@ -686,7 +686,7 @@ async def test_expire_is_bounded(rude, clock):
 
 
 async def test_claim_expires_overdue_leases(frontier, clock):
-    """H4: nobody needs a sweeper; D7: the visit's end is now, so the delay is kept."""
+    """H4: without a sweeper; D7: the visit ends now, so the delay is kept."""
     await frontier.add([A])
     await frontier.claim()
     clock.advance(60)
@@ -707,7 +707,7 @@ async def test_the_seconds_of_a_lease_are_configurable(opened, clock):
 
 
 async def test_repeated_empty_claims_let_other_tasks_run(frontier):
-    """A store that answers at once awaits nothing: the owner's socket would never be heard."""
+    """An inline store never suspends: the loop would not serve its sockets."""
     ran: list[bool] = []
     asyncio.get_running_loop().call_soon(ran.append, True)
     assert not await frontier.claim(1)

@@ -50,7 +50,7 @@ async def test_claim_of_no_fingerprints_is_empty(snoozed):
     "names", [[b"short"], ["text of 16 chars"], [b"x" * 16] * 65, [None]], ids=repr
 )
 async def test_names_are_fingerprints(frontier, names):
-    """Anything else is refused by name, and nothing is lent."""
+    """Anything else is refused by name, and nothing is leased."""
     with pytest.raises(InvalidInput, match="64 fingerprints of 16 bytes"):
         await frontier.claim_named(names)
 
@@ -63,7 +63,7 @@ async def test_limit_of_upcoming_is_bounded(frontier, limit):
 
 
 async def test_cancelled_claim_by_fingerprint_releases_its_leases(store, unanswered, clock):
-    """H5: whoever asked is gone, so what it took goes back unseen."""
+    """H5: the caller is gone, so its leases are released."""
     async with Frontier.open(unanswered, clock=clock) as frontier:
         await frontier.add([A])
         upcoming = await frontier.upcoming("a.example")

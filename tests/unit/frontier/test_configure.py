@@ -1,4 +1,4 @@
-"""Settings of a running crawl: changed whole or not at all, heard by all, remembered (N1 to N5)."""
+"""Settings of a running crawl: changed whole or not at all, shared, with history (N1 to N5)."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from outrider import Frontier, Link, SettingsError, StoreUnavailable
 from outrider.frontier import live_settings
 from outrider.frontier.live_settings import LISTEN_INTERVAL_MS
 from outrider.settings import Layer, Layers, Settings, settings_of
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import SharedValueWrite
 from outrider.testing import FakeClock
 
@@ -30,7 +30,7 @@ async def attached(store, clock):
 
 
 async def said(frontier):
-    """Name and text of every note on settings that stands."""
+    """Name and text of every runtime setting in the store."""
     notes = await frontier.store.values_since(frontier.crawl)
     said = [note for note in notes if note.topic == "config" and note.text]
     return {note.name: json.loads(note.text) for note in said}
@@ -45,7 +45,7 @@ async def origin(frontier, path):
 
 
 async def test_runtime_settings_are_durable_and_of_the_crawl(opened, store):
-    """N1: whoever opens the crawl again with other settings still finds it said."""
+    """N1: a runtime setting stays when the crawl is opened again with other settings."""
     first = await opened({"budget": {"balance": 5}}, store, worker="first")
     await first.configure({"budget": {"balance": 7}, "lanes": {"burst": 2}})
     await first.close()
@@ -60,7 +60,7 @@ async def test_runtime_settings_are_durable_and_of_the_crawl(opened, store):
 
 
 async def test_shared_value_has_setting_author_and_old_value(opened, store):
-    """So that whoever looks into the store can read it."""
+    """The text in the store can be read by people."""
     owner = await opened({}, store)
     await owner.configure({"lease": {"seconds": 5}, "keys": {"A.example": {"delay": 1}}}, by="me")
 
@@ -104,7 +104,7 @@ async def test_calls_listen_only_after_the_interval(opened, watched):
 
 
 async def test_only_the_worker_that_changes_settings_applies_rules(opened, watched, clock):
-    """E5: one worker tells the store; a thousand that hear of it do not."""
+    """E5: the worker that changes settings applies the rules; those that learn of it do not."""
     one, other = await opened({}, watched), await opened({}, watched)
     before = watched.calls["configure"]
     await one.configure({"politeness": {"delay": 3.0}})
@@ -122,7 +122,7 @@ async def waits():
 
 
 async def test_no_rule_is_lost_between_two_writers(opened, store, watched):
-    """Whoever applies last has heard the other: both changes are in the store's rules."""
+    """The last to apply has the other's change too: both are in the store's rules."""
     one, other = await opened({}, watched), await opened({}, store)
     watched.hold("configure")
     slow = asyncio.ensure_future(one.configure({"budget": {"balance": 5}}))
@@ -152,7 +152,7 @@ async def test_change_by_the_owner_during_a_configure_is_kept(opened, store, una
 
 
 async def test_a_change_that_was_interrupted_can_be_repeated(opened, watched):
-    """The notes may stand and the rules not: saying it again heals it."""
+    """The settings may be written and the rules not: repeating the call applies them."""
     frontier = await opened({}, watched)
     watched.errors["configure"] = StoreUnavailable("away")
     with pytest.raises(StoreUnavailable):
@@ -164,7 +164,7 @@ async def test_a_change_that_was_interrupted_can_be_repeated(opened, watched):
 
 
 async def test_entry_of_a_table_is_removed(opened, store):
-    """Also one that another layer gave; and what is said under it later holds again."""
+    """Also an entry of another layer; a later value under it applies again."""
     owner = await opened({"keys": {"a.example": {"delay": 5, "balance": 2}}}, store)
     await owner.configure({"keys": {"a.example": None}})
     gone = owner.settings.keys
@@ -260,7 +260,7 @@ async def test_settings_of_one_process_are_not_shared(opened, attached, store, c
 
 
 async def test_frontier_that_opened_the_crawl_may_set_code(opened, store, attached):
-    """As before: it holds here, is kept by name, and whoever joined is told that it lacks it."""
+    """It applies in this process, is stored by name, and an attached frontier lacks it."""
     owner = await opened({}, store)
     await owner.configure({"queue": {"key": "domain"}})
     await owner.configure({"queue": {"key": by_letter}, "lanes": {"burst": 2}})
@@ -304,7 +304,7 @@ async def test_settings_that_cannot_be_read_are_not_written_over(store, clock):
     ids=["type", "pair", "name", "code", "nonsense"],
 )
 async def test_garbage_is_ignored_with_a_warning(opened, store, caplog, name, text):
-    """Somebody else's notes are never fatal, and what is good beside them holds."""
+    """Invalid values of others are never fatal, and valid ones beside them apply."""
     owner = await opened({}, store)
     await store.put_values("default", [SharedValueWrite("config", name, text)])
     with caplog.at_level(logging.WARNING):
@@ -530,7 +530,7 @@ async def test_missing_file_is_reported(opened, clock, file):
 
 
 async def test_file_is_applied_when_the_store_is_back(opened, watched, clock, file):
-    """It is not forgotten because nobody could be told."""
+    """A change of the file is applied later if the store was unavailable."""
     file.write("[lanes]\nburst = 2\n")
     owner = await opened({}, watched)
     await owner.follow(file.path)
@@ -544,7 +544,7 @@ async def test_file_is_applied_when_the_store_is_back(opened, watched, clock, fi
 
 
 async def test_following_ends(opened, clock, file):
-    """When somebody says so, and with the frontier."""
+    """By the returned function, and when the frontier closes."""
     file.write("[lanes]\nburst = 2\n")
     owner = await opened()
     end = await owner.follow(file.path)
@@ -556,7 +556,7 @@ async def test_following_ends(opened, clock, file):
 
 
 async def test_a_worker_follows_a_file_of_its_own(opened, attached, store, clock, file):
-    """Its executor is its own; the crawl's settings stay, and nothing is told to others."""
+    """Its executor is its own; the crawl's settings stay, and nothing is shared."""
     await opened({"lanes": {"burst": 9}}, store)
     file.write("[executor]\nslots = 2\n[lanes]\nburst = 2\n")
     await attached.follow(file.path)

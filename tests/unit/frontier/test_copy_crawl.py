@@ -6,9 +6,9 @@ import pytest
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput, StoreUnavailable
 from outrider.frontier.copy_crawl import PAGE, copy_crawl
+from outrider.store.export_items import SavedTask
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import TaskFilter
-from outrider.store.saved import SavedTask
 from outrider.testing.audit import everything
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
@@ -18,7 +18,7 @@ from outrider.testing.conformance.steps import CRAWL, add, claim, crawl, names, 
 
 @pytest.fixture
 def clock():
-    """Time that moves only when a test says so."""
+    """A clock that moves only when a test advances it."""
     return FakeClock()
 
 
@@ -55,7 +55,7 @@ async def _states(store):
 
 
 async def test_a_copy_is_the_same_crawl(source, target, clock):
-    """I5: tasks, queues, budgets and manners; and it goes on."""
+    """I5: tasks, queues, budgets and politeness state; and it can be crawled."""
     await rich_crawl(source, clock)
     report = await copy_crawl(source, target, CRAWL)
 
@@ -65,7 +65,7 @@ async def test_a_copy_is_the_same_crawl(source, target, clock):
 
 
 async def test_a_long_crawl_is_copied_page_by_page(source, target):
-    """Whatever its size, a page at a time is in memory; what is done is told."""
+    """One page at a time is in memory; progress is reported."""
     told = []
     await add(source, *(f"h{n % 7}/{n}" for n in range(2 * PAGE)))
     report = await copy_crawl(source, target, CRAWL, progress=lambda *so_far: told.append(so_far))
@@ -76,7 +76,7 @@ async def test_a_long_crawl_is_copied_page_by_page(source, target):
 
 
 async def test_a_lease_is_copied_as_released(source, target):
-    """The task is pending in the copy; the lease itself goes on where it is."""
+    """The task is pending in the copy; the lease stays valid at the source."""
     await add(source, "a/1", "b/1")
     (lease,) = await claim(source)
     report = await copy_crawl(source, target, CRAWL)
@@ -87,7 +87,7 @@ async def test_a_lease_is_copied_as_released(source, target):
 
 
 async def test_interrupted_copy_is_completed(source, target, clock):
-    """And until its end has come the copy lends nothing."""
+    """Until it is complete, the copy leases no tasks."""
     await add(source, *(f"h{n % 7}/{n}" for n in range(3 * PAGE)))
     await claim(source, 3)
     target.breaks_after = 2
@@ -183,7 +183,7 @@ class Restless(MemoryStore):
 
 
 async def test_change_of_the_source_is_reported(clock, target):
-    """The fix is told with it, and the copy lends nothing."""
+    """The message has the fix, and the copy leases no tasks."""
     source = Restless(clock)
     await add(source, *(f"h{n % 7}/{n}" for n in range(2 * PAGE)))
     report = await copy_crawl(source, target, CRAWL)
@@ -193,7 +193,7 @@ async def test_change_of_the_source_is_reported(clock, target):
 
 
 async def test_copy_of_a_crawl_paused_for_it_runs(source, target):
-    """One of the two lends."""
+    """Only one of the two leases tasks."""
     await add(source, "a/1")
     report = await copy_crawl(source, target, CRAWL, pause=True)
 

@@ -96,7 +96,7 @@ async def test_death_of_a_task_emits_an_event(opened):
 
 
 async def test_links_of_a_page_are_reported_with_its_finish(frontier):
-    """O3: added and refused alike, whoever refused them."""
+    """O3: added and refused alike, by the admission or the store."""
     await frontier.add([A])
     events = heard_by(frontier)
 
@@ -125,7 +125,7 @@ async def test_repeated_or_lost_finish_emits_no_event(rude):
 
 
 async def test_expiry_emits_an_event(frontier, clock):
-    """O3: what the store does of itself is told when it is noticed."""
+    """O3: the store's own events are reported with the next call."""
     await frontier.add([A])
     await frontier.claim()
     events = heard_by(frontier)
@@ -186,7 +186,7 @@ async def test_refused_change_of_settings_emits_no_event(frontier):
 
 
 async def test_each_run_has_one_completion_event(opened, store):
-    """I2: numbered; everybody who listens hears each once, whoever closed the run."""
+    """I2: numbered; every listener gets each once, whichever worker closed the run."""
     settings = {"politeness": {"delay": 0.0}}
     one, other = await opened(settings, store), await opened(settings, store)
     first, second = heard_by(one), heard_by(other)
@@ -292,7 +292,7 @@ async def test_subscriber_that_raises_is_unsubscribed(frontier):
 
 
 async def test_subscriber_may_unsubscribe_while_it_is_called(frontier):
-    """The others still hear this event."""
+    """The others still get this event."""
     seen = []
 
     def once(event):
@@ -356,7 +356,7 @@ async def test_unread_stream_is_unsubscribed(frontier):
 
 
 async def test_a_slow_reader_loses_the_oldest(frontier):
-    """A backlog is bounded; nobody's memory is a reader's hostage."""
+    """The backlog of a reader is bounded."""
     stream = frontier.events()
     waiting = asyncio.ensure_future(anext(stream))
     await turns()
@@ -417,7 +417,7 @@ async def test_a_file_is_continued(opened, path):
 
 
 async def test_no_hostile_url_stops_the_file(opened, path):
-    """O3: lone surrogates cannot be written as they are, yet the crawl's story goes on."""
+    """O3: lone surrogates cannot be written as they are; later events are."""
     frontier = await opened({"events": {"jsonl": str(path)}})
 
     await frontier.add(["https://a.example/\ud800", "\x00", "x" * 10**6, A])
@@ -439,7 +439,7 @@ async def test_a_reason_that_cannot_be_written_stops_nothing(opened, path):
 
 
 async def test_crawl_runs_without_listeners(frontier):
-    """Nobody listening is fine."""
+    """Events are optional."""
     await frontier.add([Link(A, type="article")])
     await visit(frontier, Done(200))
     await frontier.claim()

@@ -25,7 +25,7 @@ async def terms(frontier, url):
 
 
 async def test_every_term_has_the_origin_of_its_weight(frontier):
-    """O4: default, given, or said at run time; what came with the link has no setting."""
+    """O4: default, given, or set at run time; what came with the link has no setting."""
     await frontier.add([Link(A, type="nav", depth=2, bias=0.5, origin="sitemap")])
     await frontier.predict(A, 0.5, 0.0)
     await frontier.configure({"scoring": {"bonuses": {"sitemap": 3.0}}})

@@ -5,7 +5,7 @@ import pytest
 
 from outrider import Done, Failed, Frontier, InvalidInput, Link, blocking
 from outrider.frontier import export
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.testing import FakeClock
 
 SETTINGS = {"politeness": {"delay": 1.0}, "retry": {"jitter": 0.0}}
@@ -14,7 +14,7 @@ PAGES = [f"https://{host}.example/{page}" for page in range(4) for host in "abc"
 
 @pytest.fixture
 def clock():
-    """Time that moves only when a test says so."""
+    """A clock that moves only when a test advances it."""
     return FakeClock()
 
 
@@ -86,7 +86,7 @@ async def test_a_restored_crawl_visits_what_is_left(exported, attached, clock, s
 
 
 async def test_leased_task_is_exported_as_released(exported, attached, clock):
-    """H5: the copy lends it anew, and as the same attempt."""
+    """H5: the copy leases it again, as the same attempt."""
     clock.advance(1.0)
     async with attached("copy") as copy:
         await copy.restore([exported])
@@ -114,7 +114,7 @@ async def test_progress_is_reported(exported, attached):
 
 
 async def test_waiting_claim_returns_after_a_restore(exported, attached, clock):
-    """O3: a restore is told, and wakes whoever waits for work."""
+    """O3: a restore emits an event, and wakes waiting claims."""
     async with attached("copy") as frontier:
         seen = []
         frontier.subscribe(seen.append)
@@ -186,7 +186,7 @@ async def test_what_is_no_export_is_refused_by_its_line(attached, store, data, w
 
 
 async def test_crawl_restored_from_a_truncated_export_leases_no_tasks(exported, attached):
-    """I5: at every byte; and a whole one goes on from there."""
+    """I5: at every byte; restoring the whole export completes it."""
     async with attached("copy") as frontier:
         for size in range(0, len(exported) - 1, 97):
             assert await refusal(frontier, exported[:size])
@@ -237,7 +237,7 @@ def rewritten(data, change):
 
 
 async def test_a_fault_is_named_by_its_line(exported, attached):
-    """I5: also what no type can tell."""
+    """I5: also faults that types cannot express."""
     hurt = exported.replace(b"https://d.example/", b"ftp://d.example/xx")
     with pytest.raises(InvalidInput):  # its sum tells first
         list(export.ExportReader().feed(hurt))
@@ -276,7 +276,7 @@ async def test_a_crawl_that_has_tasks_is_refused(exported, opened):
 
 
 async def test_crawl_being_restored_is_not_exported(exported, attached):
-    """I5: nobody could tell it from a whole one."""
+    """I5: it would look like a complete one."""
     async with attached("copy") as frontier:
         await refusal(frontier, exported[:-5])
         with pytest.raises(InvalidInput, match="being restored"):
@@ -284,7 +284,7 @@ async def test_crawl_being_restored_is_not_exported(exported, attached):
 
 
 async def test_shared_values_are_exported_and_restored(opened, attached):
-    """F4, N1: signals and settings said at run time go on in the copy; what is gone does not."""
+    """F4, N1: signals and runtime settings are in the copy; deleted ones are not."""
     page = PAGES[0]
     async with opened() as first, attached("copy") as second:
         await first.add([page])

@@ -208,7 +208,7 @@ async def test_reader_that_raises_releases_the_rest(rude):
 
 
 async def test_closing_releases_leases_that_were_not_read(opened, store, clock):
-    """Nothing unseen stays lent when `async with` is left."""
+    """No lease that was not read stays leased after `async with`."""
     async with Frontier.open(store, settings=RUDE, clock=clock) as frontier:
         await frontier.add([f"{A}{n}" for n in range(10)])
         async for _ in frontier.leases(limit=8):

@@ -98,7 +98,7 @@ async def test_a_password_is_never_shown(frontier):
     ],
 )
 async def test_an_odd_but_proper_url_is_added(frontier, text, url):
-    """A1: public addresses, names in any script, whitespace as WHATWG says."""
+    """A1: public addresses, names in any script, whitespace by the rules of WHATWG."""
     answer = await only(frontier, text)
 
     assert (answer.added, answer.url) == (True, url)
@@ -131,7 +131,7 @@ async def test_what_is_no_text_is_a_bad_url(frontier, thing):
 
 
 async def test_object_without_repr_does_not_affect_others(frontier):
-    """A2: one bad URL never spoils the others."""
+    """A2: an invalid URL does not affect the others."""
     report = await frontier.add([A, Mute(), Link(Mute()), Link(A, tag=Mute()), A + "2"])
 
     assert [answer.added for answer in report.answers] == [True, False, False, False, True]
@@ -545,7 +545,7 @@ async def test_a_cancelled_crawl_takes_no_adds(frontier):
 
 
 async def test_a_paused_crawl_takes_adds(frontier):
-    """I1: one not running lends nothing, and takes adds."""
+    """I1: a crawl that does not run leases no tasks, and takes adds."""
     await frontier.pause()
 
     assert (await only(frontier, A)).added

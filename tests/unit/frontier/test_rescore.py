@@ -92,7 +92,7 @@ class TestRescoring:
             assert sorted((await priorities(frontier)).values()) == [12.0, 12.0, 50.0]
 
     async def test_a_crawl_opened_under_other_settings_is_rescored(self, store, clock, background):
-        """C8: a file that was edited while nobody worked."""
+        """C8: a file that was edited while no worker ran."""
         async with on(store, clock) as frontier:
             await frontier.add([A])
         async with on(store, clock, scoring={"weights": {"default": 1}}) as frontier:
@@ -150,7 +150,7 @@ class TestRescoring:
     async def test_reading_the_progress_does_not_stop_rescoring(
         self, unanswered, clock, monkeypatch, background
     ):
-        """C8: a read may be answered after what was said since."""
+        """C8: a read may be answered after a later write."""
         monkeypatch.setattr(module, "STEP", 1)
         monkeypatch.setattr(module, "PROGRESS_INTERVAL", 0)
         async with on(unanswered, clock) as frontier:

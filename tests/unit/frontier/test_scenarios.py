@@ -64,7 +64,7 @@ async def state(frontier, host="a"):
 
 @pytest.fixture
 def crawl(opened):
-    """Opens a frontier without delays, but for what a test says of politeness."""
+    """Opens a frontier without delays, unless a test sets politeness."""
 
     async def opening(politeness=None, **sections):
         given = {"politeness": {"delay": 0.0, **(politeness or {})}, **sections}
@@ -250,7 +250,7 @@ async def test_queue_precedence_comes_before_everything(crawl):
 
 
 async def test_a_spent_total_retires_and_a_raised_one_returns(crawl):
-    """E5: its tasks are kept and held; raised, it goes on where it stopped."""
+    """E5: its tasks are kept and held; raised, it resumes where it stopped."""
     frontier = await crawl(budget={"total_budget": 2})
     await add(frontier, "a/1", "a/2", "a/3", "a/4")
 
@@ -499,7 +499,7 @@ async def test_the_count_belongs_to_the_claimer(opened, store):
 
 
 async def test_queue_may_be_ready_in_both_lanes(crawl):
-    """C4: a ready queue stands in each lane where it has due work."""
+    """C4: a ready queue is in each lane where it has due tasks."""
     frontier = await crawl(lanes={"burst": 1})
     await add(frontier, "a/1", "a/2")
     await add(frontier, "a/3", "a/4", type="article")
@@ -683,7 +683,7 @@ async def test_one_host_has_one_visit_at_a_time(crawl):
 
 
 async def test_a_crawl_delay_is_respected_and_remembered(frontier, clock):
-    """D1: raised to 7; also after the next visit, which says nothing of it."""
+    """D1: raised to 7; also after the next visit, which brings no crawl delay."""
     await add(frontier, "a/1", "a/2", "a/3", "a/4")
 
     await visit(frontier, Done(200, crawl_delay=7.0))
@@ -1003,7 +1003,7 @@ async def test_a_blocked_page_cools_down_by_itself(crawl, clock):
 
 
 async def test_a_failing_page_is_tried_four_times(crawl, clock):
-    """G1: after 1, 2 and 4 s; the dead letter tells every attempt."""
+    """G1: after 1, 2 and 4 s; the dead letter has every attempt."""
     frontier = await crawl()
     await add(frontier, "a/1", meta={"x": 1})
     start, times = clock.now(), []
@@ -1073,7 +1073,7 @@ async def test_a_revisit_is_a_refresh(crawl, clock):
 
 
 def finishes(frontier):
-    """The completion events heard from now on."""
+    """The completion events from now on."""
     heard = []
 
     def listen(event):

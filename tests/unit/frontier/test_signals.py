@@ -1,4 +1,4 @@
-"""Predictions and problems through a frontier: durable, heard by all, acting at once (F4, F5)."""
+"""Predictions and problems: durable, shared by all workers, acting at once (F4, F5)."""
 
 import pytest
 
@@ -249,7 +249,7 @@ class TestProblems:
             assert await frontier.problems() == []
 
     async def test_expired_problem_may_be_reported_again(self, store, clock, monkeypatch):
-        """F5: by whoever forgot it, and by whoever heard of that."""
+        """F5: by the worker that removed it, and by those that learnt of it."""
         monkeypatch.setattr(signals, "MAX_CLUSTERS", 2)
         async with on(store, clock) as one, on(store, clock) as other:
             for target in ("a.example", "b.example", "c.example"):
@@ -290,7 +290,7 @@ class TestRewards:
             assert await self._expected(frontier) == before
 
     async def test_other_worker_learns_rewards(self, store, clock):
-        """Durable, and told at the latest when its teacher goes."""
+        """Durable, and shared at the latest when the frontier closes."""
         async with on(store, clock, **LEARNING) as frontier:
             await self._rewarded(frontier)
             before = await self._expected(frontier)
@@ -298,7 +298,7 @@ class TestRewards:
             assert await self._expected(other) == pytest.approx(before)
 
     async def test_closing_frontier_leaves_rescoring_to_other_workers(self, watched, clock):
-        """C8: closing is quick, however much waits; what is wanted is said."""
+        """C8: closing is quick, however many tasks are pending; rescoring stays wanted."""
         async with on(watched, clock, **LEARNING) as frontier:
             await self._rewarded(frontier)
             await frontier.add([A + "good/x", A + "bad/x"])
@@ -309,7 +309,7 @@ class TestRewards:
             assert (await other.rescoring()).state == "wanted"
 
     async def test_invalid_predictions_are_left_out(self, store, clock):
-        """Untrusted: the others are still told."""
+        """Untrusted: the others are still listed."""
         async with on(store, clock) as frontier:
             await frontier.predict(A, 0.5, 0.5)
             await store.put_values(

@@ -7,7 +7,7 @@ from outrider.monitoring.dead_letters import MAX_LATEST, MAX_NAMED, MAX_REASONS,
 from outrider.monitoring.hosts import KEPT, MAX_HOSTS, Host, HostOrder, Hosts
 from outrider.monitoring.rates import Counts, RateHistory
 from outrider.monitoring.sampler import RollingReader, Sampler, SampleRequest
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import ResultPage
 from outrider.testing import FakeClock
 

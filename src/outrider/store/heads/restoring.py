@@ -18,6 +18,15 @@ from outrider.core.order import DUE_BITS, task_key
 from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import PolitenessState, Task
+from outrider.store.export_items import (
+    RESTORING,
+    Saved,
+    SavedCrawl,
+    SavedEnd,
+    SavedQueue,
+    SavedTask,
+    task_of,
+)
 from outrider.store.heads.adding import Adding
 from outrider.store.heads.records import (
     COLUMNS,
@@ -29,15 +38,6 @@ from outrider.store.heads.records import (
     Record,
 )
 from outrider.store.heads.standing import parked_key
-from outrider.store.saved import (
-    RESTORING,
-    Saved,
-    SavedCrawl,
-    SavedEnd,
-    SavedQueue,
-    SavedTask,
-    task_of,
-)
 
 _AMONG_THE_READY: Final = -1
 _STATES: Final = {state.value: state for state in TaskState}

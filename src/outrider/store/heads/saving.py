@@ -15,10 +15,7 @@ import msgspec
 from outrider.core.order import NUMBER_BITS, TIE_MASK
 from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.store.heads.crawl import Crawl
-from outrider.store.heads.records import INACTIVE, NEITHER, READY, Queue, Record
-from outrider.store.protocol import ResultPage
-from outrider.store.saved import (
+from outrider.store.export_items import (
     Saved,
     SavedAnswer,
     SavedCrawl,
@@ -27,6 +24,9 @@ from outrider.store.saved import (
     SavedTask,
     plain_rules,
 )
+from outrider.store.heads.crawl import Crawl
+from outrider.store.heads.records import INACTIVE, NEITHER, READY, Queue, Record
+from outrider.store.protocol import ResultPage
 
 HALF: Final = 32
 TASKS: Final = (1 << HALF) - 1

@@ -19,11 +19,11 @@ from outrider.core.states import OPERATOR_MOVES, CrawlStatus, QueueState, TaskSt
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import InvalidInput
+from outrider.store.export_items import Saved, validate_items
 from outrider.store.heads import operate, views
 from outrider.store.heads.crawl import Crawl
 from outrider.store.heads.records import Queue, Record
 from outrider.store.heads.saving import saved_page
-from outrider.store.noting import checked_notes, checked_prices
 from outrider.store.protocol import (
     ClaimRequest,
     ClaimResult,
@@ -44,7 +44,7 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
-from outrider.store.saved import Saved, checked
+from outrider.store.validation import validate_priority_updates, validate_shared_values
 
 T = TypeVar("T")
 _ANY: Final = TaskFilter()
@@ -236,7 +236,7 @@ class Verbs(ABC):
 
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """See `protocol.Admin`."""
-        checked_notes(values)
+        validate_shared_values(values)
         return await self._run(lambda: self._note(self._crawl(crawl), values))
 
     def _note(self, crawl: Crawl, notes: Sequence[SharedValueWrite]) -> list[int]:
@@ -245,7 +245,7 @@ class Verbs(ABC):
 
     async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """See `protocol.Admin`."""
-        checked_prices(updates)
+        validate_priority_updates(updates)
         return await self._run(lambda: self._crawl(crawl).reprice(updates, self._now()))
 
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
@@ -254,7 +254,7 @@ class Verbs(ABC):
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """See `protocol.Admin`."""
-        checked(saved)
+        validate_items(saved)
         answer = await self._run(lambda: self._restore(crawl, saved) if saved else 0)
         if isinstance(answer, str):
             raise InvalidInput(answer)

@@ -13,7 +13,7 @@ from outrider.errors import StoreDamaged, StoreUnusable
 from outrider.store.embedded import copying
 from outrider.store.embedded.file import CrawlFile
 from outrider.store.embedded.lock import Lock
-from outrider.store.opening import examine
+from outrider.store.factory import examine
 
 
 @pytest.mark.parametrize("name", ["closed", "killed"])

@@ -7,7 +7,7 @@ import pytest
 from outrider import checkpoint
 from outrider.store.embedded import EmbeddedStore, snapshot
 from outrider.store.embedded import store as room
-from outrider.store.opening import examine, rescue
+from outrider.store.factory import examine, rescue
 from outrider.store.protocol import SharedValueWrite
 from outrider.testing.builders import task
 

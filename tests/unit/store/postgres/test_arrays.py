@@ -4,7 +4,7 @@ from psycopg.adapt import Transformer
 from psycopg.postgres import types
 from psycopg.pq import Format
 
-from outrider.store.postgres.arrays import number_array, row_arrays, storable, text_array
+from outrider.store.postgres.pipeline import number_array, row_arrays, storable, text_array
 
 NASTY = ["", "plain", 'a "quote"', "back\\slash", "{brace}", "comma,", "NULL", "None", "ünï✓", "\n"]
 

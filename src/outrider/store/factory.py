@@ -1,6 +1,6 @@
-"""URL → store: the only namer of concrete stores.
+"""The store factory: opens the store that a URL or a path names. Only this module names stores.
 
-A path is a file of ours: whoever opens it first holds it and serves the others through its socket.
+The first process that opens a path holds the file, and serves other processes through its socket.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from outrider.store.health import Copied, Diagnosis, Holder, Rescued, Tell
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import FullStore
 
-WAIT: Final = 4.0  # seconds for a holder that serves not yet, or serves no longer but still holds
-PAUSE: Final = 0.1  # seconds between two tries meanwhile
+HOLDER_TIMEOUT: Final = 4.0  # seconds for a holder that does not serve yet, or is closing
+RETRY_INTERVAL: Final = 0.1  # seconds
 POSTGRES: Final = ("postgresql://", "postgres://")
 REDIS: Final = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
 CLUSTER: Final = tuple(f"{name}+cluster://" for name in ("redis", "rediss", "valkey", "valkeys"))
 
 
 async def open_store(url: str, clock: Clock, *, durability: str = "process") -> FullStore:
-    """Open the store a URL or a path names; the caller closes it."""
+    """Open the store that a URL or a path names; the caller closes it."""
     if url == "memory://":
         return MemoryStore(clock)
     if url.startswith(POSTGRES):
@@ -68,25 +68,25 @@ async def _open_redis(url: str, clock: Clock) -> FullStore:
 
 
 async def _open_file(path: str, clock: Clock, durability: str) -> FullStore:
-    """Hold the file, or join its holder; one that is there and silent is told at once."""
+    """Hold the file, or join its holder; a holder that does not answer is reported at once."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + WAIT
+    until = loop.time() + HOLDER_TIMEOUT
     while True:
-        store = await _held(path, clock, durability)
+        store = await _hold_file(path, clock, durability)
         if store is not None:
             return store
         try:
-            return await _joined(path, lambda: _taken_over(path, clock, durability))
+            return await _join_holder(path, lambda: _take_over(path, clock, durability))
         except StoreUnresponsive:
             raise
         except StoreUnavailable as error:
             if loop.time() >= until:
                 raise StoreUnavailable(f"{error}; {_unserved(path)}") from error
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_INTERVAL)
 
 
-async def _held(path: str, clock: Clock, durability: str) -> FullStore | None:
-    """The file's store, held by this process and served to others; None if another holds it."""
+async def _hold_file(path: str, clock: Clock, durability: str) -> FullStore | None:
+    """Open the file in this process and serve it to others; None if another process holds it."""
     from outrider.store.embedded import EmbeddedStore
     from outrider.store.remote import StoreServer
 
@@ -95,7 +95,7 @@ async def _held(path: str, clock: Clock, durability: str) -> FullStore | None:
         return None
     try:
         store.before_close((await StoreServer.open(store, path)).close)
-    except OSError:  # no socket can be made here: the file serves its holder alone
+    except OSError:  # no socket can be created here: only this process uses the file
         return store
     except BaseException:
         await store.close()
@@ -103,10 +103,10 @@ async def _held(path: str, clock: Clock, durability: str) -> FullStore | None:
     return store
 
 
-async def _joined(
+async def _join_holder(
     path: str, take_over: Callable[[], Awaitable[FullStore | None]] | None
 ) -> FullStore:
-    """The store of the process that holds the file."""
+    """Connect to the process that holds the file."""
     from outrider.store.embedded.lock import not_answering
     from outrider.store.remote import RemoteStore
 
@@ -118,56 +118,56 @@ async def _joined(
     )
 
 
-async def _taken_over(path: str, clock: Clock, durability: str) -> FullStore | None:
-    """Hold the file whose holder has gone; one that is gone itself is not made again."""
+async def _take_over(path: str, clock: Clock, durability: str) -> FullStore | None:
+    """Hold the file after its holder ended; a file that is gone is not created again."""
     if not os.path.exists(path):  # noqa: ASYNC240, PTH110 - opening it blocks for longer
         raise StoreUnusable(f"{path}: the process that held it has ended, and the file is gone")
-    return await _held(path, clock, durability)
+    return await _hold_file(path, clock, durability)
 
 
 async def join_store(path: str) -> FullStore | None:
-    """The store of the process that holds a file, for readers that never hold it themselves.
+    """Connect to the process that holds a file, for readers that never hold it themselves.
 
-    None if no process holds it.
+    Returns None if no process holds it.
     """
     from outrider.store.embedded.lock import holder_of
 
     loop = asyncio.get_running_loop()
-    until = loop.time() + WAIT
+    until = loop.time() + HOLDER_TIMEOUT
     while holder_of(Path(path)) is not None:
         try:
-            return await _joined(path, None)
+            return await _join_holder(path, None)
         except StoreUnresponsive:
             raise
         except StoreUnavailable as error:
             if loop.time() >= until:
                 raise StoreUnavailable(f"{error}; {_unserved(path)}") from error
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_INTERVAL)
     return None
 
 
 def _unserved(path: str) -> str:
     from outrider.store.embedded.lock import not_serving
 
-    return not_serving(Path(path), WAIT)
+    return not_serving(Path(path), HOLDER_TIMEOUT)
 
 
 @lru_cache(maxsize=1)
 def _process(pid: int) -> str:  # noqa: ARG001 - a forked child is another process
-    """This process's name in leases: no other has it, not even one that gets its number later."""
+    """Return the name of this process in leases; no other process ever has it."""
     return token_hex(8)
 
 
 _connections: Final = count(1)
 
 
-# ---- what is done to a file from outside
+# ---- tools for files
 
 
 async def checkpoint(
     store: str | os.PathLike[str], copy: str | os.PathLike[str], *, tell: Tell = lambda _: None
 ) -> Copied:
-    """Copy a file as it is at this moment, while its crawl runs or when nobody is there.
+    """Copy a file as it is now, whether or not a process holds it.
 
     `copy` must not exist; it appears when it is whole, and opens like the file itself.
     """
@@ -179,7 +179,7 @@ async def checkpoint(
 def examine(
     store: str | os.PathLike[str], clock: Clock, *, tell: Tell = lambda _: None
 ) -> Diagnosis:
-    """What is intact of a file, and what is not; nothing is written. Blocks."""
+    """Report what is intact of a file; nothing is written. Blocks."""
     from outrider.store.embedded.doctor import examine
 
     return examine(file_of(store, "no file to examine"), clock, tell)
@@ -192,14 +192,16 @@ def rescue(
     *,
     tell: Tell = lambda _: None,
 ) -> Rescued:
-    """Write whatever is intact of a file to a new one, which must not exist. Blocks."""
+    """Write everything intact of a file to a new one, which must not exist. Blocks."""
     from outrider.store.embedded.rescue import rescue
 
     return rescue(file_of(store, "no file to rescue"), Path(new), clock, tell)
 
 
-def glance(store: str | os.PathLike[str]) -> tuple[Holder | None, tuple[object, ...]]:
-    """Who holds a file, and what is other once it was written; nobody is disturbed."""
+def peek_file(store: str | os.PathLike[str]) -> tuple[Holder | None, tuple[object, ...]]:
+    """Return the holder of a file, and a value that changes when it is written; reads only
+    metadata.
+    """
     from outrider.store.embedded.lock import holder_of
     from outrider.store.embedded.looking import traces
 
@@ -208,7 +210,7 @@ def glance(store: str | os.PathLike[str]) -> tuple[Holder | None, tuple[object, 
 
 
 def file_of(store: str | os.PathLike[str], lacks: str) -> Path:
-    """The file behind a store; others are refused with what does the same for them."""
+    """Return the file of a store; other stores are refused with an alternative."""
     name = os.fspath(store)
     check_address(name)
     if "://" in name or not name or "\0" in name:

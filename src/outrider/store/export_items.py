@@ -1,7 +1,7 @@
-"""A crawl as it is saved: every value bounded by its type, so that what was read can be believed.
+"""The items of an export: every value is bounded by its type, so that an import can be trusted.
 
 An export is one `SavedCrawl`, then each `SavedQueue` before the first `SavedTask` of its key, and
-one `SavedEnd`. Instants are whole milliseconds of the store's clock and stay what they were.
+one `SavedEnd`. Instants are whole milliseconds of the store's clock and stay as they were.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from outrider.errors import InvalidInput
 RESTORING: Final = "restoring"  # why a crawl is paused between its SavedCrawl and its SavedEnd
 
 _U48: Final = 2**48 - 1
-_MOST: Final = 2**62
+_MAX_COUNT: Final = 2**62
 _URLS: Final = UrlRules(allow_private=True, max_bytes=65_536)
 _is_plain_url = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*/[!-~]*").fullmatch
-_OF_A_QUEUE: Final = POLITENESS_FIELDS | BUDGET_FIELDS | STANDING_FIELDS
+_QUEUE_FIELDS: Final = POLITENESS_FIELDS | BUDGET_FIELDS | STANDING_FIELDS
 
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=_MOST)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_COUNT)]
 Turn: TypeAlias = Annotated[int, Meta(ge=0, le=2**52)]  # half of what an order key has room for
 Instant: TypeAlias = Annotated[int, Meta(ge=0, le=2**47)]
 Finite: TypeAlias = Annotated[float, Meta(ge=-float_info.max, le=float_info.max)]
@@ -52,28 +52,28 @@ Text: TypeAlias = Annotated[str, Meta(max_length=2**20)]
 Moment: TypeAlias = tuple[Finite, Text, Text]  # seconds since the epoch, and two words on it
 
 
-class _Saved(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """What all of them have in common: in JSON, `is` says which one it is."""
+class _Item(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """The common base: in JSON, `is` names the kind of item."""
 
 
-class SavedCrawl(_Saved, frozen=True, gc=False, tag_field="is", tag="crawl"):
-    """What holds of a crawl before anything is in it."""
+class SavedCrawl(_Item, frozen=True, gc=False, tag_field="is", tag="crawl"):
+    """A crawl without its queues, tasks and counters."""
 
     crawl: Word
     created: Instant
     rules: CrawlRules = CrawlRules()
-    is_told: bool = True  # no queue still waits to hear of a change of the rules
+    is_told: bool = True  # every queue has the current rules
     roots: dict[Word, list[Text]] = {}  # of the scope, by its mode
-    settings: Text = ""  # the caller's, for whoever joins the crawl
+    settings: Text = ""  # of the owner, for workers that join the crawl
 
 
-class SavedQueue(_Saved, frozen=True, gc=False, tag_field="is", tag="queue"):
-    """A queue, but for its tasks; a lease of it reads as released when this was read (H5)."""
+class SavedQueue(_Item, frozen=True, gc=False, tag_field="is", tag="queue"):
+    """A queue without its tasks; its leases count as released at the time of the export (H5)."""
 
     key: Key
     turn: Turn
     standing: Literal["ready", "inactive"] | None = None
-    place: Turn = 0  # in the inactive FIFO
+    place: Turn = 0  # in the inactive list
     session: Count | None = None  # spent in the open session
     spent: Count = 0
     next_ready: Instant = 0
@@ -82,7 +82,7 @@ class SavedQueue(_Saved, frozen=True, gc=False, tag_field="is", tag="queue"):
     last_end: Instant | None = None
     paused: bool = False
     retired: Literal["budget", "quota", "unreachable", "throttled", "operator"] | None = None
-    said: tuple[bool, bool] = (False, False)  # what its rules last said of it: paused, retired
+    said: tuple[bool, bool] = (False, False)  # paused, retired: as in the rules it received last
     level: Count = 0
     calm: Count = 0
     throttles_in_row: Count = 0
@@ -101,9 +101,9 @@ class SavedQueue(_Saved, frozen=True, gc=False, tag_field="is", tag="queue"):
 class SavedAnswer(
     msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """What a done task remembers of the host's answer."""
+    """The last answer that a done task keeps."""
 
-    status: Annotated[int, Meta(ge=-_MOST, le=_MOST)]
+    status: Annotated[int, Meta(ge=-_MAX_COUNT, le=_MAX_COUNT)]
     bytes: Count = 0
     digest: Text | None = None
     etag: Text | None = None
@@ -114,8 +114,8 @@ class SavedAnswer(
     planned: Seconds = 0.0
 
 
-class SavedTask(_Saved, frozen=True, gc=False, tag_field="is", tag="task"):
-    """A task with all that decides its next visit; one that was leased is pending (H5)."""
+class SavedTask(_Item, frozen=True, gc=False, tag_field="is", tag="task"):
+    """A task with everything that decides its next visit; a leased one is pending (H5)."""
 
     url: Annotated[str, Meta(min_length=1, max_length=65_536)]
     key: Key
@@ -150,8 +150,8 @@ class SavedTask(_Saved, frozen=True, gc=False, tag_field="is", tag="task"):
     history: tuple[Moment, ...] = ()
 
 
-class SavedEnd(_Saved, frozen=True, gc=False, tag_field="is", tag="end"):
-    """What a crawl counted, and the status it goes on with."""
+class SavedEnd(_Item, frozen=True, gc=False, tag_field="is", tag="end"):
+    """The counters of a crawl, and the status it resumes with."""
 
     status: CrawlStatus = CrawlStatus.RUNNING
     reason: Text | None = None
@@ -163,13 +163,13 @@ class SavedEnd(_Saved, frozen=True, gc=False, tag_field="is", tag="end"):
     runs: Count = 0
     first: Instant | None = None
     finished: Instant | None = None
-    logged: Annotated[int, Meta(ge=0, le=2**52)] = 0  # changes told so far
+    logged: Annotated[int, Meta(ge=0, le=2**52)] = 0  # number of events so far
     outcomes: dict[Word, Count] = {}
     timeline: Annotated[tuple[Moment, ...], Meta(max_length=100)] = ()
 
 
-class SavedNote(_Saved, frozen=True, gc=False, tag_field="is", tag="note"):
-    """A note as it stood: written again by `note`, not by `restore`."""
+class SavedNote(_Item, frozen=True, gc=False, tag_field="is", tag="note"):
+    """A shared value; it is restored by `put_values`, not by `restore`."""
 
     topic: Annotated[str, Meta(min_length=1, max_length=64)]
     name: Annotated[str, Meta(max_length=1024)]
@@ -185,36 +185,36 @@ _meta_of = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def plain_rules(rules: CrawlRules) -> CrawlRules:
-    """Rules that can be written: a cost function is the crawl's own affair."""
+    """Return rules that can be written: cost functions are replaced."""
     return _rules_of(_encode(rules))
 
 
-def checked(saved: Sequence[Saved]) -> None:
-    """Refuse a batch in which anything is not what an export would say."""
+def validate_items(saved: Sequence[Saved]) -> None:
+    """Raise InvalidInput for a batch that no export could contain."""
     try:
         _decode(_encode(saved))
     except (msgspec.MsgspecError, TypeError, OverflowError) as error:
         raise InvalidInput(f"saved: {error}") from error
     for place, item in enumerate(saved):
-        fault = fault_of(item)
+        fault = item_error(item)
         if fault is not None:
             raise InvalidInput(f"saved[{place}]: {fault}")
 
 
-def fault_of(item: Saved) -> str | None:
-    """What is wrong with an item whose values are each within their bounds, or None."""
+def item_error(item: Saved) -> str | None:
+    """Return what is wrong with an item whose single values are within their bounds, or None."""
     if isinstance(item, SavedTask):
-        return _fault_of_task(item)
+        return _task_error(item)
     if isinstance(item, SavedQueue):
-        return _fault_of_queue(item)
+        return _queue_error(item)
     if isinstance(item, SavedCrawl):
-        return next(_faults_of_rules(item.rules), None)
+        return next(_rule_errors(item.rules), None)
     if item.reason == RESTORING:
         return "end.reason: it was saved while it was being restored itself, so it is not whole"
     return None
 
 
-def _fault_of_task(task: SavedTask) -> str | None:
+def _task_error(task: SavedTask) -> str | None:
     if valid_key(task.key) is None:
         return f"task.key = {task.key!r} must be printable"
     if _is_plain_url(task.url) is None:
@@ -224,11 +224,11 @@ def _fault_of_task(task: SavedTask) -> str | None:
     if (task.answer is None) != (task.answered is None):
         return "task.answered: an answer has one, and nothing else"
     if task.meta:
-        return _fault_of_meta(task.meta)
+        return _meta_error(task.meta)
     return None
 
 
-def _fault_of_meta(meta: str) -> str | None:
+def _meta_error(meta: str) -> str | None:
     try:
         _meta_of(meta)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -237,7 +237,7 @@ def _fault_of_meta(meta: str) -> str | None:
     return f"task.meta: {size} bytes of JSON, over {META_LIMIT}" if size > META_LIMIT else None
 
 
-def _fault_of_queue(queue: SavedQueue) -> str | None:
+def _queue_error(queue: SavedQueue) -> str | None:
     if valid_key(queue.key) is None:
         return f"queue.key = {queue.key!r} must be printable"
     if queue.standing == "ready" and queue.session is None:
@@ -247,29 +247,29 @@ def _fault_of_queue(queue: SavedQueue) -> str | None:
     return None
 
 
-def _faults_of_rules(rules: CrawlRules) -> Iterator[str]:
-    yield from _faults_of_layer("keys", rules.keys)
-    yield from _faults_of_layer("runtime", rules.runtime)
-    yield from _faults_of_layer("said", rules.said)
-    yield from _faults_of_a_queue("queue", rules.queue)
+def _rule_errors(rules: CrawlRules) -> Iterator[str]:
+    yield from _layer_errors("keys", rules.keys)
+    yield from _layer_errors("runtime", rules.runtime)
+    yield from _layer_errors("said", rules.said)
+    yield from _queue_rule_errors("queue", rules.queue)
     counts = {"max_pending": 0, "max_pending_per_queue": 0, "max_retries": 0}
     for name, least in {**counts, "burst": 1, "max_crashes": 1}.items():
-        if not least <= getattr(rules, name) <= _MOST:
+        if not least <= getattr(rules, name) <= _MAX_COUNT:
             yield f"crawl.rules.{name} = {getattr(rules, name)} must be {least} or more"
     if not 0 <= rules.breadth_discount <= float_info.max:
         yield f"crawl.rules.breadth_discount = {rules.breadth_discount} must be finite and ≥ 0"
 
 
-def _faults_of_layer(layer: str, overrides: Mapping[str, Override]) -> Iterator[str]:
+def _layer_errors(layer: str, overrides: Mapping[str, Override]) -> Iterator[str]:
     for target, changes in overrides.items():
-        strangers = changes.keys() - _OF_A_QUEUE
-        if strangers:
-            yield f"crawl.rules.{layer}.{target}.{min(strangers)}: no such setting"
+        unknown = changes.keys() - _QUEUE_FIELDS
+        if unknown:
+            yield f"crawl.rules.{layer}.{target}.{min(unknown)}: no such setting"
             return
-        yield from _faults_of_a_queue(f"{layer}.{target}", overridden(QueueRules(), changes))
+        yield from _queue_rule_errors(f"{layer}.{target}", overridden(QueueRules(), changes))
 
 
-def _faults_of_a_queue(name: str, rules: QueueRules) -> Iterator[str]:
+def _queue_rule_errors(name: str, rules: QueueRules) -> Iterator[str]:
     try:
         msgspec.convert(msgspec.to_builtins(rules), QueueRules)
     except (msgspec.MsgspecError, TypeError) as error:
@@ -282,7 +282,7 @@ def _faults_of_a_queue(name: str, rules: QueueRules) -> Iterator[str]:
 
 
 def task_of(crawl: str, saved: SavedTask) -> Task:
-    """What it was added as."""
+    """Return the task as it was added."""
     return Task(
         crawl,
         saved.fingerprint,

@@ -11,7 +11,7 @@ from outrider import Frontier, SettingsError
 from outrider.clock import SystemClock
 from outrider.errors import StoreDamaged, StoreError
 from outrider.store.embedded.store import EmbeddedStore
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.remote import socket_address
 
 
