@@ -1,4 +1,4 @@
-"""Time for stores and for waiting: whole milliseconds, never stepping back (H7)."""
+"""Clocks of stores and of waiting: whole milliseconds that never step back (H7)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return once that much time has passed on this clock."""
+        """Wait until that much time has passed on this clock."""
         ...
 
 

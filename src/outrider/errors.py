@@ -1,6 +1,6 @@
-"""Every exception Outrider raises: each says whose fault it is and whether to try again.
+"""Every exception that Outrider raises: each says whose fault it is and whether to retry.
 
-Expected answers (a refused URL, a lost lease, an empty claim) are values and never stand here.
+Expected answers (a refused URL, a lost lease, an empty claim) are values, not exceptions.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ class OutriderError(Exception):
 
 
 class InvalidInput(OutriderError, ValueError):
-    """The caller's fault: the message names the thing, the place and the fix; nothing changed."""
+    """The caller's fault: the message names the value and the fix; nothing was changed."""
 
 
 class SettingsError(InvalidInput):
-    """A setting is unknown, of the wrong type, or absurd; the whole change was refused."""
+    """A setting is unknown, of the wrong type or out of range; the whole change was refused."""
 
 
 class ForeignLease(InvalidInput):
@@ -38,11 +38,11 @@ class Closed(OutriderError):
 
 
 class StoreError(OutriderError):
-    """The store's fault."""
+    """The store failed."""
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer: unknown whether applied; every verb is safe to repeat."""
+    """The store did not answer; whether the call was applied is unknown, but it can be repeated."""
 
     retryable = True
 
@@ -52,7 +52,7 @@ class StoreUnattended(StoreUnavailable):
 
 
 class StoreUnresponsive(StoreUnavailable):
-    """The process that holds the file is alive and does not answer: the message names it."""
+    """The process that holds the file does not answer; the message names it."""
 
 
 class StoreFull(StoreError):
@@ -62,17 +62,17 @@ class StoreFull(StoreError):
 
 
 class StoreUnusable(StoreError):
-    """A file that cannot be used as it is: the message has the reason and the fix."""
+    """The file cannot be used as it is: the message says why, and what to do."""
 
 
 class StoreDamaged(StoreUnusable):
-    """Part of a file is not what was written; nothing is guessed, nothing is thrown away."""
+    """Part of a file is not what was written; nothing is guessed, nothing is deleted."""
 
 
 class PageTooCostly(OutriderError):
-    """A page's tree takes too much memory or time to be built beside the crawl.
+    """A page's tree takes too much memory or time to be built in the crawl's process.
 
-    The host's fault: the message says what was measured. Its body and text can be read.
+    The message says what was measured. The page's body and text can still be read.
     """
 
 
@@ -87,16 +87,16 @@ class OutputFull(OutputError):
 
 
 class OutputUnavailable(OutputError):
-    """This machine is out of descriptors or memory to write with: none of the batch stays."""
+    """This machine has no descriptors or memory to write with: nothing of the batch was written."""
 
     retryable = True
 
 
 class LocalFault(OutriderError):
-    """This machine is out of something, or has no network: no fault of a page or a host.
+    """This machine lacks a resource or its network: no fault of a page or a host.
 
-    A handler that raises it has its visit released, unpunished, and the executor pauses. `reason`
-    is short and stable, the message says what is wrong and what to do.
+    The visit of a handler that raises it is released without a penalty, and the executor pauses.
+    `reason` is short and stable, the message says what is wrong and what to do.
     """
 
     retryable = True

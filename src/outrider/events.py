@@ -1,6 +1,6 @@
-"""Events: what happened, in order, for subscribers and a JSONL file (O3).
+"""Events of a crawl, in order: values, subscribers, and a JSON Lines file (O3).
 
-Without listeners events cost nothing: callers check `has_listeners` before they build one.
+Without subscribers events cost nothing: callers check `is_heard` before they build one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import IO, Any, TypeAlias
 
 import msgspec
 
-BACKLOG = 10_000  # events a slow reader may fall behind before the oldest are dropped
+BACKLOG = 10_000  # events a slow reader may lag behind before the oldest are dropped
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class EventBus:
     def _tell(self, listener: Listener, event: Event) -> None:
         try:
             listener(event)
-        except Exception:  # noqa: BLE001 - a listener is a user's code and must not stop the crawl
+        except Exception:  # noqa: BLE001 - user code must not end the crawl
             self.unsubscribe(listener)
 
     def subscribe(self, listener: Listener) -> None:
@@ -94,14 +94,14 @@ class EventBus:
 
 
 class JsonlSink:
-    """Appends every event as one line of JSON."""
+    """Appends every event to a file, as one line of JSON."""
 
     def __init__(self, path: str) -> None:
         self._file: IO[bytes] = Path(path).open("ab")  # noqa: SIM115 - held until `close`
         self._encode = msgspec.json.Encoder().encode
 
     def __call__(self, event: Event) -> None:
-        """Write one line; it is with the operating system when this returns."""
+        """Write one line; the operating system has it when this returns."""
         self._file.write(self._line(event) + b"\n")
         self._file.flush()
 

@@ -1,8 +1,8 @@
 """Log lines of Outrider: every record is escaped before a handler sees it.
 
-Texts of stores, runtime settings and pages get into log lines, and a handler writes them to a
+Texts from stores, runtime settings and pages appear in log lines, and a handler writes them to a
 terminal as they are. So each module takes its logger from `logger_of`, whose records hold no
-control character: no escape sequence, no second line, no change of the writing direction.
+control characters: no escape sequence, no second line, no change of the writing direction.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def escape(record: logging.LogRecord) -> bool:
     """Escape a record's message and traceback; always True."""
     try:
         record.msg, record.args = printable(record.getMessage()), ()
-    except Exception:  # noqa: BLE001 - arguments that do not fit, or whose text cannot be had
+    except Exception:  # noqa: BLE001 - arguments that do not fit, or cannot be formatted
         record.msg, record.args = printable(str(record.msg)), ()
     if record.exc_info and record.exc_info[0] is not None:
         lines = "".join(traceback.format_exception(*record.exc_info)).splitlines()
-        # Formatters take it if it is there. Indented: no line of it looks like a record.
+        # Formatters use it if it is set. Indented: no line of it looks like a record.
         record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
     return True
 

@@ -16,7 +16,7 @@ from outrider.frontier.copy_crawl import copy_crawl
 from outrider.store.opening import open_store
 from outrider.testing.builders import rules, verdict
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.saving import portrait, rich_crawl
+from outrider.testing.conformance.export import portrait, rich_crawl
 from outrider.testing.conformance.steps import CRAWL, add, claim, crawl
 
 KINDS = ("file", "postgres", "redis", "cluster")

@@ -43,8 +43,8 @@ async def run_crawl(plan: Plan, *, isolate: bool, quiet: bool) -> Closing:
 
 
 async def _run_plan(plan: Plan, signals: StopSignals, *, isolate: bool, quiet: bool) -> Closing:
-    outage = Outage(print_note, waits_for_room=True)
-    how = Working(outage, pause=FaultPause(print_note, waits_for_room=True))
+    outage = Outage(print_note, waits_for_space=True)
+    how = Working(outage, pause=FaultPause(print_note, waits_for_space=True))
     title = f"outrider crawl · {show_address(plan.store)}"
     async with opened(
         plan.store,
@@ -151,8 +151,8 @@ async def _run_worker(
     tally, loop = RunCounts(), asyncio.get_running_loop()
     began = loop.time()
     outage, pause = (
-        Outage(print_note, waits_for_room=True),
-        FaultPause(print_note, waits_for_room=True),
+        Outage(print_note, waits_for_space=True),
+        FaultPause(print_note, waits_for_space=True),
     )
     how = Working(outage, request.stays, tally, pause)
     log = f"{name}.log" if request.log is None else request.log

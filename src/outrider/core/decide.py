@@ -42,8 +42,8 @@ from outrider.core.verdict import Revisit, Verdict
 
 FREE_THROTTLES: Final = 4  # D3: a task keeps its attempts this often, then each counts
 REFRESH: Final = "refresh"
-_LONGEST: Final = 10 * 365 * 86_400.0
-_MOST_BYTES: Final = 2**53
+_MAX_SECONDS: Final = 10 * 365 * 86_400.0
+_MAX_BYTES: Final = 2**53
 _REASON_LENGTH: Final = 1000
 
 
@@ -93,17 +93,17 @@ def _is_ordinary(outcome: Done) -> bool:
     """Tell cheaply whether an outcome needs no further checks; almost all are such."""
     return (
         type(outcome.seconds) is float
-        and 0.0 <= outcome.seconds <= _LONGEST
+        and 0.0 <= outcome.seconds <= _MAX_SECONDS
         and type(outcome.status) is int
         and type(outcome.bytes) is int
-        and 0 <= outcome.bytes < _MOST_BYTES
+        and 0 <= outcome.bytes < _MAX_BYTES
         and outcome.crawl_delay is outcome.revisit_in is outcome.reward is outcome.throttled is None
     )
 
 
 def _is_duration(value: object) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value <= _LONGEST  # type: ignore[operator]
+    return is_number and 0 <= value <= _MAX_SECONDS  # type: ignore[operator]
 
 
 _DURATIONS: Final = frozenset(
@@ -119,7 +119,7 @@ def _fault_of_kind(outcome: Outcome) -> str | None:
         return None if isinstance(reason, str) else f"a reason is text, not {reason!r}"
     if not isinstance(outcome.status, int) or not isinstance(outcome.bytes, int):
         return f"Done.status and Done.bytes are whole numbers, not {outcome!r}"
-    if not 0 <= outcome.bytes < _MOST_BYTES:
+    if not 0 <= outcome.bytes < _MAX_BYTES:
         return f"Done.bytes = {outcome.bytes} must be between 0 and 2^53"
     reward = outcome.reward
     if reward is not None and not (isinstance(reward, int | float) and math.isfinite(reward)):
@@ -136,14 +136,14 @@ def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
     )
     answer, revisit = _answer_and_revisit(lease, outcome, policy)
     crawl_delay = lease.manners.crawl_delay if outcome.crawl_delay is None else outcome.crawl_delay
-    manners = lease.rules.politeness
+    politeness = lease.rules.politeness
     return Verdict(  # by position: half the price, and almost every visit ends here
         lease.about.crawl,
         lease.task,
         lease.token,
         "done",
         TaskState.DONE if revisit is None else TaskState.PENDING,
-        delay_after(manners, outcome.seconds, outcome.bytes, crawl_delay, level, roll),
+        delay_after(politeness, outcome.seconds, outcome.bytes, crawl_delay, level, roll),
         answer,
         0,
         0,

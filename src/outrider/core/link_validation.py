@@ -114,5 +114,5 @@ def short_repr(value: object) -> str:
     """Return a short text of any value, for messages."""
     try:
         return repr(value)[:60]
-    except Exception:  # noqa: BLE001 - a stranger's repr, or a number too long to write
+    except Exception:  # noqa: BLE001 - a user's repr, or a number too long to write
         return f"a {type(value).__name__}"

@@ -1,1 +1,1 @@
-"""Runs visits: claims for free slots, calls handlers, and finishes what they end with."""
+"""Runs visits: claims tasks for free slots, calls handlers, and finishes their visits."""

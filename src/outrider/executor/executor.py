@@ -213,7 +213,7 @@ class Executor:
         """As many tasks as slots are free, within what the crawl's limit still allows (I4)."""
         limit = self._frontier.settings.limits.done
         now = asyncio.get_running_loop().time()
-        free = self.pause.room(self.slots.busy, self.slots.free, now)
+        free = self.pause.claimable(self.slots.busy, self.slots.free, now)
         if not limit or not free:
             return free
         left = limit - self._finisher.done - len(self._running) - self._finisher.unfinished

@@ -32,12 +32,12 @@ class FaultPause:
         self,
         tell: Callable[[str], None] = _log.warning,
         *,
-        waits_for_room: bool = False,
+        waits_for_space: bool = False,
         dice: Callable[[], float] = random.random,
     ) -> None:
         self._tell = tell
-        self.waits_for_room = (
-            waits_for_room  # for output without disk space; otherwise its error ends the run
+        self.waits_for_space = (
+            waits_for_space  # for output without disk space; otherwise its error ends the run
         )
         self.relieve: Callable[[], None] = lambda: None  # closes connections that are not in use
         self._dice = dice
@@ -70,7 +70,7 @@ class FaultPause:
         """Return the seconds until another attempt; 0: now."""
         return max(0.0, self._until - now) if self._faults else 0.0
 
-    def room(self, busy: int, free: int, now: float) -> int:
+    def claimable(self, busy: int, free: int, now: float) -> int:
         """Return how many of the free slots may be claimed for, beside the busy ones."""
         if self.wait(now):
             return 0

@@ -47,7 +47,7 @@ class Sink(Protocol):
 
 
 class Outputs(NamedTuple):
-    """What is told of visits that ended."""
+    """Where visits that ended are reported."""
 
     sink: Sink | None = None
     observer: Observer | None = None
@@ -216,4 +216,4 @@ class Finisher:
 
     def _is_waited_for(self, error: OutriderError) -> bool:
         is_short = isinstance(error, OutputError) and error.retryable
-        return is_short and self._pause.waits_for_room
+        return is_short and self._pause.waits_for_space

@@ -23,7 +23,7 @@ MAX_WAIT: Final = 30.0  # seconds; with full jitter, so that workers do not retr
 class Outage:
     """Repeats calls to a store while it is unavailable; `tell` gets its first failure and its end.
 
-    A full disk of this machine needs an operator and is not waited for, unless `waits_for_room`:
+    A full disk of this machine needs an operator and is not waited for, unless `waits_for_space`:
     on a store's server other programs may free space.
     """
 
@@ -31,11 +31,11 @@ class Outage:
         self,
         tell: Callable[[str], None] = lambda _: None,
         *,
-        waits_for_room: bool = False,
+        waits_for_space: bool = False,
         dice: Callable[[], float] = random.random,
     ) -> None:
         self._tell = tell
-        self._kinds = (StoreUnavailable, StoreFull) if waits_for_room else (StoreUnavailable,)
+        self._kinds = (StoreUnavailable, StoreFull) if waits_for_space else (StoreUnavailable,)
         self._dice = dice
         self._since: float | None = None
         self._end_at = inf

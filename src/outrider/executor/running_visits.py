@@ -68,10 +68,10 @@ class RunningVisits:
         """Visit these leases; release those whose slots were removed during the claim (J3)."""
         if not leases:
             return
-        loop, room = asyncio.get_running_loop(), self._slots.room
-        self._finisher.release(leases[room:])
+        loop, count = asyncio.get_running_loop(), self._slots.available
+        self._finisher.release(leases[count:])
         until = loop.time() + timeout
-        visits = [Visit(lease, self) for lease in leases[:room]]
+        visits = [Visit(lease, self) for lease in leases[:count]]
         self._renewer.add(visits, claimed_at)
         for visit in visits:
             visit.began, visit.until = loop.time(), until

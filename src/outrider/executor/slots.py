@@ -55,14 +55,14 @@ class Slots:
         return len(self._busy)
 
     @property
-    def room(self) -> int:
+    def available(self) -> int:
         """How many visits may begin or resume now: draining slots count until they are free."""
         return max(0, min(len(self._idle), self.count - len(self._busy)))
 
     @property
     def free(self) -> int:
         """How many slots may be claimed for: visits that resume from parking come first."""
-        return max(0, self.room - len(self._returning))
+        return max(0, self.available - len(self._returning))
 
     def resize(self, count: int) -> None:
         """Change the number of slots; busy ones that are removed drain first."""
@@ -74,7 +74,7 @@ class Slots:
         self._serve()
 
     def take(self, visit: Visit) -> None:
-        """Give the visit a slot; check `room` first."""
+        """Give the visit a slot; check `available` first."""
         slot = heappop(self._idle) if self._idle else self._draining_slot()
         self._busy[slot] = visit
         self._slot_of[visit] = slot
@@ -116,7 +116,7 @@ class Slots:
             raise
 
     def _serve(self) -> None:
-        while self.room > self._reserved and self._returning:
+        while self.available > self._reserved and self._returning:
             visit, turn = self._returning.popleft()
             if not turn.done():
                 self.take(visit)

@@ -189,10 +189,10 @@ def _loan_rules(rules: CrawlRules, leases: Iterable[Lease]) -> CrawlRules:
 
 
 def _export_queue(lease: Lease, turn: int) -> SavedQueue:
-    manners = msgspec.structs.asdict(lease.manners)
-    if manners["last_delay"] < 0:
-        manners["last_delay"] = None
-    return SavedQueue(lease.key, turn, **manners)
+    politeness = msgspec.structs.asdict(lease.manners)
+    if politeness["last_delay"] < 0:
+        politeness["last_delay"] = None
+    return SavedQueue(lease.key, turn, **politeness)
 
 
 def _due_now(task: Task) -> Task:

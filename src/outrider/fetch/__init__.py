@@ -1,1 +1,1 @@
-"""Visits URLs over HTTP: every request is bounded, guarded, and told as a value."""
+"""Visits URLs over HTTP: every request is bounded and guarded, and its result is a value."""

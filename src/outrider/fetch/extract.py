@@ -198,13 +198,13 @@ def header_directives(values: Iterable[str], product: str) -> int:
     """Return the directives of X-Robots-Tag fields; `name:` addresses one robot until the next."""
     directives = 0
     for value in values:
-        is_for_us = True
+        is_addressed = True
         for piece in value.lower().split(","):
             name, colon, word = piece.partition(":")
             if colon and name.strip() not in _DIRECTIVES_WITH_VALUE:
-                is_for_us = name.strip() == product
-                directives |= _DIRECTIVES.get(word.strip(), 0) * is_for_us
-            elif is_for_us:
+                is_addressed = name.strip() == product
+                directives |= _DIRECTIVES.get(word.strip(), 0) * is_addressed
+            elif is_addressed:
                 directives |= _DIRECTIVES.get(piece.strip(), 0)
     return directives
 

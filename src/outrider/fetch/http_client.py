@@ -214,18 +214,18 @@ def _try_unpack(body: bytes, unpacker: _Unpacker, limit: int) -> bytes | str:
 
 
 def _gunzip(body: bytes, limit: int) -> bytes | str:
-    pieces, room = [], limit
+    chunks, left = [], limit
     for _ in range(MAX_GZIP_MEMBERS):
         member = zlib.decompressobj(_GZIP)
-        pieces.append(member.decompress(body, room + 1))
-        room -= len(pieces[-1])
-        if room < 0:
+        chunks.append(member.decompress(body, left + 1))
+        left -= len(chunks[-1])
+        if left < 0:
             return BODY_TOO_LARGE
         if not member.eof:
             return CUT_BODY
         body = member.unused_data
         if not body.startswith(_MAGIC):  # padding, which browsers ignore
-            return b"".join(pieces)
+            return b"".join(chunks)
     return BAD_ENCODING
 
 

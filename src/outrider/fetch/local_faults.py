@@ -68,7 +68,7 @@ FAULTS: Final[dict[str, tuple[str, str]]] = {
     NETWORK: ("no network: this machine has no route to any host", "connect it again"),
     RESOLVER: ("the DNS resolver of this machine does not answer", "see /etc/resolv.conf"),
     CERTIFICATES: ("the certificates to trust cannot be read", "check the installation"),
-    DISK: ("a disk is full ({detail})", "make room on it"),
+    DISK: ("a disk is full ({detail})", "free space on it"),
 }
 
 # Faults that a lower number of visits at one time relieves.

@@ -39,7 +39,7 @@ _FORMATTING: Final = (
     rb"(?:a|b(?:ig)?|code|em|font|i|nobr|s(?:mall|tr(?:ike|ong))?|tt|u)" + _NAME_END
 )
 # The rest of a plain tag. Every parser sees its end in the same place: nothing in it
-# could be read as another tag, and a quote stands only around a value.
+# could be read as another tag, and quotes are only around values.
 _NAME: Final = rb"[^ \t\n\r\f/>=<\"'`]"
 _PLAIN_VALUE: Final = rb"=(?:\"[^\"<>]*+\"|'[^'<>]*+'|[^ \t\n\r\f\"'`=<>]++)"
 _TAG_END: Final = rb"[ \t\n\r\f]*+/?+>"
@@ -50,7 +50,7 @@ _SPARSE: Final = (
     rb"(?:[ \t\n\r\f]++(?:" + _NAME + rb"{2,}+" + _PLAIN_VALUE + rb"|" + _NAME + rb"{6,}+(?!=)))"
     rb"{0,24}+" + _TAG_END
 )
-# Elements that may stand in a contained one: none begins a new scope, table, or kind of text.
+# Elements that may be inside a contained one: none begins a new scope, table, or kind of text.
 _PHRASE: Final = (
     rb"(?:span|img|w?br|su[bp]|cite|abbr|time|label|mark|q|var|kbd|samp|dfn|bd[io]|data|picture|"
     rb"source|ins|del|svg|path|use|g|circle|ellipse|rect|line|poly(?:gon|line)|"
@@ -83,7 +83,7 @@ _suspects = re.compile(
 ).finditer
 _plain_rest = re.compile(_PLAIN).match
 _formatting_tags = re.compile(rb"</?+" + _FORMATTING).findall
-# A tag that is not short and plain: a thousand bytes or more, or a quote that does not stand around
+# A tag that is not short and plain: a thousand bytes or more, or a quote that is not around
 # a value after a name and `=`, or `<` or `>` within one, so that its end may lie elsewhere.
 _VALUE: Final = rb"(?:\"[^\"<>]*\"|'[^'<>]*'|[^ \t\n\r\f\"'=<>]+)"
 _doubtful_tag = linear_byte_search(

@@ -110,22 +110,22 @@ def form_of(document: Document) -> Form:
     """Return how to read a document: by its media type, or by its first bytes."""
     if document.body.startswith(_GZIP_MAGIC):
         return "gzip"
-    told = _FORMS.get(document.media_type, "other")
-    if told in {"html", "xml"} or document.media_type.endswith("+xml"):
-        return _form_of_markup(document.body, "html" if told == "html" else "xml")
-    if told == "other" and document.type == SITEMAP_TYPE:
+    declared = _FORMS.get(document.media_type, "other")
+    if declared in {"html", "xml"} or document.media_type.endswith("+xml"):
+        return _form_of_markup(document.body, "html" if declared == "html" else "xml")
+    if declared == "other" and document.type == SITEMAP_TYPE:
         return "xml" if _is_markup(document.body) else "lines"
-    return told
+    return declared
 
 
-def _form_of_markup(body: bytes, told: Form) -> Form:
+def _form_of_markup(body: bytes, declared: Form) -> Form:
     """Return the form of markup: feeds are sent as HTML, and XHTML as XML."""
     head = _head(body).lower()
     if head.startswith(_HTML_OPENINGS):  # almost always
         return "html"
     if head.startswith(_XML_OPENINGS) and any(root in head for root in _ROOT_TAGS):
         return "xml"
-    return "html" if b"<html" in head else told
+    return "html" if b"<html" in head else declared
 
 
 def _is_markup(body: bytes) -> bool:
@@ -241,10 +241,10 @@ def _extract_lines(
 
 
 def _extract_json(document: Document, base: BaseUrl, rules: ExtractRules) -> Extracted:
-    told = read_json_feed(without_bom(document.body))
-    if told is None:
+    feed = read_json_feed(without_bom(document.body))
+    if feed is None:
         return Extracted("other", document.depth + 1)
-    references, title = told
+    references, title = feed
     urls, bad = base.resolve_all(references, rules.max_links)
     title = collapse_spaces(title) if title else None
     return Extracted("feed", document.depth + 1, urls, origin="feed", title=title, bad=bad)
@@ -260,8 +260,8 @@ def _with_headers(
     asks = header_directives(document.headers.all("x-robots-tag"), rules.product)
     links = [one for one in link_relations(document.headers.all("link")) if one.leads()]
     urls, bad = base.resolve_all((one.reference for one in links), rules.max_links)
-    told = next((one.reference for one in links if "canonical" in one.names), None)
-    canonical = base.resolve(told) if told else None
+    reference = next((one.reference for one in links if "canonical" in one.names), None)
+    canonical = base.resolve(reference) if reference else None
     # Entries of sitemaps and feeds have another origin: header fields add to pages only.
     if found.origin is None:
         known = {url.identity for url in found.urls}

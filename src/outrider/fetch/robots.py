@@ -89,8 +89,8 @@ class RobotsFile:
             found = _FIELD(line) if len(line) <= MAX_ROBOTS_LINE else None
             if found is not None:
                 self._take(_KINDS[found[1][0].lower()], found[2].strip())
-        ours = next((self._groups[one] for one in self._names if one in self._groups), [])
-        self.rules = tuple(dict.fromkeys(f"{kind}: {value}" for kind, value in ours if value))
+        group = next((self._groups[one] for one in self._names if one in self._groups), [])
+        self.rules = tuple(dict.fromkeys(f"{kind}: {value}" for kind, value in group if value))
         self.sitemaps = tuple(self._sitemaps)
 
     def _take(self, kind: str, value: str) -> None:

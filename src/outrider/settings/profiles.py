@@ -1,6 +1,6 @@
 """Profiles: named sets of settings for a kind of crawl; every other layer may change them (N4).
 
-They name no entry of a table with names of the user's own, so that there is nothing to take back.
+They name no entry of a table with names of the user's own, so that none needs to be removed.
 """
 
 from __future__ import annotations

@@ -49,11 +49,15 @@ class TestPause:
     def test_nothing_is_claimed_while_it_waits_then_for_one_then_for_all(self):
         """One visit tries whether it is over."""
         pause = FaultPause(print, dice=lambda: 1.0)
-        rooms = [pause.room(3, 9, 0.0)]
+        rooms = [pause.claimable(3, 9, 0.0)]
         pause.met(NETWORK, 3, 0.0)
-        rooms += [pause.room(0, 9, 0.1), pause.room(0, 9, 0.6), pause.room(1, 9, 0.6)]
+        rooms += [
+            pause.claimable(0, 9, 0.1),
+            pause.claimable(0, 9, 0.6),
+            pause.claimable(1, 9, 0.6),
+        ]
         pause.visited(0.7, 12, 0.8)
-        rooms.append(pause.room(3, 9, 0.8))
+        rooms.append(pause.claimable(3, 9, 0.8))
 
         assert rooms == [9, 0, 1, 0, 9]
 
@@ -72,13 +76,13 @@ class TestPause:
         pause = FaultPause(print, dice=lambda: 0.0)
         pause.met(FILES, 20, 0.0)
         pause.visited(1.0, 13, 2.0)
-        rooms = [pause.room(0, 64, 2.0)]
+        rooms = [pause.claimable(0, 64, 2.0)]
         for _ in range(10):
             pause.visited(2.0, 13, 3.0)
-        rooms.append(pause.room(0, 64, 3.0))
+        rooms.append(pause.claimable(0, 64, 3.0))
         for _ in range(30):
             pause.visited(3.0, 13, 4.0)
-        rooms.append(pause.room(0, 64, 4.0))
+        rooms.append(pause.claimable(0, 64, 4.0))
 
         assert rooms == [10, 11, 64]
 
@@ -88,7 +92,7 @@ class TestPause:
         for at in range(9):
             pause.met(FILES, 1, 100.0 * at)
 
-        assert pause.room(0, 64, 1e6) == 1
+        assert pause.claimable(0, 64, 1e6) == 1
 
     def test_beginning_and_end_are_reported_once_a_minute(self):
         """A shortage that comes and goes does not fill a log."""
@@ -254,7 +258,7 @@ async def page(_):
     return Done(200)
 
 
-ROOM = partial(FaultPause, print, waits_for_room=True)
+ROOM = partial(FaultPause, print, waits_for_space=True)
 
 
 class Disk:
@@ -294,7 +298,7 @@ async def test_batch_without_room_waits_and_no_page_is_visited_twice(workbench):
         return Done(200)
 
     settings = FAST | {"executor": POLLS | {"workbench": workbench}}
-    how = wiring.Working(pause=FaultPause(said.append, waits_for_room=True))
+    how = wiring.Working(pause=FaultPause(said.append, waits_for_space=True))
     async with wiring.opened(settings=settings, handlers={"*": handle}, sink=disk, how=how) as one:
         await one.frontier.add(URLS)
         ending = await one.run()

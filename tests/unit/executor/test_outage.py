@@ -155,7 +155,7 @@ async def test_what_time_does_not_mend_is_raised_at_once(error):
 
 async def test_room_on_a_server_is_waited_for(quick):
     """Others may clear away what fills it."""
-    outage = Outage(waits_for_room=True)
+    outage = Outage(waits_for_space=True)
 
     assert await outage.call(Bouncer(2, StoreFull("maxmemory"))) == "answer"
 

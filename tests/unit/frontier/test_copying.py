@@ -12,7 +12,7 @@ from outrider.store.saved import SavedTask
 from outrider.testing.audit import everything
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.saving import rich_crawl
+from outrider.testing.conformance.export import rich_crawl
 from outrider.testing.conformance.steps import CRAWL, add, claim, crawl, names, visit
 
 

@@ -14,7 +14,7 @@ from outrider.core.outcome import Answer, Done, Last
 
 NOT_MODIFIED: Final = 304
 MEMORY: Final = 64  # comparisons; then all counts are halved, because change rates change
-_LONGEST: Final = 10 * 365 * 86_400.0
+_MAX_WATCHED: Final = 10 * 365 * 86_400.0
 
 
 def updated_answer(last: Last | None, outcome: Done) -> Answer:
@@ -83,7 +83,7 @@ def _count_comparison(last: Last, changed: bool | None) -> tuple[int, int, float
         watched = _until_change(old, watched, age)
     else:
         watched += age
-    return _half_forgotten(old.looks + 1, old.changes + changed, min(watched, _LONGEST))
+    return _half_forgotten(old.looks + 1, old.changes + changed, min(watched, _MAX_WATCHED))
 
 
 def _until_change(old: Answer, watched: float, age: float) -> float:

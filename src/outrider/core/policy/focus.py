@@ -25,9 +25,9 @@ RELATED_BAND: Final = -4000.0
 PARKED: Final = 5_000_000.0
 CLIP: Final = 999.0
 OPENS_BELOW: Final = -5000.0  # every focus task is below it, and no related one
-_LONGEST: Final = 5  # words of a phrase
-_MOST_WORDS: Final = 200  # of one link that are looked at
-_DEEPEST: Final = 4  # levels of its meta
+_MAX_PHRASE: Final = 5  # words of a phrase
+_MAX_WORDS: Final = 200  # of one link that are looked at
+_MAX_LEVELS: Final = 4  # levels of its meta
 
 Class: TypeAlias = Literal["focus", "related", "other"]
 Classifier: TypeAlias = Callable[[Link, Url], Class]
@@ -95,10 +95,10 @@ def _class_of(
 def _runs(link: Link, url: Url) -> Iterator[tuple[str, ...]]:
     """Yield every sequence of words that could be a phrase."""
     path = url.text.partition("://")[2].partition("/")[2]
-    for text in (link.type, path, *_texts(link.meta, _DEEPEST)):
-        words = _words(text.lower())[:_MOST_WORDS]
+    for text in (link.type, path, *_texts(link.meta, _MAX_LEVELS)):
+        words = _words(text.lower())[:_MAX_WORDS]
         for start in range(len(words)):
-            for length in range(1, min(_LONGEST, len(words) - start) + 1):
+            for length in range(1, min(_MAX_PHRASE, len(words) - start) + 1):
                 yield tuple(words[start : start + length])
 
 

@@ -175,13 +175,13 @@ def _apply_layers(rules: QueueRules, key: str, *layers: Mapping[str, Override]) 
 
 def overridden(rules: QueueRules, changes: Override) -> QueueRules:
     """Return the rules with some fields replaced."""
-    manners = {name: changes[name] for name in changes.keys() & POLITENESS_FIELDS}
+    politeness = {name: changes[name] for name in changes.keys() & POLITENESS_FIELDS}
     budget = {name: changes[name] for name in changes.keys() & BUDGET_FIELDS}
     standing = {name: changes[name] for name in changes.keys() & STANDING_FIELDS}
     replace = msgspec.structs.replace
     return replace(
         rules,
-        politeness=replace(rules.politeness, **manners) if manners else rules.politeness,
+        politeness=replace(rules.politeness, **politeness) if politeness else rules.politeness,
         budget=replace(rules.budget, **budget) if budget else rules.budget,
         **standing,
     )

@@ -20,7 +20,7 @@ from outrider.core.url import Url
 FAST_MS: Final = 100  # F7: below it a visit is cheap,
 SLOW_MS: Final = 500  # above it dear
 COST_SHARE: Final = 0.1
-_MOST_PLAIN: Final = 4096  # types and origins are the caller's text: bounded
+_MAX_PLAIN: Final = 4096  # types and origins are the caller's text: bounded
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):
@@ -151,7 +151,7 @@ class DefaultScorer:
 
     def _remember(self, link: Link) -> Score:
         score = self._start_terms(link)
-        if len(self._plain) < _MOST_PLAIN:
+        if len(self._plain) < _MAX_PLAIN:
             self._plain[link.type, link.depth, link.origin] = score
         return score
 
@@ -220,7 +220,9 @@ def _features(scoring: Scoring) -> list[str]:
 
 
 def _share(value: object) -> float:
-    """F6, from 0 to 1. Meta is anybody's: what is no number says nothing."""
+    """Return the share of reused knowledge (F6), from 0 to 1; meta that is not a number
+    counts as 0.
+    """
     if (type(value) is float or type(value) is int) and value > 0:
         return value if value < 1 else 1.0
     return 0.0

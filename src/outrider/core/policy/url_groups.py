@@ -12,9 +12,9 @@ from typing import Final
 TAG_PATH: Final = "tag_path"  # where in a link's meta the path of its anchor is
 
 _LITERAL: Final = 2  # leading segments that are kept as they are
-_DEEPEST: Final = 6  # segments looked at
-_LONGEST: Final = 24  # letters of a segment that is a name, and no title
-_MOST_WORDS: Final = 3  # of a name
+_MAX_SEGMENTS: Final = 6  # segments looked at
+_MAX_NAME: Final = 24  # letters of a segment that is a name, and no title
+_MAX_WORDS: Final = 3  # of a name
 _SHAPE: Final = 200
 _WORD: Final = 120
 _HEX: Final = re.compile(r"[0-9a-f-]{8,}", re.IGNORECASE).fullmatch
@@ -47,7 +47,7 @@ def place_of(url: str) -> tuple[str, str]:
     host, _, rest = url.partition("://")[2].partition("/")
     path, _, query = rest.partition("?")
     *folders, page = path.split("/")
-    segments = [_folder(one, place) for place, one in enumerate(folders[:_DEEPEST])]
+    segments = [_folder(one, place) for place, one in enumerate(folders[:_MAX_SEGMENTS])]
     names = sorted({_generic(one.partition("=")[0]) for one in query.split("&")}) if query else []
     shape = "/" + "/".join([*segments, _page(page)]) + ("?" + "&".join(names) if names else "")
     return host[:255], shape[:_SHAPE]
@@ -73,7 +73,7 @@ def _generic(segment: str) -> str:
     if _HEX(segment) or segment[:1].isdigit():
         return "#"
     words = 1 + segment.count("-") + segment.count("_") + segment.count("%20")
-    is_title = words > _MOST_WORDS or len(segment) > _LONGEST
+    is_title = words > _MAX_WORDS or len(segment) > _MAX_NAME
     return "*" if is_title else _DIGITS.sub("#", segment)
 
 

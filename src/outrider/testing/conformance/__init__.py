@@ -1,6 +1,6 @@
-"""One suite for every store: each class holds the tests of one topic of the seam.
+"""The conformance suite for stores: one class of tests per topic of the store protocol.
 
-A store of your own is finished when it passes them unchanged. In one test file, with pytest and
+Your store is complete when it passes them unchanged. In one test file, with pytest and
 pytest-asyncio (`asyncio_mode = "auto"`):
 
     from outrider.testing.clock import FakeClock
@@ -11,7 +11,7 @@ pytest-asyncio (`asyncio_mode = "auto"`):
     def clock(): return FakeClock()
 
     @pytest.fixture
-    async def store(clock):                           # empty, and obeying this clock
+    async def store(clock):                           # empty, using this clock
         store = CheckedStore(MyStore(clock), clock)   # checks the invariants as well
         yield store
         await store.close()
@@ -35,31 +35,27 @@ from outrider.testing.conformance.budget import BudgetConformance
 from outrider.testing.conformance.cache import CacheConformance
 from outrider.testing.conformance.claim import ClaimConformance
 from outrider.testing.conformance.crawl import CrawlConformance
-from outrider.testing.conformance.expiry import ExpiryConformance
+from outrider.testing.conformance.export import SavingConformance
 from outrider.testing.conformance.filters import FiltersConformance
 from outrider.testing.conformance.finish import FinishConformance
-from outrider.testing.conformance.focus import FocusConformance
 from outrider.testing.conformance.hosts import HostsConformance
-from outrider.testing.conformance.inspect import InspectConformance
+from outrider.testing.conformance.inspect import InspectConformance, UpcomingConformance
 from outrider.testing.conformance.known import KnownConformance
 from outrider.testing.conformance.lanes import LanesConformance
-from outrider.testing.conformance.lease import LeaseConformance
+from outrider.testing.conformance.lease import ExpiryConformance, LeaseConformance
 from outrider.testing.conformance.loans import LoansConformance
-from outrider.testing.conformance.notes import NotesConformance
 from outrider.testing.conformance.order import OrderConformance
 from outrider.testing.conformance.pace import PaceConformance
-from outrider.testing.conformance.politeness import PolitenessConformance
-from outrider.testing.conformance.pricing import PricingConformance
-from outrider.testing.conformance.restoring import RestoringConformance
-from outrider.testing.conformance.retrying import RetryingConformance
-from outrider.testing.conformance.saving import SavingConformance
-from outrider.testing.conformance.sessions import SessionsConformance
-from outrider.testing.conformance.setting import SettingConformance
-from outrider.testing.conformance.snoozing import SnoozingConformance
+from outrider.testing.conformance.politeness import PolitenessConformance, UntouchedConformance
+from outrider.testing.conformance.priorities import PricingConformance
+from outrider.testing.conformance.restore import RestoringConformance
+from outrider.testing.conformance.retry import RetryingConformance
+from outrider.testing.conformance.sessions import FocusConformance, SessionsConformance
+from outrider.testing.conformance.set_rules import SettingConformance
+from outrider.testing.conformance.shared_values import NotesConformance
+from outrider.testing.conformance.snooze import SnoozingConformance
 from outrider.testing.conformance.stops import StopsConformance
-from outrider.testing.conformance.untouched import UntouchedConformance
-from outrider.testing.conformance.upcoming import UpcomingConformance
-from outrider.testing.conformance.waiting import WaitingConformance
+from outrider.testing.conformance.wake_in import WaitingConformance
 from outrider.testing.conformance.workers import WorkersConformance
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What `add` promises: an answer per task in order, known once, full when full (B1, B3, B4)."""
+"""Conformance of `add`: one answer per task, duplicates, full queues (B1, B3, B4)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class AddConformance:
         assert (await record(store, "a/1")).state is TaskState.LEASED
 
     async def test_identity_is_the_fingerprint(self, store: FullStore) -> None:
-        """A3: a link may bring its own identity; the URL's text tells nothing."""
+        """A3: a link may have its own identity, whatever its URL is."""
         post = page("a/1", fingerprint=b"p" * 16)
         twin = page("a/other", fingerprint=mark("a/1"))
 
@@ -145,7 +145,7 @@ class AddConformance:
         assert [answer.added for answer in answers] == [True, False]
 
     async def test_retired_queues_do_not_fill_a_crawl(self, store: FullStore) -> None:
-        """B4: what stands in a retired queue does not count against max_pending."""
+        """B4: tasks of a retired queue do not count against max_pending."""
         await configure(store, max_pending=2)
         await add(store, "a/1", "a/2")
         await steer(store, key("a"), Retire())

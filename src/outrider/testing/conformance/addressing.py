@@ -1,4 +1,4 @@
-"""Which queues a rule or an act reaches: by key, by suffix, and before they exist (A4, E7)."""
+"""Conformance of addressing: actions and rules by key or suffix, also for later queues (A4, E7)."""
 
 from __future__ import annotations
 

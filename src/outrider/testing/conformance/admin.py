@@ -1,4 +1,4 @@
-"""What operators do to queues, by key or suffix, also before a queue exists (A4, E7)."""
+"""Conformance of queue actions: pause, retire and their undoing, also for later queues (A4, E7)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class AdminConformance:
     async def test_a_configuration_tells_whether_it_changed_anything(
         self, store: FullStore
     ) -> None:
-        """N1: until its queues were told, not only once: whoever was to tell them may have died."""
+        """N1: until its queues have the new rules: the caller that applies them may have died."""
         answers = [await store.configure(CRAWL, rules(balance=5)) for _ in range(2)]
         await add(store, "a/1")
         await steer(store, key("a"), Set({"balance": 6}))
@@ -125,7 +125,7 @@ class AdminConformance:
     async def test_a_paused_queue_waits_for_a_person(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """C1, E7: lent again when resumed, judged at once."""
+        """C1, E7: a resumed queue is rescheduled at once and served again."""
         await add(store, "a/1")
 
         await steer(store, key("a"), Pause())
@@ -138,7 +138,7 @@ class AdminConformance:
         assert names(await claim(store)) == ["a/1"]
 
     async def test_a_pause_lets_visits_in_flight_end(self, store: FullStore) -> None:
-        """E7: nothing more is lent, nothing is taken away."""
+        """E7: no more tasks are leased, and valid leases stay."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2")
         lease = await one(store)
@@ -184,7 +184,7 @@ class AdminConformance:
         assert await state(store) == PAUSED
 
     async def test_a_person_overrules_the_reason(self, store: FullStore) -> None:
-        """E5: retired by hand, a queue does not return by a larger budget."""
+        """E5: a queue retired by an operator is not revived by a larger budget."""
         await configure(store, total_budget=0)
         await add(store, "a/1")
 
@@ -194,7 +194,7 @@ class AdminConformance:
         assert await state(store) == RETIRED
 
     async def test_revive_ends_every_retirement(self, store: FullStore, clock: FakeClock) -> None:
-        """E7: whatever its reason; the queue is judged at once."""
+        """E7: whatever its reason; the queue is rescheduled at once."""
         await configure(store, max_done=1, delay=0.0)
         await add(store, "a/1", "a/2", "b/1", "c/1")
         await visit(store)
@@ -256,7 +256,7 @@ class AdminConformance:
         assert await state(store) == PAUSED
 
     async def test_an_act_applies_no_setting(self, store: FullStore) -> None:
-        """E5: what was configured reaches a queue by `set` alone, and is judged then."""
+        """E5: configured rules reach a queue by `set` only, and take effect then."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2")
         await visit(store)
@@ -269,6 +269,6 @@ class AdminConformance:
         assert await state(store) == (QueueState.RETIRED, "budget")
 
     async def test_an_act_on_nobody_is_no_error(self, store: FullStore) -> None:
-        """E7: a key nobody added to, in a crawl nobody opened."""
+        """E7: a key without tasks, in a crawl that does not exist."""
         for act in EVERY_ACT:
             assert await store.steer(CRAWL, "nobody", act) == Step(0, None)

@@ -1,4 +1,4 @@
-"""What a page was answered goes out with the lease that visits it again (B1, G3)."""
+"""Conformance of answers: a revisit's lease has the page's last answer (B1, G3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outrider.core.verdict import Verdict
 from outrider.store.protocol import FullStore, TaskFilter
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.saving import COPY, export, restore
+from outrider.testing.conformance.export import COPY, export, restore
 from outrider.testing.conformance.steps import (
     CRAWL,
     NO_MANNERS,
@@ -27,7 +27,7 @@ LEARNED = Answer(200, 7, "d", '"e"', "then", looks=3, changes=2, watched=86_400.
 
 
 def learned(lease: Lease, answer: Answer = LEARNED, revisit_in: float = 50.0) -> Verdict:
-    """A visit that taught all an answer can tell, and comes again."""
+    """A visit whose answer has every field, with a revisit."""
     decided = done(lease, revisit_in=revisit_in)
     fields = {name: getattr(decided, name) for name in decided.__struct_fields__}
     return Verdict(**fields | {"answer": answer})
@@ -37,7 +37,7 @@ class AnswersConformance:
     """The last answer, and how old it is."""
 
     async def test_a_first_visit_has_no_last_answer(self, store: FullStore) -> None:
-        """G3: nobody was asked yet; a retry that never had an answer has none either."""
+        """G3: there was no answer yet; a retry without an answer has none either."""
         await configure(store, delay=0.0)
         await add(store, "a/1")
         first = await visit(store, Failed("HTTP 500", retry_in=0.0))
@@ -141,7 +141,7 @@ class AnswersConformance:
         assert (await one(store)).last == Last(newer, 30.0)
 
     async def test_an_export_keeps_it(self, store: FullStore, clock: FakeClock) -> None:
-        """I5: all of it, as old as it was; also of a task that is lent."""
+        """I5: the whole answer with its age; also of a leased task."""
         await configure(store, **NO_MANNERS)
         await add(store, "a/1", "a/2")
         await store.finish([learned(lease, revisit_in=5.0) for lease in await claim(store, 2)])

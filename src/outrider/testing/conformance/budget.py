@@ -1,4 +1,4 @@
-"""Charges, refunds, penalties, totals and quotas: what a queue may spend (E1, E3, E6)."""
+"""Conformance of budgets: charges, refunds, penalties, totals and quotas (E1, E3, E6)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class BudgetConformance:
         assert (view.pending, view.held) == (2, 2)
 
     async def test_unit_costs_never_overspend_a_total(self, store: FullStore) -> None:
-        """E3: judged after every lease, with many slots too."""
+        """E3: checked after every lease, with many slots too."""
         await configure(store, total_budget=3, **NO_MANNERS)
         await add(store, *(f"a/{n}" for n in range(9)))
 
@@ -81,7 +81,7 @@ class BudgetConformance:
         assert (await queue(store)).spent == 3
 
     async def test_a_dear_task_overspends_by_less_than_its_cost(self, store: FullStore) -> None:
-        """E1: a total is judged late, too."""
+        """E1: a total is checked when the queue is rescheduled, too."""
         await configure(store, total_budget=3, delay=0.0)
         await add(store, "a/1", "a/2", "a/3", cost=2)
 
@@ -92,7 +92,7 @@ class BudgetConformance:
     async def test_a_budget_of_nothing_retires_at_once(
         self, store: FullStore, nothing: dict[str, int]
     ) -> None:
-        """E1: a total of 0, or a balance of 0, lends nothing."""
+        """E1: with a total of 0, or a balance of 0, no task is leased."""
         await configure(store, keys={key("a"): nothing})
         await add(store, "a/1")
 
@@ -117,7 +117,7 @@ class BudgetConformance:
     async def test_a_queue_that_empties_over_its_total_retires_with_the_next_task(
         self, store: FullStore
     ) -> None:
-        """E1: judged when it could be served, not before."""
+        """E1: checked when it could be served, not before."""
         await configure(store, total_budget=1, delay=0.0)
         await add(store, "a/1")
         await visit(store)
@@ -128,7 +128,7 @@ class BudgetConformance:
         assert await state(store) == OVER_BUDGET
 
     async def test_a_retired_queue_still_receives(self, store: FullStore) -> None:
-        """E5: and lends nothing of it."""
+        """E5: and no task of it is leased."""
         await configure(store, total_budget=1, delay=0.0)
         await add(store, "a/1", "a/2")
         await visit(store)
@@ -274,7 +274,7 @@ class BudgetConformance:
         assert [(await queue(store, host)).spent for host in "abcd"] == [1, 0, 0, 0]
 
     async def test_a_penalty_may_end_session_and_budget(self, store: FullStore) -> None:
-        """E1, E3: it counts like any spending when the queue is judged."""
+        """E1, E3: it counts like any spending when the queue is rescheduled."""
         await configure(store, balance=3, total_budget=6, error_penalty=2, delay=0.0)
         await add(store, "a/1", "a/2", "a/3", "b/1")
 

@@ -1,4 +1,4 @@
-"""Leases by name, for the cache: no slot, no delay, no visit unless a verdict says so (D5)."""
+"""Conformance of claims by fingerprint, for the cache: no slot, no delay, no visit (D5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done, verdict
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.saving import COPY, export, restore
+from outrider.testing.conformance.export import COPY, export, restore
 from outrider.testing.conformance.steps import (
     CRAWL,
     OVER_BUDGET,
@@ -83,7 +83,7 @@ class CacheConformance:
     async def test_what_a_person_stopped_is_not_lent(
         self, store: FullStore, act: Pause | Retire
     ) -> None:
-        """E5, E7: a paused or retired queue lends nothing, not even for the cache."""
+        """E5, E7: no task of a paused or retired queue is leased, not even for the cache."""
         await add(store, "a/1", "b/1")
         await steer(store, key("a"), act)
 
@@ -105,7 +105,7 @@ class CacheConformance:
         assert await named(store, "a/1") == []
 
     async def test_it_takes_no_slot(self, store: FullStore) -> None:
-        """D2, D5: a busy queue lends by name, and one that lent by name is not busy."""
+        """D2, D5: a busy queue serves named claims, and named leases do not make it busy."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2", "a/3", "a/4")
         await one(store)
@@ -118,7 +118,7 @@ class CacheConformance:
         assert len(leases) == 2
 
     async def test_a_free_slot_stays_free(self, store: FullStore) -> None:
-        """D2, D5: the next claim lends as if nothing were lent."""
+        """D2, D5: the next claim is served as if nothing was leased."""
         await add(store, "a/1", "a/2")
         await named(store, "a/1")
 
@@ -153,7 +153,7 @@ class CacheConformance:
     async def test_a_release_leaves_the_host_alone(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """D5, H5: nothing was in the cache: as if it had never been lent."""
+        """D5, H5: nothing was in the cache: as if it had never been leased."""
         await add(store, "a/1", "a/2")
         (lease,) = await named(store, "a/1")
         clock.advance(5)
@@ -179,7 +179,7 @@ class CacheConformance:
     async def test_an_expiry_by_a_claim_is_the_same(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """D5, H4: whoever takes it back."""
+        """D5, H4: by `expire` or by a claim."""
         await add(store, "a/1")
         await named(store, "a/1", lease_for=5.0)
         clock.advance(5)
@@ -198,7 +198,7 @@ class CacheConformance:
         assert ((await queue(store)).spent, (await queue(store)).balance) == (0, charged.grant)
 
     async def test_names_keep_to_the_total(self, store: FullStore) -> None:
-        """E1: what is lent counts until it is refunded, however many are named."""
+        """E1: leases count until they are refunded, however many are named."""
         await configure(store, total_budget=2)
         await add(store, "a/1", "a/2", "a/3")
         leases = await named(store, "a/1", "a/2", "a/3")
@@ -208,7 +208,7 @@ class CacheConformance:
         assert await state(store) == READY
 
     async def test_names_keep_to_the_total_of_a_queue_that_waits(self, store: FullStore) -> None:
-        """E1: nobody judges it yet, and it may not be overspent meanwhile."""
+        """E1: the queue is not rescheduled yet, and must not be overspent meanwhile."""
         await configure(store, total_budget=2)
         await throttle(store, "a/1", "a/2", "a/3", "a/4")
 
@@ -280,7 +280,7 @@ class CacheConformance:
         assert (await ask(store)).wake_in == 20.0
 
     async def test_a_visit_after_all_is_a_visit(self, store: FullStore, clock: FakeClock) -> None:
-        """D1, D5, D7: whoever asked the host says so, and it began and ended now."""
+        """D1, D5, D7: the verdict says that the host was visited, and the visit counts as now."""
         await configure(store, delay=10.0, count_from="start")
         await add(store, "a/1", "a/2")
         (lease,) = await named(store, "a/1")

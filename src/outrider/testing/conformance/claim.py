@@ -1,4 +1,4 @@
-"""What a claim lends, and how it spreads (C1, C5, D2, H1)."""
+"""Conformance of `claim`: what is leased, and how it spreads over queues (C1, C5, D2, H1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from outrider.testing.conformance.steps import (
 
 
 class ClaimConformance:
-    """Lending."""
+    """What `claim` leases."""
 
     async def test_an_empty_crawl_lends_nothing(self, store: FullStore) -> None:
         """C6: only an add can bring work, so there is no time to wait for."""
@@ -44,7 +44,7 @@ class ClaimConformance:
         assert claimed.status is CrawlStatus.RUNNING
 
     async def test_a_lease_carries_the_task(self, store: FullStore) -> None:
-        """H1: all a handler needs, without asking again."""
+        """H1: everything a handler needs."""
         await add(
             store,
             "a/1",
@@ -110,7 +110,7 @@ class ClaimConformance:
         assert claimed.wake_in == 0.0
 
     async def test_a_task_is_lent_once(self, store: FullStore) -> None:
-        """H1: while a lease holds nobody else gets the task."""
+        """H1: while a lease is valid no other claim gets the task."""
         await add(store, "a/1")
         await one(store)
 
@@ -167,7 +167,7 @@ class ClaimConformance:
         assert names(await claim(store, 9, per_queue=1)) == ["a/2"]
 
     async def test_a_queue_at_its_cap_is_not_activated(self, store: FullStore) -> None:
-        """C5, E2: spent after one task it stays inactive for this claim; uncapped it goes on."""
+        """C5, E2: spent after one task it stays inactive for this claim."""
         await configure(store, balance=1, **NO_MANNERS)
         await add(store, "a/1", "a/2", "a/3")
 

@@ -1,4 +1,4 @@
-"""A crawl's life: running, paused, finished run by run, beside others (I1, I2)."""
+"""Conformance of crawls: running, paused, finished, run by run, beside others (I1, I2)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CrawlConformance:
         assert (await crawl(store, "by-name")).status is RUNNING
 
     async def test_reading_opens_no_crawl(self, store: FullStore) -> None:
-        """I1: one nobody opened reads as empty, and stays unopened."""
+        """I1: a crawl that does not exist is shown as empty, and is not created."""
         view = await crawl(store, "nobody")
         page_ = await store.tasks("nobody", TaskFilter())
 
@@ -126,7 +126,7 @@ class CrawlConformance:
         assert (await ask(store)).status is RUNNING
 
     async def test_a_paused_queue_keeps_a_crawl_open(self, store: FullStore) -> None:
-        """I2: paused queues count; resumed, it goes on."""
+        """I2: paused queues count; when resumed, the crawl continues."""
         await add(store, "a/1")
         await steer(store, key("a"), Pause())
         assert (await ask(store)).status is RUNNING
@@ -328,7 +328,7 @@ class CrawlConformance:
         assert await crawl(store) == before
 
     async def test_crawls_do_not_touch_each_other(self, store: FullStore, clock: FakeClock) -> None:
-        """I1: not their queues, manners, budgets, settings, or ends."""
+        """I1: not their queues, politeness, budgets, settings, or ends."""
         await store.configure("x", rules(balance=7))
         await store.add([page(name, crawl=c) for c in ("x", "y") for name in ("a/1", "a/2")])
         await store.steer("x", key("a"), Set({"delay": 60.0}))

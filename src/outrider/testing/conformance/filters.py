@@ -1,4 +1,4 @@
-"""Tasks by filter: dropped, replayed, purged, in bounded steps, with a dry run (C10, G2)."""
+"""Conformance of task filters: drop, replay and purge in steps, with a dry run (C10, G2)."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class FiltersConformance:
         assert (await queue(store)).balance == 5
 
     async def test_an_emptied_inactive_queue_loses_its_place(self, store: FullStore) -> None:
-        """E1: it could not be served; refilled it stands at the back."""
+        """E1: it could not be served; refilled it is at the back."""
         await configure(store, hold_queues=True, delay=0.0)
         await add(store, "a/1", "b/1")
         await drop(store, TaskFilter(key=key("a")))
@@ -188,7 +188,7 @@ class FiltersConformance:
 
     @pytest.mark.parametrize("verb", ["drop", "replay", "purge"])
     async def test_a_filter_works_in_bounded_steps(self, store: FullStore, verb: str) -> None:
-        """C10, G2: `limit` tasks are looked at in a step, and the cursor tells where to go on."""
+        """C10, G2: a step reads `limit` tasks, and returns the cursor of the next."""
         await configure(store, **NO_MANNERS)
         await add(store, "a/0")
         await visit(store)
@@ -294,7 +294,7 @@ class FiltersConformance:
     async def test_replayed_tasks_wait_for_a_claim_to_judge_their_queue(
         self, store: FullStore
     ) -> None:
-        """E1: behind the queues that stand already."""
+        """E1: behind the queues that are listed already."""
         await configure(store, hold_queues=True, delay=0.0)
         await killed(store, "a/1")
         await add(store, "b/1")

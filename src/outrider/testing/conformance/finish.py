@@ -1,4 +1,4 @@
-"""What a verdict does to its task, once, and the links that come with it (B2, G, H3, H6)."""
+"""Conformance of `finish`: the verdict is applied once, together with its links (B2, G, H3, H6)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FinishConformance:
 
     @pytest.mark.parametrize("outcome", AFTER)
     async def test_a_verdict_moves_its_task(self, store: FullStore, outcome: str) -> None:
-        """B2: to the state it says, and the answer tells it."""
+        """B2: to the state of the verdict, which is in the answer."""
         await add(store, "a/1")
         lease = await one(store)
 
@@ -123,7 +123,7 @@ class FinishConformance:
     async def test_an_older_lease_of_the_task_cannot_finish(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """H3: once the task was lent again, the finished lease is no longer current."""
+        """H3: once the task was leased again, the finished lease is no longer current."""
         await add(store, "a/1")
         old = await visit(store, Failed("HTTP 500"))
         clock.advance(10)
@@ -206,7 +206,7 @@ class FinishConformance:
         assert names(await claim(store)) == ["a/2"]
 
     async def test_a_paused_crawl_takes_finishes(self, store: FullStore) -> None:
-        """I1: it lends nothing, and loses nothing."""
+        """I1: it leases no task, and loses none."""
         await add(store, "a/1")
         lease = await one(store)
         await store.set_status(CRAWL, CrawlStatus.PAUSED)
@@ -224,7 +224,7 @@ class FinishConformance:
         assert ((await queue(store)).done, (await crawl(store)).held) == (1, 1)
 
     async def test_a_repeated_finish_of_a_revisited_task_is_true(self, store: FullStore) -> None:
-        """H3: until it is lent again the token is current; nothing changes."""
+        """H3: until it is leased again the token is current; nothing changes."""
         await add(store, "a/1")
         lease = await visit(store)
         await add(store, "a/1", known="revisit")

@@ -1,4 +1,4 @@
-"""What a host's answers do to its queue: throttled, unreachable, blocked, cached (D3, D4, D5)."""
+"""Conformance of host outcomes: throttled, unreachable, blocked, cached (D3, D4, D5)."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class HostsConformance:
     async def test_an_answer_ends_the_unreachable_row(
         self, store: FullStore, clock: FakeClock, outcome: str
     ) -> None:
-        """D4: somebody answered."""
+        """D4: the host answered."""
         await add(store, *(f"a/{n}" for n in range(9)))
         await snoozes(store, clock, Unreachable("DNS"), 2)
         await visit(store, OUTCOMES[outcome])
@@ -314,7 +314,7 @@ class HostsConformance:
         assert counts == [1, 2, 3, 4, 4, 0]
 
     async def test_revive_clears_the_counts(self, store: FullStore, clock: FakeClock) -> None:
-        """D4: a revived queue has all its chances again; the snooze goes on."""
+        """D4: the counts of a revived queue start at 0; its snooze continues."""
         await add(store, "a/1")
         await snoozes(store, clock, Unreachable("DNS"), 5)
         await steer(store, key("a"), Revive())

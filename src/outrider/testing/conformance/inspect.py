@@ -1,11 +1,11 @@
-"""What readers are told: states, counters, pages, places, heat and changes (C1, E8, O2 to O5)."""
+"""Conformance of `Inspect`: states, counters, pages, positions, events (C1, D5, E8, O2 to O5)."""
 
 from __future__ import annotations
 
 import pytest
 
 from outrider.core.outcome import Done, Failed
-from outrider.core.queue_action import Pause, Retire, Snooze
+from outrider.core.queue_action import Pause, Retire, Set, Snooze
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import ACQUISITION
 from outrider.store.protocol import FullStore, TaskFilter
@@ -21,12 +21,14 @@ from outrider.testing.conformance.steps import (
     finish,
     key,
     mark,
+    named,
     one,
     page,
     queue,
     record,
     state,
     steer,
+    throttle,
     url,
     visit,
 )
@@ -144,7 +146,7 @@ class InspectConformance:
         assert (view.bytes, view.last_visit_at) == (9, clock.now())
 
     async def test_queues_come_in_pages(self, store: FullStore) -> None:
-        """E8: in order of their numbers, with a cursor; the census tells their states alone."""
+        """E8: in order of their numbers, with a cursor; `queue_states` has their states only."""
         await add(store, "c/1", "a/1", "b/1")
         await steer(store, key("a"), Pause())
 
@@ -233,7 +235,7 @@ class InspectConformance:
         assert (await store.position(CRAWL, 6)).queue == await queue(store, "b")
 
     async def test_a_task_not_pending_stands_nowhere(self, store: FullStore) -> None:
-        """O4: nobody is ahead of a task that is being visited or was."""
+        """O4: no task is ahead of one that is leased or done."""
         await configure(store, **NO_MANNERS)
         await store.add([page("a/1", priority=5.0), page("a/2", priority=1.0), page("a/3")])
         await visit(store)
@@ -256,7 +258,7 @@ class InspectConformance:
         assert view.tags == {"x": {"done": 1, "leased": 1}}
 
     async def test_held_tasks_are_pending_tasks(self, store: FullStore) -> None:
-        """E5: `pending` includes what stands in retired queues; `held` says how much."""
+        """E5: `pending` includes tasks of retired queues; `held` counts those."""
         await add(store, "a/1", "a/2", "b/1")
         await steer(store, key("a"), Retire())
 
@@ -387,3 +389,68 @@ class InspectConformance:
             ]
 
         assert await everything() == await everything()
+
+
+class UpcomingConformance:
+    """What is next in a queue."""
+
+    async def test_it_tells_what_is_due_in_order(self, store: FullStore) -> None:
+        """C2, D5: names and URLs, both lanes in one order, as many as asked for."""
+        await add(store, "a/3", priority=3.0)
+        await add(store, "a/1", priority=1.0, lane=1)
+        await add(store, "a/2", priority=2.0)
+        await add(store, "b/1")
+        found = await store.upcoming(CRAWL, key("a"), limit=2)
+
+        assert [tuple(task) for task in found] == [
+            (mark("a/1"), "https://a.example/1"),
+            (mark("a/2"), "https://a.example/2"),
+        ]
+        assert len(await store.upcoming(CRAWL, key("a"))) == 3
+
+    async def test_it_tells_nothing_of_those_that_are_not_due(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """C6: until they are, though the queue was not rescheduled since."""
+        await throttle(store, "a/0", "a/2")
+        await add(store, "a/1", priority=-1.0, delay=5.0)
+        before = await store.upcoming(CRAWL, key("a"))
+        clock.advance(5)
+        after = await store.upcoming(CRAWL, key("a"))
+
+        assert [task.fingerprint for task in before] == [mark("a/0"), mark("a/2")]
+        assert [task.fingerprint for task in after] == [mark("a/1"), mark("a/0"), mark("a/2")]
+
+    async def test_it_tells_nothing_of_those_that_are_lent(self, store: FullStore) -> None:
+        """H1: neither by name nor otherwise."""
+        await configure(store, delay=0.0)
+        await add(store, "a/1", "a/2", "a/3")
+        await one(store)
+        await named(store, "a/2")
+
+        found = await store.upcoming(CRAWL, key("a"))
+        assert [task.fingerprint for task in found] == [mark("a/3")]
+
+    async def test_a_long_line_is_told_in_order(self, store: FullStore) -> None:
+        """C2: however many wait behind them."""
+        wanted = [f"a/{number}" for number in range(400)]
+        for number, name in enumerate(wanted):
+            await add(store, name, priority=float(number * 7 % 400))
+        order = sorted(range(400), key=lambda number: number * 7 % 400)
+        found = await store.upcoming(CRAWL, key("a"), limit=100)
+
+        assert [task.fingerprint for task in found] == [mark(wanted[n]) for n in order[:100]]
+
+    async def test_nobody_knows_what_was_never_added(self, store: FullStore) -> None:
+        """I1: neither a queue nor a crawl; and asking makes none."""
+        assert await store.upcoming(CRAWL, key("a")) == []
+        assert await store.crawls() == []
+
+    async def test_a_paused_queue_is_told_of_too(self, store: FullStore) -> None:
+        """E8: it only reads; keys are hosts, in lower case."""
+        await add(store, "a/1")
+        await steer(store, key("a"), Set({"paused": True}))
+
+        assert [task.url for task in await store.upcoming(CRAWL, "A.example")] == [
+            "https://a.example/1"
+        ]

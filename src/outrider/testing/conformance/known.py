@@ -1,4 +1,4 @@
-"""What becomes of a URL that is known already: kept, raised, revisited (B2, B3)."""
+"""Conformance of known URLs: kept, raised, revisited (B2, B3)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class KnownConformance:
         assert names(await claim(store)) == ["a/1"]
 
     async def test_raise_changes_the_place_and_nothing_else(self, store: FullStore) -> None:
-        """B3: not the type, the cost, the due time; but the breakdown tells the new priority."""
+        """B3: not the type, the cost, the due time; but the breakdown is of the new priority."""
         await add(store, "a/1", priority=5.0, delay=60.0, breakdown=explicit(5.0).breakdown)
 
         better = explicit(1.0).breakdown
@@ -226,7 +226,7 @@ class KnownConformance:
     async def test_a_revisit_stands_behind_its_equals(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """C2: it is inserted anew, so its tie is new."""
+        """C2: it is inserted again, so its tie is new."""
         await brought_to(store, "done")
         await add(store, "a/2")
 

@@ -1,4 +1,4 @@
-"""How the two lanes take turns: bursts, passing, and a count that travels (C4)."""
+"""Conformance of lanes: bursts, empty lanes, and the streak in requests (C4)."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class LanesConformance:
     async def test_a_lane_with_nothing_due_is_passed(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """C4, C6: a queue stands in a lane only while it has due work there."""
+        """C4, C6: a queue is ready in a lane only while it has due tasks there."""
         await configure(store, **NO_MANNERS)
         await add(store, "a/a", lane=ACQUISITION)
         await add(store, "a/d", delay=10.0)

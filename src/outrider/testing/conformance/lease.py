@@ -1,25 +1,29 @@
-"""Holding, prolonging, giving back and losing a lease (H1, H2, H4, H5)."""
+"""Conformance of leases: claim, extend, release, loss and expiry (H1, H2, H4, H5)."""
 
 from __future__ import annotations
 
 import pytest
 
-from outrider.core.states import QueueState, TaskState
+from outrider.core.outcome import Failed
+from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LeaseId
 from outrider.core.verdict import Verdict
-from outrider.store.protocol import FullStore
+from outrider.store.protocol import FullStore, TaskFilter, TaskView
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
     NO_MANNERS,
     add,
+    ask,
     claim,
     configure,
     crawl,
     finish,
+    names,
     one,
     page,
+    queue,
     record,
     state,
     visit,
@@ -38,7 +42,7 @@ class LeaseConformance:
     """Leases and their tokens."""
 
     async def test_a_lease_ends_at_its_deadline(self, store: FullStore, clock: FakeClock) -> None:
-        """H1: each has its own, 60 s unless asked otherwise; taken back at it, not before."""
+        """H1: each has its own, 60 s by default; it expires then, not before."""
         await add(store, "a/1", "b/1")
         await claim(store, lease_for=30.0)
         await claim(store)
@@ -95,7 +99,7 @@ class LeaseConformance:
     async def test_an_overdue_lease_not_yet_taken_back_may_be_renewed(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """H2, H4: it is lost when it is taken back."""
+        """H2, H4: it is lost when it expires."""
         await add(store, "a/1")
         lease = await one(store, lease_for=30.0)
         clock.advance(31)
@@ -156,7 +160,7 @@ class LeaseConformance:
         assert await store.extend([again.id], lease_for=60.0) == {again.id}
 
     async def test_a_finished_lease_cannot_be_released(self, store: FullStore) -> None:
-        """H5: only those still held are taken back."""
+        """H5: only valid leases are released."""
         await add(store, "a/1")
         lease = await visit(store)
 
@@ -185,3 +189,232 @@ class LeaseConformance:
         assert await store.release([lease]) == set()
         assert not (await finish(store, verdict)).applied
         assert (await crawl(store)).known == 1
+
+
+async def leased(store: FullStore) -> list[TaskView]:
+    """The tasks that are leased now."""
+    found = await store.tasks(CRAWL, TaskFilter(state=TaskState.LEASED))
+    return list(found.items)
+
+
+class ExpiryConformance:
+    """Overdue leases."""
+
+    async def test_an_expiry_is_a_crash(self, store: FullStore, clock: FakeClock) -> None:
+        """H4: it counts as an attempt, the task is due at once, and its history has the reason."""
+        await configure(store, delay=0.0)
+        await add(store, "a/1")
+        await one(store, worker="w1", lease_for=30.0)
+        clock.advance(40)
+        await store.expire(limit=10)
+
+        view = await record(store, "a/1")
+        assert (view.state, view.attempts, view.crashes) == (TaskState.PENDING, 1, 1)
+        assert (view.failures, view.reason) == (0, "lease expired")
+        assert tuple(view.history) == ((clock.now(), "w1", "lease expired"),)
+        assert (view.worker, view.due_at) == (None, clock.now())
+        assert (await one(store)).attempt == 2
+
+    async def test_a_crash_is_a_visit(self, store: FullStore, clock: FakeClock) -> None:
+        """H4, O1: counted by its outcome."""
+        await add(store, "a/1")
+        await one(store)
+        clock.advance(60)
+        await store.expire(limit=10)
+
+        view = await crawl(store)
+        assert (view.visits, view.outcomes["crashed"]) == (1, 1)
+        assert (await queue(store)).in_flight == 0
+
+    async def test_three_crashes_are_enough(self, store: FullStore, clock: FakeClock) -> None:
+        """H4: dead at the third, kept with every attempt's time, worker and error."""
+        await configure(store, delay=0.0)
+        await add(store, "a/1")
+        for worker in ("w1", "w2", "w3"):
+            assert (await record(store, "a/1")).state is TaskState.PENDING
+            await one(store, worker=worker)
+            clock.advance(60)
+            await store.expire(limit=10)
+
+        view = await record(store, "a/1")
+        assert (view.state, view.crashes, view.attempts) == (TaskState.DEAD, 3, 3)
+        assert (view.reason, view.finished_at) == ("lease expired", clock.now())
+        assert [worker for _, worker, _ in view.history] == ["w1", "w2", "w3"]
+        assert (await crawl(store)).dead == 1
+
+    async def test_the_number_of_crashes_is_a_setting(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H4: max_crashes."""
+        await configure(store, max_crashes=1)
+        await add(store, "a/1")
+        await one(store)
+        clock.advance(60)
+        await store.expire(limit=10)
+
+        assert (await record(store, "a/1")).state is TaskState.DEAD
+
+    async def test_a_crash_after_too_many_failures_is_dead(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H4: when failures > max_retries; at max_retries it is not."""
+        await configure(store, delay=0.0, max_retries=1)
+        await add(store, "a/1", "b/1")
+        for outcome_count in (1, 2):
+            for _ in range(outcome_count):
+                await visit(store, Failed("HTTP 500"))
+            clock.advance(10)
+        await claim(store, 2)
+        clock.advance(60)
+        await store.expire(limit=10)
+
+        failures = {name: await record(store, name) for name in ("a/1", "b/1")}
+        assert {view.failures: view.state for view in failures.values()} == {
+            1: TaskState.PENDING,
+            2: TaskState.DEAD,
+        }
+
+    async def test_expire_takes_back_the_longest_overdue_first(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H4: in (deadline, arrival) order, no more than the limit."""
+        await configure(store, **NO_MANNERS)
+        await add(store, "a/1", "a/2", "a/3", "a/4")
+        for lease, seconds in zip(await claim(store, 4), (30, 10, 20, 10), strict=True):
+            await store.extend([lease.id], lease_for=seconds)
+        clock.advance(40)
+        order = []
+        for _ in range(4):
+            before = {t.url for t in await leased(store)}
+            assert await store.expire(limit=1) == 1
+            order += [url[-1] for url in before - {t.url for t in await leased(store)}]
+
+        assert order == ["2", "4", "3", "1"]
+        assert await store.expire(limit=1) == 0
+
+    async def test_expire_may_be_asked_for_nothing(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H4: a limit of 0 takes nothing back."""
+        await add(store, "a/1")
+        await one(store)
+        clock.advance(60)
+
+        assert await store.expire(limit=0) == 0
+        assert (await crawl(store)).leased == 1
+
+    async def test_expire_looks_at_every_crawl(self, store: FullStore, clock: FakeClock) -> None:
+        """H4: with one limit for all."""
+        await store.add([page("a/1", crawl=name) for name in ("x", "y", "z")])
+        for name in ("x", "y", "z"):
+            await one(store, crawl=name)
+        clock.advance(60)
+
+        assert [await store.expire(limit=2), await store.expire(limit=2)] == [2, 1]
+
+    async def test_a_claim_takes_back_first(self, store: FullStore, clock: FakeClock) -> None:
+        """H4: so a crashed task can be leased by the same claim, if its queue may be visited."""
+        await configure(store, delay=0.0)
+        await add(store, "a/1")
+        old = await one(store)
+        clock.advance(60)
+
+        new = await one(store)
+
+        assert (new.task, new.attempt) == (old.task, 2)
+        assert new.token != old.token
+
+    async def test_a_claim_takes_back_its_own_crawls_leases(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H4: of the crawl it asks; the others' wait for their own claims."""
+        await store.add([page("a/1", crawl=name) for name in ("x", "y")])
+        for name in ("x", "y"):
+            await one(store, crawl=name)
+        clock.advance(60)
+
+        await claim(store, crawl="x")
+
+        assert ((await crawl(store, "x")).leased, (await crawl(store, "y")).leased) == (0, 1)
+
+    async def test_a_paused_crawl_loses_overdue_leases(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H4, I1: no task is leased, and leases still expire."""
+        await add(store, "a/1")
+        await one(store)
+        await store.set_status(CRAWL, CrawlStatus.PAUSED)
+        clock.advance(60)
+
+        await ask(store)
+
+        assert (await record(store, "a/1")).crashes == 1
+
+    async def test_a_lost_lease_is_lost(self, store: FullStore, clock: FakeClock) -> None:
+        """H1, H3: a worker that outlived its lease learns so, and changes nothing."""
+        await add(store, "a/1")
+        lease = await one(store)
+        clock.advance(60)
+        await store.expire(limit=10)
+        before = await record(store, "a/1"), await queue(store), await crawl(store)
+
+        answer = await finish(store, done(lease, links=[page("a/2")]))
+
+        assert (answer.applied, answer.state, list(answer.answers)) == (False, None, [])
+        assert await store.extend([lease.id], lease_for=60.0) == set()
+        assert await store.release([lease.id]) == set()
+        assert before == (await record(store, "a/1"), await queue(store), await crawl(store))
+
+    async def test_a_lost_lease_does_not_disturb_its_successor(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H1: each claim has a token of its own."""
+        await configure(store, delay=0.0)
+        await add(store, "a/1")
+        zombie = await one(store, worker="zombie")
+        clock.advance(60)
+        heir = await one(store, worker="heir")
+
+        assert not (await finish(store, done(zombie))).applied
+        assert await store.release([zombie.id]) == set()
+        assert await store.extend([zombie.id], lease_for=999.0) == set()
+        assert (await finish(store, done(heir))).state is TaskState.DONE
+
+    async def test_a_second_expiry_finds_nothing(self, store: FullStore, clock: FakeClock) -> None:
+        """H4: repeating the verb counts no crash twice."""
+        await add(store, "a/1")
+        await one(store)
+        clock.advance(60)
+
+        assert [await store.expire(limit=10) for _ in range(3)] == [1, 0, 0]
+        assert (await record(store, "a/1")).crashes == 1
+
+    async def test_crashes_are_told_as_changes(self, store: FullStore, clock: FakeClock) -> None:
+        """O3: an expiry, and a death by it, with the worker's name."""
+        await configure(store, delay=0.0, max_crashes=2)
+        await add(store, "a/1")
+        for worker in ("w1", "w2"):
+            await one(store, worker=worker)
+            clock.advance(60)
+            await store.expire(limit=10)
+
+        changes = await store.events_since(CRAWL)
+
+        assert [(c.name, c.subject, c.detail) for c in changes] == [
+            ("expired", page("a/1").url, "w1"),
+            ("died", page("a/1").url, "w2"),
+        ]
+
+    async def test_a_crashed_task_waits_for_nothing_of_its_own(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H4: due at once, though it was added with a delay and had failed before."""
+        await configure(store, delay=0.0)
+        await add(store, "a/1", delay=5.0)
+        clock.advance(5)
+        await visit(store, Failed("HTTP 500", retry_in=100.0))
+        clock.advance(100)
+        await one(store)
+        clock.advance(60)
+
+        assert names(await claim(store)) == ["a/1"]

@@ -1,4 +1,4 @@
-"""Loans: a queue is lent whole, to one claim, for one slot; its borrower keeps the pace (C7)."""
+"""Conformance of loans: a whole queue is lent to one claim, which paces it (C7)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outrider.core.task import Lease
 from outrider.store.protocol import FullStore, Store
 from outrider.testing.builders import done, verdict
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.saving import COPY, export, restore
+from outrider.testing.conformance.export import COPY, export, restore
 from outrider.testing.conformance.steps import (
     CRAWL,
     INACTIVE,
@@ -116,7 +116,7 @@ class LoansConformance:
         assert await borrow(store) == []
 
     async def test_other_visits_may_be_under_way(self, store: FullStore) -> None:
-        """D2: with a second slot the queue is lent, and what was out is no part of the loan."""
+        """D2: with a second slot the queue is lent, and earlier leases are no part of the loan."""
         await configure(store, delay=0.0, max_in_flight=2)
         await add(store, "a/1", "a/2", "a/3")
         await one(store)
@@ -128,7 +128,7 @@ class LoansConformance:
     # ---- who else is served
 
     async def test_nobody_else_gets_a_lent_queue(self, store: FullStore) -> None:
-        """C7: whoever asks, and however many slots there are."""
+        """C7: by any claim, and however many slots there are."""
         await configure(store, delay=0.0, max_in_flight=5)
         await add(store, "a/1", "a/2", "a/3")
         await borrow(store, per_queue=1)
@@ -186,7 +186,7 @@ class LoansConformance:
         assert (view.spent, view.last_cost) == (8, 4)
 
     async def test_a_total_budget_ends_what_is_lent(self, store: FullStore) -> None:
-        """E1: no more than it may spend; it is judged when the loan is over."""
+        """E1: no more than it may spend; it is rescheduled when the loan is over."""
         await configure(store, total_budget=2, delay=0.0)
         await add(store, "a/1", "a/2", "a/3")
         leases = await borrow(store)
@@ -197,7 +197,7 @@ class LoansConformance:
         assert await state(store) == OVER_BUDGET
 
     async def test_a_session_ends_what_is_lent(self, store: FullStore) -> None:
-        """E2: no more than the balance; then others, and it stands behind them."""
+        """E2: no more than the balance; then it is behind the others."""
         await configure(store, balance=2, delay=0.0)
         await add(store, "a/1", "a/2", "a/3", "b/1")
         leases = await borrow(store, limit=4)
@@ -207,7 +207,7 @@ class LoansConformance:
         assert await state(store) == INACTIVE
 
     async def test_each_lease_takes_a_turn(self, store: FullStore) -> None:
-        """C3: the queue that lent most stands behind one that lent before."""
+        """C3: the queue with the last lease is behind the others."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2", "a/3", "b/1", "b/2")
         leases = await borrow(store, limit=3)
@@ -227,7 +227,7 @@ class LoansConformance:
     # ---- how it ends
 
     async def test_a_loan_ends_with_its_last_task(self, store: FullStore, clock: FakeClock) -> None:
-        """C7: finished or released, all the same; then the queue is judged."""
+        """C7: by finish or release; then the queue is rescheduled."""
         await configure(store, delay=2.0)
         await add(store, "a/1", "a/2", "a/3", "a/4")
         first, second, third = await borrow(store, per_queue=3)
@@ -280,7 +280,7 @@ class LoansConformance:
         assert await wakes_in(store) == 7.0
 
     async def test_links_of_a_lent_page_wait_for_the_end(self, store: FullStore) -> None:
-        """H6: they are added at once, and lent when the queue is."""
+        """H6: they are added at once, and leased with the queue."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2")
         first, second = await borrow(store)
@@ -292,7 +292,7 @@ class LoansConformance:
         assert names(await claim(store, 9)) == ["a/3"]
 
     async def test_a_retry_is_not_lent_again_meanwhile(self, store: FullStore) -> None:
-        """C7: a lent task that comes back waits for the end of the loan, as all others."""
+        """C7: a lent task that is pending again waits for the end of the loan, as all others."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2")
         first, second = await borrow(store)
@@ -335,7 +335,7 @@ class LoansConformance:
     async def test_as_many_as_its_slots_count_a_crash(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """H4, C7: `max_in_flight` of them, in the order in which they are taken back."""
+        """H4, C7: `max_in_flight` of them, in the order in which they expire."""
         await configure(store, delay=0.0, max_in_flight=2)
         await add(store, "a/1", "a/2", "a/3", "a/4")
         first, *_ = await borrow(store, lease_for=5.0)

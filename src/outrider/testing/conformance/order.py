@@ -1,4 +1,4 @@
-"""Which task of a queue comes first, and which queue among queues (C2, C3). Lower is sooner."""
+"""Conformance of order: of tasks in a queue, and among queues (C2, C3). Lower is sooner."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class OrderConformance:
         assert await drained(store) == ["a/1", "a/2"]
 
     async def test_a_released_task_keeps_its_place(self, store: FullStore) -> None:
-        """C2: as if it had never been lent."""
+        """C2: as if it had never been leased."""
         await configure(store, **NO_MANNERS)
         await add(store, "a/1", "a/2")
         lease = await one(store)
@@ -108,7 +108,7 @@ class OrderConformance:
         assert await drained(store) == ["a/1", "a/2"]
 
     async def test_a_retried_task_keeps_its_place(self, store: FullStore, clock: FakeClock) -> None:
-        """C2: once due it stands where it stood."""
+        """C2: once due it has its old order."""
         await configure(store, **NO_MANNERS)
         await add(store, "a/1", "a/2")
         await visit(store, Failed("HTTP 500"))
@@ -119,7 +119,7 @@ class OrderConformance:
     async def test_an_expired_task_keeps_its_place(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """C2, H4: a crash moves nobody."""
+        """C2, H4: a crash does not change the order."""
         await configure(store, **NO_MANNERS)
         await add(store, "a/1", "a/2")
         await one(store, lease_for=30)

@@ -1,4 +1,4 @@
-"""Visits per second: a promise over all slots of a queue, kept between any two leases (D1)."""
+"""Conformance of visits per second: kept between any two leases of a queue, over all slots (D1)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from outrider.core.queue_action import Set, Snooze, Wake
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import RuleFields, done, verdict
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.saving import COPY, export, restore
+from outrider.testing.conformance.export import COPY, export, restore
 from outrider.testing.conformance.steps import (
     add,
     ask,
@@ -96,7 +96,7 @@ class PaceConformance:
     async def test_a_release_does_not_shorten_the_pace(
         self, store: FullStore, clock: FakeClock, manners: RuleFields
     ) -> None:
-        """D1, D7: it counts from the lease, also of a task that was given back."""
+        """D1, D7: it counts from the lease, also of a released task."""
         await configure_rate(store, 0.1, manners)
         await add(store, *PAGES)
         lease = await one(store)

@@ -1,12 +1,12 @@
-"""When a queue may be visited next, and how often at one time (D1, D2, D7)."""
+"""Conformance of politeness: delays, concurrency, visits without a request (D1, D2, D7)."""
 
 from __future__ import annotations
 
 import pytest
 
-from outrider.core.outcome import Done, Dropped, Failed
+from outrider.core.outcome import Done, Dropped, Failed, Throttled
 from outrider.core.queue_action import Set
-from outrider.core.states import QueueState
+from outrider.core.states import QueueState, TaskState
 from outrider.store.protocol import FullStore
 from outrider.testing.builders import done, dropped, verdict
 from outrider.testing.clock import FakeClock
@@ -21,6 +21,7 @@ from outrider.testing.conformance.steps import (
     one,
     page,
     queue,
+    record,
     state,
     steer,
     visit,
@@ -222,7 +223,7 @@ class PolitenessConformance:
         assert await wakes_in(store) == 6.0
 
     async def test_an_expiry_ends_a_visit_now(self, store: FullStore, clock: FakeClock) -> None:
-        """D7: when it is taken back, not when it was due, with the last delay."""
+        """D7: when it expires, not at its deadline, with the last delay."""
         await configure(store, delay=10.0)
         await add(store, "a/1")
         await one(store, lease_for=30)
@@ -235,7 +236,7 @@ class PolitenessConformance:
         assert (await queue(store)).last_visit_at == clock.now()
 
     async def test_concurrency_follows_the_setting(self, store: FullStore) -> None:
-        """D2: raised it lends more, lowered no more until enough have ended."""
+        """D2: raised it allows more leases, lowered none until enough visits have ended."""
         await configure(store, delay=0.0, max_in_flight=2)
         await add(store, *(f"a/{n}" for n in range(9)))
         leases = await claim(store, 9)
@@ -283,7 +284,7 @@ class PolitenessConformance:
         assert names(await claim(store)) == ["a/2"]
 
     async def test_the_later_of_due_and_ready_counts(self, store: FullStore) -> None:
-        """C1, C6: the reason tells which: `waiting` for a task, `delay` for the host."""
+        """C1, C6: the reason is `waiting` for a task, `delay` for the host."""
         await configure(store, delay=10.0)
         await add(store, "a/1", "b/1")
         await store.finish([dropped(lease) for lease in await claim(store, 2)])
@@ -297,3 +298,48 @@ class PolitenessConformance:
             (QueueState.SNOOZED, "waiting"),
             15.0,
         )
+
+
+class UntouchedConformance:
+    """Visits that asked nothing of their host."""
+
+    async def test_a_drop_without_a_request_begins_no_delay(self, store: FullStore) -> None:
+        """D7: robots.txt of before forbade it; the next may be visited at once."""
+        await add(store, "a/1", "a/2")
+        await visit(store, Dropped("robots", crawl_delay=9.0, visited=False))
+
+        assert (await record(store, "a/1")).state is TaskState.DROPPED
+        view = await queue(store)
+        assert (view.wakes_in, view.last_visit_at, view.spent) == (0.0, None, 0)
+        assert (await one(store)).manners.crawl_delay == 0.0
+
+    async def test_a_drop_with_a_request_begins_one(self, store: FullStore) -> None:
+        """D1, D7: by what it took, and by what robots.txt said in it."""
+        await add(store, "a/1", "a/2", "b/1", "b/2")
+        first, second = await claim(store, 2)
+        slow = verdict(first, Dropped("size", seconds=2.0))
+        await store.finish([slow, verdict(second, Dropped("robots", crawl_delay=9.0))])
+
+        assert (await wakes_in(store, "a"), await wakes_in(store, "b")) == (10.0, 9.0)
+
+    @pytest.mark.parametrize("fields", [{"max_in_flight": 2}, {"count_from": "start"}])
+    async def test_a_lease_that_was_spaced_stays_so(
+        self, store: FullStore, fields: dict[str, object]
+    ) -> None:
+        """D1: next-ready moved when it was leased, and never moves back."""
+        await configure(store, min_delay=3.0, **fields)  # type: ignore[arg-type] # two of them
+        await add(store, "a/1", "a/2")
+        await visit(store, Dropped("robots", visited=False))
+
+        assert await wakes_in(store) == 3.0
+
+    async def test_the_crawl_delay_of_a_visit_that_failed_is_kept(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """D1: robots.txt was read, whatever became of the page."""
+        await add(store, "a/1", "a/2")
+        await visit(store, Throttled(crawl_delay=40.0))
+        assert (await queue(store)).delay == 80.0
+        clock.advance(200)
+
+        assert (await one(store)).manners.crawl_delay == 40.0

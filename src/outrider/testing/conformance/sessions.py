@@ -1,4 +1,4 @@
-"""When a queue is ready, when it waits in the inactive line, and when it is judged (E1, E2)."""
+"""Conformance of sessions and focus: ready and inactive lists, rescheduling (C9, E1, E2)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from outrider.core.outcome import Failed
 from outrider.core.queue_action import Pause, Resume, Set, Snooze, Wake
 from outrider.core.states import TaskState
 from outrider.core.task import ACQUISITION
-from outrider.store.protocol import FullStore
+from outrider.store.protocol import FullStore, PriorityUpdate
 from outrider.testing.builders import OUTCOMES, done
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
+    CRAWL,
     INACTIVE,
     NO_MANNERS,
+    OVER_BUDGET,
+    PAUSED,
     READY,
     add,
     ask,
@@ -32,7 +35,7 @@ from outrider.testing.conformance.steps import (
 
 
 class SessionsConformance:
-    """Sessions and the inactive line."""
+    """Sessions and the inactive list."""
 
     async def test_a_new_queue_opens_its_session_at_once(self, store: FullStore) -> None:
         """E2: without hold_queues priority rules across all hosts."""
@@ -76,7 +79,7 @@ class SessionsConformance:
         assert await drained(store) == ["a/1", "c/1", "b/1", "a/2", "c/2", "b/2", "a/3", "c/3"]
 
     async def test_alone_a_spent_queue_is_activated_at_once(self, store: FullStore) -> None:
-        """E2: when nobody else is ready, within one claim too."""
+        """E2: when no other queue is ready, within one claim too."""
         await configure(store, balance=1, **NO_MANNERS)
         await add(store, "a/1", "a/2", "a/3")
 
@@ -145,7 +148,7 @@ class SessionsConformance:
         assert await state(store, "b") == INACTIVE
 
     async def test_an_inactive_queue_keeps_its_place(self, store: FullStore) -> None:
-        """E1: one that stands keeps its place while it could be served, whatever is added."""
+        """E1: a listed queue keeps its place while it could be served, whatever is added."""
         await configure(store, hold_queues=True, delay=0.0)
         await add(store, "a/1", "b/1")
 
@@ -157,7 +160,7 @@ class SessionsConformance:
     async def test_an_inactive_queue_that_cannot_be_served_loses_its_place(
         self, store: FullStore
     ) -> None:
-        """E1: every inactive queue could be served now; resumed, it is judged to the back."""
+        """E1: every inactive queue could be served now; a resumed one goes to the back."""
         await configure(store, hold_queues=True, delay=0.0)
         await add(store, "a/1", "b/1")
 
@@ -202,7 +205,7 @@ class SessionsConformance:
     async def test_a_queue_added_to_is_judged_before_those_that_wake(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """E1: an add judges at once, all others wait for the claim."""
+        """E1: an add reschedules at once, other events wait for the claim."""
         await configure(store, hold_queues=True, delay=0.0)
         await add(store, "a/1", delay=10.0)
         clock.advance(60)
@@ -211,14 +214,14 @@ class SessionsConformance:
         assert await drained(store) == ["b/1", "a/1"]
 
     async def test_tasks_are_judged_link_by_link(self, store: FullStore) -> None:
-        """E1: in batch order, so the queue whose task came first stands first."""
+        """E1: in batch order, so the queue of the first task is first."""
         await configure(store, hold_queues=True, delay=0.0)
         await store.add([page("b/2", delay=60.0), page("a/1"), page("b/1")])
 
         assert await drained(store) == ["a/1", "b/1"]
 
     async def test_an_expiry_is_judged_at_once(self, store: FullStore, clock: FakeClock) -> None:
-        """E1: to the back of the line, before whatever is added later."""
+        """E1: to the back of the list, before queues that are added later."""
         await configure(store, hold_queues=True, balance=1, delay=0.0)
         await add(store, "a/1")
         await one(store)
@@ -285,7 +288,7 @@ class SessionsConformance:
         assert await drained(store) == ["b/1", "b/2", "a/2"]
 
     async def test_a_visit_in_flight_keeps_the_session(self, store: FullStore) -> None:
-        """E2: a queue with a visit in flight is not refilled; its session goes on."""
+        """E2: a queue with a visit in flight gets no new session; its session continues."""
         await configure(store, balance=3, delay=0.0)
         await add(store, "a/1")
         lease = await one(store)
@@ -316,7 +319,7 @@ class SessionsConformance:
         assert await drained(store) == ["b/1", "b/2", "a/2"]
 
     async def test_a_woken_queue_waits_for_a_claim_to_be_judged(self, store: FullStore) -> None:
-        """E1: `wake` does not judge: the next claim does, behind those that stand."""
+        """E1: `wake` does not reschedule: the next claim does, behind those listed."""
         await configure(store, hold_queues=True, delay=0.0)
         await add(store, "a/1", "b/1")
         await steer(store, key("a"), Snooze(60.0))
@@ -326,7 +329,7 @@ class SessionsConformance:
         assert await drained(store) == ["b/1", "c/1", "a/1"]
 
     async def test_a_session_spans_a_retry(self, store: FullStore, clock: FakeClock) -> None:
-        """E2: a waiting retry is pending, so the session goes on."""
+        """E2: a delayed retry is pending, so the session continues."""
         await configure(store, balance=5, delay=0.0)
         await add(store, "a/1")
         await visit(store, Failed("HTTP 500"))
@@ -335,3 +338,122 @@ class SessionsConformance:
         assert (await queue(store)).balance == 4
         assert (await ask(store)).leases[0].attempt == 2
         assert (await record(store, "a/1")).state is TaskState.LEASED
+
+
+async def focused(store: FullStore, balance: int = 5, total_budget: int = -1) -> None:
+    """Queues are held, and priorities below -5 open them."""
+    await configure(
+        store,
+        hold_queues=True,
+        balance=balance,
+        total_budget=total_budget,
+        opens_below=-5.0,
+        delay=0.0,
+    )
+
+
+class FocusConformance:
+    """Focus."""
+
+    async def test_a_focus_task_opens_its_queue(self, store: FullStore) -> None:
+        """C9: it is ready at once, while others wait for their turn."""
+        await focused(store)
+        await add(store, "a/1")
+        await add(store, "b/1", priority=-6.0)
+
+        assert (await state(store, "a"), await state(store, "b")) == (INACTIVE, READY)
+        assert (await queue(store, "b")).balance == 5
+
+    async def test_a_focus_task_opens_a_queue_that_waits(self, store: FullStore) -> None:
+        """C9: it is no longer on the inactive list."""
+        await focused(store)
+        await add(store, "a/1", "b/1")
+        await add(store, "b/2", priority=-6.0)
+
+        assert (await state(store, "a"), await state(store, "b")) == (INACTIVE, READY)
+        assert names(await claim(store)) == ["b/2"]
+
+    async def test_the_bound_itself_opens_nothing(self, store: FullStore) -> None:
+        """C9: below it, not at it."""
+        await focused(store)
+        await add(store, "a/1", priority=-5.0)
+
+        assert await state(store) == INACTIVE
+
+    async def test_forced_alone_opens_nothing(self, store: FullStore) -> None:
+        """C9: it only orders within its queue."""
+        await focused(store)
+        await add(store, "a/1", precedence=0)
+
+        assert await state(store) == INACTIVE
+
+    async def test_a_focus_task_opens_a_new_session(self, store: FullStore) -> None:
+        """E2: when the old one is spent; the rest waits."""
+        await focused(store, balance=1)
+        await add(store, "a/1", "a/2", priority=-6.0)
+        await add(store, "a/3", "b/1")
+
+        await visit(store)
+        assert await state(store) == READY
+        await visit(store)
+        assert await state(store) == INACTIVE
+        assert await drained(store) == ["b/1", "a/3"]
+
+    async def test_a_raised_task_opens_its_queue(self, store: FullStore) -> None:
+        """B3, F10, C8: whichever way it came below the bound."""
+        await focused(store)
+        await add(store, "a/1", "b/1", "c/1", "d/1")
+
+        await add(store, "b/1", priority=-6.0, known="raise")
+        await add(store, "c/1", priority=-7.0, known="gather")
+        number = (await record(store, "d/1")).number
+        await store.update_priorities(CRAWL, [PriorityUpdate(number, 0.0, -8.0)])
+
+        assert [await state(store, host) for host in "abcd"] == [INACTIVE, READY, READY, READY]
+        assert names(await claim(store, 3)) == ["d/1", "c/1", "b/1"]
+
+    async def test_time_alone_opens_no_queue_that_waits(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """C9, E1: a listed queue keeps its place; the next added task opens its session."""
+        await focused(store)
+        await add(store, "a/1")
+        await add(store, "a/2", priority=-6.0, delay=10.0)
+        await add(store, "b/1", "b/2", priority=-7.0)
+        clock.advance(10)
+
+        assert names(await claim(store)) == ["b/1"]
+        assert await state(store, "a") == INACTIVE
+        await add(store, "a/3")
+        assert await state(store, "a") == READY
+
+    async def test_a_move_opens_the_queue_of_a_focus_task_that_became_due(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """C9: whichever task moved, if the first due one is a focus task."""
+        await focused(store)
+        await add(store, "a/1", "b/1")
+        await add(store, "a/2", "b/2", priority=-6.0, delay=10.0)
+        clock.advance(10)
+
+        await add(store, "a/1", priority=-1.0, known="raise")
+        number = (await record(store, "b/1")).number
+        await store.update_priorities(CRAWL, [PriorityUpdate(number, 0.0, 9.0)])
+
+        assert [await state(store, host) for host in "ab"] == [READY, READY]
+
+    async def test_focus_pays_like_everybody(self, store: FullStore) -> None:
+        """E1: a spent budget retires; E7: a paused queue stays paused."""
+        await focused(store, total_budget=1)
+        await add(store, "a/1", "a/2", "b/1", priority=-6.0)
+        await visit(store)
+        await steer(store, key("b"), Pause())
+
+        assert (await state(store, "a"), await state(store, "b")) == (OVER_BUDGET, PAUSED)
+
+    async def test_without_a_bound_nothing_opens(self, store: FullStore) -> None:
+        """C9: the mode is off unless it is set."""
+        await configure(store, hold_queues=True)
+        await add(store, "a/1", priority=-1e9)
+
+        assert await state(store) == INACTIVE

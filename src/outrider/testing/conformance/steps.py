@@ -1,6 +1,6 @@
-"""The words the suite is written in: "a/1" is https://a.example/1, the page 1 of the queue a.
+"""Shorthands of the suite: "a/1" is https://a.example/1, page 1 of the queue a.
 
-Steps only call the seam and read its answers; whatever is asserted stands in the tests.
+They call the store and read its answers; assertions are in the tests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RETIRED: Final = (QueueState.RETIRED, "operator")
 
 
 class Manners(TypedDict):
-    """The two settings that politeness is mostly made of."""
+    """The two main politeness settings."""
 
     delay: float
     max_in_flight: int
@@ -89,12 +89,12 @@ def pages(*names: str, **fields: Unpack[TaskFields]) -> list[Task]:
 
 
 def names(leases: list[Lease]) -> list[str]:
-    """What was lent, as "a/1"."""
+    """The names of leased tasks, as "a/1"."""
     return [lease.url.removeprefix("https://").replace(".example", "") for lease in leases]
 
 
 class Asking(TypedDict, total=False):
-    """What a claim may be told besides its limit."""
+    """Keyword arguments of a claim besides its limit."""
 
     crawl: str
     worker: str
@@ -148,7 +148,7 @@ async def finish(store: Store, decided: Verdict) -> Finished:
 async def visit(
     store: Store, outcome: Outcome | None = None, **around: Unpack[Circumstances]
 ) -> Lease:
-    """Claim one task and finish it, as done unless told otherwise."""
+    """Claim one task and finish it, by default as done."""
     lease = await one(store)
     decided = done(lease) if outcome is None else verdict(lease, outcome, **around)
     assert (await finish(store, decided)).applied

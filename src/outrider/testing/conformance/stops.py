@@ -1,4 +1,4 @@
-"""How a crawl is stopped: cancelled for good, or paused at a limit (I3, I4)."""
+"""Conformance of ends: cancelled crawls, and pauses at a limit (I3, I4)."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class StopsConformance:
         assert await status(store) == (PAUSED, "lunch")
 
     async def test_a_reached_limit_lets_nothing_be_lent(self, store: FullStore) -> None:
-        """I4: checked before lending, so no claim slips through."""
+        """I4: checked before leasing, so no claim exceeds it."""
         await configure(store, limits={"tasks": 1})
         await add(store, "a/1")
 

@@ -1,4 +1,4 @@
-"""Who works on a crawl, as all others see it: beats, silence, goodbye (M6)."""
+"""Conformance of workers: heartbeats, silence and departure (M6)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WorkersConformance:
     """Workers, seen by all."""
 
     async def test_a_beat_is_seen_by_all(self, store: FullStore, clock: FakeClock) -> None:
-        """M6: what the worker said of itself, and when it was heard first and last."""
+        """M6: the worker's last heartbeat, and the times of its first and last one."""
         began = clock.now_ms() / 1000
         await beat(store, visits=1)
         clock.advance(5)
@@ -54,7 +54,7 @@ class WorkersConformance:
     async def test_workers_come_in_order_of_their_first_beats(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """M6: by name if they were first heard in the same moment."""
+        """M6: by name if their first heartbeats were at the same instant."""
         await beat(store, "late")
         clock.advance(1)
         for worker in ("b", "a", "late", "c"):
@@ -77,14 +77,14 @@ class WorkersConformance:
         assert await states(store) == [("one", "busy"), ("two", "draining")]
 
     async def test_goodbye_is_seen_at_once(self, store: FullStore) -> None:
-        """M6: whoever leaves in order need not fall silent first."""
+        """M6: a worker that ends sends a last heartbeat, and is shown as gone at once."""
         await beat(store)
         await beat(store, state="gone", busy=0)
 
         assert await states(store) == [("one", "gone")]
 
     async def test_a_day_of_silence_is_forgotten(self, store: FullStore, clock: FakeClock) -> None:
-        """M6: and whoever comes back after it begins anew."""
+        """M6: and a worker that returns after that is new."""
         await beat(store, "one")
         clock.advance(1)
         await beat(store, "two")
@@ -105,7 +105,7 @@ class WorkersConformance:
         assert [one.pid for one in seen] == list(range(60))
 
     async def test_a_watch_may_end_at_any_time(self, store: FullStore) -> None:
-        """C6: a ring is a hint, so its end is no promise either, and may be said twice."""
+        """C6: a notification is a hint; unsubscribing may be repeated."""
         end = store.subscribe(CRAWL, lambda: None)
         await add(store, "a/1")
         end()

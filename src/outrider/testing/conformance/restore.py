@@ -1,4 +1,4 @@
-"""What a restore takes, half of it, twice or while the crawl runs, and what it refuses (I5)."""
+"""Conformance of `restore`: partial, repeated, and what it refuses (I5)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from outrider.store.saved import (
 from outrider.testing.audit import everything
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.saving import COPY, export, restore
+from outrider.testing.conformance.export import COPY, export, restore
 from outrider.testing.conformance.steps import (
     CRAWL,
     NO_MANNERS,
@@ -70,7 +70,7 @@ class RestoringConformance:
         assert (await crawl(store, COPY)).known == 3
 
     async def test_a_repeated_batch_does_no_harm(self, store: FullStore) -> None:
-        """The seam: a lost answer leaves it unknown; also at the very end."""
+        """A batch may be repeated after a lost answer; also the last one."""
         await add(store, "a/1", "b/1")
         items = await export(store)
         for item in items:

@@ -1,4 +1,4 @@
-"""What `set` does at once: retire, return, or judge anew what stands (E5)."""
+"""Conformance of `set`: it retires, revives or reschedules queues at once (E5)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SettingConformance:
         assert await state(store) == OVER_BUDGET
 
     async def test_a_total_at_the_spending_retires_at_once(self, store: FullStore) -> None:
-        """E5: also while a visit is in flight, which goes on."""
+        """E5: also while a visit is in flight, which continues."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2")
         lease = await one(store)
@@ -69,7 +69,7 @@ class SettingConformance:
         assert names(await claim(store)) == ["a/1"]
 
     async def test_a_retirement_may_be_set(self, store: FullStore) -> None:
-        """A4: likewise; taken back it returns, if that was the reason."""
+        """A4: likewise; when it is unset the queue is revived, if that was the reason."""
         await add(store, "a/1")
 
         await steer(store, key("a"), Set({"retired": True}))
@@ -79,7 +79,7 @@ class SettingConformance:
         assert names(await claim(store)) == ["a/1"]
 
     async def test_a_larger_budget_brings_it_back(self, store: FullStore) -> None:
-        """E5: a `budget`-retired queue no longer over it returns, and is judged at once."""
+        """E5: a queue retired by its budget and no longer over it is revived at once."""
         await configure(store, total_budget=1, delay=0.0)
         await add(store, "a/1", "a/2", "a/3")
         await visit(store)
@@ -204,7 +204,7 @@ class SettingConformance:
         ]
 
     async def test_a_crawl_wide_change_moves_only_those_it_changes(self, store: FullStore) -> None:
-        """E5: a queue with settings of its own keeps its place in the inactive line."""
+        """E5: a queue with its own settings keeps its place on the inactive list."""
         await configure(store, hold_queues=True, delay=0.0, keys={key("b"): {"balance": 7}})
         await add(store, "a/1", "b/1")
 
@@ -218,7 +218,7 @@ class SettingConformance:
     async def test_a_revived_queue_still_over_its_budget_retires_again(
         self, store: FullStore
     ) -> None:
-        """E1: revive judges at once, and the judgement is the same."""
+        """E1: revive reschedules at once, with the same result."""
         await configure(store, total_budget=1, delay=0.0)
         await add(store, "a/1", "a/2")
         await visit(store)

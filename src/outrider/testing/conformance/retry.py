@@ -1,4 +1,4 @@
-"""What becomes of a task that failed, was refused, or shall come again (G1, G2, G3)."""
+"""Conformance of retries and revisits: failed, dead, and revisited tasks (G1, G2, G3)."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class RetryingConformance:
     async def test_a_revisit_stands_behind_its_equals(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """C2: it is inserted anew."""
+        """C2: it is inserted again."""
         await configure(store, delay=0.0)
         await add(store, "a/1")
         lease = await one(store)

@@ -1,4 +1,4 @@
-"""A crawl that was exported and restored gives the same claims, budgets and manners (I5)."""
+"""Conformance of `export`: a restored crawl has the same claims, budgets and delays (I5)."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ class SavingConformance:
         assert await store.configure(COPY, (await export(store))[0].rules) is False  # type: ignore[union-attr]
 
     async def test_settings_come_back(self, store: FullStore) -> None:
-        """I5: whoever joins the restored crawl learns what those of the saved one did."""
+        """I5: shared values are exported and restored."""
         await store.configure(CRAWL, rules(), '{"scope": {"mode": "host"}}')
         await add(store, "a/1")
         await copied(store)

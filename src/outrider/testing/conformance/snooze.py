@@ -1,4 +1,4 @@
-"""Snoozed by a person, and woken no sooner than politeness allows (D1, E7)."""
+"""Conformance of snooze and wake: a wake respects politeness (D1, E7)."""
 
 from __future__ import annotations
 

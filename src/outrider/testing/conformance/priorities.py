@@ -1,4 +1,4 @@
-"""Another priority for tasks that wait: repriced, or gathered link by link (C8, F10)."""
+"""Conformance of priority updates: of pending tasks, or gathered link by link (C8, F10)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PricingConformance:
     """New priorities."""
 
     async def test_a_repriced_task_moves_both_ways(self, store: FullStore) -> None:
-        """C8: forward and back, with the breakdown that tells why."""
+        """C8: forward and back, with its breakdown."""
         await configure(store, **NO_MANNERS)
         await add(store, "a/1", "a/2", "a/3")
 
@@ -80,7 +80,7 @@ class PricingConformance:
         assert await drained(store) == ["a/1", "a/2"]
 
     async def test_what_is_not_pending_is_left_alone(self, store: FullStore) -> None:
-        """C8: leased, done, or unheard of."""
+        """C8: leased, done, or unknown."""
         await configure(store, **NO_MANNERS)
         await add(store, "a/1", "a/2")
         await visit(store)
@@ -98,7 +98,7 @@ class PricingConformance:
         assert (await finish(store, done(lease))).applied
 
     async def test_a_price_that_was_not_seen_is_left_alone(self, store: FullStore) -> None:
-        """C8: somebody else was faster, and thought of something newer."""
+        """C8: another worker updated it before."""
         await add(store, "a/1")
         await reprice(store, "a/1", 5.0)
 
@@ -143,7 +143,7 @@ class PricingConformance:
         assert await drained(store) == ["a/1", "a/2"]
 
     async def test_many_are_repriced_at_once(self, store: FullStore) -> None:
-        """C8: batch-first, over several queues; how many had the price that was seen."""
+        """C8: in a batch over several queues; returns how many had the priority seen."""
         await configure(store, **NO_MANNERS)
         pages = [f"{host}/{n}" for n in range(3) for host in "ab"]
         await add(store, *pages)
@@ -172,7 +172,7 @@ class PricingConformance:
         assert (await record(store, "a/1")).priority == 0.0
 
     async def test_those_who_price_anew_read_what_waits(self, store: FullStore) -> None:
-        """C8: the tasks as they were added and priced, and nobody who is leased or done."""
+        """C8: pending tasks with their priorities, and no leased or done ones."""
         await configure(store, **NO_MANNERS)
         pages, meta = ["a/1", "a/2", "a/3", "b/1", "b/2"], b'{"n":1}'
         await add(store, *pages, meta=meta, type="nav", breakdown=WHY)

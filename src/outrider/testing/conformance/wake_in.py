@@ -1,4 +1,4 @@
-"""Tasks not yet due, and when a claim says to come again (C6, H7)."""
+"""Conformance of `wake_in`: delayed tasks, and when to claim again (C6, H7)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class WaitingConformance:
         assert (await ask(store)).wake_in == 20.0
 
     async def test_wake_in_is_the_first_due_time(self, store: FullStore) -> None:
-        """C6: of the task that is due first, not of the first in line."""
+        """C6: of the task that is due first, not of the first in order."""
         await store.add([page("a/1", delay=30.0, priority=-1.0), page("a/2", delay=20.0)])
 
         assert (await ask(store)).wake_in == 20.0
@@ -122,7 +122,7 @@ class WaitingConformance:
     async def test_wake_in_looks_past_busy_paused_and_retired_queues(
         self, store: FullStore
     ) -> None:
-        """C6: time alone brings nothing of them; only the lease's deadline is left."""
+        """C6: time makes none of them due; only the lease's deadline is left."""
         await add(store, "a/1", "a/2", "b/1", "c/1")
         await steer(store, key("b"), Pause())
         await steer(store, key("c"), Retire())

@@ -1,4 +1,4 @@
-"""What workers of a crawl tell each other: notes, durable, written over what was seen (F4, N1)."""
+"""Conformance of shared values: durable, with compare-and-set by version (F4, N1)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from outrider.testing.conformance.steps import CRAWL, add
 
 
 async def say(store: FullStore, name: str, text: str, seen: int | None = None) -> int:
-    """Write one note on weather."""
+    """Write one value of the topic "weather"."""
     (number,) = await store.put_values(CRAWL, [SharedValueWrite("weather", name, text, seen)])
     return number
 
 
 async def told(store: FullStore, after: int = 0) -> list[tuple[str, str]]:
-    """What is noted since."""
+    """The values since a number."""
     return [(note.name, note.text) for note in await store.values_since(CRAWL, after=after)]
 
 
 class NotesConformance:
-    """Notes."""
+    """Shared values."""
 
     async def test_a_note_is_read_by_all(self, store: FullStore, clock: FakeClock) -> None:
         """N1: with its number and when it was written."""
@@ -41,7 +41,7 @@ class NotesConformance:
         assert first.at == clock.now_ms() / 1000
 
     async def test_a_note_replaces_the_one_of_its_name(self, store: FullStore) -> None:
-        """N1: and comes after all others, so whoever read them learns of it."""
+        """N1: and comes after all others, so readers of the others get it."""
         await say(store, "north", "rain")
         last = await say(store, "south", "sun")
         await say(store, "north", "snow")
@@ -90,7 +90,7 @@ class NotesConformance:
         assert await say(store, "north", "sun", seen=gone) > gone
 
     async def test_nothing_is_not_noted(self, store: FullStore) -> None:
-        """N1: to take back what nobody said changes nothing."""
+        """N1: deleting a value that does not exist changes nothing."""
         assert await say(store, "north", "") == 0
         assert await told(store) == []
 
