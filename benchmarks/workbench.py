@@ -22,7 +22,7 @@ from outrider.executor.executor import Executor
 from outrider.executor.handlers import Handlers
 from outrider.executor.visit import Visit
 from outrider.executor.workbench import Workbench
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import FullStore
 from outrider.testing.faults import Fate, Fault, FaultyStore
 

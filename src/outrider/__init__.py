@@ -35,7 +35,7 @@ from outrider.errors import (
 from outrider.events import Event
 from outrider.frontier import Frontier
 from outrider.settings import Settings
-from outrider.store.opening import checkpoint
+from outrider.store.factory import checkpoint
 
 if TYPE_CHECKING:
     from outrider.wiring import CrawlReport, crawl

@@ -105,7 +105,7 @@ class Crawling:
             frontier,
             handlers,
             sink=sink,
-            observer=self._observed,
+            observer=self._notify_observers,
             cached_visits=cached_visits,
             outage=how.outage,
             pause=how.pause,
@@ -116,7 +116,7 @@ class Crawling:
         """Call `observer` with each batch of visits that ended."""
         self._observers.append(observer)
 
-    def _observed(self, visits: Sequence[Visit]) -> None:
+    def _notify_observers(self, visits: Sequence[Visit]) -> None:
         for observer in self._observers:
             observer(visits)
 
@@ -208,7 +208,10 @@ async def _build(
     cache = _cache(tree.fetch, stack)
     outage, pause = wanted.how.outage or Outage(), wanted.how.pause or FaultPause()
     fetcher = await stack.enter_async_context(fetching(frontier, cache, outage, pause))
-    every = {DEFAULT: _handling(fetcher, wanted.function, tree, stack), **(wanted.handlers or {})}
+    every = {
+        DEFAULT: _default_handler(fetcher, wanted.function, tree, stack),
+        **(wanted.handlers or {}),
+    }
     await outage.call(lambda: recover(output.sink, frontier.store))
     if output.path:
         sync = tree.store.durability == "sync"
@@ -267,7 +270,7 @@ def _function(handler: PageFunction | str | None, *, isolate: bool) -> PageFunct
     return handler
 
 
-def _handling(
+def _default_handler(
     fetcher: Fetcher, function: PageFunction | str | None, tree: Settings, stack: AsyncExitStack
 ) -> Handler:
     if function is None:
@@ -288,7 +291,7 @@ async def fetching(
 ) -> AsyncIterator[Fetcher]:
     """Open the default handler with its connections and caches."""
     settings, wanted = frontier.settings, frontier.settings.fetch
-    refusing = _refusing(frontier, outage or Outage())
+    refusing = _refusal_check(frontier, outage or Outage())
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(_client(settings))
         if pause is not None:
@@ -297,7 +300,7 @@ async def fetching(
         context = FetchContext(
             RobotsGate(settings, pacing, _robots_cache(frontier, stack), refusing),
             pacing,
-            await stack.enter_async_context(Reader(_read_as(settings), settings.url)),
+            await stack.enter_async_context(Reader(_reader_settings(settings), settings.url)),
             detector_of(wanted.detector),
             cache,
             refusing,
@@ -305,13 +308,13 @@ async def fetching(
         yield Fetcher(settings, context)
 
 
-def _read_as(settings: Settings) -> FetchSettings:
+def _reader_settings(settings: Settings) -> FetchSettings:
     """Fetch settings for the reader; a learning scorer also needs the tag path of each link."""
     is_learning = settings.scoring.scorer == "learning"
     return replace(settings.fetch, tag_path=True) if is_learning else settings.fetch
 
 
-def _refusing(frontier: Frontier, outage: Outage) -> RefusalCheck:
+def _refusal_check(frontier: Frontier, outage: Outage) -> RefusalCheck:
     """Ask the frontier whether a link is refused; retry while the store is unavailable."""
 
     async def refusal_of(link: Link, lease: Lease) -> str | None:

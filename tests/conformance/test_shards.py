@@ -11,7 +11,7 @@ import os
 import pytest
 
 from model_shard import ModelShard
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.shards import ShardedStore
 from outrider.store.shards.shard_set import shard_of
 from outrider.testing import conformance

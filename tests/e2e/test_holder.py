@@ -8,7 +8,7 @@ import pytest
 
 from outrider import Frontier
 from outrider.settings import merged, settings_of
-from outrider.store.opening import glance
+from outrider.store.factory import peek_file
 from outrider.testing.web import Site, Web, violations
 from outrider.testing.web.behaviours import linked, slow
 from outrider.wiring import SITES
@@ -62,7 +62,7 @@ class Fleet:
 
     def holder(self):
         """The name of the worker that holds the file."""
-        held = glance(self.file)[0]
+        held = peek_file(self.file)[0]
         names = [name for name, one in self.workers.items() if held and one.pid == held.pid]
         return names[0] if names else None
 

@@ -14,7 +14,7 @@ import pytest
 from outrider import Done, Frontier
 from outrider.output.jsonl import items_sink
 from outrider.settings import merged, settings_of
-from outrider.store.opening import glance
+from outrider.store.factory import peek_file
 from outrider.testing.web import small_world, violations
 from outrider.testing.web.graph import FEED, ROBOTS, SITEMAP
 from outrider.wiring import SITES
@@ -233,7 +233,7 @@ def test_workers_continue_when_the_holder_of_the_file_is_killed(outrider, web, j
     """One of them holds it then; what was in doubt is settled, wherever the next one sits down."""
     workers = joined(2)
     until(lambda: len(web.hits()) > 40)
-    (holder,) = [one for one in workers if one.pid == glance(outrider.folder / STORE)[0].pid]
+    (holder,) = [one for one in workers if one.pid == peek_file(outrider.folder / STORE)[0].pid]
     holder.send_signal(signal.SIGKILL)
     outrider.end(holder)
     workers.remove(holder)
@@ -306,7 +306,7 @@ def test_a_worker_drains_when_it_is_asked_to(outrider, web, joined, until, state
     """J4: it exits with 130 and is reported as gone; the crawl continues."""
     workers = joined(2)
     until(lambda: len(web.hits()) > 20)
-    holder = glance(outrider.folder / STORE)[0].pid
+    holder = peek_file(outrider.folder / STORE)[0].pid
     (other,) = [one for one in workers if one.pid != holder]
     other.send_signal(signal.SIGTERM)
     left = outrider.end(other)

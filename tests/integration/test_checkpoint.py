@@ -8,7 +8,7 @@ import pytest
 
 from outrider import Frontier, checkpoint
 from outrider.store.embedded import EmbeddedStore
-from outrider.store.opening import examine
+from outrider.store.factory import examine
 from outrider.store.protocol import TaskFilter
 from outrider.testing import FakeClock
 from outrider.testing.audit import check, everything

@@ -13,7 +13,7 @@ from fleet.run import play
 from outrider.clock import SystemClock
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreDamaged, StoreUnavailable, StoreUnusable
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import PriorityUpdate, SharedValueWrite, TaskFilter
 from outrider.store.redis.cluster import bases_of
 from outrider.store.redis.keys import META

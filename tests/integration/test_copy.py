@@ -13,7 +13,7 @@ from outrider.clock import SystemClock
 from outrider.core.outcome import Done, Failed, Throttled
 from outrider.core.states import CrawlStatus
 from outrider.frontier.copy_crawl import copy_crawl
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.testing.builders import rules, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.export import portrait, rich_crawl
@@ -120,7 +120,7 @@ CHILD = """
 import asyncio, sys
 from outrider.clock import SystemClock
 from outrider.frontier.copy_crawl import copy_crawl
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 
 async def main():
     source, target = [await open_store(url, SystemClock()) for url in sys.argv[1:]]

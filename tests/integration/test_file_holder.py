@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from outrider import Done, Frontier, StoreUnavailable, StoreUnresponsive, StoreUnusable
-from outrider.store import opening
-from outrider.store.opening import join_store
+from outrider.frontier.live_settings import LiveSettings
+from outrider.store import factory
+from outrider.store.factory import join_store
 from outrider.store.remote import connection, socket_path
 from outrider.testing import FakeClock
 
@@ -83,7 +84,7 @@ async def test_reader_never_holds_the_file(path):
 
 async def test_held_file_that_is_not_served_is_waited_for_and_named(path, monkeypatch):
     """Its holder is about to serve it, or cannot: other processes are told which one it is."""
-    monkeypatch.setattr(opening, "WAIT", 0.2)
+    monkeypatch.setattr(factory, "HOLDER_TIMEOUT", 0.2)
     first = await Frontier.open(path)
     socket_path(Path(path)).unlink()
     with pytest.raises(StoreUnavailable, match=rf"process {os.getpid()} .*does not serve it"):
@@ -112,11 +113,12 @@ async def test_held_file_whose_holder_is_silent_is_named_at_once(path, monkeypat
 async def test_opening_that_fails_after_the_store_was_opened_lets_go_of_the_file(path):
     """So that another frontier can hold it."""
 
-    class Broken(Frontier):
-        async def learn(self):
-            raise StoreUnavailable("not now")
+    async def learn(_live):
+        raise StoreUnavailable("not now")
 
-    with pytest.raises(StoreUnavailable):
-        await Broken.open(path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LiveSettings, "learn", learn)
+        with pytest.raises(StoreUnavailable):
+            await Frontier.open(path)
     async with asyncio.timeout(60), Frontier.open(path) as frontier:
         assert frontier.store.is_inline

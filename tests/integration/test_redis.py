@@ -12,8 +12,8 @@ from outrider.clock import SystemClock
 from outrider.core.queue_action import Pause
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import StoreFull, StoreUnavailable, StoreUnusable
+from outrider.store.factory import open_store
 from outrider.store.memory import MemoryStore
-from outrider.store.opening import open_store
 from outrider.store.protocol import (
     MAX_VALUE_CHARS,
     ClaimRequest,

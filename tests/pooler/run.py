@@ -17,7 +17,7 @@ from fleet.fake_web import World
 from fleet.fleet import Fleet
 from fleet.verify import verify
 from outrider.clock import SystemClock
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from servers import PostgresServer
 from servers.pooler import Pooler
 from servers.postgres import FAST

@@ -20,15 +20,15 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.errors import OutriderError
 from outrider.executor.poll import strategy_of
 from outrider.fetch.block_detector import detector_of
-from outrider.frontier.export import Writer
+from outrider.frontier.export import ExportWriter
 from outrider.frontier.live_settings import RUNTIME_SETTINGS
 from outrider.settings import Settings
 from outrider.settings.field_types import fields_of, struct_kind
 from outrider.settings.validation import adjustable
+from outrider.store.export_items import SavedCrawl, SavedEnd, SavedNote
+from outrider.store.factory import open_store
 from outrider.store.memory import MemoryStore
-from outrider.store.opening import open_store
 from outrider.store.protocol import SharedValueWrite
-from outrider.store.saved import SavedCrawl, SavedEnd, SavedNote
 from outrider.testing import FakeClock
 from outrider.wiring import joined
 
@@ -181,7 +181,7 @@ def test_worker_of_a_hostile_store_imports_nothing(imported, text, rules, notes)
 
 
 def _exported(text, rules, notes):
-    writer = Writer()
+    writer = ExportWriter()
     yield writer.head("default", 0.0)
     yield writer.block([SavedNote(RUNTIME_SETTINGS, name, said) for name, said in notes])
     yield writer.block([SavedCrawl("default", 0, rules, settings=text), SavedEnd()])

@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 
 
 class OnTheSpot:

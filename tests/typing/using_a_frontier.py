@@ -1,6 +1,6 @@
 """The public names as users write them. Never run: mypy must accept every line."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_type
 
 from outrider import (
@@ -16,6 +16,8 @@ from outrider import (
     blocking,
 )
 from outrider.core.task import Lease
+from outrider.frontier.reports import SuffixView
+from outrider.store.protocol import QueueView, TaskView
 
 
 async def visit_everything() -> None:
@@ -55,4 +57,8 @@ def without_a_loop(settings: Settings) -> None:
     with blocking.Frontier.open("memory://", settings=settings) as frontier:
         frontier.add(["https://example.org/"])
         for lease in frontier.claim(10):
-            frontier.finish(lease, Done(status=200))
+            assert_type(frontier.finish(lease, Done(status=200)), bool)
+        assert_type(frontier.drop(key="example.org", dry_run=True), int)
+        assert_type(next(frontier.tasks(state="pending")), TaskView)
+        assert_type(frontier.subscribe(print), Callable[[], None])
+        assert_type(frontier.queue("example.org").pause(), QueueView | SuffixView)

@@ -38,7 +38,7 @@ def result_of(method):
 
 @pytest.fixture
 def clock():
-    """Time that moves only when a test says so."""
+    """A clock that moves only when a test advances it."""
     return FakeClock()
 
 
@@ -150,7 +150,7 @@ def test_claim_finish_extend_release_expire(frontier, clock):
     assert frontier.expire(limit=5) == 1
 
 
-def test_what_is_next_is_leased_by_name(frontier):
+def test_upcoming_tasks_are_claimed_by_fingerprint(frontier):
     """D5: for the cache; the lease gives itself back without `await`."""
     frontier.add([f"{A}{n}" for n in range(3)])
     names = [name for name, _ in frontier.upcoming("a.example", limit=2)]
@@ -190,7 +190,7 @@ def test_a_claim_waits_on_the_clock_it_was_given(clock):
     assert [lease.url for lease in answers[0]] == [A]
 
 
-def test_the_crawl_is_steered_and_seen(frontier):
+def test_crawl_is_steered_and_read(frontier):
     """Operators and readers."""
     frontier.add([A + "1", B + "1", B + "2"])
 
@@ -208,7 +208,7 @@ def test_the_crawl_is_steered_and_seen(frontier):
 
 
 def test_queues_are_steered(frontier):
-    """E7: every act answers with the new view."""
+    """E7: every action returns the new view."""
     frontier.add([A])
     queue = frontier.queue("a.example")
 
@@ -286,7 +286,7 @@ def test_a_list_may_be_left_early(frontier):
     assert [task.url for task in islice(frontier.tasks(), 2)] == [A + "0", A + "1"]
 
 
-def test_leases_left_early_are_given_back(frontier):
+def test_leases_that_were_not_read_are_released(frontier):
     """What was never seen."""
     frontier.add([f"{A}{n}" for n in range(10)])
     leases = frontier.leases(limit=8)
@@ -343,8 +343,8 @@ def test_a_lease_is_released_on_an_exception(frontier):
     assert frontier.stats().leased == 0
 
 
-def test_a_lease_left_in_peace_is_kept(frontier):
-    """Nobody has to finish inside the block."""
+def test_lease_is_kept_after_a_block_without_exception(frontier):
+    """A lease need not be finished inside the block."""
     frontier.add([A])
     (lease,) = frontier.claim()
 
@@ -410,7 +410,7 @@ def test_closing_twice_is_fine(clock):
     assert threading.active_count() == before
 
 
-def test_a_closed_frontier_says_so(clock):
+def test_closed_frontier_raises_closed(clock):
     """Whatever is asked of it."""
     with blocking.Frontier.open(clock=clock) as frontier:
         queue = frontier.queue("a.example")
@@ -447,7 +447,7 @@ def test_a_store_that_cannot_be_opened_leaves_no_thread():
     assert threading.active_count() == before
 
 
-def test_errors_come_through(frontier, clock):
+def test_errors_keep_type_and_message(frontier, clock):
     """With their own type and message."""
     frontier.add([A])
     (lease,) = frontier.claim()
@@ -469,7 +469,7 @@ def test_errors_come_through(frontier, clock):
         blocking.Frontier.open(settings={"no": 1})
 
 
-def test_a_source_that_breaks_says_so(frontier):
+def test_error_of_a_source_is_raised(frontier):
     """The generator's own error."""
 
     def source():
@@ -480,13 +480,13 @@ def test_a_source_that_breaks_says_so(frontier):
         frontier.add(source())
 
 
-def test_a_twin_is_made_by_open():
+def test_blocking_frontier_is_made_by_open():
     """Not from whatever is at hand."""
     with pytest.raises(InvalidInput, match="open"):
         blocking.Frontier("memory://")
 
 
-def test_settings_are_changed_watched_and_told(frontier, tmp_path):
+def test_settings_are_changed_watched_and_listed(frontier, tmp_path):
     """N1 to N5, without `await`."""
     file, seen = tmp_path / "crawl.toml", []
     file.write_text("[lanes]\nburst = 2\n")

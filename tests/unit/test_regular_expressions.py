@@ -91,9 +91,12 @@ PATTERNS = {
     "outrider.store.address:is_option": OWNER,
     "outrider.store.postgres.address:_is_name": OWNER,
     "outrider.store.postgres.address:_is_port": OWNER,
-    "outrider.store.postgres.arrays:_is_special": Worst(),
+    "outrider.store.postgres.pipeline:_is_special": Worst(),
+    "outrider.store.postgres.sql:_find_placeholders": OURS,
     "outrider.store.redis.connect:_is_prefix": OWNER,
-    "outrider.store.saved:_is_plain_url": Worst(("http", "https://", "https://a.a", "https://a/")),
+    "outrider.store.export_items:_is_plain_url": Worst(
+        ("http", "https://", "https://a.a", "https://a/")
+    ),
 }
 
 # Every other use of `re`: where a pattern is made when it is needed.

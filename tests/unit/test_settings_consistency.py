@@ -22,7 +22,7 @@ from outrider.settings import (
 from outrider.settings.consistency import ORDERS, contradictions, given_paths, near_miss
 from outrider.settings.paths import tree_of, value_at
 from outrider.settings.runtime import Update, apply_updates
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.testing import FakeClock
 
 A = "https://a.example/"
@@ -209,7 +209,7 @@ async def clashing():
         text = (
             '{"executor": {"min_slots": 9, "max_slots": 3}, "scoring": {"bonuses": {"sitmap": 1}}}'
         )
-        await store.configure("default", owner._rules(), text)
+        await store.configure("default", owner.rules, text)
     yield store, clock
     await store.close()
 

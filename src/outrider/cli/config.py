@@ -117,15 +117,15 @@ def history(
     JSON: one object per change.
     """
     changes = on_crawl(store, crawl, lambda frontier: frontier.config_history())
-    most = row_limit(limit, as_json=as_json)
-    latest = changes if most is None else changes[-most:]
+    shown = row_limit(limit, as_json=as_json)
+    latest = changes if shown is None else changes[-shown:]
     if as_json:
         for change in latest:
             print_json(change)
         return
     show_table(("when", "who", "from", "to", "setting"), map(_change_row, latest))
     if len(latest) < len(changes):
-        print_note(f"only the last {most:,} are shown; --limit 0 shows all")
+        print_note(f"only the last {shown:,} are shown; --limit 0 shows all")
 
 
 @config.command("profiles")

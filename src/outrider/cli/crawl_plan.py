@@ -36,7 +36,7 @@ from outrider.settings.paths import overlay
 from outrider.settings.profiles import PROFILE
 from outrider.settings.stored import OWN
 from outrider.store.address import check_address, hide_addresses, show_address
-from outrider.store.opening import glance
+from outrider.store.factory import peek_file
 from outrider.wiring import SITES, SITES_LAYER
 
 SUFFIX: Final = ".outrider"
@@ -223,7 +223,7 @@ def _check_plan(plan: Plan) -> None:
 
 def check_not_held(store: str) -> None:
     """Raise InvalidInput if a process holds the file: a second crawl would only wait for it."""
-    holder = glance(store)[0] if Path(store).exists() else None
+    holder = peek_file(store)[0] if Path(store).exists() else None
     if holder is not None:
         raise InvalidInput(
             f"{show_address(store)} is in use by {holder.name}; "

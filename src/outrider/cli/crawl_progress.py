@@ -235,8 +235,8 @@ def _host_counts(sample: ProgressSample) -> Text:
 
 
 def _sparkline(pace: deque[float]) -> str:
-    most = max(pace, default=0.0) or 1.0
-    return "".join(_BARS[min(len(_BARS) - 1, int(value / most * len(_BARS)))] for value in pace)
+    highest = max(pace, default=0.0) or 1.0
+    return "".join(_BARS[min(len(_BARS) - 1, int(value / highest * len(_BARS)))] for value in pace)
 
 
 def _latest_visits(sample: ProgressSample) -> Table:
@@ -388,7 +388,7 @@ class VisitLog:
         """Log visits that ended."""
         if self._file is not None:
             at = format_instant(self._clock.now_ms() / 1000)
-            lines = [*self._scaled(), *map(_visit_line, visits)]
+            lines = [*self._scaling_lines(), *map(_visit_line, visits)]
             self._append("".join(f"{at} {line}\n" for line in lines))
 
     def _append(self, text: str) -> None:
@@ -406,7 +406,7 @@ class VisitLog:
                 )
             self._is_full = True
 
-    def _scaled(self) -> list[str]:
+    def _scaling_lines(self) -> list[str]:
         """Lines on slots that were added, removed or held back since the last call (J3)."""
         fresh = [one for one in self._decisions if one.at > self._noted]
         if fresh:

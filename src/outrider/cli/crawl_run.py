@@ -72,7 +72,7 @@ async def _run_plan(plan: Plan, signals: StopSignals, *, isolate: bool, quiet: b
             async with showing_progress(crawling, title, Sampling(), quiet=quiet):
                 signals.attach(crawling.executor.stop)
                 ending = await crawling.run()
-                signals.ended()
+                signals.mark_ended()
         frontier, seconds, pause = crawling.frontier, loop.time() - began, crawling.executor.pause
         return await retry_at_end(
             lambda: make_closing(frontier, ending, crawling.tally, seconds, pause), print_note
@@ -216,7 +216,7 @@ async def _visit_pages(
             with _with_watchdog(executor, seconds):
                 signals.attach(executor.stop)
                 ending = await crawling.run()
-                signals.ended()
+                signals.mark_ended()
                 return ending
 
 

@@ -67,10 +67,10 @@ def doctor(
 
 def _examine(file: str, *, as_json: bool) -> None:
     from outrider.clock import SystemClock
-    from outrider.store import opening
+    from outrider.store import factory
 
     with progress_line() as tell:
-        found = opening.examine(file, SystemClock(), tell=tell)
+        found = factory.examine(file, SystemClock(), tell=tell)
     if as_json:
         print_json(found)
     else:
@@ -100,10 +100,10 @@ def _show_crawls(crawls: Sequence[CrawlHealth]) -> None:
 
 def _rescue(file: str, new: Path, *, as_json: bool) -> None:
     from outrider.clock import SystemClock
-    from outrider.store import opening
+    from outrider.store import factory
 
     with progress_line() as tell:
-        saved = opening.rescue(file, new, SystemClock(), tell=tell)
+        saved = factory.rescue(file, new, SystemClock(), tell=tell)
     if as_json:
         print_json(saved)
     else:

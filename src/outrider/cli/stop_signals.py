@@ -73,7 +73,7 @@ class StopSignals:
         if self._task is not None and (self._stop is None or self.count > IMMEDIATE):
             self._task.cancel()
 
-    def ended(self) -> None:
+    def mark_ended(self) -> None:
         """Note that the executor has ended: only a second request interrupts what is left."""
         self._stop = self._ignore_first
 

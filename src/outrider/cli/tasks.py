@@ -217,12 +217,12 @@ def drop(  # noqa: PLR0913 - a command's options are its arguments
     if everything:
         which["pattern"] = ""
 
-    def dropped(only_count: bool) -> int:
+    def drop_or_count(only_count: bool) -> int:
         return on_crawl(
             store, crawl, lambda frontier: drop_tasks(frontier, which, dry_run=only_count)
         )
 
-    change_tasks(dropped, "Drop", "dropped", dry_run=dry_run, yes=yes, as_json=as_json)
+    change_tasks(drop_or_count, "Drop", "dropped", dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 async def drop_tasks(frontier: Frontier, which: Mapping[str, Any], *, dry_run: bool) -> int:
@@ -372,7 +372,7 @@ def _change_letters(request: DeadRequest, verb: str, past: str, *, yes: bool) ->
     if is_chosen is request.everything:
         raise InvalidInput(f"dead {verb}: {_DEAD_WHICH}")
 
-    def changed(only_count: bool) -> int:
+    def change_or_count(only_count: bool) -> int:
         which = {**request.filters, "all": request.everything, "dry_run": only_count}
         count: int = request.on_crawl(
             lambda frontier: getattr(frontier, verb)(request.url, **which)
@@ -380,7 +380,12 @@ def _change_letters(request: DeadRequest, verb: str, past: str, *, yes: bool) ->
         return count
 
     change_tasks(
-        changed, verb.title(), past, dry_run=request.dry_run, yes=yes, as_json=request.as_json
+        change_or_count,
+        verb.title(),
+        past,
+        dry_run=request.dry_run,
+        yes=yes,
+        as_json=request.as_json,
     )
 
 

@@ -112,7 +112,7 @@ async def copy_crawls(
 
 async def _open_store(stack: AsyncExitStack, url: str, *, creates: bool) -> FullStore:
     from outrider.clock import SystemClock
-    from outrider.store.opening import open_store
+    from outrider.store.factory import open_store
 
     check_store(url, creates=creates)
     store = await open_store(url, SystemClock())
@@ -149,10 +149,10 @@ def checkpoint(
 
     The copy appears under its name when it is complete and was verified. It opens like the file.
     """
-    from outrider.store import opening
+    from outrider.store import factory
 
     with progress_line() as tell:
-        made = asyncio.run(opening.checkpoint(store, copy, tell=tell))
+        made = asyncio.run(factory.checkpoint(store, copy, tell=tell))
     if as_json:
         print_json(made)
     else:
@@ -296,9 +296,9 @@ async def read_export(
 
 def _check_first_bytes(begin: bytes) -> None:
     """Raise InvalidInput for a file that is not an export, before a crawl is created."""
-    from outrider.frontier.export import Reader
+    from outrider.frontier.export import ExportReader
 
-    reader = Reader()
+    reader = ExportReader()
     if begin:
         list(reader.feed(begin.partition(b"\n")[0] + b"\n"))
     else:

@@ -127,9 +127,9 @@ def _rate_words(current: Rates | None, height: int) -> list[str]:
 def bars(values: Sequence[float], width: int, height: int) -> list[str]:
     """A bar chart, the newest value at the right; the highest value fills it."""
     values = list(values[-width:])
-    most = max(values, default=0.0)
+    highest = max(values, default=0.0)
     steps = len(BARS) - 1
-    levels = [round(value / most * height * steps) if most > 0 else 0 for value in values]
+    levels = [round(value / highest * height * steps) if highest > 0 else 0 for value in values]
     # Values above zero are visible.
     levels = [
         max(level, 1) if value > 0 else 0 for level, value in zip(levels, values, strict=True)
@@ -242,27 +242,27 @@ def _grid(rows: Sequence[tuple[str, Mapping[str, int]]], space: int) -> Text:
     groups = list(rows[0][1])
     drawn = Text.assemble((f"{'origin':<{space}}", "dim"))
     drawn.append("".join(f"{group:>{_CELL - 1}} " for group in groups) + "\n", "dim")
-    most = max(count for _, counts in rows for count in counts.values())
+    highest = max(count for _, counts in rows for count in counts.values())
     for origin, counts in rows:
         drawn.append_text(_cut_right(origin, space, ""))
         for group in groups:
-            drawn.append(f"{counts[group]:>{_CELL - 1},} ", _shade(counts[group], most))
+            drawn.append(f"{counts[group]:>{_CELL - 1},} ", _shade(counts[group], highest))
         drawn.append("\n")
     return drawn
 
 
-def _shade(count: int, most: int) -> str:
+def _shade(count: int, highest: int) -> str:
     if not count:
         return "dim"
-    step = min(len(_SHADES) - 1, round((count / most) ** 0.5 * (len(_SHADES) - 1)))
+    step = min(len(_SHADES) - 1, round((count / highest) ** 0.5 * (len(_SHADES) - 1)))
     return f"{'black' if step >= 4 else 'white'} on {_SHADES[step]}"
 
 
 def _depths(depth: Mapping[str, int], width: int) -> Text:
     drawn = Text.assemble(("depth\n", "dim"))
-    most, space = max(depth.values()), max(10, width - 26)
+    highest, space = max(depth.values()), max(10, width - 26)
     for name, count in depth.items():
-        cells = max(1, count * space // most) if count else 0
+        cells = max(1, count * space // highest) if count else 0
         drawn.append(f"{name:>8} {count:>12,}  ")
         drawn.append("█" * cells + "\n", _SHADES[4])
     return drawn

@@ -27,9 +27,9 @@ from outrider.errors import StoreError
 from outrider.executor.poll import Reading, strategy_of
 from outrider.frontier import Frontier
 from outrider.settings import Settings
-from outrider.store.opening import open_store
+from outrider.store.export_items import Saved, SavedCrawl, SavedEnd, SavedQueue
+from outrider.store.factory import open_store
 from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, TaskFilter
-from outrider.store.saved import Saved, SavedCrawl, SavedEnd, SavedQueue
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -18,7 +18,7 @@ from outrider.errors import Closed, StoreUnavailable
 from outrider.frontier.event_reporter import EventReporter
 from outrider.frontier.policies import Policies
 from outrider.logs import logger_of
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore
 
 NOT_OPEN: Final = "this frontier is not open: use `async with Frontier.open(...)`"

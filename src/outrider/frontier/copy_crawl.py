@@ -16,8 +16,7 @@ import msgspec
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput
 from outrider.frontier.export import shared_values, write_values
-from outrider.store.protocol import CrawlView, FullStore, TaskFilter, TaskView
-from outrider.store.saved import (
+from outrider.store.export_items import (
     RESTORING,
     Saved,
     SavedCrawl,
@@ -25,6 +24,7 @@ from outrider.store.saved import (
     SavedQueue,
     SavedTask,
 )
+from outrider.store.protocol import CrawlView, FullStore, TaskFilter, TaskView
 
 PAGE: Final = 500  # items per page: with all they may carry, far below what a connection takes
 PAUSED_FOR: Final = "copy"  # the reason of a pause that the copy does not keep

@@ -20,8 +20,7 @@ from outrider.errors import InvalidInput
 from outrider.frontier.context import FrontierContext
 from outrider.frontier.reports import RestoreReport
 from outrider.frontier.store_calls import values_of
-from outrider.store.protocol import FullStore, SharedValueWrite
-from outrider.store.saved import (
+from outrider.store.export_items import (
     RESTORING,
     Saved,
     SavedCrawl,
@@ -29,8 +28,9 @@ from outrider.store.saved import (
     SavedNote,
     SavedQueue,
     SavedTask,
-    fault_of,
+    item_error,
 )
+from outrider.store.protocol import FullStore, SharedValueWrite
 
 PAGE: Final = 500  # items per block: with all they may carry, far below what a connection takes
 VERSION: Final = 1
@@ -57,7 +57,7 @@ class Exporter:
             raise InvalidInput(
                 f"crawl {context.crawl!r} is being restored: finish the restore, then export it"
             )
-        writer = Writer()
+        writer = ExportWriter()
         yield writer.head(context.crawl, context.clock.now_ms() / 1000)
         async for values in shared_values(context.store, context.crawl):
             yield writer.block(values)
@@ -112,7 +112,7 @@ class _RestoreState:
     """How far a restore has come."""
 
     def __init__(self, progress: Callable[[RestoreReport], None] | None) -> None:
-        self.reader = Reader()
+        self.reader = ExportReader()
         self.report = RestoreReport()
         self.end: Saved | None = None
         self._progress = progress
@@ -168,7 +168,7 @@ def _with_line(block: Block, error: InvalidInput) -> InvalidInput:
     if str(error).startswith("crawl "):
         return error
     for item, line in zip(block.items, block.lines, strict=True):
-        fault = None if isinstance(item, SavedNote) else fault_of(item)
+        fault = None if isinstance(item, SavedNote) else item_error(item)
         if fault is not None:
             return InvalidInput(f"line {line}: {fault}")
     return InvalidInput(f"lines {block.lines[0]} to {block.lines[-1]}: {error}")
@@ -233,7 +233,7 @@ _decode_head = msgspec.json.Decoder(Head).decode
 _decode_own = msgspec.json.Decoder(Checksum | Tail).decode
 
 
-class Writer:
+class ExportWriter:
     """Encodes items as the lines of an export."""
 
     def __init__(self) -> None:
@@ -260,7 +260,7 @@ class Writer:
         return lines
 
 
-class Reader:
+class ExportReader:
     """Decodes the bytes of an export into complete blocks; `InvalidInput` names the line."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from outrider.errors import InvalidInput, StoreError, StoreUnavailable
 from outrider.frontier import Frontier
 from outrider.store.address import check_address, show_address
-from outrider.store.opening import glance, join_store
+from outrider.store.factory import join_store, peek_file
 from outrider.store.protocol import FullStore
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class CrawlConnection:
     async def call_if_changed(self, work: Work[T], *, force: bool = False) -> T | None:
         """As `call`; None if no process holds the file and it is unchanged since the last call."""
         if self._frontier is None and self._is_file() and not self._lock.locked():
-            holder, traces = glance(self.store)
+            holder, traces = peek_file(self.store)
             if holder is None and traces == self._traces and not force:
                 self.presence = Presence.ALONE
                 return None
@@ -94,12 +94,12 @@ class CrawlConnection:
                 )
         answer = await self.call(work)
         if self.presence is Presence.ALONE:
-            self._traces = glance(self.store)[1]
+            self._traces = peek_file(self.store)[1]
         return answer
 
     def is_served(self) -> bool:
         """Whether a process is there to answer; it may still end before it is asked."""
-        return not self._is_file() or glance(self.store)[0] is not None
+        return not self._is_file() or peek_file(self.store)[0] is not None
 
     async def close(self) -> None:
         """Close the connection."""

@@ -42,7 +42,7 @@ class Host(msgspec.Struct, frozen=True):
     first_at: float
     pace: float = 0.0  # recent visits done per second
 
-    def updated(self, view: QueueView, at: float) -> Host:
+    def with_view(self, view: QueueView, at: float) -> Host:
         """The host at a newer sample; its pace is averaged, as single visits are no rate."""
         elapsed = at - self.at
         if elapsed <= 0:
@@ -89,7 +89,9 @@ class Hosts:
         """Take these views, read at this instant of the store's clock."""
         for view in views:
             known = self._hosts.get(view.key)
-            self._hosts[view.key] = Host(view, at, at) if known is None else known.updated(view, at)
+            self._hosts[view.key] = (
+                Host(view, at, at) if known is None else known.with_view(view, at)
+            )
 
     def trim(self, pinned: Iterable[str] = ()) -> None:
         """Keep the leading hosts of each order and the pinned ones; all while they are few."""

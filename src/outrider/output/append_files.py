@@ -144,7 +144,7 @@ class AppendFiles:
 
     def check(self, journal: Path, last: Statement) -> None:
         """Raise OutputError if a file is not the one that the journal's last statement is about."""
-        for mark, max_length in _expected(last):
+        for mark, max_length in _expected_ends(last):
             path = self.folder / mark.name
             if mark.length and not path.exists():
                 raise changed_error(path, journal, "it is missing")
@@ -163,14 +163,14 @@ class AppendFiles:
         return {
             piece.lease
             for file, mark in enumerate(batch.marks)
-            for piece, at in _placed(batch, file)
+            for piece, at in _pieces_of(batch, file)
             if at + piece.length > self[mark.name].length
         }
 
     def patches(self, batch: InDoubt, stays: Sequence[bool]) -> list[Patch]:
         """What leaves only the records that stay; complete records of no visit stay too."""
         return [
-            self._patch(self[mark.name], _placed(batch, file), [*stays, True])
+            self._patch(self[mark.name], _pieces_of(batch, file), [*stays, True])
             for file, mark in enumerate(batch.marks)
         ]
 
@@ -197,20 +197,20 @@ class AppendFiles:
         self.close_except(())
 
 
-def _expected(last: Statement) -> Iterator[tuple[Mark, int | None]]:
+def _expected_ends(last: Statement) -> Iterator[tuple[Mark, int | None]]:
     """Each file's known end, and the greatest length it can have; None: any."""
     match last:
         case Settled(marks):
             yield from ((mark, mark.length) for mark in marks)
         case InDoubt(marks):
             for file, mark in enumerate(marks):
-                sizes = (piece.length for piece, _ in _placed(last, file))
+                sizes = (piece.length for piece, _ in _pieces_of(last, file))
                 yield mark, mark.length + sum(sizes)
         case Redo(patches):
             yield from ((patch.mark, None) for patch in patches)
 
 
-def _placed(batch: InDoubt, file: int) -> Iterator[tuple[Piece, int]]:
+def _pieces_of(batch: InDoubt, file: int) -> Iterator[tuple[Piece, int]]:
     """The pieces of a file, each with its offset."""
     at = batch.marks[file].length
     for piece in batch.pieces:

@@ -169,11 +169,11 @@ class FileSink:
         """See `Recoverable`."""
         in_doubt = self._in_doubt
         if isinstance(in_doubt, InDoubt):
-            self._resolve(in_doubt, await self._finished(in_doubt, store))
+            self._resolve(in_doubt, await self._ask_finished(in_doubt, store))
         elif in_doubt is not None:
             self._redo(in_doubt)
 
-    async def _finished(self, batch: InDoubt, store: FullStore) -> list[bool]:
+    async def _ask_finished(self, batch: InDoubt, store: FullStore) -> list[bool]:
         torn = self._files.torn(batch) - {NO_VISIT}
         if batch.store != store.id:  # that store is gone: these pages are not visited again
             return [index not in torn for index in range(len(batch.leases))]

@@ -118,16 +118,16 @@ class Journal:
             self._end = self._at + _HEAD.size + _CHECKSUM_BYTES + len(payload)
             self.last = self._statement(payload)
         elif not _is_first_block_torn(data):
-            raise self._damaged()
+            raise self._damage_error()
 
     def _statement(self, payload: bytes) -> Statement:
         try:
             statement: Statement = _decode(payload)
         except msgspec.MsgspecError as error:
-            raise self._damaged() from error
+            raise self._damage_error() from error
         return statement
 
-    def _damaged(self) -> OutputError:
+    def _damage_error(self) -> OutputError:
         return OutputError(
             f"{self.path} is damaged, or not a journal of Outrider, so it is unknown whether the "
             "last records are to stay. Check the end of the output, then delete this journal to "

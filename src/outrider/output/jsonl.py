@@ -140,15 +140,15 @@ def _meta(meta: bytes) -> msgspec.Raw | None:
 def _printable(line: Line) -> Line:
     """The same line with every byte that is not text replaced."""
     texts = {
-        name: _replaced(value)
+        name: _replace_surrogates(value)
         for name, value in msgspec.structs.asdict(line).items()
         if isinstance(value, str)
     }
-    links = [_replaced(link) for link in line.links or ()]
+    links = [_replace_surrogates(link) for link in line.links or ()]
     return msgspec.structs.replace(line, **texts, links=links)
 
 
-def _replaced(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 

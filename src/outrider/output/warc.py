@@ -117,7 +117,7 @@ class Warc:
             del self._captures[next(iter(self._captures))]
 
     def _warcinfo(self, name: str) -> bytes:
-        return self._packed(self._writer.create_warcinfo_record(name, dict(self._info)))
+        return self._compress(self._writer.create_warcinfo_record(name, dict(self._info)))
 
     def _page(self, index: int, visit: Visit) -> bytes:
         response: Response = visit.page.response
@@ -137,9 +137,9 @@ class Warc:
             payload=BytesIO(payload),
             length=len(payload),
             warc_headers_dict={**headers, "WARC-Payload-Digest": digest},
-            http_headers=_Head(_head(response, _stored(response, coding, len(payload)))),
+            http_headers=_Head(_head(response, _stored_headers(response, coding, len(payload)))),
         )
-        return self._packed(record)
+        return self._compress(record)
 
     def _not_modified(
         self, response: Response, headers: dict[str, str], before: Capture | None
@@ -151,7 +151,7 @@ class Warc:
             warc_headers_dict=headers | profile,
             http_headers=_Head(_head(response, response.headers)),
         )
-        return self._packed(record)
+        return self._compress(record)
 
     def _same(self, response: Response, headers: dict[str, str], before: Capture) -> bytes:
         record = self._writer.create_revisit_record(
@@ -162,9 +162,9 @@ class Warc:
             http_headers=_Head(_head(response, response.headers)),
             warc_headers_dict=headers,
         )
-        return self._packed(record)
+        return self._compress(record)
 
-    def _packed(self, record: Any) -> bytes:
+    def _compress(self, record: Any) -> bytes:
         self._writer.out = out = BytesIO()
         self._writer.write_record(record)
         return zlib.compress(out.getvalue(), COMPRESSION, wbits=zlib.MAX_WBITS | 16)
@@ -197,7 +197,7 @@ def _payload(response: Response) -> tuple[bytes, str | None]:
     return response.packed, coding
 
 
-def _stored(response: Response, coding: str | None, length: int) -> list[tuple[str, str]]:
+def _stored_headers(response: Response, coding: str | None, length: int) -> list[tuple[str, str]]:
     """The header fields for the stored body; fields that do not fit it become `X-Crawler-…`."""
     fits = {"transfer-encoding": None, "content-encoding": coding, "content-length": str(length)}
     fields, is_changed = [], False

@@ -57,6 +57,8 @@ def stem_of(path: str) -> str:
 def worker_names(stem: str) -> list[str]:
     """The names that workers of this machine have, or had, under a stem."""
     first = Path(f"{stem}-{_host()}")
+    if not first.parent.is_dir():
+        return []
     match = re.compile(rf"({re.escape(first.name)}-[0-9]+)\.lock").fullmatch
     names = [found[1] for path in first.parent.iterdir() if (found := match(path.name))]
     return [str(first.with_name(name)) for name in sorted(names)]

@@ -30,7 +30,7 @@ from outrider.simulation.trace import Trace
 from outrider.simulation.virtual_loop import VirtualLoop
 from outrider.simulation.web import Found, HostKind, split
 from outrider.simulation.worker import Worker
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import CrawlView, FullStore
 from outrider.testing.faults import FaultyStore, seeded
 from outrider.testing.invariants import Call, CheckedStore, InvariantBroken

@@ -49,7 +49,7 @@ _is_mistyped: Final = re.compile(
 
 
 def show_address(address: str) -> str:
-    """The address without anything that may be secret; a path is shown whole."""
+    """Return the address without anything that may be secret; a path is shown whole."""
     if is_path(address):
         return address
     found = _URL(address)
@@ -60,14 +60,14 @@ def show_address(address: str) -> str:
 
 
 def is_path(address: str) -> bool:
-    """Whether it names a file: neither a URL nor a mistyped one."""
+    """Tell whether it names a file: neither a URL nor a mistyped one."""
     if "://" in address:
         return False
     return _is_path(address) is not None or _is_mistyped(address) is None
 
 
 def check_address(address: str) -> None:
-    """Refuse what is neither a URL nor a path, unless a file of that name exists."""
+    """Raise InvalidInput for what is neither a URL nor a path, unless such a file exists."""
     if "://" not in address and not is_path(address) and not _exists(address):
         raise InvalidInput(
             f"the address of the store is no URL and looks like no path: {FIX}; a file of such a "
@@ -76,12 +76,12 @@ def check_address(address: str) -> None:
 
 
 def unreadable(scheme: str) -> InvalidInput:
-    """The error of an address that means something else than it looks like; it quotes nothing."""
+    """Return the error of an address that is ambiguous; it quotes nothing of it."""
     return InvalidInput(f"{scheme}://{HIDDEN} cannot be read with certainty: {FIX}")
 
 
 def hide_secrets(text: str, address: str) -> str:
-    """What a driver says of an address, without the secrets in it."""
+    """Return a driver's message about an address, without the secrets in it."""
     for secret in sorted(set(_secrets(address)), key=len, reverse=True):
         found = re.escape(secret)
         if len(secret) < _MIN_PLAIN_SECRET:  # as a word of its own: letters are everywhere
@@ -91,7 +91,7 @@ def hide_secrets(text: str, address: str) -> str:
 
 
 def hide_addresses(text: str, words: Iterable[str]) -> str:
-    """A text that may repeat words of a command line, with the addresses among them as shown."""
+    """Return a text with the addresses in it as they may be shown."""
     for word in sorted(_addresses(words), key=len, reverse=True):
         shown = show_address(word)
         for spelling in {word, repr(word)[1:-1], ascii(word)[1:-1]}:
@@ -125,7 +125,7 @@ def _shown_options(query: str) -> Iterator[str]:
 
 
 def _secrets(address: str) -> Iterator[str]:
-    """The password, and every option that may be one, as they are written and as they are meant."""
+    """Yield the password and every option that may be one, as written and as decoded."""
     rest = address.partition("://")[2]
     authority = re.split(r"[/?]", rest, maxsplit=1)[0]
     password = authority.rpartition("@")[0].partition(":")[2]
@@ -135,11 +135,11 @@ def _secrets(address: str) -> Iterator[str]:
 
 
 def _addresses(words: Iterable[str]) -> set[str]:
-    """The words, and values of options among them, that are addresses and not shown as they are."""
+    """Yield the words and values of options that are addresses with something to hide."""
     candidates = {word.partition("=")[2] if word.startswith("-") else word for word in words}
     return {word for word in candidates if _is_address(word) and show_address(word) != word}
 
 
 def _is_address(word: str) -> bool:
-    """A page's URL is no address of a store; what stands before an @ in it may be a password."""
+    """Tell whether a word is an address of a store; a page's URL is not, unless it has an @."""
     return "@" in word or not word.lower().startswith(("http://", "https://"))

@@ -17,6 +17,7 @@ from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus, QueueState
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
+from outrider.store.export_items import Saved
 from outrider.store.protocol import (
     Admin,
     ClaimRequest,
@@ -40,7 +41,6 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
-from outrider.store.saved import Saved
 
 # Every verb by its name, as the protocols declare it.
 VERBS: Final[dict[str, Callable[..., Any]]] = {

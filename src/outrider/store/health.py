@@ -1,4 +1,4 @@
-"""What is said of a file by those who examine, rescue or copy it: values only, no driver's type."""
+"""Reports of examined, rescued and copied files: values only, no type of a driver."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-Tell: TypeAlias = Callable[[str], None]  # hears how far a long look has come
+Tell: TypeAlias = Callable[[str], None]  # receives the progress of a long check
 State: TypeAlias = Literal["ok", "note", "damaged"]
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The process that holds a file; its number is None where the system does not tell."""
+    """The process that holds a file; its number is None where the system does not provide it."""
 
     pid: int | None
     command: str
 
     @property
     def name(self) -> str:
-        """As people say it."""
+        """Return its name for messages."""
         if self.pid is None:
             return "another process"
         return f"process {self.pid}" + (f" ({self.command})" if self.command else "")
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One check and its result."""
 
     what: str
     state: State
@@ -34,7 +34,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class PageHealth(msgspec.Struct, frozen=True):
-    """How many pages there should be, how many are intact, and the first of those that are not."""
+    """The number of log pages, how many are intact, and the first of those that are not."""
 
     last: int
     intact: int
@@ -43,8 +43,7 @@ class PageHealth(msgspec.Struct, frozen=True):
 
 
 class CrawlHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """A crawl of a file. Of its tasks, those whose last word is intact, was lost but an earlier one
-    is not, and of which nothing is left that names their URL.
+    """A crawl of a file: tasks whose newest record is intact, only an older one is, or none is.
 
     Counts by state are None where the file does not load.
     """
@@ -79,23 +78,23 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rescued(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rescue wrote; tasks of which nothing names the URL are told by their old numbers."""
+    """The result of a rescue; tasks without a readable URL are listed by their old numbers."""
 
     file: str
     pages: int
     crawls: Sequence[CrawlHealth]
-    lost: dict[str, Sequence[int]]  # by crawl, the first of them
-    without_rules: Sequence[str]  # crawls whose rules were lost: the default ones hold
-    untold: int  # lost pages of which nothing tells what stood there
+    lost: dict[str, Sequence[int]]  # by crawl, the first few
+    without_rules: Sequence[str]  # crawls whose rules were lost: they have the default ones
+    untold: int  # lost pages with unknown content
 
     @property
     def is_whole(self) -> bool:
-        """Whether every task's last word is there."""
+        """Whether every task's newest record is there."""
         return not self.untold and not any(crawl.lost or crawl.outdated for crawl in self.crawls)
 
 
 class CrawlCount(msgspec.Struct, frozen=True):
-    """A crawl's own numbers, as its last page tells them."""
+    """A crawl's own counters, from its last log page."""
 
     crawl: str
     known: int
@@ -104,7 +103,7 @@ class CrawlCount(msgspec.Struct, frozen=True):
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
-    """A copy that was made and read through."""
+    """A copy that was written and read back."""
 
     file: str
     size: int

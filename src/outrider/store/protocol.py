@@ -21,7 +21,7 @@ from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
-from outrider.store.saved import Saved
+from outrider.store.export_items import Saved
 
 MAX_FINGERPRINTS: Final = 64  # fingerprints of one claim that are looked up (D5)
 FINGERPRINT_BYTES: Final = 16

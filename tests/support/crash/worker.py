@@ -30,7 +30,7 @@ from outrider.core.task import Lease, Link
 from outrider.errors import StoreFull
 from outrider.frontier import Frontier
 from outrider.settings import Settings, crawl_rules, settings_of
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import FullStore, Step, TaskFilter
 
 CRAWL: Final = "crash"

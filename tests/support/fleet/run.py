@@ -17,7 +17,7 @@ from fleet.fleet import Fleet
 from fleet.verify import Report, rate, read_logs, recovered, verify
 from fleet.worker_log import Line
 from outrider.clock import SystemClock
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from servers import PostgresServer, ProxyProcess, ValkeyCluster, ValkeyServer
 
 DURABLE: Final = {"appendonly": "yes", "appendfsync": "always"}

@@ -25,7 +25,7 @@ from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease
 from outrider.errors import StoreError
 from outrider.frontier import Frontier
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import FullStore
 
 READY: Final = "working"

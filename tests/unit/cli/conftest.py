@@ -9,7 +9,7 @@ import pytest
 from outrider import Failed, Frontier
 from outrider.cli import app, open_crawl
 from outrider.monitoring import connection
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.testing import FakeClock
 
 RUDE = {

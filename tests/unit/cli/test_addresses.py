@@ -15,7 +15,7 @@ from outrider.cli.crawl_plan import resume_command
 from outrider.clock import SystemClock
 from outrider.errors import OutriderError
 from outrider.store.address import show_address
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.redis import connect
 
 WORDS = ("hunter", "tiger")  # both halves of every password

@@ -101,7 +101,7 @@ async def test_first_request_after_the_run_leaves_the_report_alone():
 
     async def work(signals):
         signals.attach(Stops())
-        signals.ended()
+        signals.mark_ended()
         signals.request()
         await asyncio.sleep(0)
         signals.request()

@@ -105,7 +105,7 @@ def test_an_export_that_fails_leaves_no_file(crawl, outrider, tmp_path, monkeypa
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("outrider.frontier.export.Writer.tail", full)
+    monkeypatch.setattr("outrider.frontier.export.ExportWriter.tail", full)
     answer = outrider("export", "s", str(tmp_path / "x"))
 
     assert (answer.code, answer.err) == (2, "outrider: system error: No space left on device\n")

@@ -1,4 +1,4 @@
-"""Frontiers on a clock that moves only when told, and stores that tests can look into."""
+"""Frontiers on a fake clock, and stores whose calls tests can watch."""
 
 import asyncio
 from collections import Counter
@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from outrider import Frontier
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.testing import FakeClock
 
 
 class RestingClock(FakeClock):
-    """Counts how often somebody lies down."""
+    """Counts its sleepers."""
 
     def __init__(self):
         super().__init__()
@@ -77,7 +77,7 @@ class WatchedStore:
 
 @pytest.fixture
 def clock():
-    """Time that moves only when a test says so."""
+    """A clock that moves only when a test advances it."""
     return FakeClock()
 
 
@@ -91,7 +91,7 @@ async def store(clock):
 
 @pytest.fixture
 async def watched(store):
-    """The same, with its calls counted and, if told, held up before they arrive."""
+    """The same, with its calls counted and, if asked, held before they arrive."""
     return WatchedStore(store)
 
 
@@ -128,7 +128,7 @@ async def rude(opened):
 
 @pytest.fixture(scope="session")
 def background():
-    """Lets what goes on behind frontiers come to its end."""
+    """Waits for the background tasks of frontiers."""
 
     async def wait(*frontiers):
         groups = [frontier._context.background for frontier in frontiers]

@@ -63,7 +63,7 @@ async def test_a_refused_link_is_answered_with_a_reason(frontier):
     assert "ftp" in answer.detail
 
 
-async def test_answers_tell_the_url_that_is_visited(frontier):
+async def test_answers_have_the_url_that_is_visited(frontier):
     """A1: the standard's serialisation less the fragment."""
     answer = await only(frontier, " HTTPS://A.Example:443/x/../y?b=2&a=1#part ")
 
@@ -184,7 +184,7 @@ async def test_answers_may_be_left_out(frontier):
     assert list(report.answers) == []
 
 
-async def test_a_source_that_breaks_says_so_and_loses_nothing(frontier):
+async def test_error_of_a_source_is_raised_and_earlier_links_are_kept(frontier):
     """What came before the break was handed in as whole batches; the error is the source's."""
 
     def source():
@@ -199,7 +199,7 @@ async def test_a_source_that_breaks_says_so_and_loses_nothing(frontier):
 
 
 async def test_a_closed_frontier_refuses(clock):
-    """It says what to do."""
+    """The error has the fix."""
     frontier = Frontier.open(clock=clock)
 
     with pytest.raises(Closed, match="async with"):
@@ -381,7 +381,7 @@ async def test_a_delayed_link_is_invisible_until_due(frontier, clock):
     assert [lease.url for lease in await frontier.claim()] == [A + "later"]
 
 
-async def test_crawls_of_one_store_know_nothing_of_each_other(opened, store):
+async def test_crawls_of_one_store_are_independent(opened, store):
     """I1, A3: unique within a crawl."""
     one = await opened(store=store, crawl="one")
     two = await opened(store=store, crawl="two")
@@ -393,12 +393,12 @@ async def test_crawls_of_one_store_know_nothing_of_each_other(opened, store):
 
 @pytest.mark.parametrize("crawl", ["", "x" * 256, "a\nb", None, 5])
 def test_a_crawl_has_a_printable_name(crawl):
-    """The caller's fault, said at once."""
+    """An invalid argument raises at once."""
     with pytest.raises(InvalidInput, match="crawl"):
         Frontier.open(crawl=crawl)
 
 
-async def test_a_store_nobody_knows_is_refused():
+async def test_unknown_store_scheme_is_refused():
     """With the name that was given."""
     with pytest.raises(InvalidInput, match="nonsense"):
         await Frontier.open("nonsense://")
@@ -426,7 +426,7 @@ async def test_equal_links_are_in_the_order_of_the_tie(opened, tie, order):
     assert "".join(lease.url[-1] for lease in await frontier.claim(3)) == order
 
 
-async def test_a_thousand_hostile_links_leave_the_good_ones_alone(frontier):
+async def test_hostile_links_do_not_affect_valid_ones(frontier):
     """A2: counted by reason, every one answered."""
     kinds = [
         "nonsense",

@@ -59,7 +59,7 @@ async def test_steer_takes_the_same_addresses_as_a_handle(opened):
         await frontier.steer(".org:81", Pause())
 
 
-async def test_act_on_a_host_holds_for_surt_queues_to_come(opened):
+async def test_action_on_a_host_applies_to_later_surt_queues(opened):
     """E7: for each of its ports."""
     frontier = await opened(keyed("surt"))
     await frontier.queue("example.org").retire()
@@ -268,7 +268,7 @@ async def delay_of(frontier):
 async def test_suffix_configured_at_run_time_wins_over_an_exact_key(
     opened, store, clock, is_there, by_another
 ):
-    """A4: field by field, whoever says it, for queues that are there and queues to come."""
+    """A4: field by field, for existing and later queues."""
     owner = await opened(FILE, store)
     if is_there:
         await owner.add(URLS)
@@ -285,7 +285,7 @@ async def test_suffix_configured_at_run_time_wins_over_an_exact_key(
 
 
 async def test_key_configured_at_run_time_wins_over_suffixes_in_both_orders(opened):
-    """A4: runtime by key > runtime by longest suffix, whichever was said first."""
+    """A4: runtime by key > runtime by longest suffix, in any order."""
     for first, second in ((".example.org", "www.example.org"), ("www.example.org", ".example.org")):
         frontier = await opened(FILE)
         await frontier.add(URLS)
@@ -366,7 +366,7 @@ async def test_cost_of_a_suffix_configured_at_run_time_wins_over_an_exact_key(op
 
 
 def test_merged_settings_keep_overrides_as_they_were_written():
-    """N5: what is shown is what was said, whatever the store is told."""
+    """N5: settings are listed as they were given."""
     tree = merged(settings_of(keyed("surt")), {"keys": {"Example.org": {"delay": 1}}})
 
     assert tree.keys == {"example.org": {"delay": 1.0}}

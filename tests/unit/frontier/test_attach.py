@@ -1,4 +1,4 @@
-"""`Frontier.attach`: a crawl keeps the rules it has, whoever looks, steers or adds."""
+"""`Frontier.attach`: a crawl keeps its rules while others read, steer or add."""
 
 import pytest
 
@@ -18,7 +18,7 @@ async def attached(store, clock):
 
 
 async def test_the_rules_of_the_crawl_stay(opened, store, clock):
-    """Attaching tells the store nothing."""
+    """Attaching writes nothing to the store."""
     owner = await opened(SETTINGS, store)
     await owner.add([A])
     async with Frontier.attach(store, clock=clock) as other:
@@ -42,8 +42,8 @@ async def test_the_first_add_makes_the_crawl(attached, store):
     assert (await attached.queue("a.example").view()).grant == 3000
 
 
-async def test_what_is_added_goes_by_the_rules_of_the_crawl(opened, attached, store, clock):
-    """Budgets and delays belong to the queue, whoever added the task."""
+async def test_attached_frontier_adds_by_the_rules_of_the_crawl(opened, attached, store, clock):
+    """Budgets and delays belong to the queue, whichever frontier added the task."""
     owner = await opened(SETTINGS, store)
     await attached.add([A, A + "1"])
     (lease,) = await owner.claim(2)
@@ -63,8 +63,8 @@ async def test_an_attached_frontier_steers(opened, attached, store):
     assert (await owner.stats()).status == "paused"
 
 
-async def test_it_configures_what_it_did_not_open(opened, attached, store):
-    """N1: a change is the crawl's, whoever makes it; all else stays as its owner said."""
+async def test_attached_frontier_configures_the_crawl(opened, attached, store):
+    """N1: a change by any worker is the crawl's; all else stays as its owner set it."""
     owner = await opened(SETTINGS, store)
     await owner.add([A])
     settings = await attached.configure({"budget": {"balance": 3}})
@@ -95,7 +95,7 @@ async def test_tasks_are_found_by_reason_and_age(attached, clock):
         [task async for task in attached.tasks(older_than="x")]
 
 
-async def test_a_joiner_admits_as_the_crawl_does(opened, store, clock):
+async def test_attached_frontier_admits_by_the_crawls_settings(opened, store, clock):
     """N1: depth, scope and keying are the crawl's, kept with it; another's seeds are known."""
     settings = {"queue": {"key": "domain", "max_depth": 1}, "scope": {"mode": "domain"}}
     owner = await opened(settings, store)
@@ -110,7 +110,7 @@ async def test_a_joiner_admits_as_the_crawl_does(opened, store, clock):
     assert report.refused == {"off-scope": 1, "max-depth": 1}
 
 
-async def test_a_joiner_learns_of_changes(opened, store, clock):
+async def test_attached_frontier_learns_of_changes(opened, store, clock):
     """N1: what was configured meanwhile holds for it too, once it asked."""
     owner = await opened({}, store)
     async with Frontier.attach(store, clock=clock) as other:
@@ -122,7 +122,7 @@ async def test_a_joiner_learns_of_changes(opened, store, clock):
     assert (before.added, after.refused) == (1, {"max-depth": 1})
 
 
-async def test_an_owner_learns_nothing(opened, store):
+async def test_frontier_that_opened_the_crawl_ignores_stored_settings(opened, store):
     """Its settings are those it was opened with."""
     owner = await opened({"queue": {"max_depth": 5}}, store)
     other = await opened({"queue": {"max_depth": 0}}, store)
@@ -132,7 +132,7 @@ async def test_an_owner_learns_nothing(opened, store):
     assert (owner.is_attached, owner.lacks) == (False, "")
 
 
-async def test_without_the_crawls_functions_one_looks_and_steers(opened, store, clock):
+async def test_attached_frontier_without_functions_reads_and_steers(opened, store, clock):
     """Adding by another keying would put one URL in two queues."""
     owner = await opened({"queue": {"key": lambda url: url.host[0]}}, store)
     await owner.add([A])
@@ -146,7 +146,7 @@ async def test_without_the_crawls_functions_one_looks_and_steers(opened, store, 
     assert [view.state async for view in owner.queues()] == ["paused"]
 
 
-async def test_functions_given_by_hand_make_it_whole(opened, store, clock):
+async def test_given_functions_complete_an_attached_frontier(opened, store, clock):
     """The same function, and all is as with the owner."""
 
     def first(url):
@@ -162,13 +162,13 @@ async def test_functions_given_by_hand_make_it_whole(opened, store, clock):
 
 
 async def test_workers_are_listed(attached, store):
-    """M6: whoever beats is seen through every frontier."""
+    """M6: a worker with heartbeats is listed by every frontier."""
     await store.heartbeat("default", Heartbeat("one", "busy", "north", 1, 4, 2, 9))
 
     assert [(one.worker, one.state) for one in await attached.workers()] == [("one", "busy")]
 
 
-async def test_a_batch_asks_for_the_seeds_of_others_once(opened, store, clock):
+async def test_batch_reads_the_seeds_of_other_workers_once(opened, store, clock):
     """A5: a store may be far away; what another worker added meanwhile is known all the same."""
     asked, roots = [], store.roots
     manners = {"delay": 0.0, "max_in_flight": 9}

@@ -22,7 +22,7 @@ RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
 
 
 def urls(leases):
-    """What was lent."""
+    """The URLs of the leases."""
     return [lease.url for lease in leases]
 
 
@@ -34,7 +34,7 @@ async def leased(frontier):
 # ---- claim
 
 
-async def test_a_claim_brings_the_best_first(rude):
+async def test_claim_leases_the_best_first(rude):
     """C2, C3: lower is sooner, across queues."""
     await rude.add(
         [
@@ -53,7 +53,7 @@ async def test_a_claim_brings_the_best_first(rude):
     ]
 
 
-async def test_a_lease_tells_what_to_visit(opened):
+async def test_lease_has_what_a_visit_needs(opened):
     """The stable names of a lease."""
     frontier = await opened(worker="me")
     await frontier.add([Link(A, type="nav", depth=3, meta={"x": 1}, tag="t", via="u", origin="o")])
@@ -67,7 +67,7 @@ async def test_a_lease_tells_what_to_visit(opened):
     assert lease.token
 
 
-async def test_a_claim_tells_when_to_ask_again(frontier, clock):
+async def test_empty_claim_returns_when_to_ask_again(frontier, clock):
     """C6: 0 if its limit cut it short; else the seconds to the earliest that time can bring."""
     await frontier.add([A + "1", A + "2", Link("https://b.example/", delay=30.0)])
 
@@ -88,7 +88,7 @@ async def test_a_claim_may_wait_for_a_lease_to_run_out(frontier):
     assert (await frontier.claim()).wake_in == 60.0
 
 
-async def test_nothing_that_time_brings_is_none(frontier):
+async def test_wake_in_is_none_if_time_brings_no_work(frontier):
     """C6: only an add, finish or person can bring work."""
     assert (await frontier.claim()).wake_in is None
     await frontier.add([A])
@@ -114,7 +114,7 @@ async def test_a_limit_is_a_whole_number(frontier, limit):
 
 
 async def test_a_queue_can_be_borrowed_whole(frontier):
-    """C7: many of its tasks at once, and nobody else is served meanwhile."""
+    """C7: many of its tasks at once, and no other worker gets it meanwhile."""
     await frontier.add([f"https://a.example/{n}" for n in range(4)])
     claim = await frontier.claim(10, per_queue=3, lend=True)
 
@@ -144,7 +144,7 @@ async def test_a_claim_of_nothing_does_not_wait(frontier):
     assert await prompt(frontier.claim(0, wait=10.0)) == []
 
 
-async def test_a_claim_on_a_frontier_not_open_says_so(clock):
+async def test_claim_on_a_frontier_not_open_raises_closed(clock):
     """Before and after."""
     frontier = Frontier.open(clock=clock)
     with pytest.raises(Closed):
@@ -153,6 +153,18 @@ async def test_a_claim_on_a_frontier_not_open_says_so(clock):
         assert await frontier.claim() == []
     with pytest.raises(Closed):
         await frontier.claim()
+
+
+async def test_frontier_that_is_not_open_ends_no_lease(frontier, clock):
+    """It knows no store yet, so every lease is foreign; this one is still held."""
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    unopened = Frontier.open(frontier.store, clock=clock)
+    for work in (unopened.release([lease]), unopened.finish(lease, Done(200))):
+        with pytest.raises(ForeignLease):
+            await work
+
+    assert await frontier.finish(lease, Done(200))
 
 
 async def test_a_frontier_may_be_awaited_and_closed_by_hand(clock):
@@ -165,7 +177,7 @@ async def test_a_frontier_may_be_awaited_and_closed_by_hand(clock):
     assert "closed" in repr(frontier)
 
 
-async def test_a_frontier_tells_its_clock_and_opens_once(clock):
+async def test_frontier_has_its_clock_and_opens_once(clock):
     """Entering an open one changes nothing."""
     async with Frontier.open(clock=clock) as frontier:
         store = frontier.store
@@ -177,7 +189,7 @@ async def test_a_frontier_tells_its_clock_and_opens_once(clock):
 # ---- claim(wait=)
 
 
-async def test_a_waiting_claim_comes_when_time_brings_work(frontier, clock):
+async def test_waiting_claim_returns_when_a_task_becomes_due(frontier, clock):
     """C6: it long-polls by `wake_in`."""
     await frontier.add([Link(A, delay=5.0)])
     waiting = await started(frontier.claim(1, wait=60.0))
@@ -191,7 +203,7 @@ async def test_a_waiting_claim_comes_when_time_brings_work(frontier, clock):
     assert urls(await prompt(waiting)) == [A]
 
 
-async def test_a_waiting_claim_comes_with_an_add(frontier):
+async def test_waiting_claim_returns_after_an_add(frontier):
     """Without the clock moving at all."""
     waiting = await started(frontier.claim(1, wait=60.0))
 
@@ -200,7 +212,7 @@ async def test_a_waiting_claim_comes_with_an_add(frontier):
     assert urls(await prompt(waiting)) == [A]
 
 
-async def test_a_waiting_claim_comes_with_a_finish(opened):
+async def test_waiting_claim_returns_after_a_finish(opened):
     """The slot that became free."""
     frontier = await opened({"politeness": {"delay": 0.0}})
     await frontier.add([A + "1", A + "2"])
@@ -213,8 +225,8 @@ async def test_a_waiting_claim_comes_with_a_finish(opened):
 
 
 @pytest.mark.parametrize("how", ["release", "resume", "revive", "replay"])
-async def test_a_waiting_claim_comes_with_whoever_brings_work(opened, how):
-    """A release, an operator: nobody has to wait for the next poll."""
+async def test_waiting_claim_returns_after_any_verb_that_brings_work(opened, how):
+    """A release or an operator's command ends the wait before the next poll."""
     frontier = await opened({"politeness": {"delay": 0.0}, "retry": {"max_retries": 0}})
     await frontier.add([A, Link("https://z.example/", delay=1000.0)])
     queue = frontier.queue("a.example")
@@ -234,7 +246,7 @@ async def test_a_waiting_claim_comes_with_whoever_brings_work(opened, how):
     assert urls(await prompt(waiting)) == [A]
 
 
-async def test_a_waiting_claim_notices_what_others_bring(opened, store, clock):
+async def test_waiting_claim_notices_work_of_other_frontiers(opened, store, clock):
     """Another frontier on the same store cannot wake it, so it looks again by itself."""
     one, other = await opened(store=store), await opened(store=store)
     waiting = await started(one.claim(1, wait=60.0))
@@ -259,7 +271,7 @@ async def test_a_wait_ends(frontier, clock):
     assert (list(claim), claim.wake_in) == ([], 97.0)
 
 
-async def test_nobody_waits_for_a_finished_crawl(rude):
+async def test_claim_does_not_wait_for_a_finished_crawl(rude):
     """I2: only an add could bring work, and the caller wants to know."""
     await rude.add([A])
     (lease,) = await rude.claim()
@@ -270,7 +282,7 @@ async def test_nobody_waits_for_a_finished_crawl(rude):
     assert (list(claim), claim.status) == ([], "finished")
 
 
-async def test_nobody_waits_for_a_cancelled_crawl(frontier):
+async def test_claim_does_not_wait_for_a_cancelled_crawl(frontier):
     """I3: one write ends every wait."""
     await frontier.add([Link(A, delay=100.0)])
     waiting = await started(frontier.claim(1, wait=1000.0))
@@ -344,7 +356,7 @@ async def test_a_released_lease_cannot_finish(rude):
     assert not await rude.finish(lease, Done(200))
 
 
-async def test_a_late_finish_before_anybody_noticed_still_counts(frontier, clock):
+async def test_late_finish_before_the_expiry_counts(frontier, clock):
     """H3: token current and leased."""
     await frontier.add([A])
     (lease,) = await frontier.claim()
@@ -353,7 +365,7 @@ async def test_a_late_finish_before_anybody_noticed_still_counts(frontier, clock
     assert await frontier.finish(lease, Done(200))
 
 
-async def test_links_are_added_before_the_queue_is_judged(frontier):
+async def test_links_are_added_before_the_queue_is_rescheduled(frontier):
     """H6: so a page that finds another does not end its crawl."""
     await frontier.add([A])
     (lease,) = await frontier.claim()
@@ -410,7 +422,7 @@ async def test_nothing_to_finish_is_fine(rude):
     ],
 )
 async def test_a_bad_visit_is_refused_and_the_rest_applied(rude, bad, named):
-    """The caller's fault, by name; one bad visit never spoils the others."""
+    """The error names the argument; an invalid visit does not affect the others."""
     await rude.add([f"{A}{n}" for n in range(3)])
     leases = await rude.claim(3)
 
@@ -463,7 +475,7 @@ async def test_one_link_as_text_is_one_link(rude):
 
 
 async def test_a_lease_of_another_store_is_foreign(opened):
-    """It names the lease and says what to do."""
+    """The error names the lease and has the fix."""
     one, other = await opened(RUDE), await opened(RUDE)
     await one.add([A])
     (lease,) = await one.claim()
@@ -532,7 +544,7 @@ async def test_extend_and_release_know_foreign_leases_too(opened, store, verb):
 
 
 @pytest.mark.parametrize("verb", ["extend", "release"])
-async def test_what_is_no_lease_is_refused(rude, verb):
+async def test_finish_of_something_else_than_a_lease_is_refused(rude, verb):
     """The caller's fault."""
     await rude.add([A])
     (lease,) = await rude.claim()
@@ -587,8 +599,8 @@ async def test_a_finished_lease_stays_finished(rude):
     assert (await rude.stats()).done == 1
 
 
-async def test_a_lease_left_in_peace_is_kept(rude):
-    """Nobody has to finish inside the block."""
+async def test_lease_is_kept_after_a_block_without_exception(rude):
+    """A lease need not be finished inside the block."""
     await rude.add([A])
     (lease,) = await rude.claim()
 
@@ -601,7 +613,7 @@ async def test_a_lease_left_in_peace_is_kept(rude):
 # ---- extend, release, expire
 
 
-async def test_an_extended_lease_lives_on(frontier, clock):
+async def test_extended_lease_does_not_expire(frontier, clock):
     """H2: renewed from now."""
     await frontier.add([A])
     (lease,) = await frontier.claim()
@@ -626,7 +638,7 @@ async def test_a_lost_lease_is_not_extended(frontier, clock):
     assert await frontier.extend(leases) == set()
 
 
-async def test_a_released_task_comes_again_unpunished(rude):
+async def test_released_task_is_pending_without_an_attempt(rude):
     """H5, E3: in its old place, attempts as before, refunded."""
     await rude.add([A + "1", A + "2"])
     (lease,) = await rude.claim()
@@ -673,8 +685,8 @@ async def test_expire_is_bounded(rude, clock):
     assert [await rude.expire(limit=2) for _ in range(4)] == [2, 2, 1, 0]
 
 
-async def test_a_claim_takes_back_overdue_leases_itself(frontier, clock):
-    """H4: nobody needs a sweeper; D7: the visit's end is now, so the delay is kept."""
+async def test_claim_expires_overdue_leases(frontier, clock):
+    """H4: without a sweeper; D7: the visit ends now, so the delay is kept."""
     await frontier.add([A])
     await frontier.claim()
     clock.advance(60)
@@ -694,8 +706,8 @@ async def test_the_seconds_of_a_lease_are_configurable(opened, clock):
     assert (await frontier.claim()).wake_in == 5.0
 
 
-async def test_whoever_asks_in_vain_again_and_again_lets_others_run(frontier):
-    """A store that answers at once awaits nothing: the owner's socket would never be heard."""
+async def test_repeated_empty_claims_let_other_tasks_run(frontier):
+    """An inline store never suspends: the loop would not serve its sockets."""
     ran: list[bool] = []
     asyncio.get_running_loop().call_soon(ran.append, True)
     assert not await frontier.claim(1)

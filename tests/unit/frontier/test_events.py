@@ -32,7 +32,7 @@ async def visit(frontier, outcome):
 # ---- what is told
 
 
-async def test_an_event_says_what_where_and_when(frontier, clock):
+async def test_event_has_name_crawl_and_time(frontier, clock):
     """O3: name, crawl, at, sequence."""
     events = heard_by(frontier)
 
@@ -44,7 +44,7 @@ async def test_an_event_says_what_where_and_when(frontier, clock):
     assert (event.data["url"], event.data["priority"]) == (A, 12.0)
 
 
-async def test_adds_and_refusals_are_told(frontier):
+async def test_adds_and_refusals_emit_events(frontier):
     """O3: link by link, in order."""
     events = heard_by(frontier)
 
@@ -83,7 +83,7 @@ async def test_every_end_of_a_visit_has_its_name(frontier, outcome, name):
     assert {event.data["url"] for event in events} == {A}
 
 
-async def test_a_death_is_told(opened):
+async def test_death_of_a_task_emits_an_event(opened):
     """O3: died, with the reason."""
     frontier = await opened({"retry": {"max_retries": 0}})
     await frontier.add([A])
@@ -95,8 +95,8 @@ async def test_a_death_is_told(opened):
     assert events[1].data["reason"] == "HTTP 500"
 
 
-async def test_links_of_a_page_are_told_with_it(frontier):
-    """O3: added and refused alike, whoever refused them."""
+async def test_links_of_a_page_are_reported_with_its_finish(frontier):
+    """O3: added and refused alike, by the admission or the store."""
     await frontier.add([A])
     events = heard_by(frontier)
 
@@ -110,7 +110,7 @@ async def test_links_of_a_page_are_told_with_it(frontier):
     assert told[-1] == ("finished", None)
 
 
-async def test_a_repeated_or_lost_finish_tells_nothing(rude):
+async def test_repeated_or_lost_finish_emits_no_event(rude):
     """H3: it changed nothing."""
     await rude.add([A, B])
     one, other = await rude.claim(2)
@@ -124,8 +124,8 @@ async def test_a_repeated_or_lost_finish_tells_nothing(rude):
     assert events == []
 
 
-async def test_an_expiry_is_told(frontier, clock):
-    """O3: what the store does of itself is told when it is noticed."""
+async def test_expiry_emits_an_event(frontier, clock):
+    """O3: the store's own events are reported with the next call."""
     await frontier.add([A])
     await frontier.claim()
     events = heard_by(frontier)
@@ -136,7 +136,7 @@ async def test_an_expiry_is_told(frontier, clock):
     assert "expired" in names(events)
 
 
-async def test_changes_of_queues_are_told(frontier):
+async def test_changes_of_queues_emit_events(frontier):
     """O3: by operators, and by themselves."""
     await frontier.add([A])
     events = heard_by(frontier)
@@ -155,7 +155,7 @@ async def test_changes_of_queues_are_told(frontier):
     assert events[0].data["target"] == "a.example"
 
 
-async def test_changes_of_the_crawl_are_told(frontier):
+async def test_changes_of_the_crawl_emit_events(frontier):
     """O3."""
     events = heard_by(frontier)
 
@@ -166,7 +166,7 @@ async def test_changes_of_the_crawl_are_told(frontier):
     assert names(events) == ["crawl-paused", "crawl-running", "crawl-cancelled"]
 
 
-async def test_a_change_of_settings_is_told(frontier):
+async def test_change_of_settings_emits_an_event(frontier):
     """O3: config."""
     events = heard_by(frontier)
 
@@ -175,7 +175,7 @@ async def test_a_change_of_settings_is_told(frontier):
     assert "config" in names(events)
 
 
-async def test_a_refused_change_is_not(frontier):
+async def test_refused_change_of_settings_emits_no_event(frontier):
     """N2: nothing changed."""
     events = heard_by(frontier)
 
@@ -186,7 +186,7 @@ async def test_a_refused_change_is_not(frontier):
 
 
 async def test_each_run_has_one_completion_event(opened, store):
-    """I2: numbered; everybody who listens hears each once, whoever closed the run."""
+    """I2: numbered; every listener gets each once, whichever worker closed the run."""
     settings = {"politeness": {"delay": 0.0}}
     one, other = await opened(settings, store), await opened(settings, store)
     first, second = heard_by(one), heard_by(other)
@@ -202,7 +202,7 @@ async def test_each_run_has_one_completion_event(opened, store):
         assert details == ["run 1", "run 2"]
 
 
-async def test_concurrent_calls_tell_a_change_once(opened, watched):
+async def test_concurrent_calls_report_a_store_event_once(opened, watched):
     """I2: exactly one completion event, though two calls ask the store at the same time."""
     frontier = await opened({"politeness": {"delay": 0.0}}, watched)
     events = heard_by(frontier)
@@ -239,7 +239,7 @@ async def test_the_sequence_has_no_gaps(opened, clock):
     assert len(events) > 10
 
 
-async def test_all_listeners_hear_the_same(frontier):
+async def test_all_listeners_get_the_same_events(frontier):
     """O3: one numbering for everybody."""
     first, second = heard_by(frontier), heard_by(frontier)
 
@@ -248,7 +248,7 @@ async def test_all_listeners_hear_the_same(frontier):
     assert first == second
 
 
-async def test_nobody_is_told_what_came_before(frontier):
+async def test_listener_gets_no_earlier_events(frontier):
     """From now on: an old retirement is no news."""
     await frontier.add([A])
     await frontier.queue("a.example").retire()
@@ -276,7 +276,7 @@ async def test_a_subscription_can_be_ended(frontier):
     assert len(events) == 1
 
 
-async def test_a_subscriber_that_raises_is_let_go(frontier):
+async def test_subscriber_that_raises_is_unsubscribed(frontier):
     """A listener is a user's code; the crawl and the others go on."""
     calls = []
 
@@ -291,8 +291,8 @@ async def test_a_subscriber_that_raises_is_let_go(frontier):
     assert (len(calls), len(events)) == (1, 2)
 
 
-async def test_a_subscriber_may_unsubscribe_while_it_is_told(frontier):
-    """The others still hear this event."""
+async def test_subscriber_may_unsubscribe_while_it_is_called(frontier):
+    """The others still get this event."""
     seen = []
 
     def once(event):
@@ -346,7 +346,7 @@ async def test_a_reader_that_left_costs_nothing(frontier):
     assert not frontier._context.reporter.has_listeners
 
 
-async def test_a_stream_nobody_reads_is_forgotten(frontier):
+async def test_unread_stream_is_unsubscribed(frontier):
     """Asked for and thrown away: it collects nothing."""
     stream = frontier.events()
     del stream
@@ -356,7 +356,7 @@ async def test_a_stream_nobody_reads_is_forgotten(frontier):
 
 
 async def test_a_slow_reader_loses_the_oldest(frontier):
-    """A backlog is bounded; nobody's memory is a reader's hostage."""
+    """The backlog of a reader is bounded."""
     stream = frontier.events()
     waiting = asyncio.ensure_future(anext(stream))
     await turns()
@@ -417,7 +417,7 @@ async def test_a_file_is_continued(opened, path):
 
 
 async def test_no_hostile_url_stops_the_file(opened, path):
-    """O3: lone surrogates cannot be written as they are, yet the crawl's story goes on."""
+    """O3: lone surrogates cannot be written as they are; later events are."""
     frontier = await opened({"events": {"jsonl": str(path)}})
 
     await frontier.add(["https://a.example/\ud800", "\x00", "x" * 10**6, A])
@@ -438,8 +438,8 @@ async def test_a_reason_that_cannot_be_written_stops_nothing(opened, path):
     assert lines(path)[-1]["data"]["url"] == B
 
 
-async def test_a_link_of_every_kind_is_heard_without_listeners(frontier):
-    """Nobody listening is fine."""
+async def test_crawl_runs_without_listeners(frontier):
+    """Events are optional."""
     await frontier.add([Link(A, type="article")])
     await visit(frontier, Done(200))
     await frontier.claim()

@@ -130,7 +130,7 @@ async def test_an_extended_lease_keeps_its_place(rude, clock):
     await cancelled(waiting)
 
 
-async def test_a_reader_that_leaves_early_gives_the_rest_back(rude):
+async def test_reader_that_stops_early_releases_the_rest(rude):
     """What it never saw; what it saw is its own."""
     await rude.add([f"{A}{n}" for n in range(10)])
 
@@ -143,7 +143,7 @@ async def test_a_reader_that_leaves_early_gives_the_rest_back(rude):
     assert await rude.finish(seen, Done(200))
 
 
-async def test_a_reader_stopped_while_a_lease_is_renewed_gives_it_back(opened, watched, clock):
+async def test_reader_stopped_during_a_renewal_releases_the_lease(opened, watched, clock):
     """It never saw the second one, so that one goes back."""
     frontier = await opened(RUDE, watched)
     await frontier.add([A + "1", A + "2"])
@@ -163,7 +163,7 @@ async def test_a_reader_stopped_while_a_lease_is_renewed_gives_it_back(opened, w
     assert await leased(frontier) == 1
 
 
-async def test_a_very_slow_reader_is_handed_what_others_did_not_take(opened, store, clock):
+async def test_very_slow_reader_gets_leases_that_others_did_not_claim(opened, store, clock):
     """H1: a lease that ran out unseen, and is another's now, is passed over."""
     frontier, other = await opened(RUDE, store), await opened(RUDE, store)
     await frontier.add([A + "1", A + "2"])
@@ -177,7 +177,7 @@ async def test_a_very_slow_reader_is_handed_what_others_did_not_take(opened, sto
     assert await prompt(anext(leases, None)) is None
 
 
-async def test_a_slow_reader_is_handed_no_lease_that_ran_out(rude, clock):
+async def test_slow_reader_gets_no_expired_lease(rude, clock):
     """H1: what it gets is good, however long it took over the one before."""
     await rude.add([f"{A}{n}" for n in range(3)])
     leases = rude.leases(limit=3)
@@ -192,7 +192,7 @@ async def test_a_slow_reader_is_handed_no_lease_that_ran_out(rude, clock):
     await leases.aclose()
 
 
-async def test_a_reader_that_breaks_gives_the_rest_back(rude):
+async def test_reader_that_raises_releases_the_rest(rude):
     """An exception is leaving, too."""
     await rude.add([f"{A}{n}" for n in range(10)])
 
@@ -207,8 +207,8 @@ async def test_a_reader_that_breaks_gives_the_rest_back(rude):
     assert await leased(rude) == 1
 
 
-async def test_a_reader_that_leaves_the_frontier_too_gives_the_rest_back(opened, store, clock):
-    """Nothing unseen stays lent when `async with` is left."""
+async def test_closing_releases_leases_that_were_not_read(opened, store, clock):
+    """No lease that was not read stays leased after `async with`."""
     async with Frontier.open(store, settings=RUDE, clock=clock) as frontier:
         await frontier.add([f"{A}{n}" for n in range(10)])
         async for _ in frontier.leases(limit=8):
@@ -219,7 +219,7 @@ async def test_a_reader_that_leaves_the_frontier_too_gives_the_rest_back(opened,
     assert await leased(witness) == 1
 
 
-async def test_a_full_reader_rests(opened, resting):
+async def test_reader_at_its_limit_waits(opened, resting):
     """It does not spin while nothing is finished, even if links were added."""
     clock = resting
     frontier = await opened(RUDE, clock=clock)

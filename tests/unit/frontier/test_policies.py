@@ -58,7 +58,7 @@ async def test_a_function_may_give_the_key(opened):
 
 @pytest.mark.parametrize("answer", [None, "", "x" * 256, 5, "a\nb"])
 async def test_a_function_that_gives_no_key_refuses_the_link(opened, answer):
-    """B4: a bad link, and the detail says whose fault it is."""
+    """B4: an invalid link; the detail names the function at fault."""
     frontier = await opened(
         {"queue": {"key": lambda url: answer if url.host == "a.example" else url.host}}
     )
@@ -98,7 +98,7 @@ async def test_a_function_may_give_the_cost(opened):
     assert (await frontier.queue("a.example").view()).spent == 9
 
 
-async def test_a_key_may_have_a_cost_policy_of_its_own(opened):
+async def test_key_may_have_its_own_cost_policy(opened):
     """A4: overrides by exact key or suffix."""
     frontier = await opened({"keys": {"a.example": {"cost": "zero"}, ".org": {"cost": "wag"}}})
     await frontier.add([A, "https://b.org/?x=1", "https://c.com/?x=1"])
@@ -118,7 +118,7 @@ async def test_a_key_may_have_a_cost_policy_of_its_own(opened):
     ],
 )
 async def test_a_policy_that_raises_refuses_its_link_alone(opened, settings):
-    """A2: one bad link never spoils the others; the detail tells what was raised."""
+    """A2: an invalid link does not affect the others; the detail has what was raised."""
     frontier = await opened(settings)
 
     report = await frontier.add([Link(A, depth=1), Link("https://b.example/", depth=1)])
@@ -156,7 +156,7 @@ async def test_a_scorer_may_be_the_users(opened):
 
 
 async def test_a_scorer_that_answers_nonsense_refuses_its_link_alone(opened):
-    """B4: `bad-link` for a NaN priority, whoever gave it."""
+    """B4: `bad-link` for a NaN priority, from the link or from the scorer."""
 
     def answer(_, url):
         size = math.nan if "bad" in url.text else 1.0
@@ -174,7 +174,7 @@ def raising(_batch):
 
 
 @pytest.mark.parametrize("score", [raising, lambda _: [], lambda _: None, lambda _: ["soon"]])
-async def test_a_broken_scorer_spoils_no_batch(opened, score):
+async def test_error_of_a_scorer_does_not_affect_the_batch(opened, score):
     """A2, F10: one that raises, or answers too little or nonsense, refuses what it was asked."""
     scorer = Scorer(None)
     scorer.score = score

@@ -52,7 +52,7 @@ async def test_fixed_brings_every_page_back_as_often_as_set(opened, clock):
 
 
 async def test_value_learns_from_visit_to_visit(opened, clock):
-    """G3: a page that stands still is left alone for longer and longer, up to the greatest age."""
+    """G3: the interval of an unchanged page grows, up to the maximum age."""
     frontier = await opened({"revisit": {"policy": "value", "max_age": 5 * DAY}})
     await frontier.add([A])
     waits = []
@@ -111,8 +111,8 @@ async def test_the_visits_of_an_hour_are_shared_by_all_pages(opened, clock):
 # ---- the price
 
 
-def test_no_timetable_for_no_policy():
-    """N1: nobody pays for the question."""
+def test_no_revisits_without_a_policy():
+    """N1: without a policy, no plan is made at a finish."""
     assert revisits_for(Revisiting()) is None
     assert revisits_for(Revisiting("fixed")) is not None
 
@@ -133,7 +133,7 @@ def test_the_pages_are_counted_only_if_they_matter_and_now_and_then():
 
 
 def test_a_new_worker_takes_over_the_price():
-    """G3: from the plans it finds, whoever made them."""
+    """G3: from earlier plans of any worker."""
     how, price = Revisiting("value"), 0.05 * DAY
     new = Revisits(how)
     assert new.price == first_price(DAY)
@@ -146,7 +146,7 @@ def test_a_new_worker_takes_over_the_price():
     assert new.price == pytest.approx(price, rel=0.05)
 
 
-def test_a_worker_that_has_heard_enough_finds_the_price_by_itself():
+def test_worker_ignores_earlier_prices_after_enough_samples():
     """G3: what others paid no longer moves it, but for what it makes them do."""
     old = Revisits(Revisiting("value"))
     for _ in range(PRICE_SAMPLES):

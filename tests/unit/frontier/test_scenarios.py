@@ -64,7 +64,7 @@ async def state(frontier, host="a"):
 
 @pytest.fixture
 def crawl(opened):
-    """Opens a frontier without delays, but for what a test says of politeness."""
+    """Opens a frontier without delays, unless a test sets politeness."""
 
     async def opening(politeness=None, **sections):
         given = {"politeness": {"delay": 0.0, **(politeness or {})}, **sections}
@@ -120,7 +120,7 @@ async def test_costs_are_what_a_session_spends(crawl):
     assert await drained(frontier) == "a/1 a/2 b/1 b/2 c/1 c/2 a/3 b/3 c/3"
 
 
-async def test_alone_a_spent_queue_goes_on(crawl):
+async def test_spent_queue_without_competitors_is_activated_again(crawl):
     """E2: re-activated at once."""
     frontier = await crawl(budget={"balance": 1})
     await add(frontier, "a/1", "a/2", "a/3")
@@ -250,7 +250,7 @@ async def test_queue_precedence_comes_before_everything(crawl):
 
 
 async def test_a_spent_total_retires_and_a_raised_one_returns(crawl):
-    """E5: its tasks are kept and held; raised, it goes on where it stopped."""
+    """E5: its tasks are kept and held; raised, it resumes where it stopped."""
     frontier = await crawl(budget={"total_budget": 2})
     await add(frontier, "a/1", "a/2", "a/3", "a/4")
 
@@ -498,8 +498,8 @@ async def test_the_count_belongs_to_the_claimer(opened, store):
     assert order == [["p/1"], ["p/2"], ["x/1"], ["x/2"]]
 
 
-async def test_one_queue_may_stand_in_both_lanes(crawl):
-    """C4: a ready queue stands in each lane where it has due work."""
+async def test_queue_may_be_ready_in_both_lanes(crawl):
+    """C4: a ready queue is in each lane where it has due tasks."""
     frontier = await crawl(lanes={"burst": 1})
     await add(frontier, "a/1", "a/2")
     await add(frontier, "a/3", "a/4", type="article")
@@ -596,7 +596,7 @@ async def test_a_page_that_kills_three_workers_is_dead(crawl, clock):
 @pytest.mark.parametrize(
     ("seconds", "delay"), [(0.0, 1.0), (0.1, 1.0), (0.4, 2.0), (2.0, 10.0), (60.0, 30.0)]
 )
-async def test_a_host_is_left_alone_five_times_as_long_as_it_took(frontier, clock, seconds, delay):
+async def test_delay_is_five_times_the_duration_of_the_visit(frontier, clock, seconds, delay):
     """D1: clamp(5 × duration, 1, 30), counted from the end."""
     await add(frontier, "a/1", "a/2")
     (lease,) = await frontier.claim()
@@ -683,7 +683,7 @@ async def test_one_host_has_one_visit_at_a_time(crawl):
 
 
 async def test_a_crawl_delay_is_respected_and_remembered(frontier, clock):
-    """D1: raised to 7; also after the next visit, which says nothing of it."""
+    """D1: raised to 7; also after the next visit, which brings no crawl delay."""
     await add(frontier, "a/1", "a/2", "a/3", "a/4")
 
     await visit(frontier, Done(200, crawl_delay=7.0))
@@ -737,7 +737,7 @@ async def test_a_dropped_visit_keeps_the_delay(frontier):
     assert (await queue(frontier)).wakes_in == 1.0
 
 
-async def test_manners_survive_emptiness(crawl, clock):
+async def test_politeness_state_of_an_empty_queue_is_kept(crawl, clock):
     """C1: a page added to a queue just emptied waits for its delay."""
     frontier = await crawl({"delay": 10.0})
     await add(frontier, "a/1")
@@ -911,7 +911,7 @@ async def test_an_unreachable_host_is_tried_five_times_then_retired(crawl, clock
     assert (stats.pending, stats.held, stats.dead) == (1, 1, 0)
 
 
-async def test_a_revived_host_begins_anew(crawl, clock):
+async def test_revived_host_has_no_failures(crawl, clock):
     """D4: `revive` clears counts."""
     frontier = await crawl()
     await add(frontier, "a/1")
@@ -1003,7 +1003,7 @@ async def test_a_blocked_page_cools_down_by_itself(crawl, clock):
 
 
 async def test_a_failing_page_is_tried_four_times(crawl, clock):
-    """G1: after 1, 2 and 4 s; the dead letter tells every attempt."""
+    """G1: after 1, 2 and 4 s; the dead letter has every attempt."""
     frontier = await crawl()
     await add(frontier, "a/1", meta={"x": 1})
     start, times = clock.now(), []
@@ -1028,7 +1028,7 @@ async def test_a_failing_page_is_tried_four_times(crawl, clock):
     assert {attempt.worker for attempt in letter.attempts} == {frontier.worker}
 
 
-async def test_a_waiting_retry_holds_nobody_up(crawl, clock):
+async def test_waiting_retry_does_not_block_its_queue(crawl, clock):
     """G1: it holds no worker, slot or queue; due again, it has its old place."""
     frontier = await crawl()
     await add(frontier, "a/1", "a/2", "a/3")
@@ -1073,7 +1073,7 @@ async def test_a_revisit_is_a_refresh(crawl, clock):
 
 
 def finishes(frontier):
-    """The completion events heard from now on."""
+    """The completion events from now on."""
     heard = []
 
     def listen(event):
@@ -1120,7 +1120,7 @@ async def test_an_add_after_the_finish_makes_it_run(crawl):
     assert await drained(frontier) == "a/2"
 
 
-async def test_a_duplicate_after_the_finish_does_not(crawl):
+async def test_duplicate_after_the_finish_does_not_make_the_crawl_run(crawl):
     """I2: an *added* task."""
     frontier = await crawl()
     await add(frontier, "a/1")
@@ -1163,7 +1163,7 @@ async def test_whatever_may_come_back_keeps_a_crawl_open(crawl, how):
     assert len(await frontier.why()) == 1
 
 
-async def test_retired_queues_do_not(crawl):
+async def test_retired_queues_do_not_keep_a_crawl_open(crawl):
     """E5, I2: they count neither as queued nor against finishing."""
     frontier = await crawl()
     await add(frontier, "a/1", "b/1")

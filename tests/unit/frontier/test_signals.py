@@ -1,4 +1,4 @@
-"""Predictions and problems through a frontier: durable, heard by all, acting at once (F4, F5)."""
+"""Predictions and problems: durable, shared by all workers, acting at once (F4, F5)."""
 
 import pytest
 
@@ -34,7 +34,7 @@ async def states(frontier):
 class TestPredictions:
     """F4."""
 
-    async def test_a_prediction_moves_what_waits_at_once(self, store, clock):
+    async def test_prediction_changes_a_pending_priority_at_once(self, store, clock):
         """C8: what a signal touches."""
         async with on(store, clock) as frontier:
             await frontier.add([A + "1", A + "2"])
@@ -43,7 +43,7 @@ class TestPredictions:
             assert await priority(frontier, A + "2") == 12 - 10.5
             assert [lease.url for lease in await frontier.claim()] == [A + "2"]
 
-    async def test_a_prediction_counts_for_what_comes(self, store, clock):
+    async def test_prediction_counts_for_later_links(self, store, clock):
         """F4: whatever way its URL is written."""
         async with on(store, clock) as frontier:
             assert not await frontier.predict(A + "x?b=2&a=1", 0.5, 0.0)
@@ -51,7 +51,7 @@ class TestPredictions:
 
             assert await priority(frontier, A + "x?a=1&b=2") == 12 - 5
 
-    async def test_another_worker_hears_of_it(self, store, clock):
+    async def test_other_worker_applies_a_prediction(self, store, clock):
         """F4: shared by all workers of a crawl."""
         async with on(store, clock) as one, on(store, clock) as other:
             await one.predict(A, 0.8, 0.5)
@@ -81,7 +81,7 @@ class TestPredictions:
             (Failed("HTTP 500"), "open"),
         ],
     )
-    async def test_a_visit_says_whether_it_was_right(self, store, clock, outcome, state):
+    async def test_visit_validates_a_prediction(self, store, clock, outcome, state):
         """F4: one that will be visited again stays open."""
         async with on(store, clock) as frontier:
             await frontier.add([A])
@@ -91,7 +91,7 @@ class TestPredictions:
 
             assert await states(frontier) == {A: state}
 
-    async def test_a_task_given_up_on_was_no_good_guess(self, store, clock):
+    async def test_dead_task_fails_its_prediction(self, store, clock):
         """F4."""
         async with on(store, clock, retry={"max_retries": 0}) as frontier:
             await frontier.add([A])
@@ -159,7 +159,7 @@ class TestProblems:
                 A + "sport": 12.0,
             }
 
-    async def test_workers_count_together(self, store, clock):
+    async def test_workers_count_problems_together(self, store, clock):
         """F5: nothing is counted twice, nothing is lost."""
         async with on(store, clock) as one, on(store, clock) as other:
             for _ in range(5):
@@ -168,7 +168,7 @@ class TestProblems:
 
             assert [problem.count for problem in await one.problems()] == [10]
 
-    async def test_old_problems_are_forgotten(self, store, clock):
+    async def test_old_problems_expire(self, store, clock):
         """F5: after thirty minutes, and what waits waits again."""
         async with on(store, clock) as frontier:
             await frontier.add([A])
@@ -200,7 +200,7 @@ class TestProblems:
             (guess,) = [one async for one in frontier.predictions()]
             assert guess.confidence == pytest.approx(0.544)
 
-    async def test_proposals_become_tasks_if_the_setting_says_so(self, store, clock):
+    async def test_proposals_become_tasks_with_the_setting(self, store, clock):
         """F5."""
         async with on(store, clock, scoring={"proposals": True}) as frontier:
             for _ in range(5):
@@ -228,7 +228,7 @@ class TestProblems:
 
             assert await frontier.problems() == []
 
-    async def test_notes_that_make_no_sense_are_ignored(self, store, clock):
+    async def test_invalid_shared_values_are_ignored(self, store, clock):
         """Untrusted: a store may be written by others."""
         bad = [
             SharedValueWrite("prediction", "not hex", "{}"),
@@ -248,10 +248,8 @@ class TestProblems:
             assert await priority(frontier, A) == 13.0
             assert await frontier.problems() == []
 
-    async def test_a_problem_that_was_forgotten_may_be_reported_again(
-        self, store, clock, monkeypatch
-    ):
-        """F5: by whoever forgot it, and by whoever heard of that."""
+    async def test_expired_problem_may_be_reported_again(self, store, clock, monkeypatch):
+        """F5: by the worker that removed it, and by those that learnt of it."""
         monkeypatch.setattr(signals, "MAX_CLUSTERS", 2)
         async with on(store, clock) as one, on(store, clock) as other:
             for target in ("a.example", "b.example", "c.example"):
@@ -291,16 +289,16 @@ class TestRewards:
             assert before < -0.5
             assert await self._expected(frontier) == before
 
-    async def test_another_worker_learns_it_too(self, store, clock):
-        """Durable, and told at the latest when its teacher goes."""
+    async def test_other_worker_learns_rewards(self, store, clock):
+        """Durable, and shared at the latest when the frontier closes."""
         async with on(store, clock, **LEARNING) as frontier:
             await self._rewarded(frontier)
             before = await self._expected(frontier)
         async with on(store, clock, **LEARNING) as other:
             assert await self._expected(other) == pytest.approx(before)
 
-    async def test_whoever_goes_leaves_the_rescoring_to_others(self, watched, clock):
-        """C8: closing is quick, however much waits; what is wanted is said."""
+    async def test_closing_frontier_leaves_rescoring_to_other_workers(self, watched, clock):
+        """C8: closing is quick, however many tasks are pending; rescoring stays wanted."""
         async with on(watched, clock, **LEARNING) as frontier:
             await self._rewarded(frontier)
             await frontier.add([A + "good/x", A + "bad/x"])
@@ -310,8 +308,8 @@ class TestRewards:
         async with Frontier.attach(watched, clock=clock) as other:
             assert (await other.rescoring()).state == "wanted"
 
-    async def test_notes_of_predictions_that_make_no_sense_are_left_out(self, store, clock):
-        """Untrusted: the others are still told."""
+    async def test_invalid_predictions_are_left_out(self, store, clock):
+        """Untrusted: the others are still listed."""
         async with on(store, clock) as frontier:
             await frontier.predict(A, 0.5, 0.5)
             await store.put_values(

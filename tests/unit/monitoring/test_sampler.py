@@ -7,7 +7,7 @@ from outrider.monitoring.dead_letters import MAX_LATEST, MAX_NAMED, MAX_REASONS,
 from outrider.monitoring.hosts import KEPT, MAX_HOSTS, Host, HostOrder, Hosts
 from outrider.monitoring.rates import Counts, RateHistory
 from outrider.monitoring.sampler import RollingReader, Sampler, SampleRequest
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.protocol import ResultPage
 from outrider.testing import FakeClock
 
@@ -301,9 +301,9 @@ class TestHosts:
         view = (await views())["h1.example"]
         host = Host(view, 100.0, 0.0, pace=2.0)
 
-        assert host.updated(view, 110.0).pace == pytest.approx(4 / 3)
-        assert host.updated(view, 400.0).pace == 0.0
-        assert host.updated(view, 100.0).pace == 2.0
+        assert host.with_view(view, 110.0).pace == pytest.approx(4 / 3)
+        assert host.with_view(view, 400.0).pace == 0.0
+        assert host.with_view(view, 100.0).pace == 2.0
 
     async def test_a_million_hosts_are_not_all_kept(self, crawl, distant):
         """Those that lead in something are, and those that are named."""

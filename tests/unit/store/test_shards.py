@@ -11,8 +11,8 @@ from model_shard import ModelShard, sharded_model
 from outrider.core.queue_action import Retire, Revive
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreUnavailable
+from outrider.store.export_items import SavedTask
 from outrider.store.protocol import ClaimRequest, PriorityUpdate, SharedValueWrite, TaskFilter
-from outrider.store.saved import SavedTask
 from outrider.store.shards import ShardedStore
 from outrider.store.shards.shard_set import global_number, shard_of, split_number
 from outrider.testing.audit import everything

@@ -18,8 +18,7 @@ from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.records import INACTIVE, READY, UNLISTED, Queue, TaskRecord
 from outrider.store.engine.state import CrawlState
-from outrider.store.protocol import ResultPage
-from outrider.store.saved import (
+from outrider.store.export_items import (
     Saved,
     SavedAnswer,
     SavedCrawl,
@@ -28,6 +27,7 @@ from outrider.store.saved import (
     SavedTask,
     plain_rules,
 )
+from outrider.store.protocol import ResultPage
 
 QUEUE_SHIFT: Final = 32
 TASK_MASK: Final = (1 << QUEUE_SHIFT) - 1

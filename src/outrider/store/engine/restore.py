@@ -32,7 +32,7 @@ from outrider.store.engine.records import (
 from outrider.store.engine.schedule import Schedule
 from outrider.store.engine.state import CrawlState
 from outrider.store.engine.transitions import Transitions
-from outrider.store.saved import (
+from outrider.store.export_items import (
     RESTORING,
     Saved,
     SavedCrawl,

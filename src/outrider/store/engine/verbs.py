@@ -23,7 +23,7 @@ from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.export import export_page
 from outrider.store.engine.port import Crawls
 from outrider.store.engine.records import Queue, TaskRecord
-from outrider.store.noting import checked_notes, checked_prices
+from outrider.store.export_items import Saved, validate_items
 from outrider.store.protocol import (
     ClaimRequest,
     ClaimResult,
@@ -44,7 +44,7 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
-from outrider.store.saved import Saved, checked
+from outrider.store.validation import validate_priority_updates, validate_shared_values
 
 _ALL: Final = TaskFilter()
 PENDING, DEAD, CANCELLED = TaskState.PENDING, TaskState.DEAD, CrawlStatus.CANCELLED
@@ -195,18 +195,18 @@ class EngineVerbs:
         return admin.for_each(crawl, which, state, wanted, now, after=after, limit=limit)
 
     def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
-        checked_notes(values)
+        validate_shared_values(values)
         return self._open(crawl).journal.put_values(values, self._now())
 
     def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
-        checked_prices(updates)
+        validate_priority_updates(updates)
         return self._open(crawl).priorities.update(updates, self._now())
 
     def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         self._open(crawl).journal.heartbeat(heartbeat, self._now())
 
     def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
-        checked(saved)
+        validate_items(saved)
         if not saved:
             return 0
         refusal = self._crawls.reading(crawl, totals=True).restorer.refusal(saved)

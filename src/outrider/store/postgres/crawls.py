@@ -20,12 +20,10 @@ from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.leases import Leases
 from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import sql
-from outrider.store.postgres.arrays import storable
-from outrider.store.postgres.counters import Counters
 from outrider.store.postgres.fast_path import PostgresFastPath
-from outrider.store.postgres.journal import PostgresJournal
+from outrider.store.postgres.journal import Counters, PostgresJournal
 from outrider.store.postgres.loader import PostgresLoader
-from outrider.store.postgres.pipeline import Pipeline, Result
+from outrider.store.postgres.pipeline import Pipeline, Result, storable
 from outrider.store.postgres.queues import PostgresQueues
 from outrider.store.postgres.session import (
     LAST_QUEUE,

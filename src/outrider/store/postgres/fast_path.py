@@ -21,8 +21,7 @@ from outrider.store.engine.port import FastLeases
 from outrider.store.engine.records import COLUMNS, TaskCounts
 from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import rows, sql
-from outrider.store.postgres.arrays import number_array, storable, text_array
-from outrider.store.postgres.pipeline import Result
+from outrider.store.postgres.pipeline import Result, number_array, storable, text_array
 from outrider.store.postgres.queues import PostgresQueues
 from outrider.store.postgres.session import LAST_TASK, Session
 from outrider.store.protocol import ClaimRequest

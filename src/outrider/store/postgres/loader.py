@@ -17,8 +17,8 @@ from outrider.store.engine.records import Queue, TaskRecord
 from outrider.store.engine.schedule import Schedule, inactive_key
 from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import sql
-from outrider.store.postgres.counters import Counters
 from outrider.store.postgres.fast_path import PostgresFastPath
+from outrider.store.postgres.journal import Counters
 from outrider.store.postgres.lazy_list import END, LazyList
 from outrider.store.postgres.queues import PostgresQueues
 from outrider.store.postgres.session import Session

@@ -26,9 +26,8 @@ from outrider.store.engine.schedule import Schedule, inactive_key
 from outrider.store.engine.sorted_list import SortedList
 from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import rows, sql
-from outrider.store.postgres.arrays import number_array, text_array
 from outrider.store.postgres.lazy_list import DELAYED_PLACE, END, LazyList, UnsortedAdditions
-from outrider.store.postgres.pipeline import Pipeline
+from outrider.store.postgres.pipeline import Pipeline, number_array, text_array
 from outrider.store.postgres.session import Session
 
 KEYS_STEP: Final = 1000  # keys compared with a target at a time

@@ -15,9 +15,8 @@ from outrider.store.engine.leases import Leases
 from outrider.store.engine.records import SHARDS, Queue, TaskRecord, new_queue
 from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import rows, sql
-from outrider.store.postgres.arrays import number_array, text_array, uuid_array
 from outrider.store.postgres.lazy_list import END, LazyList
-from outrider.store.postgres.pipeline import Result
+from outrider.store.postgres.pipeline import Result, number_array, text_array, uuid_array
 from outrider.store.postgres.queues import LockedQueue, PostgresQueues
 from outrider.store.postgres.session import LAST_TASK, Session
 

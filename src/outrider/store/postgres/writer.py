@@ -25,9 +25,9 @@ from outrider.core.states import TaskState
 from outrider.store.engine.records import Queue, TaskRecord
 from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import columns, rows, sql
-from outrider.store.postgres.arrays import column_arrays, number_array, row_arrays
 from outrider.store.postgres.columns import Columns
 from outrider.store.postgres.lazy_list import DELAYED_PLACE, LazyList, lazy_lists
+from outrider.store.postgres.pipeline import column_arrays, number_array, row_arrays
 from outrider.store.postgres.queues import PostgresQueues, StoredQueue, stored_form
 from outrider.store.postgres.session import LAST_QUEUE, LAST_TASK, LAST_TURN, Session
 from outrider.store.postgres.tasks import PostgresTasks, StoredTask

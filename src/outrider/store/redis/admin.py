@@ -17,7 +17,6 @@ from outrider.core.order import NUMBER_MASK
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
 from outrider.core.queue_action import QueueAction
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
-from outrider.store.noting import checked_prices
 from outrider.store.protocol import (
     MAX_WORKERS,
     WORKER_KEPT_SECONDS,
@@ -31,6 +30,7 @@ from outrider.store.redis.rows import QueueRow, raw
 from outrider.store.redis.rules_cache import Batch, RulesCache, crawl_numbers, encode_rules
 from outrider.store.redis.script_client import ScriptClient, encode
 from outrider.store.redis.task_codec import encode_breakdown, priority_bytes
+from outrider.store.validation import validate_priority_updates
 
 _Verb: TypeAlias = Literal["drop", "replay", "purge"]
 
@@ -173,7 +173,7 @@ class RedisAdmin:
 
     async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """See `protocol.Admin`."""
-        checked_prices(updates)
+        validate_priority_updates(updates)
         rows = [_update_row(one) for one in updates if 0 < one.task <= NUMBER_MASK]
         count = 0
         for start in range(0, max(1, len(rows)), TASKS_PER_CALL):

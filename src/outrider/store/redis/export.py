@@ -25,6 +25,17 @@ from outrider.store.engine.export import (
     export_task,
     or_none,
 )
+from outrider.store.export_items import (
+    RESTORING,
+    Saved,
+    SavedCrawl,
+    SavedEnd,
+    SavedQueue,
+    SavedTask,
+    plain_rules,
+    task_of,
+    validate_items,
+)
 from outrider.store.protocol import ResultPage
 from outrider.store.redis.inspector import RedisInspector, decode_moment, queue_of, record_of
 from outrider.store.redis.keys import CRAWL_KEYS
@@ -51,17 +62,6 @@ from outrider.store.redis.rules_cache import (
 )
 from outrider.store.redis.script_client import ScriptClient, encode, pairs
 from outrider.store.redis.task_codec import encode_answer, encode_text, kind_of, rank_bytes
-from outrider.store.saved import (
-    RESTORING,
-    Saved,
-    SavedCrawl,
-    SavedEnd,
-    SavedQueue,
-    SavedTask,
-    checked,
-    plain_rules,
-    task_of,
-)
 
 ITEMS_PER_CALL: Final = 250
 MAX_NUMBER: Final = 2**53  # Lua's numbers are exact up to here
@@ -209,7 +209,7 @@ class RedisRestore:
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """See `protocol.Admin`."""
-        checked(saved)
+        validate_items(saved)
         if not saved:
             return 0
         fault, is_open = await self._check(crawl, saved)

@@ -19,6 +19,7 @@ from redis import exceptions as driver
 
 from outrider.clock import Clock, is_virtual
 from outrider.errors import StoreError, StoreFull, StoreUnavailable, StoreUnusable
+from outrider.store.export_items import RESTORING
 from outrider.store.redis import keys
 from outrider.store.redis.rows import (
     FORMAT,
@@ -33,7 +34,6 @@ from outrider.store.redis.rows import (
     TaskRow,
     VerdictRow,
 )
-from outrider.store.saved import RESTORING
 
 # ---- assembling
 

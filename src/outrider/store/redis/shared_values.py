@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from outrider.store.noting import checked_notes
 from outrider.store.protocol import SharedValue, SharedValueWrite
 from outrider.store.redis.script_client import ScriptClient, encode
+from outrider.store.validation import validate_shared_values
 
 VALUES_PER_CALL: Final = 100
 CHARACTERS_PER_CALL: Final = 1 << 18
@@ -29,7 +29,7 @@ class SharedValues:
 
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """See `protocol.Admin`."""
-        checked_notes(values)
+        validate_shared_values(values)
         numbers: list[int] = []
         for part in _parts(values):
             rows = encode([_row_of(value) for value in part])

@@ -12,7 +12,6 @@ import msgspec
 
 from outrider.core.policy.rules import CrawlRules, Limits
 from outrider.core.queue_action import QueueAction
-from outrider.store.noting import checked_prices
 from outrider.store.protocol import Heartbeat, PriorityUpdate, SharedValueWrite, Step, TaskFilter
 from outrider.store.shards.shard_set import (
     HOME,
@@ -22,6 +21,7 @@ from outrider.store.shards.shard_set import (
     global_number,
     split_number,
 )
+from outrider.store.validation import validate_priority_updates
 
 Work: TypeAlias = Callable[[Shard, int, int], Awaitable[Step]]
 
@@ -95,7 +95,7 @@ class ShardedAdmin:
 
     async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """See `protocol.Admin`: each on its shard; calling home creates the crawl."""
-        checked_prices(updates)
+        validate_priority_updates(updates)
         parts: dict[int, list[PriorityUpdate]] = {HOME: []}
         for update in updates:
             number, local = split_number(update.task)

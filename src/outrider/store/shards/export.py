@@ -14,16 +14,16 @@ from typing import Final
 import msgspec
 
 from outrider.errors import InvalidInput
-from outrider.store.protocol import ResultPage
-from outrider.store.saved import (
+from outrider.store.export_items import (
     RESTORING,
     Saved,
     SavedCrawl,
     SavedEnd,
     SavedQueue,
     SavedTask,
-    checked,
+    validate_items,
 )
+from outrider.store.protocol import ResultPage
 from outrider.store.shards.admin import rules_of_shard
 from outrider.store.shards.inspector import POSITION_BITS, pack_positions, unpack_positions
 from outrider.store.shards.shard_set import (
@@ -77,7 +77,7 @@ class ShardedRestore:
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """See `protocol.Admin`: a faulty batch is refused whole, or by each shard."""
-        checked(saved)
+        validate_items(saved)
         if not saved:
             return 0
         _check_order(saved)

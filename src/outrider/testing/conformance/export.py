@@ -14,12 +14,12 @@ from outrider.core.pick import Streak
 from outrider.core.queue_action import Pause, Retire, Set, Snooze
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Lease
-from outrider.store.protocol import ClaimRequest, FullStore, TaskFilter
-from outrider.store.saved import (
+from outrider.store.export_items import (
     Saved,
     SavedQueue,
     SavedTask,
 )
+from outrider.store.protocol import ClaimRequest, FullStore, TaskFilter
 from outrider.testing.audit import everything
 from outrider.testing.builders import done, rules, verdict
 from outrider.testing.clock import FakeClock

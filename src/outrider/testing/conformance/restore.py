@@ -12,8 +12,7 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.core.queue_action import Retire
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput
-from outrider.store.protocol import FullStore
-from outrider.store.saved import (
+from outrider.store.export_items import (
     RESTORING,
     Saved,
     SavedAnswer,
@@ -22,6 +21,7 @@ from outrider.store.saved import (
     SavedQueue,
     SavedTask,
 )
+from outrider.store.protocol import FullStore
 from outrider.testing.audit import everything
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock

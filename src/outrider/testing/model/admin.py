@@ -11,7 +11,6 @@ from outrider.core.pattern import compile_pattern
 from outrider.core.policy.politeness import min_delay_between
 from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
-from outrider.store.noting import checked_notes, checked_prices
 from outrider.store.protocol import (
     MAX_WORKERS,
     WORKER_KEPT_SECONDS,
@@ -22,6 +21,7 @@ from outrider.store.protocol import (
     Step,
     TaskFilter,
 )
+from outrider.store.validation import validate_priority_updates, validate_shared_values
 from outrider.testing.model.records import DEAD, DROPPED, PENDING, C, Q, T, W, ms
 from outrider.testing.model.verbs import Verbs
 
@@ -45,7 +45,7 @@ class AdminVerbs(Verbs):
 
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """Write shared values, each if its last known version is current (F4, N1)."""
-        checked_notes(values)
+        validate_shared_values(values)
         return [self.put_value(self.crawl_of(crawl), note) for note in values]
 
     def put_value(self, c: C, note: SharedValueWrite) -> int:
@@ -63,7 +63,7 @@ class AdminVerbs(Verbs):
 
     async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """Update priorities of tasks that are pending at the priority seen (C8)."""
-        checked_prices(updates)
+        validate_priority_updates(updates)
         c = self.crawl_of(crawl)
         return (
             0

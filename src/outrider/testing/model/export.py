@@ -13,8 +13,7 @@ from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import PolitenessState, Task
 from outrider.errors import InvalidInput
-from outrider.store.protocol import ResultPage
-from outrider.store.saved import (
+from outrider.store.export_items import (
     RESTORING,
     Saved,
     SavedAnswer,
@@ -22,9 +21,10 @@ from outrider.store.saved import (
     SavedEnd,
     SavedQueue,
     SavedTask,
-    checked,
     plain_rules,
+    validate_items,
 )
+from outrider.store.protocol import ResultPage
 from outrider.testing.model.admin import AdminVerbs
 from outrider.testing.model.records import LEASED, PENDING, C, Q, T
 
@@ -122,7 +122,7 @@ class Export(AdminVerbs):
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """Restore a whole batch or nothing; known items are skipped."""
-        checked(saved)
+        validate_items(saved)
         if not saved:
             return 0
         self.check_restore(self.crawl_or_empty(crawl), saved)

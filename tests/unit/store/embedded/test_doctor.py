@@ -13,7 +13,7 @@ from outrider.errors import StoreUnusable
 from outrider.store.embedded import doctor
 from outrider.store.embedded.file import CrawlFile
 from outrider.store.embedded.lock import holder_of
-from outrider.store.opening import examine
+from outrider.store.factory import examine
 from outrider.testing import FakeClock
 
 

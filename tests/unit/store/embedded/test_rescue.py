@@ -9,7 +9,7 @@ import pytest
 from outrider import Done, Frontier, InvalidInput
 from outrider.errors import StoreUnusable
 from outrider.store.embedded import EmbeddedStore
-from outrider.store.opening import examine, rescue
+from outrider.store.factory import examine, rescue
 from outrider.store.protocol import TaskFilter
 from outrider.testing import FakeClock
 from outrider.testing.audit import check, everything

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from outrider.store.embedded import EmbeddedStore
-from outrider.store.opening import rescue
+from outrider.store.factory import rescue
 
 
 async def kept(path, clock):

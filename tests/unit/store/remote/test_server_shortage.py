@@ -3,7 +3,7 @@
 import asyncio
 import errno
 
-from outrider.store.opening import open_store
+from outrider.store.factory import open_store
 from outrider.store.remote import server as module
 from outrider.store.remote.server import StoreServer
 from outrider.testing import FakeClock
