@@ -10,7 +10,7 @@ from outrider.testing.builders import done, policy, rules
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     ask,
     claim,
@@ -182,7 +182,7 @@ class CrawlConformance:
 
     async def test_a_refused_task_opens_nothing(self, store: FullStore) -> None:
         """I2: a duplicate or a full queue brings no work."""
-        await configure(store, max_pending=1, **NO_MANNERS)
+        await configure(store, max_pending=1, **NO_DELAY)
         await add(store, "a/1", "b/1")
         await visit(store)
         await ask(store)
@@ -258,7 +258,7 @@ class CrawlConformance:
 
     async def test_resumed_with_work_it_pauses_again(self, store: FullStore) -> None:
         """I2: whatever was freed starts a new run, which pauses at its own finish."""
-        await configure(store, pause_at_finish=True, **NO_MANNERS)
+        await configure(store, pause_at_finish=True, **NO_DELAY)
         await add(store, "a/1")
         await visit(store)
         await ask(store)
@@ -271,7 +271,7 @@ class CrawlConformance:
 
     async def test_every_run_pauses_at_its_finish(self, store: FullStore) -> None:
         """I2: the second run as the first."""
-        await configure(store, pause_at_finish=True, **NO_MANNERS)
+        await configure(store, pause_at_finish=True, **NO_DELAY)
         seen = []
         for name in ("a/1", "a/2"):
             await add(store, name)

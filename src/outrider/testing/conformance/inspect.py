@@ -13,7 +13,7 @@ from outrider.testing.builders import done, dropped, failed, policy, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     claim,
     configure,
@@ -132,7 +132,7 @@ class InspectConformance:
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """E8: done, dead, dropped; what was spent; the last visit."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await store.add([page(f"a/{n}", cost=n) for n in (1, 2, 3, 6)])
         first, second, third = await claim(store, 3)
         clock.advance(2)
@@ -187,7 +187,7 @@ class InspectConformance:
 
     async def test_tasks_may_be_chosen_by_state(self, store: FullStore) -> None:
         """Inspect: as they read, so a cancelled crawl's are dropped."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
         await visit(store)
         await one(store)
@@ -236,7 +236,7 @@ class InspectConformance:
 
     async def test_a_task_not_pending_stands_nowhere(self, store: FullStore) -> None:
         """O4: no task is ahead of one that is leased or done."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await store.add([page("a/1", priority=5.0), page("a/2", priority=1.0), page("a/3")])
         await visit(store)
         await one(store)
@@ -247,7 +247,7 @@ class InspectConformance:
 
     async def test_a_crawl_counts_by_type_and_tag(self, store: FullStore) -> None:
         """I1: by state each; tasks without a tag are in no tag."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await store.add([page("a/1", type="nav", tag="x"), page("a/2", tag="x"), page("a/3")])
         await visit(store)
         await one(store)
@@ -286,7 +286,7 @@ class InspectConformance:
 
     async def test_the_heatmap_follows_every_move(self, store: FullStore) -> None:
         """O2: only pending tasks are hot: not leased, done, dropped; released and retried are."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3", "a/4")
         totals = [(await store.heatmap(CRAWL)).total]
         first, second, third = await claim(store, 3)

@@ -16,7 +16,7 @@ from outrider.store.protocol import FullStore, TaskView
 from outrider.testing.builders import policy
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
-    NO_MANNERS,
+    NO_DELAY,
     add,
     claim,
     configure,
@@ -314,7 +314,7 @@ class KnownConformance:
 
     async def test_a_revisit_needs_room_too(self, store: FullStore) -> None:
         """B4: refused as queue-full, an ended task stays as it ended."""
-        await configure(store, max_pending=1, **NO_MANNERS)
+        await configure(store, max_pending=1, **NO_DELAY)
         await brought_to(store, "done")
         await add(store, "a/2")
 

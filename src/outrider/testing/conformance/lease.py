@@ -13,7 +13,7 @@ from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     ask,
     claim,
@@ -58,7 +58,7 @@ class LeaseConformance:
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """H4: it matters to a file that is opened again; deadlines and tokens are as ever."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         first, second = await one(store, process="p/1"), await one(store, process="q/1")
 
@@ -83,7 +83,7 @@ class LeaseConformance:
 
     async def test_extend_names_those_still_held(self, store: FullStore, clock: FakeClock) -> None:
         """H2: the others were lost before this call, and stay lost."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3", "a/4")
         kept, finished, released, expired = await claim(store, 4, lease_for=30.0)
         await finish(store, done(finished))
@@ -150,7 +150,7 @@ class LeaseConformance:
 
     async def test_a_release_is_once(self, store: FullStore) -> None:
         """H1, H5: the token changed, so repeating it changes nothing."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1")
         lease = await one(store)
         await store.release([lease.id])
@@ -169,7 +169,7 @@ class LeaseConformance:
 
     async def test_many_are_released_at_once(self, store: FullStore) -> None:
         """H5: each by itself; strangers among them spoil nothing."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "b/1")
         held = {lease.id for lease in await claim(store, 3)}
 
@@ -278,7 +278,7 @@ class ExpiryConformance:
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """H4: in (deadline, arrival) order, no more than the limit."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3", "a/4")
         for lease, seconds in zip(await claim(store, 4), (30, 10, 20, 10), strict=True):
             await store.extend([lease.id], lease_for=seconds)

@@ -17,7 +17,7 @@ from outrider.testing.builders import done, failed
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     claim,
     configure,
@@ -49,7 +49,7 @@ class PricingConformance:
 
     async def test_a_repriced_task_moves_both_ways(self, store: FullStore) -> None:
         """C8: forward and back, with its breakdown."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
 
         assert await reprice(store, "a/1", 5.0) == 1
@@ -71,7 +71,7 @@ class PricingConformance:
 
     async def test_a_repriced_task_keeps_its_tie(self, store: FullStore) -> None:
         """C2: among equals the oldest is first."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", priority=9.0)
         await add(store, "a/2")
 
@@ -81,7 +81,7 @@ class PricingConformance:
 
     async def test_what_is_not_pending_is_left_alone(self, store: FullStore) -> None:
         """C8: leased, done, or unknown."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await visit(store)
         lease = await one(store)
@@ -109,7 +109,7 @@ class PricingConformance:
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C6: its due time stays."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", delay=10.0)
         await add(store, "a/2")
 
@@ -122,7 +122,7 @@ class PricingConformance:
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C2: retry and release keep their place."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await reprice(store, "a/2", -5.0)
         lease = await one(store)
@@ -134,7 +134,7 @@ class PricingConformance:
 
     async def test_forced_tasks_stay_first(self, store: FullStore) -> None:
         """C2: precedence comes before any priority."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", precedence=0)
         await add(store, "a/2")
 
@@ -144,7 +144,7 @@ class PricingConformance:
 
     async def test_many_are_repriced_at_once(self, store: FullStore) -> None:
         """C8: in a batch over several queues; returns how many had the priority seen."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         pages = [f"{host}/{n}" for n in range(3) for host in "ab"]
         await add(store, *pages)
         numbers = [(await record(store, name)).number for name in pages]
@@ -173,7 +173,7 @@ class PricingConformance:
 
     async def test_those_who_price_anew_read_what_waits(self, store: FullStore) -> None:
         """C8: pending tasks with their priorities, and no leased or done ones."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         pages, meta = ["a/1", "a/2", "a/3", "b/1", "b/2"], b'{"n":1}'
         await add(store, *pages, meta=meta, type="nav", breakdown=WHY)
         for name in pages:
@@ -206,7 +206,7 @@ class PricingConformance:
 
     async def test_gathered_priorities_add_up(self, store: FullStore) -> None:
         """F10: each link brings a little; the newcomer is a duplicate all the same."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", priority=-1.0, breakdown=explicit(-1.0).breakdown)
 
         (answer,) = await add(store, "a/2", priority=-0.5, known="gather")
@@ -237,7 +237,7 @@ class PricingConformance:
 
     async def test_only_pending_tasks_gather(self, store: FullStore) -> None:
         """F10: one that is visited, or was, has no place to gain."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await visit(store)
         lease = await one(store)
@@ -248,7 +248,7 @@ class PricingConformance:
 
     async def test_links_of_a_page_gather(self, store: FullStore) -> None:
         """H6: with the finish, and with new pages beside."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
         lease = await one(store)
         links = [page(name, priority=-1.0, known="gather") for name in ("a/3", "a/4", "b/1")]

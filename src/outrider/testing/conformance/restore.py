@@ -28,7 +28,7 @@ from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.export import COPY, export, restore
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     RETIRED,
     add,
     ask,
@@ -122,7 +122,7 @@ class RestoringConformance:
 
     async def test_pages_stay_right_while_the_crawl_runs(self, store: FullStore) -> None:
         """I5: a new queue comes before its tasks, and a done page's links come with it."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         first = await store.export(CRAWL, limit=2)
         await visit(store)
@@ -172,7 +172,7 @@ class RestoringConformance:
         clock.advance(5.0)
         assert names(await claim(store, 2, crawl=COPY)) == ["a/1", "b/1"]
 
-    # ---- what nobody should believe
+    # ---- what is refused
 
     @pytest.mark.parametrize(
         ("kind", "fields"),

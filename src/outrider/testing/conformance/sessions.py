@@ -12,7 +12,7 @@ from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
     INACTIVE,
-    NO_MANNERS,
+    NO_DELAY,
     OVER_BUDGET,
     PAUSED,
     READY,
@@ -80,7 +80,7 @@ class SessionsConformance:
 
     async def test_alone_a_spent_queue_is_activated_at_once(self, store: FullStore) -> None:
         """E2: when no other queue is ready, within one claim too."""
-        await configure(store, balance=1, **NO_MANNERS)
+        await configure(store, balance=1, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
 
         assert names(await claim(store, 3)) == ["a/1", "a/2", "a/3"]
@@ -96,7 +96,7 @@ class SessionsConformance:
 
     async def test_activation_opens_a_session(self, store: FullStore) -> None:
         """E2: with the whole balance to spend."""
-        await configure(store, hold_queues=True, balance=3, **NO_MANNERS)
+        await configure(store, hold_queues=True, balance=3, **NO_DELAY)
         await add(store, "a/1", "a/2")
         assert (await queue(store)).balance == 0
 
@@ -129,7 +129,7 @@ class SessionsConformance:
         self, store: FullStore
     ) -> None:
         """E2: a head is activated when no ready queue of its precedence or better exists."""
-        await configure(store, hold_queues=True, **NO_MANNERS)
+        await configure(store, hold_queues=True, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await one(store)
         await add(store, "b/1", "c/1")
@@ -140,7 +140,7 @@ class SessionsConformance:
 
     async def test_ready_queues_of_better_precedence_go_first(self, store: FullStore) -> None:
         """E2: a worse head is not activated while they are ready."""
-        await configure(store, hold_queues=True, **NO_MANNERS)
+        await configure(store, hold_queues=True, **NO_DELAY)
         await add(store, "b/1", "a/1", "a/2")
         await steer(store, key("b"), Set({"precedence": 1}))
 

@@ -16,7 +16,7 @@ async def say(store: FullStore, name: str, text: str, seen: int | None = None) -
     return number
 
 
-async def told(store: FullStore, after: int = 0) -> list[tuple[str, str]]:
+async def values(store: FullStore, after: int = 0) -> list[tuple[str, str]]:
     """The values since a number."""
     return [(note.name, note.text) for note in await store.values_since(CRAWL, after=after)]
 
@@ -46,8 +46,8 @@ class NotesConformance:
         last = await say(store, "south", "sun")
         await say(store, "north", "snow")
 
-        assert await told(store) == [("south", "sun"), ("north", "snow")]
-        assert await told(store, last) == [("north", "snow")]
+        assert await values(store) == [("south", "sun"), ("north", "snow")]
+        assert await values(store, last) == [("north", "snow")]
 
     async def test_a_note_that_says_nothing_new_keeps_its_number(self, store: FullStore) -> None:
         """N1: so repeating a call whose answer was lost changes nothing."""
@@ -55,7 +55,7 @@ class NotesConformance:
 
         assert await say(store, "north", "rain") == number
         assert await say(store, "north", "rain", seen=number) == number
-        assert await told(store, number) == []
+        assert await values(store, number) == []
 
     async def test_a_note_is_written_over_the_one_seen(self, store: FullStore) -> None:
         """F5: two who count the same thing cannot both be right."""
@@ -65,7 +65,7 @@ class NotesConformance:
         assert await say(store, "north", "one too", seen=0) == 0
         assert await say(store, "north", "2", seen=number)
         assert await say(store, "north", "3", seen=number) == 0
-        assert await told(store) == [("north", "2")]
+        assert await values(store) == [("north", "2")]
 
     async def test_one_that_was_too_late_spoils_no_other(self, store: FullStore) -> None:
         """B4's manner: an answer for each, in order."""
@@ -78,7 +78,7 @@ class NotesConformance:
 
         assert (late, late_too) == (0, 0)
         assert written
-        assert await told(store) == [("b", "x")]
+        assert await values(store) == [("b", "x")]
 
     async def test_what_is_gone_says_so(self, store: FullStore) -> None:
         """N1: those who read it before learn that it is gone; and it can come again."""
@@ -86,13 +86,13 @@ class NotesConformance:
         gone = await say(store, "north", "")
 
         assert gone > number
-        assert await told(store, number) == [("north", "")]
+        assert await values(store, number) == [("north", "")]
         assert await say(store, "north", "sun", seen=gone) > gone
 
     async def test_nothing_is_not_noted(self, store: FullStore) -> None:
         """N1: deleting a value that does not exist changes nothing."""
         assert await say(store, "north", "") == 0
-        assert await told(store) == []
+        assert await values(store) == []
 
     async def test_notes_come_in_bounded_pages(self, store: FullStore) -> None:
         """O: in order of their numbers."""
