@@ -58,7 +58,7 @@ class AnswersConformance:
 
         assert (await one(store)).last == Last(LEARNED, 60.25)
 
-    async def test_a_view_tells_all_of_an_answer(self, store: FullStore) -> None:
+    async def test_a_view_shows_the_whole_answer(self, store: FullStore) -> None:
         """B1: also what the visits taught of how the page changes."""
         await add(store, "a/1")
         await finish(store, learned(await one(store)))

@@ -179,7 +179,7 @@ class BudgetConformance:
         assert (await record(store, "a/1")).attempts == 0
 
     @pytest.mark.parametrize("how", [*REFUNDED, "released"])
-    async def test_a_refund_brings_a_budget_retired_queue_back(
+    async def test_a_refund_revives_a_queue_retired_by_its_budget(
         self, store: FullStore, how: str
     ) -> None:
         """E3: no longer over its total it returns, whatever refunded it."""
@@ -193,7 +193,7 @@ class BudgetConformance:
         assert (await state(store))[0] in (QueueState.READY, QueueState.SNOOZED)
         assert (await crawl(store)).held == 0
 
-    async def test_a_refund_not_large_enough_brings_nothing_back(self, store: FullStore) -> None:
+    async def test_a_refund_that_is_too_small_revives_no_queue(self, store: FullStore) -> None:
         """E3: still over its total it stays."""
         await configure(store, total_budget=2, **NO_DELAY)
         await store.add([page("a/1"), page("a/2", cost=5), page("a/3")])
@@ -204,7 +204,7 @@ class BudgetConformance:
         assert await state(store) == OVER_BUDGET
         assert [change.name for change in await store.events_since(CRAWL)] == ["queue-retired"]
 
-    async def test_a_refund_brings_back_no_other_retirement(self, store: FullStore) -> None:
+    async def test_a_refund_ends_no_other_retirement(self, store: FullStore) -> None:
         """E5: other reasons return only by `revive`."""
         await configure(store, total_budget=1, delay=0.0, max_in_flight=2)
         await add(store, "a/1", "a/2")
@@ -241,7 +241,7 @@ class BudgetConformance:
         assert ((await queue(store)).spent, (await queue(store)).balance) == (0, 0)
         assert await state(store) == INACTIVE
 
-    async def test_refunds_are_counted_when_a_session_is_judged(self, store: FullStore) -> None:
+    async def test_refunds_count_when_a_session_is_checked(self, store: FullStore) -> None:
         """E2: spending, refunds included: a released visit is a visit to come."""
         await configure(store, balance=2, delay=0.0)
         await add(store, "a/1", "a/2", "a/3", "b/1")

@@ -35,7 +35,7 @@ from outrider.testing.conformance.steps import (
 class ClaimConformance:
     """What `claim` leases."""
 
-    async def test_an_empty_crawl_lends_nothing(self, store: FullStore) -> None:
+    async def test_an_empty_crawl_leases_no_task(self, store: FullStore) -> None:
         """C6: only an add can bring work, so there is no time to wait for."""
         claimed = await ask(store, 5)
 
@@ -100,7 +100,7 @@ class ClaimConformance:
         assert (view.claimed_at, view.attempts) == (clock.now(), 0)
         assert ((await crawl(store)).leased, (await crawl(store)).pending) == (1, 0)
 
-    async def test_a_claim_lends_up_to_its_limit(self, store: FullStore) -> None:
+    async def test_a_claim_leases_up_to_its_limit(self, store: FullStore) -> None:
         """C6: no more than asked for; cut short, it says so with 0."""
         await add(store, "a/1", "b/1", "c/1")
 
@@ -109,7 +109,7 @@ class ClaimConformance:
         assert names(claimed.leases) == ["a/1", "b/1"]
         assert claimed.wake_in == 0.0
 
-    async def test_a_task_is_lent_once(self, store: FullStore) -> None:
+    async def test_a_task_is_leased_once(self, store: FullStore) -> None:
         """H1: while a lease is valid no other claim gets the task."""
         await add(store, "a/1")
         await one(store)
@@ -198,7 +198,7 @@ class ClaimConformance:
 
         assert names(await claim(store, 5)) == ["a/1", "a/2", "a/3", "b/1", "b/2"]
 
-    async def test_the_discount_starts_anew_with_each_claim(self, store: FullStore) -> None:
+    async def test_the_discount_starts_again_with_each_claim(self, store: FullStore) -> None:
         """C5: it counts what this claim took."""
         await configure(store, breadth_discount=5.0, **NO_DELAY)
         await add(store, "a/1", "a/2", priority=0.0)

@@ -61,7 +61,7 @@ class CrawlConformance:
         assert (view.known, view.status, list(page_.items)) == (0, RUNNING, [])
         assert await store.crawls() == []
 
-    async def test_nobody_finishes_a_crawl_by_hand(self, store: FullStore) -> None:
+    async def test_an_operator_cannot_finish_a_crawl(self, store: FullStore) -> None:
         """I2: only a claim closes a run."""
         await add(store, "a/1")
 
@@ -283,7 +283,7 @@ class CrawlConformance:
         assert seen == [PAUSED, FINISHED, PAUSED, FINISHED]
         assert (await crawl(store)).runs == 2
 
-    async def test_a_paused_crawl_lends_nothing(self, store: FullStore) -> None:
+    async def test_a_paused_crawl_leases_no_task(self, store: FullStore) -> None:
         """I1: until it is resumed; adds are taken."""
         await add(store, "a/1")
 
@@ -356,7 +356,9 @@ class CrawlConformance:
         assert await store.release([lease.id._replace(crawl="y", token=lease.token + 99)]) == set()
         assert ((await crawl(store, "x")).leased, (await crawl(store, "y")).leased) == (1, 1)
 
-    async def test_the_timeline_tells_every_move(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_the_timeline_has_every_status_change(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
         """I1: when, to which status, and why."""
         start = clock.now()
         await finished(store)

@@ -163,7 +163,7 @@ async def rich_crawl(store: FullStore, clock: FakeClock) -> None:
 class SavingConformance:
     """Export, restore, and what comes of both."""
 
-    async def test_a_restored_crawl_goes_on_as_the_saved_one(
+    async def test_a_restored_crawl_continues_as_the_exported_one(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """I5: same leases, waits, stats, queues, places and heat, visit by visit."""
@@ -231,7 +231,7 @@ class SavingConformance:
         assert names(await claim(store, crawl=COPY)) == ["a/1"]
         assert (await store.finish([done(lease)]))[0].applied is False
 
-    async def test_a_refund_brings_a_saved_queue_back(self, store: FullStore) -> None:
+    async def test_a_refund_revives_an_exported_queue(self, store: FullStore) -> None:
         """E3: a lease that used the last of a total no longer does."""
         await configure(store, delay=0.0, max_in_flight=2, total_budget=1)
         await add(store, "a/1", "a/2")

@@ -140,7 +140,7 @@ class FiltersConformance:
         assert (view.leased, view.done, view.dead, view.dropped) == (1, 1, 1, 2)
         assert (await finish(store, done(lease))).applied
 
-    async def test_a_dropped_task_is_never_lent(self, store: FullStore) -> None:
+    async def test_a_dropped_task_is_never_leased(self, store: FullStore) -> None:
         """C10: and those behind it move up."""
         await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
@@ -211,7 +211,9 @@ class FiltersConformance:
 
         assert await store.drop(CRAWL, TaskFilter(), dry_run=True, limit=2) == Step(2, None)
 
-    async def test_replay_brings_dead_tasks_back(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_replay_makes_dead_tasks_pending(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
         """G2, B2: pending and due, attempts at 0, not finished."""
         await configure(store, delay=0.0)
         await killed(store, "a/1")
@@ -264,7 +266,7 @@ class FiltersConformance:
 
         assert (step.count, await drained(store)) == (0, ["a/1"])
 
-    async def test_a_dropped_task_that_comes_back_waits_for_its_time(
+    async def test_a_dropped_task_that_is_revisited_waits_until_it_is_due(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C6, C10: even if it comes back to the very place it was dropped from."""

@@ -144,7 +144,7 @@ class LanesConformance:
         assert lanes(await claim(store, 2, worker="other")) == "dd"
         assert lanes(await claim(store, 2, worker="mine", streak=mine.streak)) == "aa"
 
-    async def test_a_claim_goes_on_in_the_middle_of_a_burst(self, store: FullStore) -> None:
+    async def test_a_claim_continues_in_the_middle_of_a_burst(self, store: FullStore) -> None:
         """C4: it starts with the lane and count it was given."""
         await configure(store, **NO_DELAY)
         await filled(store, discovery=9, acquisition=9)
@@ -163,7 +163,7 @@ class LanesConformance:
         clock.advance(10)
         assert names(await claim(store, 2)) == ["a/d"]
 
-    async def test_a_snoozed_queue_stands_in_no_lane(self, store: FullStore) -> None:
+    async def test_a_snoozed_queue_is_ready_in_no_lane(self, store: FullStore) -> None:
         """C4: a lane with no ready queue is passed, whatever is pending there."""
         await filled(store, discovery=2, acquisition=0, host="x")
         await filled(store, discovery=0, acquisition=1, host="y")

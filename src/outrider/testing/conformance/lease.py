@@ -96,7 +96,7 @@ class LeaseConformance:
 
         assert await store.extend(everything, lease_for=30.0) == {kept.id}
 
-    async def test_an_overdue_lease_not_yet_taken_back_may_be_renewed(
+    async def test_an_overdue_lease_that_did_not_expire_may_be_extended(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """H2, H4: it is lost when it expires."""
@@ -108,7 +108,7 @@ class LeaseConformance:
         assert await store.expire(limit=10) == 0
         assert (await finish(store, done(lease))).applied
 
-    async def test_an_overdue_lease_not_yet_taken_back_may_be_finished(
+    async def test_an_overdue_lease_that_did_not_expire_may_be_finished(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """H3: its token is current and it is leased."""
@@ -177,9 +177,7 @@ class LeaseConformance:
         assert (await crawl(store)).pending == 3
 
     @pytest.mark.parametrize("lease", NOBODYS, ids=str)
-    async def test_a_lease_nobody_gave_changes_nothing(
-        self, store: FullStore, lease: LeaseId
-    ) -> None:
+    async def test_an_unknown_lease_changes_nothing(self, store: FullStore, lease: LeaseId) -> None:
         """H3: an unknown crawl, task or token is answered, never an error."""
         await add(store, "a/1")
         await one(store)
@@ -389,7 +387,7 @@ class ExpiryConformance:
         assert [await store.expire(limit=10) for _ in range(3)] == [1, 0, 0]
         assert (await record(store, "a/1")).crashes == 1
 
-    async def test_crashes_are_told_as_changes(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_crashes_are_events(self, store: FullStore, clock: FakeClock) -> None:
         """O3: an expiry, and a death by it, with the worker's name."""
         await configure(store, delay=0.0, max_crashes=2)
         await add(store, "a/1")

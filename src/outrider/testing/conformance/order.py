@@ -160,7 +160,7 @@ class OrderConformance:
 
         assert await drained(store) == ["a/1", "b/1", "c/1", "a/2", "b/2"]
 
-    async def test_a_new_queue_stands_behind_the_turns_taken_before(self, store: FullStore) -> None:
+    async def test_a_new_queue_is_behind_earlier_turns(self, store: FullStore) -> None:
         """C3: creation and leases draw on one counter."""
         await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")

@@ -230,7 +230,7 @@ class PaceConformance:
         assert names(await claim(store)) == ["a/2"]
         assert names(await named(store, "a/3")) == ["a/3"]
 
-    async def test_a_queue_lent_whole_is_paced_by_its_borrower(
+    async def test_a_lent_queue_is_paced_by_its_borrower(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C7, D1: a borrower begins when it likes, so the pace counts from each task's end."""

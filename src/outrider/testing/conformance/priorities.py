@@ -47,7 +47,7 @@ def names_of(found: Sequence[Pending]) -> list[str]:
 class PricingConformance:
     """New priorities."""
 
-    async def test_a_repriced_task_moves_both_ways(self, store: FullStore) -> None:
+    async def test_a_priority_update_moves_a_task_both_ways(self, store: FullStore) -> None:
         """C8: forward and back, with its breakdown."""
         await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
@@ -59,7 +59,7 @@ class PricingConformance:
         assert (view.priority, view.breakdown) == (5.0, WHY)
         assert await drained(store) == ["a/3", "a/2", "a/1"]
 
-    async def test_a_repriced_task_moves_its_queue(self, store: FullStore) -> None:
+    async def test_a_priority_update_moves_the_queue(self, store: FullStore) -> None:
         """C3: queues go by their top task, in whichever lane it is."""
         await add(store, "a/1", "b/1", "c/1")
         await add(store, "d/1", lane=ACQUISITION)
@@ -69,7 +69,7 @@ class PricingConformance:
 
         assert names(await claim(store, 4)) == ["c/1", "b/1", "a/1", "d/1"]
 
-    async def test_a_repriced_task_keeps_its_tie(self, store: FullStore) -> None:
+    async def test_a_priority_update_keeps_the_tie(self, store: FullStore) -> None:
         """C2: among equals the oldest is first."""
         await configure(store, **NO_DELAY)
         await add(store, "a/1", priority=9.0)
@@ -97,7 +97,9 @@ class PricingConformance:
         assert (await record(store, "a/2")).priority == 0.0
         assert (await finish(store, done(lease))).applied
 
-    async def test_a_price_that_was_not_seen_is_left_alone(self, store: FullStore) -> None:
+    async def test_a_priority_update_with_an_outdated_priority_is_ignored(
+        self, store: FullStore
+    ) -> None:
         """C8: another worker updated it before."""
         await add(store, "a/1")
         await reprice(store, "a/1", 5.0)
@@ -105,7 +107,7 @@ class PricingConformance:
         assert await reprice(store, "a/1", 7.0) == 0
         assert (await record(store, "a/1")).priority == 5.0
 
-    async def test_a_task_that_waits_is_repriced_where_it_waits(
+    async def test_a_delayed_task_gets_its_new_priority(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C6: its due time stays."""
@@ -118,7 +120,7 @@ class PricingConformance:
         clock.advance(10)
         assert names(await claim(store, 2)) == ["a/1"]
 
-    async def test_a_retried_task_keeps_its_new_price(
+    async def test_a_retried_task_keeps_its_new_priority(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C2: retry and release keep their place."""
@@ -142,7 +144,7 @@ class PricingConformance:
 
         assert await drained(store) == ["a/1", "a/2"]
 
-    async def test_many_are_repriced_at_once(self, store: FullStore) -> None:
+    async def test_many_priorities_are_updated_at_once(self, store: FullStore) -> None:
         """C8: in a batch over several queues; returns how many had the priority seen."""
         await configure(store, **NO_DELAY)
         pages = [f"{host}/{n}" for n in range(3) for host in "ab"]
@@ -153,7 +155,7 @@ class PricingConformance:
         assert await store.update_priorities(CRAWL, [*prices, PriorityUpdate(1, 3.0, 3.0)]) == 6
         assert await drained(store) == pages[::-1]
 
-    async def test_a_cancelled_crawl_has_nothing_to_reprice(self, store: FullStore) -> None:
+    async def test_a_cancelled_crawl_has_no_priorities_to_update(self, store: FullStore) -> None:
         """I3: its tasks read as dropped."""
         await add(store, "a/1")
         await store.set_status(CRAWL, CrawlStatus.CANCELLED)
@@ -161,7 +163,7 @@ class PricingConformance:
         assert await reprice(store, "a/1", 5.0) == 0
 
     @pytest.mark.parametrize("bad", [inf, -inf, float("nan")])
-    async def test_a_price_is_a_number(self, store: FullStore, bad: float) -> None:
+    async def test_a_priority_must_be_a_number(self, store: FullStore, bad: float) -> None:
         """C2: and nothing is half-done."""
         await add(store, "a/1")
         with pytest.raises(InvalidInput):
@@ -171,7 +173,7 @@ class PricingConformance:
 
         assert (await record(store, "a/1")).priority == 0.0
 
-    async def test_those_who_price_anew_read_what_waits(self, store: FullStore) -> None:
+    async def test_pending_tasks_are_read_for_rescoring(self, store: FullStore) -> None:
         """C8: pending tasks with their priorities, and no leased or done ones."""
         await configure(store, **NO_DELAY)
         pages, meta = ["a/1", "a/2", "a/3", "b/1", "b/2"], b'{"n":1}'

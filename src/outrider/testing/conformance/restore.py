@@ -48,7 +48,7 @@ from outrider.testing.conformance.steps import (
 class RestoringConformance:
     """Batches, their order, and their faults."""
 
-    async def test_nothing_is_lent_before_the_end_has_come(self, store: FullStore) -> None:
+    async def test_no_task_is_leased_before_the_end_is_restored(self, store: FullStore) -> None:
         """I5: half a crawl would visit in another order."""
         await add(store, "a/1", "b/1")
         *most, end = await export(store)
@@ -139,7 +139,7 @@ class RestoringConformance:
         assert await restore(store, items) == len(items)
         assert sorted(names(await claim(store, 9, crawl=COPY))) == ["a/1", "a/2", "a/3", "b/1"]
 
-    async def test_a_visit_after_its_queue_was_told_is_no_secret(
+    async def test_a_visit_after_its_queue_was_exported_counts(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """D7: an export of a crawl that runs never makes a copy impolite."""
@@ -157,7 +157,7 @@ class RestoringConformance:
         clock.advance(2.0)
         assert sorted(names(await claim(store, 9, crawl=COPY))) == ["a/2", "b/1"]
 
-    async def test_a_queue_that_stood_and_has_nothing_due_does_not_stand(
+    async def test_a_restored_queue_without_due_tasks_is_on_no_list(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """E1: whatever a file says, an empty queue is no reason to ask again at once."""

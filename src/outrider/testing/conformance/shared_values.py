@@ -24,7 +24,7 @@ async def values(store: FullStore, after: int = 0) -> list[tuple[str, str]]:
 class NotesConformance:
     """Shared values."""
 
-    async def test_a_note_is_read_by_all(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_a_value_is_read_by_all(self, store: FullStore, clock: FakeClock) -> None:
         """N1: with its number and when it was written."""
         await store.put_values(
             CRAWL,
@@ -40,7 +40,7 @@ class NotesConformance:
         assert first.number < second.number
         assert first.at == clock.now_ms() / 1000
 
-    async def test_a_note_replaces_the_one_of_its_name(self, store: FullStore) -> None:
+    async def test_a_value_replaces_the_one_of_its_name(self, store: FullStore) -> None:
         """N1: and comes after all others, so readers of the others get it."""
         await say(store, "north", "rain")
         last = await say(store, "south", "sun")
@@ -49,7 +49,7 @@ class NotesConformance:
         assert await values(store) == [("south", "sun"), ("north", "snow")]
         assert await values(store, last) == [("north", "snow")]
 
-    async def test_a_note_that_says_nothing_new_keeps_its_number(self, store: FullStore) -> None:
+    async def test_an_unchanged_value_keeps_its_number(self, store: FullStore) -> None:
         """N1: so repeating a call whose answer was lost changes nothing."""
         number = await say(store, "north", "rain")
 
@@ -57,7 +57,7 @@ class NotesConformance:
         assert await say(store, "north", "rain", seen=number) == number
         assert await values(store, number) == []
 
-    async def test_a_note_is_written_over_the_one_seen(self, store: FullStore) -> None:
+    async def test_a_value_is_written_over_the_one_seen(self, store: FullStore) -> None:
         """F5: two who count the same thing cannot both be right."""
         assert await say(store, "north", "1", seen=7) == 0
         number = await say(store, "north", "1", seen=0)
@@ -89,12 +89,14 @@ class NotesConformance:
         assert await values(store, number) == [("north", "")]
         assert await say(store, "north", "sun", seen=gone) > gone
 
-    async def test_nothing_is_not_noted(self, store: FullStore) -> None:
+    async def test_an_empty_value_that_does_not_exist_is_not_written(
+        self, store: FullStore
+    ) -> None:
         """N1: deleting a value that does not exist changes nothing."""
         assert await say(store, "north", "") == 0
         assert await values(store) == []
 
-    async def test_notes_come_in_bounded_pages(self, store: FullStore) -> None:
+    async def test_values_come_in_bounded_pages(self, store: FullStore) -> None:
         """O: in order of their numbers."""
         await store.put_values(CRAWL, [SharedValueWrite("t", str(n), "x") for n in range(7)])
 
@@ -131,7 +133,7 @@ class NotesConformance:
             SharedValueWrite("t", "a", "x\ud800"),
         ],
     )
-    async def test_a_bad_note_is_refused_with_its_batch(
+    async def test_a_bad_value_is_refused_with_its_batch(
         self, store: FullStore, bad: SharedValueWrite
     ) -> None:
         """N2: nothing half-done."""

@@ -202,7 +202,7 @@ class StopsConformance:
 
         assert await status(store) == (PAUSED, "lunch")
 
-    async def test_a_reached_limit_lets_nothing_be_lent(self, store: FullStore) -> None:
+    async def test_no_task_is_leased_at_a_reached_limit(self, store: FullStore) -> None:
         """I4: checked before leasing, so no claim exceeds it."""
         await configure(store, limits={"tasks": 1})
         await add(store, "a/1")
