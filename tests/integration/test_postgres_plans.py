@@ -127,7 +127,7 @@ def assert_cheap(plans, *, rows, blocks):
 
 
 @pytest.mark.parametrize("is_routine", [True, False], ids=["routine", "judged"])
-async def test_a_claim_touches_as_many_rows_as_it_lends(make, plans, is_routine):
+async def test_claim_and_finish_read_rows_in_proportion_to_the_leases(make, plans, is_routine):
     """C3: however many queues stand ready, and however many tasks wait in them."""
     store, begin = await make(each=2, is_routine=is_routine), plans
     found = begin()
@@ -142,7 +142,7 @@ async def test_a_claim_touches_as_many_rows_as_it_lends(make, plans, is_routine)
     await store.close()
 
 
-async def test_an_empty_claim_touches_next_to_nothing(make, plans):
+async def test_empty_claim_reads_a_handful_of_rows(make, plans):
     """C3: a million queues that sleep are one look at the first alarm."""
     store = await make(asleep_until=SystemClock().now_ms() + HOUR)
     found = plans()
@@ -155,7 +155,7 @@ async def test_an_empty_claim_touches_next_to_nothing(make, plans):
     await store.close()
 
 
-async def test_an_add_touches_what_it_adds_to(make, plans):
+async def test_add_reads_only_the_queues_it_adds_to(make, plans):
     """B3: neither the known tasks nor the other queues."""
     store = await make()
     new = [
@@ -169,7 +169,7 @@ async def test_an_add_touches_what_it_adds_to(make, plans):
     await store.close()
 
 
-async def test_a_reprice_touches_what_it_moves(make, plans):
+async def test_priority_update_reads_only_the_tasks_it_moves(make, plans):
     """C8: neither the other tasks of its queues nor other queues."""
     store = await make(each=2)
     tasks = (await store.tasks(CRAWL, TaskFilter(), limit=BATCH)).items
@@ -181,7 +181,7 @@ async def test_a_reprice_touches_what_it_moves(make, plans):
     await store.close()
 
 
-async def test_what_gathers_is_looked_up_together(make, plans):
+async def test_links_that_gather_are_looked_up_in_one_statement(make, plans):
     """F10: links to known pages of many queues are as many statements as links to a few."""
     store = await make(each=2)
     shared = {"crawl": CRAWL, "priority": -1.0, "known": "gather"}
@@ -197,7 +197,7 @@ async def test_what_gathers_is_looked_up_together(make, plans):
     await store.close()
 
 
-async def test_a_note_touches_the_one_it_replaces(make, plans):
+async def test_write_of_shared_values_reads_only_the_replaced_ones(make, plans):
     """N1: whoever writes some, or reads what is new, looks at no other."""
     store = await make()
     await store.put_values(CRAWL, [SharedValueWrite("t", str(n), "x") for n in range(2000)])
@@ -218,14 +218,14 @@ def all_statements():
     return {name: statement.text for name, statement in sql.STATEMENTS.items()}
 
 
-def test_what_moves_is_deleted_without_a_search():
+def test_rows_that_move_are_deleted_without_a_join():
     """A plan may stem from when a table was empty: then a join would read all of it, each time."""
     searching = re.compile(r"delete from (ready|pending|delayed|snooze|inactive|lease) \w* ?using")
 
     assert not [text for text in all_statements().values() if searching.search(text)]
 
 
-def test_no_predicate_asks_for_what_changes_row_by_row():
+def test_no_statement_uses_a_volatile_function():
     """M4: a volatile function defeats every index; the clock is a parameter, or stable."""
     texts = all_statements()
     found = {name for name, text in texts.items() if VOLATILE.search(text)}

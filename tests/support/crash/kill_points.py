@@ -7,6 +7,7 @@ test nothing.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -21,9 +22,9 @@ _EMBEDDED: Final = "outrider.store.embedded"
 _AROUND: Final[dict[str, tuple[str, str, bool, bool]]] = {
     "before-write": (f"{_EMBEDDED}.file", "CrawlFile.append", True, False),
     "after-write": (f"{_EMBEDDED}.file", "CrawlFile.append", False, True),
-    "before-reply": (f"{_EMBEDDED}.store", "EmbeddedStore._run", False, True),
+    "before-reply": (f"{_EMBEDDED}.store", "EmbeddedStore._forward", False, True),
     "during-snapshot": (f"{_EMBEDDED}.file", "CrawlFile.put_piece", True, True),
-    "during-growth": (f"{_EMBEDDED}.known", "Known._move", True, True),
+    "during-growth": (f"{_EMBEDDED}.fingerprint_table", "FingerprintTable._move", True, True),
 }
 # Which part of the file is written meanwhile: the log by every verb, the rest only by folding it.
 _WRITING: Final = {"during-write": "-wal", "during-fold": ""}
@@ -34,19 +35,19 @@ POINTS: Final = (*_AROUND, *_WRITING)
 _TIGHT: Final = {
     "SNAPSHOT_AFTER": 400,
     "SNAPSHOT_AT_CLOSE": 50,
-    "PAGES_KEPT": 16,
+    "MAX_CACHED_PAGES": 16,
     "WAL_PAGES": 60,
     "IDLE_KEPT": 10,
-    "AWAKE_MOST": 20,
-    "SLEEPER_MOST": 30,
-    "LOOKED_AT": 8,
+    "MAX_RESIDENT": 20,
+    "MAX_PACKED_TASKS": 30,
+    "MAX_CHECKED": 8,
     "PIECE_BYTES": 2048,
     "SLICE_BYTES": 8192,
-    "LAID_DOWN": 4,
-    "AWAY_STEP": 20,
-    "WHERES_STEP": 64,
-    "STRETCH": 16,
-    "PIECE": 32,
+    "MAX_PACKED_PER_VERB": 4,
+    "UNLOADED_STEP": 20,
+    "QUEUE_PAGES_STEP": 64,
+    "MOVE_STEP": 16,
+    "PIECE_BUCKETS": 32,
 }
 
 
@@ -103,11 +104,11 @@ def _find_method(module: str, name: str) -> tuple[type, str]:
 
 
 def _wrap(method: Any, countdown: Countdown, *, before: bool, after: bool) -> Callable[..., Any]:
-    if method.__name__ == "_run":
+    if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)
-        async def run(*args: Any) -> Any:
-            result = await method(*args)
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            result = await method(*args, **kwargs)
             countdown.arrive()
             return result
 

@@ -21,16 +21,16 @@ class Server:
 
 
 @pytest.mark.parametrize("commits", ["on", "local", "remote_write", "remote_apply"])
-def test_nothing_is_said_where_commits_wait_for_the_disk(commits):
+def test_synchronous_commits_need_no_warning(commits):
     """M4: all that was acknowledged is there after a crash."""
     assert not durability_warning(Server("on", commits))
 
 
-def test_a_lazy_server_is_named_with_the_fix():
+def test_asynchronous_commits_are_reported_with_the_fix():
     """M4: commits that do not wait."""
     assert "ALTER ROLE name SET synchronous_commit = on" in durability_warning(Server("on", "off"))
 
 
-def test_nothing_survives_without_syncs():
+def test_missing_fsync_is_reported():
     """M4: whatever commits wait for."""
     assert "lose or damage anything" in durability_warning(Server("off", "on"))

@@ -40,7 +40,7 @@ def line_over(entries):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_lazy_answers_as_a_line_in_memory(seed):
+def test_lazy_list_behaves_as_a_sorted_list_in_memory(seed):
     """C2: pops, pushes, discards and looks in any order, more of them than are fetched at once."""
     dice = Random(seed)
     entries = dice.sample(range(1, 1000), dice.randint(0, 300))
@@ -76,7 +76,7 @@ def test_a_lazy_answers_as_a_line_in_memory(seed):
     assert lazy.removed == set(rows.entries) - there
 
 
-def test_a_look_at_the_first_asks_nobody():
+def test_reading_the_first_entry_loads_nothing():
     """M4: an add or a finish knows the first of a line from its queue's row alone."""
     lazy, rows = lazy_over(range(10, 500))
     lazy.push(5)
@@ -86,7 +86,7 @@ def test_a_look_at_the_first_asks_nobody():
     assert rows.asked == 0
 
 
-def test_what_is_not_there_is_not_found():
+def test_discarding_an_absent_entry_changes_nothing():
     """C2: neither before nor behind the edge."""
     lazy, _ = lazy_over([10, 20])
 
@@ -95,7 +95,7 @@ def test_what_is_not_there_is_not_found():
     assert lazy.removed == set()
 
 
-def test_what_one_line_remembers_no_other_does():
+def test_lazy_lists_share_no_changes():
     """C2: what most lines never need is shared until somebody comes."""
     one, _ = lazy_over([10, 20, 30])
     other, _ = lazy_over([10, 20, 30])
