@@ -28,7 +28,7 @@ from outrider.testing.builders import OUTCOMES, rules, task, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     INACTIVE,
-    NO_MANNERS,
+    NO_DELAY,
     READY,
     add,
     claim,
@@ -284,7 +284,7 @@ async def test_answered_calls_survive_a_kill(served):
     server = await served(appendonly="yes", appendfsync="always")
     store = await open_store(server.url, SystemClock())
     assert "survives a crash" in store.promise
-    await store.configure("default", rules(**NO_MANNERS))
+    await store.configure("default", rules(**NO_DELAY))
     await add(store, *(f"a/{number}" for number in range(50)))
     leases = await claim(store, 10)
     await store.finish([verdict(lease, DONE) for lease in leases[:5]])
@@ -528,9 +528,9 @@ async def test_index_of_known_tasks_stays_compact(opened, places):
 
 async def test_new_order_applies_to_all_ready_queues(opened):
     """C3: round-robin applies at once, to more queues than one call handles."""
-    _, stores = await pair(opened, NO_MANNERS, 300, 2)
+    _, stores = await pair(opened, NO_DELAY, 300, 2)
     for store in stores:
-        await store.configure("default", rules(**NO_MANNERS, order="round-robin"))
+        await store.configure("default", rules(**NO_DELAY, order="round-robin"))
     first, second = [
         (await store.claim(ClaimRequest("default", "w", 90))).leases for store in stores
     ]
@@ -553,7 +553,7 @@ async def test_drop_works_with_steps_of_any_size(opened):
 async def test_more_priority_updates_than_one_call_takes(opened):
     """C8: tasks are leased by their new priorities, whichever call set them."""
     store = await opened(FakeClock())
-    await store.configure("default", rules(**NO_MANNERS))
+    await store.configure("default", rules(**NO_DELAY))
     await store.add([task(f"https://a.example/{n}") for n in range(1, 1201)])
     prices = [PriorityUpdate(number, 0.0, -float(number)) for number in range(1, 1201)]
 
