@@ -17,7 +17,7 @@ import psycopg_pool
 import pytest
 
 from outrider.store.postgres import runner
-from servers.empty_stores import Places
+from servers.empty_stores import EmptyStores
 
 # Fresh examples on every run, and a failure prints the line that repeats it. No deadline: on a
 # busy machine it would fail tests for being slow.
@@ -80,7 +80,7 @@ def places(request):
     """Empty places on real servers: `places.take("postgres")`, "redis" or "cluster", is a URL."""
     run = getattr(request.config, "workerinput", {}).get("testrunuid", f"{os.getpid()}")
     named = {kind: os.environ.get(name) for kind, name in _VARIABLES.items()}  # noqa: TID251 - as said above
-    places = Places(run, {kind: url for kind, url in named.items() if url})
+    places = EmptyStores(run, {kind: url for kind, url in named.items() if url})
     yield places
     places.clear()
 

@@ -123,7 +123,7 @@ def test_every_public_method_has_a_docstring(kind):
 
 
 @pytest.mark.parametrize("name", sorted({*FIELDS, "Added", "Event", "Lease", "Settings"}))
-def test_values_can_be_looked_into(name):
+def test_values_are_introspectable(name):
     """`help`, notebooks, Hypothesis and msgspec ask a class for its signature and its types."""
     kind = getattr(outrider, name)
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from outrider.store.embedded import EmbeddedStore, roster
+from outrider.store.embedded import EmbeddedStore, queue_cache
 from outrider.store.embedded import store as embedded_store
 from outrider.store.factory import open_store
 from outrider.store.memory import MemoryStore
@@ -62,8 +62,8 @@ async def forgetful(clock, tmp_path, places):
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedded_store, "SLICE_BYTES", 1)  # a piece at a time: much changes meanwhile
-        patch.setattr(roster, "AWAKE_MOST", 0)
-        patch.setattr(roster, "IDLE_KEPT", 0)
+        patch.setattr(queue_cache, "MAX_RESIDENT", 0)
+        patch.setattr(queue_cache, "IDLE_KEPT", 0)
         yield Forgetful.open(tmp_path / "crawl.outrider", clock)
 
 

@@ -49,13 +49,13 @@ def test_no_option_is_made_up(name):
 
 
 @pytest.mark.parametrize(("name", "acts"), [("queue", queues.Act), ("dead", tasks.DeadAct)])
-def test_every_act_is_told(name, acts):
+def test_every_action_is_documented(name, acts):
     """`queue KEY …` and `dead …`."""
     assert {one for one in acts if f"| `{one}" not in headed(name)} == set()
 
 
 @pytest.mark.parametrize("name", COMMANDS["config"].commands)
-def test_every_act_on_settings_is_told_with_its_options(name):
+def test_every_config_action_is_documented_with_its_options(name):
     """`config …` is a group of commands."""
     command = COMMANDS["config"].commands[name]
     options = {max(p.opts, key=len) for p in command.params if p.param_type_name == "option"}

@@ -189,7 +189,7 @@ def test_a_command_on_a_page_is_in_a_console_block(page):
 
 
 @pytest.mark.parametrize("page", named(PAGES))
-def test_the_links_of_a_page_lead_somewhere(page):
+def test_links_of_a_page_resolve(page):
     """Every relative link names a file of this repository."""
     links = [link for link in LINK.findall(page.read_text("utf-8")) if "://" not in link]
 
@@ -228,7 +228,7 @@ def test_a_decision_has_a_context_and_consequences(page):
         ("<!-- run:\nfalse; echo no such thing\n-->\n", "line 2"),
     ],
 )
-def test_a_wrong_page_is_found_out(text, complaint, tmp_path):
+def test_wrong_page_fails(text, complaint, tmp_path):
     """Output that differs, is missing, or never comes, and code that raises, are failures."""
     with pytest.raises(AssertionError, match=complaint):
         Reading("page.md", tmp_path).read(text)
@@ -252,7 +252,7 @@ def test_what_differs_from_run_to_run_may_differ(shown, printed):
 @pytest.mark.parametrize(
     ("shown", "printed"), [("done 3\n", "done 4\n"), ("a\n", "a\nb\n"), ("a\nb\n", "a\n")]
 )
-def test_nothing_else_may(shown, printed):
+def test_other_differences_fail(shown, printed):
     """Counts and lines are what they are."""
     assert not is_shown(shown, printed)
 

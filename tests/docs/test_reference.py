@@ -172,7 +172,7 @@ async def acts_of_operators(frontier):
     await frontier.cancel()
 
 
-async def test_the_page_of_events_says_what_is_told():
+async def test_page_of_events_lists_what_is_emitted():
     """Each event of the page happens, with these data, and no other does."""
     rows = ROW.findall((REFERENCE / "events.md").read_text("utf-8"))
     page = {(name, frozenset(re.findall(r"\w+", data))) for name, data in rows}
@@ -211,7 +211,7 @@ def test_known_origins_and_types_are_those_the_code_gives():
     assert types <= weights.TASK_TYPES
 
 
-def test_events_that_the_code_tells_are_on_the_page():
+def test_events_that_the_code_emits_are_on_the_page():
     """Also those that the crawl above does not bring about."""
     text = "".join(path.read_text("utf-8") for path in SOURCE.rglob("*.py"))
     page = {name for name, _ in ROW.findall((REFERENCE / "events.md").read_text("utf-8"))}
@@ -236,7 +236,7 @@ def test_number_on_a_page_is_that_of_the_code(page, pattern, constant):
 
 
 @pytest.mark.parametrize("page", sorted(REFERENCE.parent.rglob("*.md")), ids=lambda page: page.stem)
-def test_no_heading_stands_twice_on_a_page(page):
+def test_page_has_no_duplicate_heading(page):
     """Two sections on one thing disagree sooner or later."""
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     heads = re.findall(r"^##? .*", text, re.MULTILINE)

@@ -52,13 +52,13 @@ def a_page():
     return Page(lease, Response("https://example.org/", 200, (), b"", 0.0, 0.0))
 
 
-def test_every_name_of_a_page_is_told():
+def test_every_name_of_a_page_is_documented():
     """What a handler may ask of a page can be looked up."""
     assert public(a_page()) - told(sections("page.md")["Page"]) == set()
 
 
 @pytest.mark.parametrize(("heading", "kind"), [("Response", Response), ("Visit", Visit)])
-def test_every_name_of_it_is_told(heading, kind):
+def test_every_name_of_a_class_is_documented(heading, kind):
     """As of a page."""
     assert public(kind) - told(sections("page.md")[heading]) == set()
 
@@ -75,7 +75,7 @@ def test_no_name_is_made_up(heading):
     assert names <= public(kinds[heading])
 
 
-def test_crawl_and_opened_are_told_as_they_are():
+def test_signatures_of_crawl_and_opened_are_documented():
     """Every argument, with its default."""
     for text, function in (("crawl", wiring.crawl), ("opened", wiring.opened)):
         given = inspect.signature(function).parameters
@@ -95,19 +95,19 @@ def test_the_blocking_twin_takes_the_same():
     assert set(ours) == set(theirs)
 
 
-def test_the_report_is_told():
+def test_report_is_documented():
     """Its fields, and no others."""
     assert set(rows(sections("handlers.md")["CrawlReport"])) == public(wiring.CrawlReport)
 
 
-def test_the_parts_of_a_crawl_are_told():
+def test_parts_of_a_crawl_are_documented():
     """What `opened` gives."""
     crawling = public(wiring.Crawling) | {"executor", "tally", "frontier"}
 
     assert crawling - told(sections("handlers.md")["opened"]) == set()
 
 
-def test_a_record_is_told_field_by_field():
+def test_record_is_documented_field_by_field():
     """What the output writes, and nothing else."""
     page = sections("output-format.md")["JSON lines"]
 
@@ -122,7 +122,7 @@ def test_the_reasons_of_fetching_are_those_of_the_code():
         assert [detail for detail in details if f"`{detail}`" not in row] == []
 
 
-def test_every_block_that_is_detected_is_told():
+def test_every_detected_block_is_documented():
     """By vendor, under challenge or denial."""
     signs = block_detector
     every = {vendor.reason for vendor in signs.VENDORS} | {
@@ -157,7 +157,7 @@ def spelt(node):
     return text.partition(":")[0] if isinstance(text, str) else None
 
 
-def test_every_reason_that_is_spelt_out_is_told():
+def test_every_literal_reason_is_documented():
     """A new reason in the code is a new line on the page."""
     given = {(kind, word) for kind, word in given_reasons() if word}
     page = sections("outcomes-and-reasons.md")
@@ -166,7 +166,7 @@ def test_every_reason_that_is_spelt_out_is_told():
     assert {(kind, word) for kind, word in given if word not in rows(page[kind])} == set()
 
 
-def test_reasons_of_hosts_and_crawls_are_told():
+def test_reasons_of_hosts_and_crawls_are_documented():
     """Why a host rests or was given up, and why a crawl paused."""
     text = sections("outcomes-and-reasons.md")["Of hosts and crawls"]
     every = {*RETIRED_REASONS, *SNOOZED_REASONS, *crawl_report._LIMITS}
@@ -174,7 +174,7 @@ def test_reasons_of_hosts_and_crawls_are_told():
     assert {one for one in every if f"`{one}`" not in text} == set()
 
 
-def test_the_exit_codes_of_a_crawl_are_told():
+def test_exit_codes_of_a_crawl_are_documented():
     """Each code with its end."""
     page = (DOCS / "reference" / "commands.md").read_text("utf-8")
     codes = set(re.findall(r"^\| (\d+) \| `(\w+)` \|", page, re.MULTILINE))
@@ -182,7 +182,7 @@ def test_the_exit_codes_of_a_crawl_are_told():
     assert codes == {(str(code), end) for end, (_, code) in crawl_report.ENDS.items()}
 
 
-def test_the_keys_of_the_watch_are_told():
+def test_keys_of_watch_are_documented():
     """As its own help tells them."""
     page = (DOCS / "how-to" / "watch-and-steer.md").read_text("utf-8")
     keys = {key for names, _ in watch_app.HELP for key in names.split()}

@@ -14,7 +14,7 @@ PARTS = ("", "-wal", "-lock")
 @pytest.fixture
 def tight(monkeypatch):
     """Snapshots of many small pieces, queues sent away, a log that is folded often."""
-    for module, constant, value in kill_points.tight_places():
+    for module, constant, value in kill_points.small_constants():
         monkeypatch.setattr(module, constant, value)
 
 

@@ -101,5 +101,5 @@ async def main(path, seed, durability, how):
 
 
 if __name__ == "__main__":
-    kill_points.tighten()
+    kill_points.use_small_constants()
     asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]))

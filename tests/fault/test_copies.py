@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from crash.full_view import whole_of
+from crash.full_view import full_view
 from outrider.core.outcome import Blocked, Done, Failed
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.protocol import ClaimRequest
@@ -75,7 +75,7 @@ async def test_a_copy_taken_at_any_moment_opens_and_shows_what_its_store_shows(
         for _ in range(work.dice.randint(1, 12)):
             await work.step()
         copy = EmbeddedStore.open(copied(path), clock)
-        shown, truth = await whole_of(copy, CRAWL), await whole_of(store, CRAWL)
+        shown, truth = await full_view(copy, CRAWL), await full_view(store, CRAWL)
         assert not shown.differs(truth)
         await copy.close()
     await store.close()
@@ -87,7 +87,7 @@ async def until_snapshot_is_taken(store, monkeypatch, between):
     monkeypatch.setattr("outrider.store.embedded.store.SLICE_BYTES", 1)
     await store.add([task("https://begin.test/")])
     monkeypatch.setattr("outrider.store.embedded.store.SNAPSHOT_AFTER", 1 << 60)
-    while store._taking is not None:
+    while store._snapshot is not None:
         await between()
 
 
@@ -97,7 +97,7 @@ async def test_a_queue_that_is_looked_at_while_a_snapshot_is_taken_keeps_its_man
 ):
     """D7: a queue without work comes into memory and leaves it unasked; no file forgets it."""
     clock, path = FakeClock(), tmp_path / "crawl.outrider"
-    monkeypatch.setattr("outrider.store.embedded.roster.IDLE_KEPT", 20)
+    monkeypatch.setattr("outrider.store.embedded.queue_cache.IDLE_KEPT", 20)
     store = EmbeddedStore.open(path, clock)
     await store.configure(CRAWL, rules(delay=50.0))
     keys = itertools.cycle(f"h{number}.test" for number in range(600))
@@ -119,7 +119,7 @@ async def test_tasks_that_become_due_while_a_snapshot_is_taken_wait_once(
 ):
     """C6: no page tells of them, since nobody changed them; a long line is copied in pieces."""
     clock, path = FakeClock(), tmp_path / "crawl.outrider"
-    monkeypatch.setattr("outrider.store.embedded.packing.PIECE_BYTES", 4096)
+    monkeypatch.setattr("outrider.store.embedded.queue_codec.PIECE_BYTES", 4096)
     store = EmbeddedStore.open(path, clock)
     await store.configure(CRAWL, rules(delay=0.0))
     await store.add(
@@ -133,7 +133,7 @@ async def test_tasks_that_become_due_while_a_snapshot_is_taken_wait_once(
 
     await until_snapshot_is_taken(store, monkeypatch, between)
     copy = EmbeddedStore.open(copied(path), clock)
-    assert not (await whole_of(copy, CRAWL)).differs(await whole_of(store, CRAWL))
+    assert not (await full_view(copy, CRAWL)).differs(await full_view(store, CRAWL))
     await copy.close()
     await store.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crash.full_view import whole_of
+from crash.full_view import full_view
 from outrider.core.outcome import Blocked, Done, Failed
 from outrider.errors import StoreUnusable
 from outrider.store.embedded import EmbeddedStore
@@ -41,7 +41,7 @@ async def shown(path):
     """Everything that can be read, and what is lent first."""
     store = EmbeddedStore.open(path, FakeClock(LATER))
     try:
-        whole = await whole_of(store, CRAWL)
+        whole = await full_view(store, CRAWL)
         claimed = await store.claim(ClaimRequest(CRAWL, "w", 30))
         return whole, [(lease.id, lease.about, lease.attempt) for lease in claimed.leases]
     finally:

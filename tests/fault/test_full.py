@@ -14,7 +14,7 @@ import pytest
 
 from child_environment import child_environment
 from crash.disk import Full
-from crash.full_view import whole_of
+from crash.full_view import full_view
 from crash.worker import HoldableClock, Worker
 from outrider.errors import StoreFull
 from outrider.store.embedded import EmbeddedStore
@@ -50,7 +50,7 @@ async def test_a_verb_that_cannot_be_written_says_so_and_changes_nothing(
     store = EmbeddedStore.open(path, clock, durability=durability, vfs=disk.name)
     await store.add([task(f"https://h{n}.test/") for n in range(20)])
     leases = (await store.claim(ClaimRequest("default", "w", 5))).leases
-    before = await whole_of(store, "default")
+    before = await full_view(store, "default")
     disk.room = 0
     for call in (
         lambda: store.add([task("https://new.test/")]),
@@ -63,7 +63,7 @@ async def test_a_verb_that_cannot_be_written_says_so_and_changes_nothing(
         assert str(path) in str(caught.value)
         assert caught.value.retryable
     disk.room = None
-    assert not (await whole_of(store, "default")).differs(before)
+    assert not (await full_view(store, "default")).differs(before)
     (finished,) = await store.finish([done(leases[0], links=[task("https://link.test/")])])
     assert finished.applied
     assert await store.release([leases[1].id]) == {leases[1].id}

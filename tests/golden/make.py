@@ -34,7 +34,7 @@ from outrider import (
 )
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.embedded.file import FORMAT
-from outrider.store.embedded.pages import VERSION
+from outrider.store.embedded.log_pages import VERSION
 from outrider.store.protocol import ClaimRequest, TaskFilter
 from outrider.testing import FakeClock
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outrider.store.embedded.file import FORMAT
-from outrider.store.embedded.pages import VERSION
+from outrider.store.embedded.log_pages import VERSION
 from outrider.store.factory import examine
 from outrider.testing import FakeClock
 

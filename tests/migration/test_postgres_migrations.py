@@ -1,4 +1,4 @@
-"""The tables of a PostgreSQL store: fresh equals migrated, and releases work side by side (M4)."""
+"""Migrations: a migrated schema equals a fresh one, and releases share a schema (M4)."""
 
 import asyncio
 from urllib.parse import parse_qs, urlsplit
@@ -10,7 +10,7 @@ from outrider.clock import SystemClock
 from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS, CrawlStatus, TaskState
 from outrider.errors import StoreUnusable
 from outrider.store.postgres import PostgresStore, migrate
-from outrider.store.postgres.address import parsed
+from outrider.store.postgres.address import parse_address
 from outrider.store.postgres.migrate import Migration, prepare_store, release_migrations
 from outrider.store.protocol import ClaimRequest, SharedValueWrite
 from outrider.testing.builders import done, task
@@ -30,21 +30,26 @@ join pg_namespace n on n.oid = c.connamespace where n.nspname = %s order by 1
 """
 
 
+def prepare(url, migrations=None):
+    """Bring the tables at an address up to date."""
+    return prepare_store(parse_address(url), migrations)
+
+
 def schema_of(url):
-    """The schema a place of ours is."""
+    """Return the schema of a URL."""
     return parse_qs(urlsplit(url).query)["schema"][0]
 
 
 @pytest.fixture
 def line(places):
-    """The server itself."""
+    """A connection to the server."""
     with psycopg.connect(places.server("postgres"), autocommit=True) as line:
         yield line
 
 
 @pytest.fixture
 def empty(places, line):
-    """A maker of addresses at which there is nothing yet."""
+    """Return a function that returns addresses of missing schemas."""
     urls = []
 
     def make():
@@ -56,11 +61,11 @@ def empty(places, line):
     yield make
     for url in urls:
         line.execute(f"drop schema if exists {schema_of(url)} cascade")
-        prepare_store(parsed(url))
+        prepare(url)
 
 
 def portrait(line, url):
-    """All that a catalog tells of a schema's tables."""
+    """Return what the catalog has of a schema's tables."""
     name = schema_of(url)
     return [
         line.execute(COLUMNS, (name,)).fetchall(),
@@ -70,28 +75,28 @@ def portrait(line, url):
 
 
 def second(text=ADDED):
-    """The migration of a release to come."""
+    """Return a migration of a later release."""
     return Migration(release_migrations()[-1].version + 1, "9999_later.sql", text)
 
 
-def test_what_was_migrated_is_what_is_made_anew(empty, line):
-    """M4: a store that went through every release has the tables of one that is new."""
+def test_migrated_schema_equals_a_fresh_one(empty, line):
+    """M4: after the migrations of every release a store has the tables of a new one."""
     migrated, fresh = empty(), empty()
     for count in range(1, len(release_migrations()) + 1):
-        prepare_store(parsed(migrated), release_migrations()[:count])
-    prepare_store(parsed(migrated), [*release_migrations(), second()])
-    prepare_store(parsed(fresh), [*release_migrations(), second()])
+        prepare(migrated, release_migrations()[:count])
+    prepare(migrated, [*release_migrations(), second()])
+    prepare(fresh, [*release_migrations(), second()])
 
     assert portrait(line, migrated) == portrait(line, fresh)
     assert ("task", "colour", "text", "YES", None) in portrait(line, fresh)[0]
 
 
-async def test_old_and_new_workers_go_on_side_by_side(empty):
-    """M4: a migration under way of a newer release disturbs nobody, unless it says so."""
+async def test_workers_of_two_releases_share_a_migrated_schema(empty):
+    """M4: a migration of a newer release stops no older worker, unless it is breaking."""
     url = empty()
     old = await PostgresStore.open(url, SystemClock())
     await old.add([task("https://a.example/1", crawl="test")])
-    await asyncio.to_thread(prepare_store, parsed(url), [*release_migrations(), second()])
+    await asyncio.to_thread(prepare, url, [*release_migrations(), second()])
     await old.add([task("https://b.example/1", crawl="test")])
     older = await PostgresStore.open(url, SystemClock())
 
@@ -102,8 +107,8 @@ async def test_old_and_new_workers_go_on_side_by_side(empty):
         await store.close()
 
 
-async def test_a_worker_without_notes_goes_on_beside_one_that_has_them(empty, monkeypatch):
-    """M4: the release before notes made the store; both work on it, and one writes notes."""
+async def test_worker_of_the_release_before_shared_values_still_works(empty, monkeypatch):
+    """M4: the release before shared values made the store; both releases work on it."""
     url = empty()
     with monkeypatch.context() as before:
         before.setattr(migrate, "release_migrations", lambda: release_migrations()[:1])
@@ -120,45 +125,43 @@ async def test_a_worker_without_notes_goes_on_beside_one_that_has_them(empty, mo
         await store.close()
 
 
-def test_a_newer_release_that_broke_with_ours_is_refused(empty, line):
-    """M4: whoever cannot work beside it says so, and changes nothing."""
+def test_schema_with_a_newer_breaking_migration_is_refused(empty, line):
+    """M4: an older release refuses it, and changes nothing."""
     url = empty()
-    prepare_store(parsed(url), [*release_migrations(), second(f"-- breaking\n{ADDED}")])
+    prepare(url, [*release_migrations(), second(f"-- breaking\n{ADDED}")])
     before = portrait(line, url)
 
     with pytest.raises(StoreUnusable, match=r"newer release \(9999_later.sql\).*upgrade outrider"):
-        prepare_store(parsed(url))
+        prepare(url)
     assert portrait(line, url) == before
 
 
-def test_a_migration_that_fails_leaves_nothing(empty, line):
-    """M4: each is one transaction; the next one who comes begins where it was."""
+def test_failed_migration_changes_nothing(empty, line):
+    """M4: each is one transaction; the next process starts from the state before it."""
     url = empty()
-    prepare_store(parsed(url))
+    prepare(url)
     before = portrait(line, url)
     with pytest.raises(StoreUnusable, match="no_such_table"):
-        prepare_store(
-            parsed(url), [*release_migrations(), second(f"{ADDED}; drop table no_such_table")]
-        )
+        prepare(url, [*release_migrations(), second(f"{ADDED}; drop table no_such_table")])
 
     assert portrait(line, url) == before
-    prepare_store(parsed(url))
+    prepare(url)
     with pytest.raises(StoreUnusable, match="no_such_table"):
-        prepare_store(parsed(empty()), [Migration(1, "1.sql", "select * from no_such_table")])
+        prepare(empty(), [Migration(1, "1.sql", "select * from no_such_table")])
 
 
-def test_a_changed_migration_is_refused(empty):
-    """M4: a checksum tells which text made the tables."""
+def test_schema_with_a_changed_migration_is_refused(empty):
+    """M4: the checksum identifies the text that made the tables."""
     url, (first, *rest) = empty(), release_migrations()
-    prepare_store(parsed(url), [first._replace(text=f"{first.text}\n-- changed"), *rest])
+    prepare(url, [first._replace(text=f"{first.text}\n-- changed"), *rest])
 
     with pytest.raises(StoreUnusable, match=f"{first.name} is not what this release ships"):
-        prepare_store(parsed(url))
+        prepare(url)
 
 
 @pytest.mark.parametrize("table", ["customer", "migration"])
-def test_a_schema_of_somebody_else_is_refused(empty, line, table):
-    """M4: nothing is written beside tables that are not ours."""
+def test_schema_with_foreign_tables_is_refused(empty, line, table):
+    """M4: nothing is written beside tables that are not Outrider's."""
     url = empty()
     line.execute(f"create schema {schema_of(url)}")
     line.execute(f"create table {schema_of(url)}.{table} (id integer)")
@@ -167,30 +170,30 @@ def test_a_schema_of_somebody_else_is_refused(empty, line, table):
     with pytest.raises(
         StoreUnusable, match=r"tables that are not Outrider's; name another one with"
     ):
-        prepare_store(parsed(url))
+        prepare(url)
     assert portrait(line, url) == before
 
 
-async def test_many_may_open_an_empty_place_at_once(empty):
-    """M4: one makes the tables, the others wait for it, and all see one store."""
+async def test_processes_that_open_an_empty_schema_at_once_share_one_store(empty):
+    """M4: one process creates the tables, the others wait for it, and all see one store."""
     url = empty()
-    names = await asyncio.gather(*(asyncio.to_thread(prepare_store, parsed(url)) for _ in range(4)))
+    names = await asyncio.gather(*(asyncio.to_thread(prepare, url) for _ in range(4)))
 
     assert len(set(names)) == 1
 
 
-def test_an_old_server_is_refused(empty, monkeypatch):
-    """M4: the least version is named."""
+def test_server_older_than_the_minimum_is_refused(empty, monkeypatch):
+    """M4: the message names the minimum version."""
     monkeypatch.setattr(migrate, "MIN_VERSION", 990_000)
 
     with pytest.raises(StoreUnusable, match=r"is PostgreSQL \d+; 99 or newer is needed"):
-        prepare_store(parsed(empty()))
+        prepare(empty())
 
 
-def test_the_tables_allow_the_states_there_are(empty, line):
-    """B2, C1, I1: what SQL checks is what `core.states` tells; leased is having a lease."""
+def test_check_constraints_allow_every_state_and_reason(empty, line):
+    """B2, C1, I1: SQL checks the states of `core.states`; a leased task has a lease."""
     url = empty()
-    prepare_store(parsed(url))
+    prepare(url)
     checks = " ".join(text for _, text in portrait(line, url)[2])
 
     for words in (

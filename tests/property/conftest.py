@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from outrider.store.embedded import EmbeddedStore, roster
+from outrider.store.embedded import EmbeddedStore, queue_cache
 from outrider.store.embedded import store as embedded_store
 from outrider.store.factory import open_store
 from outrider.store.memory import MemoryStore
@@ -78,8 +78,8 @@ def make_store(kind, tmp_path, monkeypatch, places, warm_postgres):
     """A maker of empty stores that obey the clock they are given."""
     store, numbers = STORES[kind], count()
     if kind == "sleepy":  # queues leave the memory as soon as nobody uses them
-        monkeypatch.setattr(roster, "AWAKE_MOST", 0)
-        monkeypatch.setattr(roster, "IDLE_KEPT", 0)
+        monkeypatch.setattr(queue_cache, "MAX_RESIDENT", 0)
+        monkeypatch.setattr(queue_cache, "IDLE_KEPT", 0)
     if kind == "forgetful":
         monkeypatch.setattr(embedded_store, "SLICE_BYTES", 1)  # much changes between two pieces
     if store is MemoryStore:

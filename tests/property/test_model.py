@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from differential import Disagreement, Duel, shrink
+from differential import DifferentialTest, Disagreement, shrink
 from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS, CrawlStatus, QueueState
 from outrider.testing.clock import FakeClock
 from outrider.testing.invariants import CheckedStore
@@ -30,7 +30,7 @@ async def failure_of(ops, make_store):
     clock = FakeClock()
     model, store = CheckedStore(Model(clock), clock), make_store(clock)
     try:
-        await Duel([model, store], clock).run(ops)
+        await DifferentialTest([model, store], clock).run(ops)
         for crawl in await model.crawls():
             await model.check(crawl)
     except Exception as error:  # noqa: BLE001 - a store may fail in any way; all are to be told
@@ -71,7 +71,7 @@ async def test_the_random_crawls_reach_deep_states():
     for seed in range(150):
         clock = FakeClock()
         model = Model(clock)
-        duel = Duel([model], clock)
+        duel = DifferentialTest([model], clock)
         for op in random_ops(seed):
             await duel.do(op)
             for crawl in await model.crawls():

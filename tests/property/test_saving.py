@@ -11,8 +11,8 @@ from random import Random
 import msgspec
 import pytest
 
-from differential import Duel, glance, shrink, steps
-from operations import Say
+from differential import DifferentialTest, quick_view, shrink, steps
+from operations import PutValue
 from outrider.core.queue_action import Set
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.export_items import SavedEnd
@@ -54,7 +54,7 @@ def without_log(items):
 
 async def look(store, crawl):
     """What must be the same of both; the log of changes begins anew."""
-    views = await glance(store, crawl)
+    views = await quick_view(store, crawl)
     waiting = [task.number for task in views["tasks"] if task.state is TaskState.PENDING]
     views["places"] = [await store.position(crawl, number) for number in waiting]
     views["census"] = await everything(
@@ -66,7 +66,7 @@ async def look(store, crawl):
 async def crawled(ops, clock, make_store):
     """A store with busy crawls, nothing of them lent, and every queue told of its rules."""
     store = make_store(clock)
-    duel = Duel([store], clock)
+    duel = DifferentialTest([store], clock)
     for op in ops:
         await duel.do(op)
     await store.release([lease.id for lease in duel.hands[0].held])
@@ -91,7 +91,7 @@ async def saved_and_gone_on(before, after, seed, make_store):
     exports = {crawl: await exported(source, crawl, dice.randint(1, 9)) for crawl in crawls}
     clock.advance(dice.choice((0.0, 0.0, 1.0, 100.0)))
     copies = [await copied(exports, dice, copy) for copy in (make_store(clock), Model(clock))]
-    duel = Duel([source, *copies], clock)
+    duel = DifferentialTest([source, *copies], clock)
     await duel.look(crawls, look)
     await go_on(duel, after, crawls)
     for crawl in crawls:
@@ -107,7 +107,7 @@ async def go_on(duel, ops, crawls):
     """
     source = duel.hands[0].store
     over = {name for name in crawls if (await source.crawl(name)).status is CrawlStatus.CANCELLED}
-    for op in (op for op in ops if not isinstance(op, Say)):
+    for op in (op for op in ops if not isinstance(op, PutValue)):
         if getattr(op, "crawl", None) not in over:
             await duel.do(op)
     await duel.look([name for name in crawls if name not in over], look)
@@ -156,7 +156,7 @@ async def saved_under_way(ops, seed, make_store):
     """Export while ops go on; what is restored is sound, and stores agree on what it is."""
     clock, dice = FakeClock(), Random(seed)
     source = make_store(clock)
-    duel, exports, known = Duel([source], clock), {}, {}
+    duel, exports, known = DifferentialTest([source], clock), {}, {}
     for number, op in enumerate(ops):
         await duel.do(op)
         for crawl in await source.crawls() if number >= len(ops) // 2 else ():
@@ -172,7 +172,7 @@ async def saved_under_way(ops, seed, make_store):
             await restored(copy, crawl, [*items, *rest], dice.randint(1, 9))
             await copy.check(crawl)
             assert (await copy.crawl(crawl)).known >= known[crawl]
-    await go_on(Duel(copies, clock), random_ops(seed + 10**9), exports)
+    await go_on(DifferentialTest(copies, clock), random_ops(seed + 10**9), exports)
     for store in (source, copies[0]):
         await store.close()
 

@@ -1,10 +1,10 @@
-"""Over one shard, a router answers as the naive model does: it adds nothing and keeps nothing."""
+"""The sharded store over one shard answers as the naive model does."""
 
 import os
 
 import pytest
 
-from differential import Duel
+from differential import DifferentialTest
 from model_shard import sharded_model
 from outrider.testing.clock import FakeClock
 from outrider.testing.model import Model
@@ -21,4 +21,4 @@ async def test_one_shard_answers_as_the_model_does(batch):
     """M1: same adds, leases, waits, verdicts, acts and views."""
     for seed in range(batch, EXAMPLES, BATCHES):
         clock = FakeClock()
-        await Duel([Model(clock), sharded_model(clock, 1)], clock).run(random_ops(seed))
+        await DifferentialTest([Model(clock), sharded_model(clock, 1)], clock).run(random_ops(seed))

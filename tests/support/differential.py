@@ -1,6 +1,6 @@
-"""Two stores side by side: the same ops, the same clock, and every answer compared.
+"""Differential tests: several stores run the same operations, and all answers are compared.
 
-`Hands` carries ops out on one store, for any test that needs a busy one. A `Duel` does so on
+`StoreDriver` runs operations on one store. A `DifferentialTest` does so on
 several and stops at the first answer that differs; `shrink` finds the least case that still does.
 """
 
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from operations import (
     Add,
+    Advance,
     Claim,
     ClaimNamed,
     Configure,
@@ -22,13 +23,12 @@ from operations import (
     Filter,
     Finish,
     Op,
-    Pass,
+    PutValue,
     Release,
-    Reprice,
-    Say,
+    SetStatus,
     Stale,
     Steer,
-    Turn,
+    UpdatePriorities,
     Wait,
 )
 from outrider.core.breakdown import Breakdown
@@ -49,19 +49,19 @@ from outrider.testing.builders import OUTCOMES, rules, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import lease_facts
 
-Answer: TypeAlias = Any  # plain and comparable: what a store said, less its tokens
+Answer: TypeAlias = Any  # a store's answer without its tokens, comparable
 
-PAST: Final = 12  # leases remembered after their end
+PAST: Final = 12  # ended leases that are kept
 _LONGEST: Final = 86_400.0
 _PRICED: Final = Breakdown("base", (("again", 1.0),))
 
 
 class Disagreement(AssertionError):
-    """Two stores answered differently: after which op, and what."""
+    """Two stores answered differently: after which operation, and how."""
 
 
-class Hands:
-    """The workers and operators of one store, who remember their leases."""
+class StoreDriver:
+    """Runs operations on one store, and keeps the leases."""
 
     def __init__(self, store: FullStore) -> None:
         self.store = store
@@ -71,7 +71,7 @@ class Hands:
         self._streaks: dict[tuple[str, int], Streak] = {}
 
     async def do(self, op: Op) -> Answer:
-        """Carry an op out; what the store answered."""
+        """Run an operation; return the store's answer."""
         match op:
             case Add(crawl, pages):
                 return await self.store.add([page.task(crawl) for page in pages])
@@ -79,21 +79,21 @@ class Hands:
                 return await self._claim(op)
             case Finish() | Extend() | Release() | Stale() | Expire():
                 return await self._end(op)
-            case Steer() | Configure() | Turn() | Filter():
+            case Steer() | Configure() | SetStatus() | Filter():
                 return await self._operate(op)
-            case Say():
-                return await self._say(op)
-            case Reprice():
-                return await self._reprice(op)
-            case Pass() | Wait():
+            case PutValue():
+                return await self._put_value(op)
+            case UpdatePriorities():
+                return await self._update_priorities(op)
+            case Advance() | Wait():
                 return None
             case _:
                 assert_never(op)
 
-    def patience(self, op: Op) -> float:
-        """How long the op lets time pass."""
+    def seconds(self, op: Op) -> float:
+        """Return how long an operation lets time pass."""
         match op:
-            case Pass(seconds):
+            case Advance(seconds):
                 return seconds
             case Wait():
                 return min(self.wake_in or 0.0, _LONGEST)
@@ -129,13 +129,13 @@ class Hands:
                 return await self.store.expire(limit=limit)
 
     def _some(self, index: int, count: int) -> list[Lease]:
-        """Leases by their place; a place beyond the end counts from the start again."""
+        """Return leases by index, modulo their number."""
         if not self.held:
             return []
         start = index % len(self.held)
         return self.held[start : start + count]
 
-    def _let_go(self, lease: Lease) -> None:
+    def _forget(self, lease: Lease) -> None:
         self.held.remove(lease)
         self.past = [*self.past, lease][-PAST:]
 
@@ -146,13 +146,13 @@ class Hands:
         (lease,) = found
         links = [page.task(lease.crawl) for page in op.links]
         decided = verdict(lease, op.outcome, roll=op.roll, links=links)
-        self._let_go(lease)
-        return lease.url, _told(await self.store.finish([decided] * op.times))
+        self._forget(lease)
+        return lease.url, _comparable(await self.store.finish([decided] * op.times))
 
     async def _release(self, leases: list[Lease]) -> Answer:
         freed = await self.store.release([lease.id for lease in leases])
         for lease in leases:
-            self._let_go(lease)
+            self._forget(lease)
         return [lease.url for lease in leases if lease.id in freed]
 
     async def _stale(self, index: int, verb: str) -> Answer:
@@ -160,32 +160,32 @@ class Hands:
             return None
         lease = self.past[index % len(self.past)]
         if verb == "finish":
-            return _told(await self.store.finish([verdict(lease, OUTCOMES["done"])]))
+            return _comparable(await self.store.finish([verdict(lease, OUTCOMES["done"])]))
         ids: Sequence[LeaseId] = [lease.id]
         if verb == "extend":
             return len(await self.store.extend(ids, lease_for=30.0))
         return len(await self.store.release(ids))
 
-    async def _operate(self, op: Steer | Configure | Turn | Filter) -> Answer:
+    async def _operate(self, op: Steer | Configure | SetStatus | Filter) -> Answer:
         match op:
             case Steer(crawl, target, act, limit):
                 return await self._steer(crawl, target, act, limit)
             case Configure(crawl, fields, is_swept):
                 changed = await self.store.configure(crawl, rules(**fields))
                 return changed, await self._steer(crawl, "", Set({}), 2) if is_swept else None
-            case Turn(crawl, status):
+            case SetStatus(crawl, status):
                 return await self.store.set_status(crawl, status)
             case Filter():
                 return await self._filter(op)
 
-    async def _say(self, op: Say) -> Answer:
+    async def _put_value(self, op: PutValue) -> Answer:
         stand = [note.number for note in await self.store.values_since(op.crawl)]
         seen = None if op.seen is None else max([*stand, op.seen]) - op.seen
         return await self.store.put_values(
             op.crawl, [SharedValueWrite("topic", op.name, op.text, seen)]
         )
 
-    async def _reprice(self, op: Reprice) -> Answer:
+    async def _update_priorities(self, op: UpdatePriorities) -> Answer:
         page = await self.store.tasks(op.crawl, TaskFilter(), limit=10_000)
         prices = [
             PriorityUpdate(task.number, task.priority + op.is_stale, op.priority, _PRICED)
@@ -210,12 +210,12 @@ def _names(op: ClaimNamed) -> tuple[bytes, ...]:
     return tuple(page.task(op.crawl).fingerprint for page in op.pages)
 
 
-def _told(answers: Iterable[Finished]) -> Answer:
+def _comparable(answers: Iterable[Finished]) -> Answer:
     return [(answer.applied, answer.state, [*answer.answers]) for answer in answers]
 
 
 async def steps(act: Callable[[int], Awaitable[Step]]) -> int:
-    """All steps of a long work, and how many it touched; how it is cut is the store's own."""
+    """Run all steps of a long operation; return how many items it changed."""
     step = await act(0)
     count = step.count
     while step.after is not None:
@@ -224,8 +224,8 @@ async def steps(act: Callable[[int], Awaitable[Step]]) -> int:
     return count
 
 
-async def glance(store: FullStore, crawl: str) -> dict[str, Answer]:
-    """What tells most of a crawl at a small price."""
+async def quick_view(store: FullStore, crawl: str) -> dict[str, Answer]:
+    """Return the views that show most of a crawl at low cost."""
     queues = await _all(lambda after: store.queues(crawl, after=after, limit=3))
     return {
         "crawl": _plain(await store.crawl(crawl)),
@@ -236,9 +236,9 @@ async def glance(store: FullStore, crawl: str) -> dict[str, Answer]:
     }
 
 
-async def portrait(store: FullStore, crawl: str) -> dict[str, Answer]:
-    """Everything a reader can see of a crawl, by short pages."""
-    views = await glance(store, crawl)
+async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
+    """Return every view of a crawl, in short pages."""
+    views = await quick_view(store, crawl)
     views["census"] = await _all(lambda after: store.queue_states(crawl, after=after, limit=2))
     views["places"] = [await store.position(crawl, task.number) for task in views["tasks"]]
     views["notes"] = await store.values_since(crawl, limit=10_000)
@@ -261,7 +261,7 @@ async def _all(read: Callable[[int], Awaitable[ResultPage[Any]]]) -> list[Any]:
 
 
 def _plain(view: msgspec.Struct) -> dict[str, Any]:
-    """A view with its counters freed of zeros, which say nothing."""
+    """Return a view without counters that are 0."""
     return {name: _without_zeros(value) for name, value in msgspec.structs.asdict(view).items()}
 
 
@@ -275,33 +275,33 @@ def _without_zeros(value: Any) -> Any:
 Look: TypeAlias = Callable[[FullStore, str], Awaitable[dict[str, Answer]]]
 
 
-class Duel:
-    """Several stores under one clock: what the first answers, all must."""
+class DifferentialTest:
+    """Several stores under one clock: all must answer as the first."""
 
     def __init__(self, stores: Sequence[FullStore], clock: FakeClock) -> None:
         self.clock = clock
-        self.hands = [Hands(store) for store in stores]
+        self.hands = [StoreDriver(store) for store in stores]
 
     async def run(self, ops: Iterable[Op], *, look_every: int = 7) -> None:
-        """Do all, looking around now and then, and closely at the end."""
+        """Run all operations; compare views now and then, and all views at the end."""
         crawls: dict[str, None] = {}
         for number, op in enumerate(ops, 1):
             await self.do(op)
             crawls |= dict.fromkeys([op.crawl] if isinstance(op, Add | Configure) else [])
             if number % look_every == 0:
-                await self.look(crawls, glance)
-        await self.look(crawls, portrait)
+                await self.look(crawls, quick_view)
+        await self.look(crawls, all_views)
 
     async def do(self, op: Op) -> None:
-        """One op on each, then the time it takes."""
+        """Run one operation on each store, then let its time pass."""
         answers = [await hands.do(op) for hands in self.hands]
         for answer in answers[1:]:
             if answer != answers[0]:
                 raise Disagreement(f"{op}:\n{_difference(answers[0], answer)}")
-        self.clock.advance(self.hands[0].patience(op))
+        self.clock.advance(self.hands[0].seconds(op))
 
     async def look(self, crawls: Iterable[str], how: Look) -> None:
-        """The views of every crawl."""
+        """Compare the views of every crawl."""
         for crawl in crawls:
             first, *others = [await how(hands.store, crawl) for hands in self.hands]
             for other in others:
@@ -310,7 +310,7 @@ class Duel:
 
 
 def _difference(first: Answer, other: Answer) -> str:
-    """Where two answers part, down to the smallest piece."""
+    """Return where two answers differ, down to the smallest part."""
     if isinstance(first, msgspec.Struct) and type(first) is type(other):
         return _difference(msgspec.structs.asdict(first), msgspec.structs.asdict(other))
     if isinstance(first, dict) and isinstance(other, dict) and first.keys() == other.keys():
@@ -329,12 +329,12 @@ Fails: TypeAlias = Callable[[list[Op]], Awaitable[bool]]
 
 
 async def shrink(ops: list[Op], fails: Fails) -> list[Op]:
-    """A shorter case that fails as well: pieces are left out, large ones first."""
+    """Return a shorter case that fails as well, by leaving out parts, large ones first."""
     size = max(1, len(ops) // 2)
     while True:
         shorter = await _leave_out(ops, size, fails)
         if len(shorter) == len(ops) and size == 1:
-            return await _slim(ops, fails)
+            return await _shrink_operations(ops, fails)
         size = size if len(shorter) < len(ops) else max(1, size // 2)
         ops = shorter
 
@@ -350,17 +350,17 @@ async def _leave_out(ops: list[Op], size: int, fails: Fails) -> list[Op]:
     return ops
 
 
-async def _slim(ops: list[Op], fails: Fails) -> list[Op]:
-    """Fewer pages to a batch, fewer rules."""
+async def _shrink_operations(ops: list[Op], fails: Fails) -> list[Op]:
+    """Leave out pages of batches, and rules."""
     for place, op in enumerate(ops):
-        for slimmer in _slimmer(op):
+        for slimmer in _smaller_operations(op):
             shorter = [*ops[:place], slimmer, *ops[place + 1 :]]
             if await fails(shorter):
-                return await _slim(shorter, fails)
+                return await _shrink_operations(shorter, fails)
     return ops
 
 
-def _slimmer(op: Op) -> list[Op]:
+def _smaller_operations(op: Op) -> list[Op]:
     match op:
         case Add(_, pages):
             return [replace(op, pages=left) for left in _less(pages) if left]

@@ -1,4 +1,4 @@
-"""Waiting in tests without time: a call gets every chance to go on, and is seen to wait or not."""
+"""Turns of the event loop in tests: let calls proceed without real time, and see if they wait."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ T = TypeVar("T")
 
 
 async def turns(count: int = 20) -> None:
-    """Let everybody else have their say."""
+    """Let all other tasks of the loop run."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def started(call: Awaitable[T]) -> asyncio.Future[T]:
-    """A call that had every chance to get as far as it can."""
+    """Start a call, and let it run as far as it can."""
     task = asyncio.ensure_future(call)
     await turns()
     return task
 
 
 async def prompt(call: Awaitable[T]) -> T:
-    """The answer of a call that has no reason to wait."""
+    """Return the answer of a call that must not wait."""
     task = await started(call)
     if not task.done():
         task.cancel()
@@ -32,7 +32,7 @@ async def prompt(call: Awaitable[T]) -> T:
 
 
 async def cancelled(task: asyncio.Future[T]) -> None:
-    """Cancel a call and see it gone."""
+    """Cancel a call, and wait for its end."""
     task.cancel()
     try:
         await task

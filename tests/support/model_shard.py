@@ -1,4 +1,4 @@
-"""The model as a shard: what holds of crawls over several is tested without a server."""
+"""The model as a shard: tests of sharded crawls without a server."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from outrider.testing.model.records import LEASED, C
 
 
 class ModelShard(Model):
-    """What the model lacks to be a shard."""
+    """The naive model with the verbs of a shard."""
 
     _closes = True
 
     async def claim(self, request: ClaimRequest, *, closes: bool = True) -> ClaimResult:
-        """Whether a run is closed is told with the claim."""
+        """Claim; with `closes` it also ends the run."""
         self._closes = closes
         return await super().claim(request)
 
     def close_run(self, c: C) -> None:
-        """I2: left to those who see all shards."""
+        """Do nothing unless asked: only the sharded store sees all shards (I2)."""
         if self._closes:
             super().close_run(c)
 
@@ -94,5 +94,5 @@ class ModelShard(Model):
 
 
 def sharded_model(clock: Clock, count: int) -> ShardedStore:
-    """One store over so many models."""
+    """Return one store over so many models."""
     return ShardedStore([ModelShard(clock) for _ in range(count)])

@@ -1,7 +1,7 @@
-"""What can be done to a store, as plain values: a list of them is a test case that can be printed.
+"""Operations on a store as plain values: a list of them is a test case that can be printed.
 
-An op names leases by their place among those held, so any op can be left out and the rest still
-means something: that is what lets a failing case shrink.
+An operation names leases by their index among those held, so any operation can be left out and the
+others stay valid: that is how a failing case is shrunk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CRAWLS: Final = ("x", "y")
 
 
 class Page(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """A task to add: one of few pages of few hosts, so that most are known already."""
+    """A task to add: one of few pages of few hosts, so that most are known."""
 
     host: str
     number: int
@@ -41,7 +41,7 @@ class Page(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     key: str | None = None  # None: the host
 
     def task(self, crawl: str) -> Task:
-        """As the seam takes it."""
+        """Return the task for the store."""
         fields: dict[str, Any] = msgspec.structs.asdict(self)
         host, number = fields.pop("host"), fields.pop("number")
         fields["key"] = self.key or host
@@ -49,14 +49,14 @@ class Page(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 class Add(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
-    """Add a batch."""
+    """Add tasks."""
 
     crawl: str
     pages: tuple[Page, ...]
 
 
 class Claim(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
-    """Claim for a worker, who remembers its lanes."""
+    """Claim for a worker, which keeps its streak."""
 
     crawl: str
     worker: int
@@ -67,7 +67,7 @@ class Claim(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
 
 
 class ClaimNamed(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
-    """Claim pages by name; a page that is not known is named as well."""
+    """Claim pages by fingerprint; unknown ones too."""
 
     crawl: str
     worker: int
@@ -77,7 +77,7 @@ class ClaimNamed(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True)
 
 
 class Finish(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
-    """Finish one of the leases held, perhaps more than once."""
+    """Finish one of the leases held, at times more than once."""
 
     index: int
     outcome: Outcome
@@ -87,14 +87,14 @@ class Finish(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
 
 
 class Extend(msgspec.Struct, frozen=True, tag=True):
-    """Renew one of the leases held."""
+    """Extend one of the leases held."""
 
     index: int
     lease_for: float
 
 
 class Release(msgspec.Struct, frozen=True, tag=True):
-    """Give back some of the leases held."""
+    """Release some of the leases held."""
 
     index: int
     count: int
@@ -108,13 +108,13 @@ class Stale(msgspec.Struct, frozen=True, tag=True):
 
 
 class Expire(msgspec.Struct, frozen=True, tag=True):
-    """Take back overdue leases."""
+    """Expire overdue leases."""
 
     limit: int
 
 
 class Steer(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
-    """An operator's act, in as many steps as it takes."""
+    """A queue action, in as many steps as it takes."""
 
     crawl: str
     target: str
@@ -130,7 +130,7 @@ class Configure(msgspec.Struct, frozen=True, tag=True):
     is_swept: bool
 
 
-class Turn(msgspec.Struct, frozen=True, tag=True):
+class SetStatus(msgspec.Struct, frozen=True, tag=True):
     """Pause, resume or cancel a crawl."""
 
     crawl: str
@@ -147,8 +147,8 @@ class Filter(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     limit: int = 1000
 
 
-class Say(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
-    """Write a note; `seen` counts back from the newest one: 0 is its number, 1 the one before."""
+class PutValue(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Write a shared value; `seen` counts back from the newest: 0 is its number."""
 
     crawl: str
     name: str
@@ -156,8 +156,8 @@ class Say(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     seen: int | None = None
 
 
-class Reprice(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
-    """Give the pages of these numbers another priority, as if it was just read or long ago."""
+class UpdatePriorities(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Update the priority of tasks by number, with a current or an outdated `seen`."""
 
     crawl: str
     tasks: tuple[int, ...]
@@ -165,14 +165,14 @@ class Reprice(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     is_stale: bool = False
 
 
-class Pass(msgspec.Struct, frozen=True, tag=True):
+class Advance(msgspec.Struct, frozen=True, tag=True):
     """Let time pass."""
 
     seconds: float
 
 
 class Wait(msgspec.Struct, frozen=True, tag=True):
-    """Let as much time pass as the last claim said."""
+    """Let as much time pass as `wake_in` of the last claim."""
 
 
 Op: TypeAlias = (
@@ -186,10 +186,10 @@ Op: TypeAlias = (
     | Expire
     | Steer
     | Configure
-    | Turn
+    | SetStatus
     | Filter
-    | Say
-    | Reprice
-    | Pass
+    | PutValue
+    | UpdatePriorities
+    | Advance
     | Wait
 )

@@ -1,6 +1,6 @@
-"""What must hold between the tables of a store, whoever wrote them and in whatever order.
+"""Rules between the tables of a PostgreSQL store.
 
-Each query finds the rows that break one rule; a sound store has none.
+Each query finds the rows that break one rule; a correct store has none.
 """
 
 from __future__ import annotations
@@ -88,6 +88,6 @@ RULES: Final[Mapping[str, str]] = {
 
 
 def faults(line: psycopg.Connection[Any]) -> dict[str, list[Any]]:
-    """Which rules are broken in the schema of this connection, and by whom."""
+    """Return the broken rules in the schema of this connection, and the rows."""
     found = {rule: line.execute(query.encode()).fetchall() for rule, query in RULES.items()}
     return {rule: rows[:5] for rule, rows in found.items() if rows}

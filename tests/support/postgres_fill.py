@@ -1,6 +1,6 @@
-"""A large crawl written with SQL alone: as many tasks and queues as a plan is to be looked at with.
+"""A large crawl written with SQL only, to look at query plans.
 
-Every queue has the same number of tasks; all stand ready, or all sleep until the same hour.
+Every queue has the same number of tasks; all are ready, or all wake at the same instant.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def fill(
     asleep_until: int = 0,
     is_routine: bool = True,
 ) -> None:
-    """Fill a crawl that was just opened, over a connection to its schema that commits by itself."""
+    """Fill a new crawl, over an autocommit connection to its schema."""
     found = line.execute("select id, epoch from crawl where name = %s", (name,)).fetchone()
     assert found is not None
     crawl, epoch = found

@@ -1,4 +1,4 @@
-"""Random crawls from a seed: few URLs, small budgets, much trouble, to reach deep states.
+"""Random test cases from a seed: few URLs, small budgets, many faults, to reach rare states.
 
 Every scene leaves some kinds of op out and does others often (swarm testing): what a mixture of all
 would never do ten times in a row, some scene does.
@@ -16,6 +16,7 @@ from operations import (
     CRAWLS,
     HOSTS,
     Add,
+    Advance,
     Claim,
     ClaimNamed,
     Configure,
@@ -25,13 +26,12 @@ from operations import (
     Finish,
     Op,
     Page,
-    Pass,
+    PutValue,
     Release,
-    Reprice,
-    Say,
+    SetStatus,
     Stale,
     Steer,
-    Turn,
+    UpdatePriorities,
     Wait,
 )
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
@@ -41,7 +41,7 @@ from outrider.core.task import KnownRule
 from outrider.store.protocol import TaskFilter
 
 WORKERS: Final = 3
-PAGES: Final = 9  # of a host
+PAGES: Final = 9  # per host
 TARGETS: Final = (*HOSTS, *HOSTS, ".example", ".b.example", "", "z.example")
 
 KNOWN: Final[tuple[KnownRule, ...]] = (
@@ -51,25 +51,25 @@ KNOWN: Final[tuple[KnownRule, ...]] = (
 
 
 def random_ops(seed: int, length: int = 80) -> list[Op]:
-    """A whole case: rules for two crawls, then so many ops; one in three has little trouble."""
-    scene = Ordinary if seed % 3 == 2 else Scene
+    """Return a case: rules of two crawls, then operations; one case in three is ordinary."""
+    scene = OrdinaryCase if seed % 3 == 2 else RandomCase
     return scene(Random(seed)).ops(length)
 
 
-class Scene:
-    """The dice of one case, and what it likes to do."""
+class RandomCase:
+    """One random case, with its own weights of operations."""
 
     def __init__(self, dice: Random) -> None:
         self.dice = dice
         self.hosts = dice.sample(HOSTS, dice.choice((1, 2, 3, 3, 4)))
-        self.kinds = self._liking(KINDS)
-        self.outcomes = self._liking(OUTCOMES)
-        self.acts = self._liking(ACTS)
+        self.kinds = self._random_weights(KINDS)
+        self.outcomes = self._random_weights(OUTCOMES)
+        self.acts = self._random_weights(ACTS)
         self.crawls = CRAWLS if dice.random() < 0.3 else CRAWLS[:1]
         self.lease_for = dice.choice((5.0, 30.0, 60.0))
 
-    def _liking(self, names: Mapping[str, float]) -> dict[str, float]:
-        """Swarm: leave some out, love others."""
+    def _random_weights(self, names: Mapping[str, float]) -> dict[str, float]:
+        """Return random weights: some operations are left out, others are frequent."""
         weights = {
             name: weight * self.dice.choice((0.0, 0.3, 1.0, 1.0, 4.0))
             for name, weight in names.items()
@@ -77,11 +77,11 @@ class Scene:
         return weights if any(weights.values()) else dict(names)
 
     def pick(self, weights: Mapping[str, float]) -> str:
-        """One of the names, by weight."""
+        """Return one of the names, by weight."""
         return self.dice.choices(list(weights), list(weights.values()))[0]
 
     def ops(self, length: int) -> list[Op]:
-        """Open the crawls, fill them, and go on."""
+        """Return operations that open and fill the crawls, then random ones."""
         found: list[Op] = []
         for crawl in self.crawls:
             found += [Configure(crawl, self.rules(), is_swept=True), self.add(crawl, 8)]
@@ -93,7 +93,7 @@ class Scene:
     # ---- what is added
 
     def page(self) -> Page:
-        """One of few pages; half of them plain."""
+        """Return one of few pages; half of them plain."""
         dice = self.dice
         page = Page(dice.choice(self.hosts), dice.randrange(PAGES), roll=dice.getrandbits(48))
         if dice.random() < 0.5:
@@ -118,34 +118,34 @@ class Scene:
         )
 
     def add(self, crawl: str | None = None, most: int = 5) -> Op:
-        """A batch."""
+        """Return an add of a batch."""
         count = self.dice.randint(1, most)
         pages = tuple(self.page() for _ in range(count))
         return Add(crawl or self.crawl(), pages)
 
     def crawl(self) -> str:
-        """One of the crawls."""
+        """Return one of the crawls."""
         return self.dice.choice(self.crawls)
 
-    # ---- what is said, and thought again
+    # ---- shared values and priorities
 
-    def say(self) -> Op:
-        """One of few notes, now and then over one that is no longer the newest."""
+    def put_value(self) -> Op:
+        """Return a write of one of few values, at times with an outdated version."""
         dice = self.dice
         text, seen = dice.choice(("", "x", "y")), dice.choice((None, None, 0, 1, 7))
-        return Say(self.crawl(), dice.choice("abc"), text, seen)
+        return PutValue(self.crawl(), dice.choice("abc"), text, seen)
 
-    def reprice(self) -> Op:
-        """Some tasks; now and then too late."""
+    def update_priorities(self) -> Op:
+        """Return a priority update of some tasks, at times an outdated one."""
         dice = self.dice
         numbers = tuple(dice.randint(1, 12) for _ in range(dice.choice((1, 3, 9))))
         price = dice.choice((-2.0, -1.0, 0.0, 1.5, 7.0))
-        return Reprice(self.crawl(), numbers, price, is_stale=dice.random() < 0.1)
+        return UpdatePriorities(self.crawl(), numbers, price, is_stale=dice.random() < 0.1)
 
     # ---- visits
 
     def claim(self, limit: int | None = None) -> Op:
-        """By one of few workers."""
+        """Return a claim of one of few workers."""
         dice = self.dice
         return Claim(
             self.crawl(),
@@ -156,7 +156,7 @@ class Scene:
         )
 
     def claim_lend(self) -> Op:
-        """Whole queues, by one of the same workers."""
+        """Return a claim of whole queues."""
         dice = self.dice
         return Claim(
             self.crawl(),
@@ -168,7 +168,7 @@ class Scene:
         )
 
     def claim_named(self) -> Op:
-        """Some pages, for the cache."""
+        """Return a claim by fingerprint."""
         dice = self.dice
         return ClaimNamed(
             self.crawl(),
@@ -182,7 +182,7 @@ class Scene:
         )
 
     def finish(self, index: int | None = None) -> Op:
-        """Any outcome; now and then with links, now and then twice."""
+        """Return a finish with any outcome, at times with links, at times twice."""
         dice = self.dice
         links = tuple(self.page() for _ in range(dice.choice((0, 0, 0, 1, 3))))
         return Finish(
@@ -194,68 +194,68 @@ class Scene:
         )
 
     def outcome(self) -> Outcome:
-        """By this scene's liking."""
+        """Return an outcome, by the weights of this case."""
         return _OUTCOMES[self.pick(self.outcomes)](self.dice)
 
     def work(self) -> list[Op]:
-        """Claim, finish and wait, many times over."""
+        """Return claims, finishes and waits, repeated."""
         found: list[Op] = []
         for _ in range(self.dice.choice((2, 4, 12))):
             found += [self.claim(1), self.finish(-1), Wait()]
         return found
 
-    def storm(self) -> list[Op]:
-        """The same outcome, again and again, on one crawl: what rows of ten are made of."""
+    def repeat_outcome(self) -> list[Op]:
+        """Return finishes with the same outcome on one crawl, so that counts in a row grow."""
         outcome = _OUTCOMES[self.dice.choice(tuple(OUTCOMES))](self.dice)
         claim = Claim(self.crawl(), 0, 1)
         return [claim, Finish(-1, outcome), Wait()] * self.dice.choice((3, 5, 22, 44))
 
     def crash(self) -> list[Op]:
-        """Claim, and let the lease go."""
+        """Return a claim whose lease expires."""
         crawl = self.crawl()
         limit, lend = self.dice.choice(((1, False), (3, False), (3, True), (8, True)))
         claim = Claim(crawl, 0, limit, lease_for=2.0, lend=lend)
-        return [claim, Pass(2.0)] * self.dice.randint(1, 4)
+        return [claim, Advance(2.0)] * self.dice.randint(1, 4)
 
     def extend(self) -> Op:
-        """Renew one."""
+        """Return an extension."""
         return Extend(self.dice.randrange(8), self.dice.choice((1.0, 30.0, 200.0)))
 
     def release(self) -> Op:
-        """Give some back."""
+        """Return a release."""
         return Release(self.dice.randrange(8), self.dice.choice((1, 1, 3)))
 
     def stale(self) -> Op:
-        """Try a lease that is no more."""
+        """Return a call with an ended lease."""
         return Stale(self.dice.randrange(20), self.dice.choice(("finish", "extend", "release")))
 
     def expire(self) -> Op:
-        """Take back some."""
+        """Return an expiry."""
         return Expire(self.dice.choice((0, 1, 2, 100)))
 
     # ---- operators
 
     def steer(self) -> Op:
-        """One of the acts, on a key, a suffix or all."""
+        """Return a queue action on a key, a suffix or all."""
         act = _ACTS[self.pick(self.acts)](self.dice)
         return Steer(self.crawl(), self.dice.choice(TARGETS), act, self.dice.choice((1, 2, 1000)))
 
     def configure(self) -> Op:
-        """New rules under way."""
+        """Return a change of rules."""
         return Configure(self.crawl(), self.rules(), is_swept=self.dice.random() < 0.7)
 
     def rules(self) -> dict[str, Any]:
-        """Small numbers, so that limits are met; each named now and then only."""
+        """Return some rules with small numbers, so that limits are reached."""
         named = {name: self.dice.choice(values) for name, values in RULES.items()}
         return {name: value for name, value in named.items() if self.dice.random() < 0.6}
 
-    def turn(self) -> Op:
-        """Mostly pause and resume: a cancelled crawl is no fun."""
+    def set_status(self) -> Op:
+        """Return mostly pause and resume: a cancelled crawl does nothing."""
         ways = (CrawlStatus.PAUSED,) * 5 + (CrawlStatus.RUNNING,) * 9 + (CrawlStatus.CANCELLED,)
-        return Turn(self.crawl(), self.dice.choice(ways))
+        return SetStatus(self.crawl(), self.dice.choice(ways))
 
     def filter(self) -> Op:
-        """Drop, replay or purge some."""
+        """Return a drop, replay or purge."""
         dice = self.dice
         return Filter(
             self.crawl(),
@@ -266,7 +266,7 @@ class Scene:
         )
 
     def which(self) -> TaskFilter:
-        """All, or those of one field or another."""
+        """Return a filter of all tasks, or by one field."""
         dice = self.dice
         host, number = dice.choice(HOSTS), dice.randrange(PAGES)
         return dice.choice(
@@ -287,12 +287,12 @@ class Scene:
     # ---- time
 
     def wait(self) -> Op:
-        """As long as the claim said, or as it comes."""
-        return Wait() if self.dice.random() < 0.5 else Pass(self.dice.choice(STEPS))
+        """Return a wait for `wake_in`, or for a random time."""
+        return Wait() if self.dice.random() < 0.5 else Advance(self.dice.choice(STEPS))
 
 
-class Ordinary(Scene):
-    """Most crawls: visits that are done, now and then something else; the short ways of stores."""
+class OrdinaryCase(RandomCase):
+    """An ordinary case: mostly visits that are done, which take the fast paths of stores."""
 
     def __init__(self, dice: Random) -> None:
         super().__init__(dice)
@@ -303,39 +303,39 @@ class Ordinary(Scene):
         self.outcomes = {**dict.fromkeys(OUTCOMES, trouble), "done": 8}
 
     def page(self) -> Page:
-        """Seldom one that is not due."""
+        """Return a page that is mostly due."""
         page = super().page()
         return page if self.dice.random() < 0.1 else replace(page, delay=0.0, known="keep")
 
     def rules(self) -> dict[str, Any]:
-        """Of the rules only those that bind nobody."""
+        """Return rules without limits."""
         return {name: self.dice.choice(values) for name, values in FREE_RULES.items()}
 
 
 STEPS: Final = (0.001, 0.3, 1.0, 1.0, 5.0, 31.0, 61.0, 900.0)
 
-Maker: TypeAlias = Callable[[Scene], Op | list[Op]]
+Maker: TypeAlias = Callable[[RandomCase], Op | list[Op]]
 
 MAKERS: Final[Mapping[str, Maker]] = {
-    "add": Scene.add,
-    "claim": Scene.claim,
-    "claim_named": Scene.claim_named,
-    "claim_lend": Scene.claim_lend,
-    "finish": Scene.finish,
-    "work": Scene.work,
-    "storm": Scene.storm,
-    "crash": Scene.crash,
-    "extend": Scene.extend,
-    "release": Scene.release,
-    "stale": Scene.stale,
-    "expire": Scene.expire,
-    "steer": Scene.steer,
-    "configure": Scene.configure,
-    "turn": Scene.turn,
-    "filter": Scene.filter,
-    "say": Scene.say,
-    "reprice": Scene.reprice,
-    "wait": Scene.wait,
+    "add": RandomCase.add,
+    "claim": RandomCase.claim,
+    "claim_named": RandomCase.claim_named,
+    "claim_lend": RandomCase.claim_lend,
+    "finish": RandomCase.finish,
+    "work": RandomCase.work,
+    "repeat_outcome": RandomCase.repeat_outcome,
+    "crash": RandomCase.crash,
+    "extend": RandomCase.extend,
+    "release": RandomCase.release,
+    "stale": RandomCase.stale,
+    "expire": RandomCase.expire,
+    "steer": RandomCase.steer,
+    "configure": RandomCase.configure,
+    "set_status": RandomCase.set_status,
+    "filter": RandomCase.filter,
+    "put_value": RandomCase.put_value,
+    "update_priorities": RandomCase.update_priorities,
+    "wait": RandomCase.wait,
 }
 
 KINDS: Final[Mapping[str, float]] = {
@@ -345,7 +345,7 @@ KINDS: Final[Mapping[str, float]] = {
     "claim_lend": 6,
     "finish": 18,
     "work": 2,
-    "storm": 2.5,
+    "repeat_outcome": 2.5,
     "crash": 1.5,
     "extend": 2,
     "release": 6,
@@ -353,10 +353,10 @@ KINDS: Final[Mapping[str, float]] = {
     "expire": 2,
     "steer": 9,
     "configure": 2,
-    "turn": 1,
+    "set_status": 1,
     "filter": 4,
-    "say": 1,
-    "reprice": 3,
+    "put_value": 1,
+    "update_priorities": 3,
     "wait": 14,
 }
 
@@ -487,7 +487,7 @@ _STANDING: Final[Mapping[str, tuple[Any, ...]]] = {
 
 
 def _changes(dice: Random) -> dict[str, Any]:
-    """One or two settings; None takes one back."""
+    """Return one or two settings; None unsets one."""
     found: dict[str, Any] = {}
     for name in dice.sample((*_SETTABLE, *_STANDING), dice.choice((1, 2))):
         values = _STANDING.get(name) or RULES[name]

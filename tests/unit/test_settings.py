@@ -36,7 +36,7 @@ from outrider.settings.code_references import _QUESTIONS
 from outrider.settings.consistency import ORDERS
 from outrider.settings.errors import dotted_path
 from outrider.settings.field_types import struct_kind
-from outrider.settings.schema import Standing
+from outrider.settings.schema import QueueFields
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
@@ -403,7 +403,7 @@ class TestKeys:
 
     def test_parts_share_no_name(self):
         """A flat override says of each field where it belongs."""
-        parts = [set(part.__struct_fields__) for part in (Politeness, Budget, Standing)]
+        parts = [set(part.__struct_fields__) for part in (Politeness, Budget, QueueFields)]
 
         assert sum(map(len, parts)) == len(set().union(*parts))
 
@@ -411,7 +411,7 @@ class TestKeys:
         """A standing of the rules without a setting, or the reverse, would do nothing."""
         standing = set(QueueRules.__struct_fields__) - {"politeness", "budget"}
 
-        assert set(Standing.__struct_fields__) == standing
+        assert set(QueueFields.__struct_fields__) == standing
 
 
 class TestMerging:

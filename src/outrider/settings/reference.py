@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from outrider.settings.errors import Path, dotted_path
 from outrider.settings.field_types import allowed_values, initial_value, struct_kind
-from outrider.settings.schema import Settings, Standing
+from outrider.settings.schema import QueueFields, Settings
 
 _Row: TypeAlias = tuple[str, str, str, str]
 
@@ -76,7 +76,7 @@ def _field_rows(kind: inspect.Type, default: object, path: Path, about: str) -> 
 def _override_rows() -> Iterator[_Row]:
     about = "also in tables of their own: keys.<key>.politeness and keys.<key>.budget"
     yield "keys.<key>.<setting>", "any of politeness and budget", "as without it", about
-    yield from _rows(struct_kind(Standing), Standing(), ("keys", "<key>"))
+    yield from _rows(struct_kind(QueueFields), QueueFields(), ("keys", "<key>"))
 
 
 def description_of(kind: inspect.Type) -> str:

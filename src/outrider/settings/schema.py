@@ -156,7 +156,7 @@ class EventSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
-class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QueueFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fields of an override beside politeness and budget."""
 
     precedence: Annotated[

@@ -39,7 +39,7 @@ from outrider.settings.field_types import (
 from outrider.settings.paths import leaves_of, value_at
 from outrider.settings.profiles import PROFILE, profile_of
 from outrider.settings.reference import homes
-from outrider.settings.schema import Settings, Standing
+from outrider.settings.schema import QueueFields, Settings
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _Overrides: TypeAlias = dict[str, dict[str, Any]]
@@ -312,5 +312,5 @@ def _part(part: type[msgspec.Struct], value: object, path: Path) -> Iterator[tup
 @cache
 def adjustable() -> Mapping[str, Field]:
     """Return every field that an override may have; no two parts share a name."""
-    parts = [fields_of(struct_kind(part)) for part in (*_PARTS.values(), Standing)]
+    parts = [fields_of(struct_kind(part)) for part in (*_PARTS.values(), QueueFields)]
     return {name: field for part in parts for name, field in part.items()}

@@ -20,11 +20,11 @@ from outrider.core.policy.queue_key import valid_key
 from outrider.core.policy.rules import (
     BUDGET_FIELDS,
     POLITENESS_FIELDS,
-    STANDING_FIELDS,
+    QUEUE_FIELDS,
     CrawlRules,
     Override,
     QueueRules,
-    overridden,
+    override_rules,
 )
 from outrider.core.states import CrawlStatus
 from outrider.core.task import DEFAULT_ORIGIN, KnownRule, Task
@@ -37,7 +37,7 @@ _U48: Final = 2**48 - 1
 _MAX_COUNT: Final = 2**62
 _URLS: Final = UrlRules(allow_private=True, max_bytes=65_536)
 _is_plain_url = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*/[!-~]*").fullmatch
-_QUEUE_FIELDS: Final = POLITENESS_FIELDS | BUDGET_FIELDS | STANDING_FIELDS
+_QUEUE_FIELDS: Final = POLITENESS_FIELDS | BUDGET_FIELDS | QUEUE_FIELDS
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_COUNT)]
 Turn: TypeAlias = Annotated[int, Meta(ge=0, le=2**52)]  # half of what an order key has room for
@@ -266,7 +266,7 @@ def _layer_errors(layer: str, overrides: Mapping[str, Override]) -> Iterator[str
         if unknown:
             yield f"crawl.rules.{layer}.{target}.{min(unknown)}: no such setting"
             return
-        yield from _queue_rule_errors(f"{layer}.{target}", overridden(QueueRules(), changes))
+        yield from _queue_rule_errors(f"{layer}.{target}", override_rules(QueueRules(), changes))
 
 
 def _queue_rule_errors(name: str, rules: QueueRules) -> Iterator[str]:

@@ -171,7 +171,7 @@ async def checkpoint(
 
     `copy` must not exist; it appears when it is whole, and opens like the file itself.
     """
-    from outrider.store.embedded.copying import checkpoint
+    from outrider.store.embedded.checkpoint import checkpoint
 
     return await checkpoint(file_of(store, "no file to copy"), Path(copy), tell)
 
@@ -203,7 +203,7 @@ def peek_file(store: str | os.PathLike[str]) -> tuple[Holder | None, tuple[objec
     metadata.
     """
     from outrider.store.embedded.lock import holder_of
-    from outrider.store.embedded.looking import traces
+    from outrider.store.embedded.read_only_file import traces
 
     file = file_of(store, "no file to look at")
     return holder_of(file), traces(file)

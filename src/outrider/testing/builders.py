@@ -27,11 +27,11 @@ from outrider.core.policy.retry import Retry
 from outrider.core.policy.rules import (
     BUDGET_FIELDS,
     POLITENESS_FIELDS,
-    STANDING_FIELDS,
+    QUEUE_FIELDS,
     CrawlRules,
     Limits,
     QueueRules,
-    overridden,
+    override_rules,
 )
 from outrider.core.policy.score import Score, explicit
 from outrider.core.policy.weights import TYPE_WEIGHTS
@@ -123,7 +123,7 @@ class RuleFields(TypedDict, total=False):
     opens_below: float | None
 
 
-_OF_A_QUEUE: Final = POLITENESS_FIELDS | BUDGET_FIELDS | STANDING_FIELDS
+_OF_A_QUEUE: Final = POLITENESS_FIELDS | BUDGET_FIELDS | QUEUE_FIELDS
 
 
 def rules(**fields: Unpack[RuleFields]) -> CrawlRules:
@@ -131,7 +131,7 @@ def rules(**fields: Unpack[RuleFields]) -> CrawlRules:
     given: dict[str, Any] = dict(fields)
     limits = Limits(**given.pop("limits", {}))
     of_a_queue = {name: given.pop(name) for name in _OF_A_QUEUE & given.keys()}
-    return CrawlRules(queue=overridden(QueueRules(), of_a_queue), limits=limits, **given)
+    return CrawlRules(queue=override_rules(QueueRules(), of_a_queue), limits=limits, **given)
 
 
 def _by_type(lease: Lease, kind: str) -> Score:

@@ -1,6 +1,6 @@
-"""Disks between SQLite and the real one: one that keeps a trace, one that is full, one that kills.
+"""Virtual disks between SQLite and the real one: with a trace, full, or killing the process.
 
-They see what SQLite asks for, by the part of the file it is for, and pass on what they allow.
+They see the requests of SQLite, by the part of the file, and pass on what they allow.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ _SUFFIXES: Final = ("-wal", "-journal")
 
 
 class Disk(apsw.VFS):
-    """Passes everything on; register it by making one, and hold on to it while it is used."""
+    """Passes everything on; creating it registers it, keep a reference while it is used."""
 
-    waits = True  # for the real disk, when it is told to
+    waits = True  # for the real disk, when SQLite asks for a sync
 
     def __init__(self, name: str, *, is_default: bool = False) -> None:
         self.name = name
-        self.base = apsw.vfs_names()[0]  # by its name: as the default it would be itself
+        self.base = apsw.vfs_names()[0]  # by name: the default may be this one
         self.turn = threading.RLock()
         super().__init__(name, self.base, makedefault=is_default)
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
-        """A file of SQLite's."""
+        """Open a file for SQLite."""
         return _File(self, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
-        """A file goes."""
+        """Delete a file for SQLite."""
         with self.turn:
             self.delete(filename)
             super().xDelete(filename, syncdir)
 
-    # What a kind of disk says of each request; raising `apsw.Error` refuses it.
+    # Overridden by a kind of disk; raising `apsw.Error` refuses the request.
 
     def write(self, path: str, data: bytes, offset: int) -> None:
-        """Before bytes are written."""
+        """Called before bytes are written."""
 
     def truncate(self, path: str, size: int) -> None:
-        """Before a file is cut."""
+        """Called before a file is truncated."""
 
     def sync(self, path: str) -> None:
-        """Before all that was written to a file is on the disk."""
+        """Called before a file is synced."""
 
     def delete(self, path: str) -> None:
-        """Before a file is deleted."""
+        """Called before a file is deleted."""
 
 
 class _File(apsw.VFSFile):
@@ -78,7 +78,7 @@ class _File(apsw.VFSFile):
 
 
 def part_of(path: str) -> str:
-    """Which part of a store a file is: "" is the main one."""
+    """Return the part of a store that a file is: "" is the main file."""
     return next((suffix for suffix in _SUFFIXES if path.endswith(suffix)), "")
 
 
@@ -86,7 +86,7 @@ def part_of(path: str) -> str:
 
 
 class Write(msgspec.Struct, frozen=True):
-    """Bytes were handed to the disk."""
+    """Bytes were written."""
 
     part: str
     data: bytes
@@ -94,20 +94,20 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Truncate(msgspec.Struct, frozen=True):
-    """A part was cut."""
+    """A part was truncated."""
 
     part: str
     size: int
 
 
 class Sync(msgspec.Struct, frozen=True):
-    """All that was handed in for a part is on the disk."""
+    """A part was synced."""
 
     part: str
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """A part is gone; SQLite waits for none of these."""
+    """A part was deleted; SQLite does not wait for it."""
 
     part: str
 
@@ -116,7 +116,7 @@ Move = Write | Truncate | Sync | Delete
 
 
 class Traced(Disk):
-    """Remembers everything that was asked of it, in order."""
+    """Records every request in order."""
 
     waits = False
 
@@ -144,7 +144,7 @@ class Traced(Disk):
 def after_power_cut(
     first: bytes, trace: list[Move], dice: random.Random, *, sector: int = SECTOR
 ) -> dict[str, bytes]:
-    """The parts as a disk may have them if the power went after this trace.
+    """Return the parts as a disk may have them after a power cut at the end of this trace.
 
     What was synced is there. Of what was not, every sector of every write, and every cut and
     deletion, came through or did not, as the dice say; what lies beside a write is never hurt.
@@ -172,7 +172,7 @@ def _apply(
             if comes_through():
                 parts[part] = None
         case Sync():
-            pass  # says which moves before it are safe
+            pass  # decides which moves before it are safe
 
 
 def _bytes_of(parts: dict[str, bytearray | None], part: str) -> bytearray:
@@ -194,7 +194,7 @@ def _put(content: bytearray, write: Write) -> None:
 
 
 def lay_out(path: Path, parts: dict[str, bytes]) -> None:
-    """Write the parts of a file side by side."""
+    """Write the parts of a file."""
     for part, data in parts.items():
         Path(f"{path}{part}").write_bytes(data)
 
@@ -203,10 +203,10 @@ def lay_out(path: Path, parts: dict[str, bytes]) -> None:
 
 
 class Full(Disk):
-    """Has room for so many more bytes; a part of a write may still go through, as on a real one."""
+    """Has room for so many more bytes; a part of a write may succeed, as on a real disk."""
 
     def __init__(self, name: str, *, error: type[apsw.Error] = apsw.FullError) -> None:
-        self.room: int | None = None  # None: as much as one likes
+        self.room: int | None = None  # None: unlimited
         self.refused = 0
         self._error = error
         super().__init__(name)
@@ -225,7 +225,7 @@ class Full(Disk):
 
 
 class Watched(Disk):
-    """Tells of every write to one part before it is made."""
+    """Calls a function before every write to one part."""
 
     def __init__(self, name: str, part: str, tell: Callable[[], None]) -> None:
         self._part = part

@@ -1,4 +1,4 @@
-"""The whole of what a store shows of a crawl, to be compared with itself at another time."""
+"""The full view of a crawl: every view of the store, to compare with a later one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from outrider.store.protocol import (
 from outrider.testing import audit
 
 
-class Whole(msgspec.Struct, frozen=True):
-    """Every view there is, and the names of all crawls."""
+class FullView(msgspec.Struct, frozen=True):
+    """Every view of a crawl, and the names of all crawls."""
 
     crawls: Sequence[str]
     crawl: CrawlView
@@ -29,8 +29,8 @@ class Whole(msgspec.Struct, frozen=True):
     heat: Heat
     changes: Sequence[StoreEvent]
 
-    def differs(self, other: Whole) -> dict[str, tuple[Any, Any]]:
-        """Where two differ: the first of each kind."""
+    def differs(self, other: FullView) -> dict[str, tuple[Any, Any]]:
+        """Return where two full views differ: the first difference of each kind."""
         return {
             name: _first_difference(getattr(self, name), getattr(other, name))
             for name in self.__struct_fields__
@@ -44,9 +44,9 @@ def _first_difference(one: Any, other: Any) -> tuple[Any, Any]:
     return next((a, b) for a, b in zip(one, other, strict=True) if a != b)
 
 
-async def whole_of(store: FullStore, crawl: str) -> Whole:
-    """Read everything."""
-    return Whole(
+async def full_view(store: FullStore, crawl: str) -> FullView:
+    """Read every view of a crawl."""
+    return FullView(
         await store.crawls(),
         await store.crawl(crawl),
         await audit.everything(lambda after: store.queues(crawl, after=after, limit=audit.PAGE)),

@@ -1,4 +1,4 @@
-"""LENDS real servers: PostgreSQL and Valkey from their wheels, clusters, and lines that fail."""
+"""Real servers for tests: PostgreSQL and Valkey from their wheels, clusters, and faulty proxies."""
 
 from servers.cluster import ValkeyCluster
 from servers.postgres import PostgresServer

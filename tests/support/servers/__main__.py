@@ -1,7 +1,7 @@
-"""`python -m servers URL [CERTIFICATE]`: a line to a server, as a process.
+"""`python -m servers URL [CERTIFICATE]`: a proxy to a server, as a process.
 
-It says its own URL, obeys one word a line, answers each with an empty line, and ends with its
-standard input.
+It prints its URL, runs one command per line of standard input, answers each with an empty line, and
+ends with its standard input.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from servers.proxy import Proxy
 
 
 def main() -> None:
-    """Serve until nobody speaks any more."""
+    """Serve until standard input ends."""
     url, *certificate = sys.argv[1:]
     with Proxy(url, certificate=certificate[0] if certificate else None) as proxy:
-        _say(proxy.url)
+        _print_line(proxy.url)
         for line in sys.stdin:
-            _obey(proxy, line.strip())
-            _say("")
+            _run_command(proxy, line.strip())
+            _print_line("")
 
 
-def _obey(proxy: Proxy, word: str) -> None:
+def _run_command(proxy: Proxy, word: str) -> None:
     verbs: dict[str, Callable[[], None]] = {
         "pause": proxy.pause,
         "resume": proxy.resume,
@@ -36,7 +36,7 @@ def _obey(proxy: Proxy, word: str) -> None:
         proxy.slow_down(float(word))
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -1,6 +1,6 @@
-"""Waits until nobody uses a directory, ends the servers that live there, and removes it.
+"""The cleanup process: waits until a directory is unused, stops its servers, and removes it.
 
-Started as a script of its own, with the standard library alone: it outlives its parent's death.
+It runs as a separate script with the standard library only, and survives its parent.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
-PATIENCE = 5.0  # seconds
+STOP_TIMEOUT = 5.0  # seconds
 
 
 def main(place: Path) -> None:
-    """Keep one directory."""
+    """Wait for the end of one directory, and clean up."""
     users = (place / "users").open("a")
     fcntl.flock(users, fcntl.LOCK_EX)
     if os.fstat(users.fileno()).st_nlink == 0:
-        return  # another keeper was first
+        return  # another cleanup process was first
     servers = [file.read_text().split() for file in place.glob("*/pid")]
     for pid, name in servers:
-        _tell(int(pid), signal.Signals[name])
+        _signal(int(pid), signal.Signals[name])
     for pid, _ in servers:
-        _see_off(int(pid))
+        _wait_for_end(int(pid))
     shutil.rmtree(place, ignore_errors=True)
 
 
-def _tell(pid: int, what: signal.Signals) -> None:
+def _signal(pid: int, what: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, what)
 
 
-def _see_off(pid: int) -> None:
-    for _ in range(round(PATIENCE / 0.02)):
+def _wait_for_end(pid: int) -> None:
+    for _ in range(round(STOP_TIMEOUT / 0.02)):
         if not _is_alive(pid):
             return
         Event().wait(0.02)
-    _tell(pid, signal.SIGKILL)
+    _signal(pid, signal.SIGKILL)
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether it runs; one that is dead and not yet buried does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""A real cluster: three masters, all slots served, no replicas."""
+"""A Valkey cluster: three masters, all slots served, no replicas."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from threading import Event
 from typing import Final, Self
 
-from servers.server_process import PATIENCE, Manner, free_port
-from servers.shared_directory import own_place
+from servers.server_process import START_TIMEOUT, Manner, free_port
+from servers.shared_directory import private_directory
 from servers.valkey import ValkeyServer, ask
 
 MASTERS: Final = 3
@@ -22,19 +22,19 @@ class ValkeyCluster:
     def __init__(
         self, place: Path | None = None, *, options: Mapping[str, str] | None = None
     ) -> None:
-        first = place or own_place("cluster")
+        first = place or private_directory("cluster")
         places = [first, *(first.with_name(f"{first.name}-{n}") for n in range(1, MASTERS))]
         self.nodes = [_node(each, options or {}) for each in places]
         self._is_joined = False
 
     @property
     def url(self) -> str:
-        """One node; it tells of the others."""
+        """The URL of one node, which names the others."""
         return self.nodes[0].url
 
     @property
     def store_url(self) -> str:
-        """The store on all of them, whichever of them are there."""
+        """The URL of a store on all nodes."""
         nodes = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
         return f"redis+cluster://{nodes}"
 
@@ -48,17 +48,17 @@ class ValkeyCluster:
         return self
 
     def stop(self, manner: Manner = "orderly") -> None:
-        """All nodes."""
+        """Stop all nodes."""
         for node in self.nodes:
             node.stop(manner)
 
     def restart(self, manner: Manner = "orderly") -> None:
-        """All nodes, on the same data."""
+        """Restart all nodes on the same data."""
         self.stop(manner)
         self.start()
 
     def leave(self) -> None:
-        """Let it run on after us."""
+        """Let the nodes run after this process."""
         for node in self.nodes:
             node.leave()
 
@@ -72,19 +72,19 @@ class ValkeyCluster:
         first, *others = self.nodes
         for number, node in enumerate(self.nodes):
             begin, end = (_SLOTS * n // MASTERS for n in (number, number + 1))
-            _told(node.port, "CLUSTER", "ADDSLOTSRANGE", str(begin), str(end - 1))
-            _told(node.port, "CLUSTER", "SET-CONFIG-EPOCH", str(number + 1))
+            _command(node.port, "CLUSTER", "ADDSLOTSRANGE", str(begin), str(end - 1))
+            _command(node.port, "CLUSTER", "SET-CONFIG-EPOCH", str(number + 1))
         for node in others:
             bus = node.options["cluster-port"]
-            _told(first.port, "CLUSTER", "MEET", "127.0.0.1", str(node.port), bus)
+            _command(first.port, "CLUSTER", "MEET", "127.0.0.1", str(node.port), bus)
         self._is_joined = True
 
     def _wait_until_ok(self) -> None:
-        for _ in range(round(PATIENCE / _PAUSE)):
-            if all(_is_whole(node.port) for node in self.nodes):
+        for _ in range(round(START_TIMEOUT / _PAUSE)):
+            if all(_is_complete(node.port) for node in self.nodes):
                 return
             Event().wait(_PAUSE)
-        raise RuntimeError(f"no cluster after {PATIENCE:.0f} s; see {self.nodes[0].log}")
+        raise RuntimeError(f"no cluster after {START_TIMEOUT:.0f} s; see {self.nodes[0].log}")
 
 
 def _node(place: Path, options: Mapping[str, str]) -> ValkeyServer:
@@ -98,12 +98,12 @@ def _node(place: Path, options: Mapping[str, str]) -> ValkeyServer:
     return ValkeyServer(place, options={**settings, **options})
 
 
-def _told(port: int, *words: str) -> None:
+def _command(port: int, *words: str) -> None:
     answer = ask(port, *words)
     if not answer.startswith(b"+OK"):
         raise RuntimeError(f"{' '.join(words)}: {answer[:200]!r}")
 
 
-def _is_whole(port: int) -> bool:
-    told = ask(port, "CLUSTER", "INFO")
-    return b"cluster_state:ok" in told and b"cluster_known_nodes:%d\r" % MASTERS in told
+def _is_complete(port: int) -> bool:
+    answer = ask(port, "CLUSTER", "INFO")
+    return b"cluster_state:ok" in answer and b"cluster_known_nodes:%d\r" % MASTERS in answer

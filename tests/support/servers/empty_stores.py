@@ -1,6 +1,6 @@
-"""Empty places on shared servers: a schema or a key prefix that nobody else has, left as found.
+"""Empty stores on shared servers: each a new schema or key prefix, removed after its test.
 
-All of it blocks, and may be called on a thread with a running loop all the same.
+The calls block, and work on threads with a running event loop too.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _numbers: Final = count()
 _free: Final[list[Schema]] = []  # of this process
 
 
-class Places:
-    """Places of one test; `servers` names servers that are there, for the others ours are run."""
+class EmptyStores:
+    """Empty stores of one test; `servers` has URLs of running servers, others are started."""
 
     def __init__(self, run: str, servers: Mapping[Kind, str]) -> None:
         self._run = run
         self._servers = servers
-        self._schemas: dict[str, Schema] = {}  # by the URLs of their places, as below
+        self._schemas: dict[str, Schema] = {}  # by URL, as below
         self._prefixes: dict[str, tuple[Kind, str]] = {}
 
     def take(self, kind: Kind) -> str:
-        """The URL of an empty place."""
+        """Return the URL of an empty store."""
         server, name = self.server(kind), f"test_{os.getpid()}_{next(_numbers)}"
         url = with_parameter(server, _PARAMETER[kind], name)
         if kind == "postgres":
-            schema = _apart(lambda: _schema(server, name, url))
+            schema = _in_thread(lambda: _schema(server, name, url))
             self._schemas[schema.url] = schema
             return schema.url
         if kind == "cluster":
@@ -50,25 +50,25 @@ class Places:
         return url
 
     def server(self, kind: Kind) -> str:
-        """The URL of the server itself, which others use too."""
-        return self._servers.get(kind) or _apart(lambda: shared_url(kind, self._run))
+        """Return the URL of the shared server itself."""
+        return self._servers.get(kind) or _in_thread(lambda: shared_url(kind, self._run))
 
     def give_back(self, url: str) -> None:
-        """Nothing of it is left; a schema is for whoever takes the next one."""
+        """Remove a store; its schema is reused."""
         if url in self._schemas:
             _free.append(self._schemas.pop(url))
         else:
             kind, name = self._prefixes.pop(url)
-            _apart(lambda: _delete_keys(kind, self.server(kind), name))
+            _in_thread(lambda: _delete_keys(kind, self.server(kind), name))
 
     def clear(self) -> None:
-        """Give back all that was taken."""
+        """Remove all stores of this test."""
         for url in [*self._schemas, *self._prefixes]:
             self.give_back(url)
 
 
 def _schema(server: str, name: str, url: str) -> Schema:
-    for schema in reversed(_free):  # the last one is the warmest
+    for schema in reversed(_free):  # the last one is in the server's caches
         if schema.server == server:
             schema.empty()
             _free.remove(schema)
@@ -77,20 +77,20 @@ def _schema(server: str, name: str, url: str) -> Schema:
 
 
 def with_parameter(url: str, name: str, value: str) -> str:
-    """The same URL with one parameter more."""
+    """Return a URL with one more parameter."""
     parts = urlsplit(url)
     query = urlencode([*parse_qsl(parts.query, keep_blank_values=True), (name, value)])
     return urlunsplit(parts._replace(query=query))
 
 
-def _apart(work: Callable[[], T]) -> T:
-    """On a thread of its own: what blocks is refused where a loop runs."""
+def _in_thread(work: Callable[[], T]) -> T:
+    """Run blocking work on another thread, since it is refused where a loop runs."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(work).result()
 
 
 def _delete_keys(kind: Kind, url: str, name: str) -> None:
-    """One command each: keys of several slots are not deleted by one."""
+    """Delete the keys of a prefix, one command per key because of cluster slots."""
     with _nodes(kind, url) as nodes:
         for node in nodes:
             commands = node.pipeline(transaction=False)
@@ -101,11 +101,11 @@ def _delete_keys(kind: Kind, url: str, name: str) -> None:
 
 @contextmanager
 def _nodes(kind: Kind, url: str) -> Iterator[list[Any]]:
-    import redis  # noqa: PLC0415 - an extra, needed once keys were put
+    import redis  # noqa: PLC0415 - an extra, needed only for Redis
 
     if kind == "redis":
-        with redis.Redis.from_url(url) as line:
-            yield [line]
+        with redis.Redis.from_url(url) as connection:
+            yield [connection]
     else:
         with redis.RedisCluster.from_url(url) as cluster:
             yield [cluster.get_redis_connection(node) for node in cluster.get_primaries()]

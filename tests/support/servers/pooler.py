@@ -1,6 +1,6 @@
-"""A real PgBouncer before a PostgreSQL, lending a connection for one transaction at a time.
+"""A PgBouncer in front of PostgreSQL, in transaction mode.
 
-No wheel has it: `program` is the machine's own, or Debian's package unpacked by `make pooler`.
+It is in no wheel: `program` is the machine's own, or Debian's package unpacked by `make pooler`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from servers.server_process import Manner, Server, group_of
-from servers.shared_directory import own_place
+from servers.shared_directory import private_directory
 
-_SERVANT: Final = "nobody"  # it refuses to run as root
+_USER: Final = "nobody"  # it refuses to run as root
 _SETTINGS: Final = """\
 [databases]
 * = host=127.0.0.1 port={target} user=postgres
@@ -42,18 +42,18 @@ class Pooler(Server):
     }
 
     def __init__(self, program: Path, url: str, place: Path | None = None) -> None:
-        super().__init__(place or own_place("pgbouncer"))
+        super().__init__(place or private_directory("pgbouncer"))
         self._target = urlsplit(url)
         self._settings = self.place / "pgbouncer.ini"
         self._program = shutil.copy(program, self.place / "pgbouncer")
         text = _SETTINGS.format(target=self._target.port, port=self.port)
         self._settings.write_text(text)
         if os.getuid() == 0:
-            shutil.chown(self.place, _SERVANT, group_of(_SERVANT))
+            shutil.chown(self.place, _USER, group_of(_USER))
 
     @property
     def url(self) -> str:
-        """As the server's superuser, through the pooler."""
+        """The URL for the server's superuser, through the pooler."""
         user, _, _ = self._target.netloc.rpartition("@")
         return f"postgresql://{user}@127.0.0.1:{self.port}{self._target.path}"
 
@@ -65,4 +65,4 @@ class Pooler(Server):
             return True
 
     def _user(self) -> str | None:
-        return _SERVANT if os.getuid() == 0 else None
+        return _USER if os.getuid() == 0 else None

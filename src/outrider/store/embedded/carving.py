@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from outrider.store.embedded.file import Row
-from outrider.store.embedded.looking import LARGEST, is_page
+from outrider.store.embedded.read_only_file import LARGEST, is_page
 
 _LEAF: Final = 0x0D  # of a table
 _WIDTH: Final = 4096  # SQLite's own choice

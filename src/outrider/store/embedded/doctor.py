@@ -11,17 +11,30 @@ import msgspec
 
 from outrider.clock import Clock
 from outrider.errors import StoreDamaged, StoreError
-from outrider.store.embedded import pages
+from outrider.store.embedded import log_pages
 from outrider.store.embedded.crawl import FileCrawl
 from outrider.store.embedded.file import PIECE_BITS
 from outrider.store.embedded.inventory import Inventory
-from outrider.store.embedded.loading import Loader
+from outrider.store.embedded.loader import FileLoader
 from outrider.store.embedded.lock import holder_of, remembered_beside
-from outrider.store.embedded.looking import Look, format_of, is_piece, looked, recognise
-from outrider.store.embedded.snapshot import CrawlPiece, Mark, Piece, SpanPiece, mark_of, piece_of
-from outrider.store.embedded.store import Shelf
-from outrider.store.embedded.survey import Snapshot, Words, survey
-from outrider.store.heads.views import crawl_view
+from outrider.store.embedded.read_only_file import (
+    ReadOnlyFile,
+    find_fault,
+    format_of,
+    is_piece,
+    read_file,
+)
+from outrider.store.embedded.salvage_index import CrawlIndex, Snapshot, build_index
+from outrider.store.embedded.snapshot import (
+    CrawlPiece,
+    Piece,
+    SnapshotMark,
+    SpanPiece,
+    current_snapshot,
+    decode_piece,
+)
+from outrider.store.embedded.store import PageCache
+from outrider.store.engine.views import crawl_view
 from outrider.store.health import CrawlHealth, Diagnosis, Finding, PageHealth, State, Tell
 
 LARGE: Final = 256 << 20  # bytes of a file whose indexes SQLite does not compare with its tables
@@ -37,11 +50,11 @@ _META: Final = ("id", "secret", "snapshot")
 
 def examine(path: Path, clock: Clock, tell: Tell = lambda _: None) -> Diagnosis:
     """Look at everything; raises `StoreUnusable` if it is no file of ours, or cannot be read."""
-    wrong = recognise(path)
+    wrong = find_fault(path)
     if wrong is not None:
         return Examination(path, None, clock, tell).all(wrong)
     try:
-        return looked(path, lambda look: Examination(path, look, clock, tell).all())
+        return read_file(path, lambda look: Examination(path, look, clock, tell).all())
     except StoreDamaged as error:
         return Examination(path, None, clock, tell).all(f"SQLite cannot open it: {error}")
 
@@ -49,7 +62,7 @@ def examine(path: Path, clock: Clock, tell: Tell = lambda _: None) -> Diagnosis:
 class Examination:
     """One look at one file; without a `Look`, at what can be carved out of it."""
 
-    def __init__(self, path: Path, look: Look | None, clock: Clock, tell: Tell) -> None:
+    def __init__(self, path: Path, look: ReadOnlyFile | None, clock: Clock, tell: Tell) -> None:
         self.path, self._look, self._clock, self._tell = path, look, clock, tell
         self._holder = look.holder if look else holder_of(path)
         self._wanted = remembered_beside(path)
@@ -124,7 +137,7 @@ class Examination:
 
     # ---- SQLite's part
 
-    def _see_sqlite(self, look: Look) -> None:
+    def _see_sqlite(self, look: ReadOnlyFile) -> None:
         check = "quick_check" if self.path.stat().st_size > LARGE else "integrity_check"
         seconds = BESIDE if look.holder else PATIENCE
         self._tell(f"SQLite's {check}")
@@ -148,7 +161,7 @@ class Examination:
             f"{check}: " + "; ".join(wrong).replace("\n", " "),
         )
 
-    def _see_meta(self, look: Look) -> None:
+    def _see_meta(self, look: ReadOnlyFile) -> None:
         wrong = [text for name in _META if (text := _wrong_with(look, name))]
         self._say(
             "meta", "damaged" if wrong else "ok", "; ".join(wrong) or "id, secret and snapshot"
@@ -168,19 +181,19 @@ class Examination:
         broken = f"; SQLite's tree is broken: {inventory.broken}" if inventory.broken else ""
         self._say("pages", "damaged", found + lost + broken)
 
-    def _see_rest(self, look: Look) -> None:
+    def _see_rest(self, look: ReadOnlyFile) -> None:
         try:
             with look.steady():
-                self.see_snapshot(look)
+                self.check_snapshot(look)
                 self._see_load(look)
         except StoreError as error:
             self._say("load", "damaged", self._plain(error))
 
-    def see_snapshot(self, look: Look) -> None:
+    def check_snapshot(self, look: ReadOnlyFile) -> None:
         """The snapshot that holds, and every piece of it."""
         self._tell("the snapshot")
         try:
-            mark = mark_of(look)
+            mark = current_snapshot(look)
             whole = self._read_pieces(look, mark)
         except (StoreError, msgspec.MsgspecError) as error:
             self._say("snapshot", "damaged", self._plain(error))
@@ -194,27 +207,27 @@ class Examination:
         )
         self._say("snapshot", "ok" if whole == mark.pieces else "damaged", text)
 
-    def _read_pieces(self, look: Look, mark: Mark) -> int:
+    def _read_pieces(self, look: ReadOnlyFile, mark: SnapshotMark) -> int:
         """How many are intact; what they tell of crawls and pages is kept."""
         self.snapshot, count = Snapshot(mark.page, [], []), 0
         for piece in _pieces(look, mark):
             count += 1
             if isinstance(piece, CrawlPiece):
-                self.snapshot.extras.append((piece.crawl, piece.extra))
+                self.snapshot.extras.append((piece.crawl, piece.update))
             elif isinstance(piece, SpanPiece):
                 self.snapshot.spans.append(piece)
         return count
 
-    def _see_load(self, look: Look) -> None:
+    def _see_load(self, look: ReadOnlyFile) -> None:
         self._tell("loading it, in memory only")
         try:
             look.identify()
-            shelf = Shelf(look)
+            shelf = PageCache(look)
             make = lambda index, name, created: FileCrawl(  # noqa: E731
                 name, look.id, created, index=index, reader=shelf, secret=look.secret
             )
-            self._loaded = Loader(look, make).load()
-            tasks = sum(crawl.count for crawl in self._loaded)
+            self._loaded = FileLoader(look, make).load()
+            tasks = sum(crawl.state.last_task for crawl in self._loaded)
             self._say("load", "ok", f"{len(self._loaded):,} crawls, {tasks:,} tasks")
         except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of a reader
             self._say("load", "damaged", f"it cannot be opened: {self._plain(error)}")
@@ -250,7 +263,7 @@ class Examination:
 
     def _surveyed(self, inventory: Inventory) -> list[CrawlHealth]:
         self._tell("the last word on every task")
-        found = survey(inventory, self.snapshot, lambda *_: None)
+        found = build_index(inventory, self.snapshot, lambda *_: None)
         loaded = {crawl.index: crawl for crawl in self._loaded or ()}
         return [
             health_of(index, words, self.snapshot, inventory, loaded.get(index))
@@ -270,17 +283,17 @@ class Examination:
         if untold := self.snapshot.untold(inventory):
             yield (
                 f"what stood on {untold:,} of the lost pages nothing tells: up to "
-                f"{untold * pages.CHUNK:,} more tasks may come back as they were before"
+                f"{untold * log_pages.PAGE_ITEMS:,} more tasks may come back as they were before"
             )
 
 
 def counted(crawl: FileCrawl) -> CrawlHealth:
     """A crawl that loads, and of which nothing is lost."""
-    view = crawl_view(crawl)
+    view = crawl_view(crawl.state)
     return CrawlHealth(
         crawl=crawl.name,
-        known=crawl.count,
-        intact=crawl.count,
+        known=view.known,
+        intact=view.known,
         outdated=0,
         lost=0,
         status=view.status.value,
@@ -289,13 +302,13 @@ def counted(crawl: FileCrawl) -> CrawlHealth:
         done=view.done,
         dead=view.dead,
         dropped=view.dropped,
-        queues=crawl.queue_count,
+        queues=crawl.state.last_queue,
     )
 
 
 def health_of(
     index: int,
-    words: Words,
+    words: CrawlIndex,
     snapshot: Snapshot,
     inventory: Inventory,
     loaded: FileCrawl | None = None,
@@ -309,16 +322,16 @@ def health_of(
     return CrawlHealth(crawl=name, known=words.known, intact=intact, outdated=outdated, lost=lost)
 
 
-def _pieces(look: Look, mark: Mark) -> Iterator[Piece]:
+def _pieces(look: ReadOnlyFile, mark: SnapshotMark) -> Iterator[Piece]:
     low, high = mark.snapshot << PIECE_BITS, mark.snapshot + 1 << PIECE_BITS
     for name, data in look.rows("piece", low - 1):
         if name >= high:
             return
         if is_piece(name, data):
-            yield piece_of(data[4:])
+            yield decode_piece(data[4:])
 
 
-def _wrong_with(look: Look, name: str) -> str:
+def _wrong_with(look: ReadOnlyFile, name: str) -> str:
     try:
         is_missing = look.meta(name) is None and name != "snapshot"
     except StoreError as error:

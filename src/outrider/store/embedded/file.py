@@ -21,7 +21,7 @@ from typing import Final
 import apsw
 
 from outrider.errors import StoreDamaged, StoreError, StoreFull, StoreUnusable
-from outrider.store.embedded import pages
+from outrider.store.embedded import log_pages
 
 APPLICATION: Final = 0x4F555452  # "OUTR"
 FORMAT: Final = 1
@@ -53,10 +53,10 @@ class CrawlFile:
         self._level = "FULL" if is_synced else "NORMAL"
         if not path.exists():
             _create(path)
-        look_at(path)
+        check_file(path)
         self._blob: apsw.Blob | None = None
-        self._folder = _Folder(self._connect)
-        with self._named():
+        self._checkpointer = _Checkpointer(self._connect)
+        with self._translate_errors():
             self._db = self._writer = self._connect()
             try:
                 self._read_first(is_synced=is_synced)
@@ -106,7 +106,7 @@ class CrawlFile:
             else:  # one handle goes from page to page, without a statement for each
                 self._blob.reopen(number)
                 data = self._blob.read()
-            pages.checked(number, data)
+            log_pages.check_page(number, data)
         except StoreDamaged as error:
             raise StoreDamaged(damaged(self.path, str(error))) from None
         except apsw.Error as error:
@@ -129,33 +129,33 @@ class CrawlFile:
         self._reads = 0
         self._let_go()
         if self._db.in_transaction:
-            with self._named():
+            with self._translate_errors():
                 self._db.execute("COMMIT")
 
-    def pages_after(self, number: int) -> Iterator[pages.Page]:
+    def pages_after(self, number: int) -> Iterator[log_pages.LogPage]:
         """All pages after that one, in order and without a gap."""
-        with self._named():
+        with self._translate_errors():
             for name, data in self._db.execute(
                 "SELECT id, CAST(data AS BLOB) FROM page WHERE id > ? ORDER BY id", (number,)
             ):
                 number += 1
                 if name != number:
                     raise StoreDamaged(f"page {number} is missing")
-                yield pages.opened(name, data or b"")
+                yield log_pages.decode_page(name, data or b"")
 
     # ---- pieces of snapshots
 
     def put_piece(self, snapshot: int, number: int, data: bytes) -> None:
         """Add a piece to a snapshot."""
         name = snapshot << PIECE_BITS | number
-        with self._named():
+        with self._translate_errors():
             self._db.execute("INSERT INTO piece VALUES (?, ?)", (name, _summed(name, data)))
 
     def pieces(self, snapshot: int) -> Iterator[bytes]:
         """The pieces of a snapshot, in order and without a gap."""
         low, high = snapshot << PIECE_BITS, snapshot + 1 << PIECE_BITS
         query = "SELECT id, CAST(data AS BLOB) FROM piece WHERE id >= ? AND id < ? ORDER BY id"
-        with self._named():
+        with self._translate_errors():
             for place, (name, data) in enumerate(self._db.execute(query, (low, high))):
                 if name != low + place:
                     raise StoreDamaged(f"piece {place} of snapshot {snapshot} is missing")
@@ -165,7 +165,7 @@ class CrawlFile:
         """Forget some of the pieces of other snapshots; whether any are left."""
         low, high = snapshot << PIECE_BITS, snapshot + 1 << PIECE_BITS
         others = "SELECT id FROM piece WHERE id < ? OR id >= ? LIMIT ?"
-        with self._named():
+        with self._translate_errors():
             self._db.execute(f"DELETE FROM piece WHERE id IN ({others})", (low, high, limit))  # noqa: S608
             return bool(self._db.execute(others, (low, high, 1)).fetchone())
 
@@ -173,14 +173,14 @@ class CrawlFile:
 
     def meta(self, name: str) -> bytes | None:
         """A value of the file itself."""
-        with self._named():
+        with self._translate_errors():
             query = "SELECT CAST(value AS BLOB) FROM meta WHERE name = ?"
             row = self._db.execute(query, (name,)).fetchone()
             return None if row is None else _checked(f"the file's {name!r}", 0, row[0] or b"")
 
     def set_meta(self, name: str, value: bytes) -> None:
         """Say it anew."""
-        with self._named():
+        with self._translate_errors():
             self._db.execute("REPLACE INTO meta VALUES (?, ?)", (name, _summed(0, value)))
 
     def _required(self, name: str) -> bytes:
@@ -209,15 +209,15 @@ class CrawlFile:
     def _written(self, _db: apsw.Connection, _name: str, count: int) -> int:
         """After a commit: a long log is folded into the file meanwhile, by another thread."""
         if count > WAL_PAGES:
-            self._folder.fold()
-        if count > 4 * WAL_PAGES and not self._folder.is_folding:
+            self._checkpointer.fold()
+        if count > 4 * WAL_PAGES and not self._checkpointer.is_folding:
             with suppress(apsw.Error):  # the commit stands, whatever becomes of this
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         return apsw.SQLITE_OK
 
     def close(self) -> None:
         """Fold the log into the file, and let go."""
-        self._folder.close()
+        self._checkpointer.close()
         with suppress(apsw.Error):  # the log is whole, and is folded by whoever opens it next
             self.rest()
             self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -227,7 +227,7 @@ class CrawlFile:
 
     def abandon(self) -> None:
         """Let go of the file as it is, its log included, after an opening that failed."""
-        self._folder.close()
+        self._checkpointer.close()
         for db in {self._writer, self._db}:
             with suppress(apsw.Error):
                 db.close(True)
@@ -240,7 +240,7 @@ class CrawlFile:
         return False
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Errors of SQLite and damage are said of this file, with the way out."""
         try:
             yield
@@ -250,7 +250,7 @@ class CrawlFile:
             raise explained(self.path, error) from error
 
 
-class _Folder:
+class _Checkpointer:
     """A thread that folds the write-ahead log into the file, so that no verb waits for the disk."""
 
     def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
@@ -328,7 +328,7 @@ def _is_want_of_room(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def look_at(path: Path) -> None:
+def check_file(path: Path) -> None:
     """Refuse what is not a file of ours that can be used, before SQLite touches it."""
     try:
         info = path.stat()

@@ -9,7 +9,7 @@ from typing import Protocol
 from outrider.errors import StoreDamaged
 from outrider.store.embedded.carving import Carving
 from outrider.store.embedded.file import Row
-from outrider.store.embedded.looking import MOST, Look, is_page
+from outrider.store.embedded.read_only_file import MOST, ReadOnlyFile, is_page
 
 SHOWN = 100  # of what is lost, by number
 
@@ -32,7 +32,7 @@ class Inventory:
     def __init__(
         self,
         path: Path,
-        look: Look | None,
+        look: ReadOnlyFile | None,
         *,
         wanted: int,
         with_hidden: bool,
@@ -100,7 +100,7 @@ class Inventory:
 
     # ---- looking
 
-    def _walk(self, look: Look, tell: Callable[[int], None]) -> None:
+    def _walk(self, look: ReadOnlyFile, tell: Callable[[int], None]) -> None:
         try:
             for number, data in look.rows():
                 if is_page(number, data):

@@ -1,7 +1,7 @@
-"""Rescuing a file: whatever is intact of it goes into a new one, the way everything is written.
+"""Rescue of a damaged file: everything intact is written to a new file.
 
-The damaged file is only read. Tasks and queues are numbered anew, so that the new file has no gaps;
-leases stay as they were, and whoever opens the file takes them back.
+The damaged file is only read. Tasks and queues get new numbers, so that the new file has no gaps;
+leases stay as they were, and expire when the new file is opened.
 """
 
 from __future__ import annotations
@@ -20,271 +20,277 @@ from outrider.core.order import NUMBER_BITS, TIE_MASK, task_key
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
 from outrider.errors import InvalidInput, StoreDamaged, StoreUnusable
-from outrider.store.embedded import pages, snapshot
+from outrider.store.embedded import log_pages, snapshot
+from outrider.store.embedded.atomic_file import new_file, publish
 from outrider.store.embedded.crawl import FileCrawl
 from outrider.store.embedded.doctor import Examination, health_of
 from outrider.store.embedded.file import CrawlFile
 from outrider.store.embedded.inventory import SHOWN, Inventory
-from outrider.store.embedded.loading import Loader
+from outrider.store.embedded.loader import FileLoader
 from outrider.store.embedded.lock import holder_of
-from outrider.store.embedded.looking import Look, looked, recognise
-from outrider.store.embedded.placing import begun, placed
-from outrider.store.embedded.store import Shelf
-from outrider.store.embedded.survey import Words, survey
-from outrider.store.heads.records import COLUMNS, Record
+from outrider.store.embedded.log_pages import AnyTaskRow
+from outrider.store.embedded.read_only_file import ReadOnlyFile, find_fault, read_file
+from outrider.store.embedded.salvage_index import CrawlIndex, build_index
+from outrider.store.embedded.store import PageCache
+from outrider.store.engine.records import COLUMNS, TaskRecord
 from outrider.store.health import Rescued, Tell
 
 STEP: Final = 1024  # tasks or queues written together
-KEPT: Final = 512  # pages read lately
+MAX_CACHED: Final = 512  # pages read recently
 _PENDING: Final = COLUMNS[TaskState.PENDING]
-
-Word = pages.Birth | pages.Paper
 
 
 def rescue(path: Path, new: Path, clock: Clock, tell: Tell = lambda _: None) -> Rescued:
     """Write everything intact to a file that does not exist yet."""
-    wrong, holder = recognise(path), holder_of(path)
+    wrong, holder = find_fault(path), holder_of(path)
     if holder is not None:
         raise InvalidInput(f"{path} is held by {holder.name}; end it first, then rescue")
-    with begun(new) as draft:
-        result = None if wrong else _by_its_tree(path, draft, clock, tell)
+    with new_file(new) as draft:
+        result = None if wrong else _rescue_through_sqlite(path, draft, clock, tell)
         if result is None:
             result = _Rescue(Examination(path, None, clock, tell), None, draft, tell).run()
-        placed(draft, new)
+        publish(draft, new)
     return msgspec.structs.replace(result, file=str(new))
 
 
-def _by_its_tree(path: Path, draft: Path, clock: Clock, tell: Tell) -> Rescued | None:
+def _rescue_through_sqlite(path: Path, draft: Path, clock: Clock, tell: Tell) -> Rescued | None:
     with suppress(StoreDamaged):
-        return looked(
+        return read_file(
             path,
-            lambda look: _Rescue(Examination(path, look, clock, tell), look, draft, tell).run(),
+            lambda file: _Rescue(Examination(path, file, clock, tell), file, draft, tell).run(),
         )
     return None
 
 
 class _Rescue:
-    """One rescue: the old pages are read once, then queues, tasks and a snapshot are written."""
+    """One rescue: reads the old pages once, then writes queues, tasks and a snapshot."""
 
-    def __init__(self, old: Examination, look: Look | None, draft: Path, tell: Tell) -> None:
-        self._old, self._look, self._tell = old, look, tell
+    def __init__(
+        self, old: Examination, source: ReadOnlyFile | None, draft: Path, tell: Tell
+    ) -> None:
+        self._old, self._source, self._tell = old, source, tell
         for end in ("", "-wal", "-shm"):
             Path(f"{draft}{end}").unlink(missing_ok=True)
         self._file = CrawlFile(draft)
-        self._shelf = Shelf(self._file)
+        self._reader = PageCache(self._file)
         self._crawls: dict[int, _Refilled] = {}
         self._now = 0
 
     def run(self) -> Rescued:
-        """All of it."""
+        """Rescue everything intact."""
         inventory = self._old.inventory(with_hidden=True)
         try:
-            if self._look is not None:
-                self._old.see_snapshot(self._look)
-            return self._rescued(inventory)
+            if self._source is not None:
+                self._old.check_snapshot(self._source)
+            return self._rescue(inventory)
         finally:
             inventory.close()
             self._file.close()
 
-    def _rescued(self, inventory: Inventory) -> Rescued:
+    def _rescue(self, inventory: Inventory) -> Rescued:
         self._tell("the last word on every task")
-        found = survey(inventory, self._old.snapshot, self._hear)
-        if not any(words.known > words.lost for words in found.values()):
+        found = build_index(inventory, self._old.snapshot, self._apply_update)
+        if not any(index.known > index.lost for index in found.values()):
             raise StoreUnusable(f"{self._old.path}: no task of it is intact; nothing was written")
-        for index, words in found.items():
-            old = _Old(inventory, words)
-            words.name = words.name or old.name() or f"lost {index}"
-            self._write(old, self._emptied(index, words.name))
-        bare = [crawl.name for crawl in self._crawls.values() if not crawl.has_rules]
-        self._settle()
+        for number, index in found.items():
+            old = _OldCrawl(inventory, index)
+            index.name = index.name or old.name() or f"lost {number}"
+            self._write(old, self._crawl(number, index.name, self._now))
+        bare = [new.crawl.name for new in self._crawls.values() if not new.has_rules]
+        self._finish()
         return Rescued(
             file="",
             pages=self._file.last_page,
             crawls=[
-                health_of(i, words, self._old.snapshot, inventory) for i, words in found.items()
+                health_of(i, index, self._old.snapshot, inventory) for i, index in found.items()
             ],
-            lost={words.name: words.first_lost(SHOWN) for words in found.values() if words.lost},
+            lost={index.name: index.first_lost(SHOWN) for index in found.values() if index.lost},
             without_rules=bare,
             untold=self._old.snapshot.untold(inventory),
         )
 
     # ---- crawls
 
-    def _hear(self, index: int, extra: pages.Extra) -> None:
-        """What a crawl told of itself, in order; the last word holds."""
-        row = extra.crawl
-        self._crawl(index, row.name, row.created).hear(extra)
+    def _apply_update(self, index: int, update: log_pages.CrawlUpdate) -> None:
+        """Apply what a crawl's pages say of itself, in order; the last one is current."""
+        row = update.crawl
+        self._crawl(index, row.name, row.created).apply_update(update)
         self._now = max(self._now, row.now)
 
     def _crawl(self, index: int, name: str, created: int) -> _Refilled:
         if index not in self._crawls:
-            self._crawls[index] = self._make(len(self._crawls), name, created)
+            self._crawls[index] = _Refilled(self._make(len(self._crawls), name, created))
         return self._crawls[index]
 
-    def _make(self, index: int, name: str, created: int) -> _Refilled:
+    def _make(self, index: int, name: str, created: int) -> FileCrawl:
         file = self._file
-        return _Refilled(
-            name, file.id, created, index=index, reader=self._shelf, secret=file.secret
+        return FileCrawl(
+            name, file.id, created, index=index, reader=self._reader, secret=file.secret
         )
-
-    def _emptied(self, index: int, name: str) -> _Refilled:
-        crawl = self._crawl(index, name, self._now)
-        crawl.empty()
-        return crawl
 
     # ---- queues and tasks
 
-    def _write(self, old: _Old, crawl: _Refilled) -> None:
+    def _write(self, old: _OldCrawl, new: _Refilled) -> None:
+        crawl = new.crawl
         self._tell(f"{crawl.name}: queues")
+        new.clear()
         rows = old.queues()
-        while seats := list(islice(rows, STEP)):
-            for row in seats:
-                crawl.seat_anew(row)
+        while some_rows := list(islice(rows, STEP)):
+            for row in some_rows:
+                new.add_queue(row)
             self._append(crawl)
         tasks = old.tasks()
-        while found := list(islice(tasks, STEP)):
-            self._enter(crawl, found)
-            self._tell(f"{crawl.name}: task {crawl.count:,}")
+        while some := list(islice(tasks, STEP)):
+            self._add_tasks(new, some)
+            self._tell(f"{crawl.name}: task {crawl.state.last_task:,}")
         self._append(crawl)
 
-    def _enter(self, crawl: _Refilled, found: list[tuple[Task, Word]]) -> None:
-        """Born first, then what they became: two steps, as it came about."""
-        records = [crawl.enter(task, word, self._now) for task, word in found]
-        self._append(crawl)
-        for record, (_, word) in zip(records, found, strict=True):
-            if isinstance(word, pages.Paper):
-                crawl.become(record, word)
-        self._append(crawl)
+    def _add_tasks(self, new: _Refilled, found: list[tuple[Task, AnyTaskRow]]) -> None:
+        """Write the tasks as new ones, then their current rows."""
+        records = [new.add_task(task, row, self._now) for task, row in found]
+        self._append(new.crawl)
+        for record, (_, row) in zip(records, found, strict=True):
+            if isinstance(row, log_pages.TaskRow):
+                new.apply_row(record, row)
+        self._append(new.crawl)
 
     def _append(self, crawl: FileCrawl) -> None:
-        if rows := crawl.gathered(self._file.last_page + 1, self._now):
+        if rows := crawl.build_pages(self._file.last_page + 1, self._now):
             self._file.append(rows)
-            crawl.written()
+            crawl.mark_written()
 
     # ---- at last
 
-    def _settle(self) -> None:
-        """A snapshot, read back as any opening does; then queues stand where they still can."""
+    def _finish(self) -> None:
+        """Write a snapshot, open the file as any opening does, and refresh the schedule."""
         self._tell("a snapshot")
-        file, crawls = self._file, list(self._crawls.values())
+        file, crawls = self._file, [new.crawl for new in self._crawls.values()]
         for _ in snapshot.take(file, crawls, self._now, lambda: file.last_page):
             pass
         self._tell("reading it back")
         self._crawls.clear()
-        for crawl in Loader(self._file, self._make).load():
-            assert isinstance(crawl, _Refilled)  # noqa: S101 - `_make` made it
-            crawl.settle_all(self._now)
+        for crawl in FileLoader(self._file, self._make).load():
+            _refresh_schedule(crawl, self._now)
             self._append(crawl)
 
 
-class _Refilled(FileCrawl):
-    """A crawl that gets back what is left of it."""
+class _Refilled:
+    """A crawl of the new file while it is filled with what is intact."""
 
-    has_rules = False
+    def __init__(self, crawl: FileCrawl) -> None:
+        self.crawl, self.has_rules = crawl, False
 
-    def hear(self, extra: pages.Extra) -> None:
-        """As a page told of it; rules that were lost are the default."""
-        row = extra.crawl
-        tokens, counter = max(self.tokens, row.tokens), max(self.counter, row.counter)
-        if extra.rules is None:
-            self.rulebook.setdefault(row.epoch, self.rules)
-        self.has_rules = self.has_rules or extra.rules is not None
-        self.recall(extra)
-        self.tokens, self.counter = tokens, counter
+    def apply_update(self, update: log_pages.CrawlUpdate) -> None:
+        """Apply what a page says of the crawl; rules that are lost are the default."""
+        row, state = update.crawl, self.crawl.state
+        last_token = max(state.last_token, row.last_token)
+        last_turn = max(state.last_turn, row.last_turn)
+        if update.rules is None:
+            state.rules_by_epoch.setdefault(row.epoch, state.rules)
+        self.has_rules = self.has_rules or update.rules is not None
+        self.crawl.apply_update(update)
+        state.last_token, state.last_turn = last_token, last_turn
 
-    def empty(self) -> None:
-        """No tasks, no queues."""
-        self.count = self.queue_count = self.pending = self.leased = self.held = 0
-        self.kinds, self.marks, self.kind_marks = {}, [], []
+    def clear(self) -> None:
+        """Remove tasks and queues from the totals."""
+        state = self.crawl.state
+        state.last_task = state.last_queue = 0
+        state.pending = state.leased = state.retired_pending = 0
+        state.task_counts.clear()
+        state.dirty_queues, state.dirty_counts = [], []
 
-    def seat_anew(self, row: pages.QueueRow) -> None:
-        """A queue as its row tells, under a new number; its settled tasks are counted again."""
-        self.queue_count += 1
-        row.number, row.done, row.dead, row.dropped = self.queue_count, 0, 0, 0
-        self.mark(self.seat(row))
+    def add_queue(self, row: log_pages.QueueRow) -> None:
+        """Add a queue under a new number; its finished tasks are counted again."""
+        state = self.crawl.state
+        state.last_queue += 1
+        row.number, row.done, row.dead, row.dropped = state.last_queue, 0, 0, 0
+        state.mark_dirty(self.crawl.queues.load(row))
 
-    def enter(self, task: Task, word: Word, now: int) -> Record:
-        """A task becomes known, and waits if it did."""
-        queue = self.queue_at(task.key) or self._new_queue(task.key)
-        self.count += 1
-        key = task_key(task.precedence, task.priority, _tie(word), self.count)
-        kind = self._kind(task)
-        record = Record(self.count, task, queue, kind, key, word.due, word.discovered)
-        kind.counts[_PENDING] += 1
-        self._mark_kind(kind)
-        self.mark(queue)
-        self._count(queue, TaskState.PENDING, 1)
-        if isinstance(word, pages.Birth) or word.state == _PENDING:
-            queue.enter(task.lane, key, word.due, now)
-        self.born(record)
+    def add_task(self, task: Task, row: AnyTaskRow, now: int) -> TaskRecord:
+        """Add a task under a new number, and to the list of its queue if it is pending."""
+        state, engine = self.crawl.state, self.crawl.engine
+        queue = self.crawl.queues.find(task.key) or engine.adder.new_queue(task.key)
+        state.last_task += 1
+        key = task_key(task.precedence, task.priority, _tie(row), state.last_task)
+        counts = state.counts_of(task)
+        record = TaskRecord(state.last_task, task, queue, counts, key, row.due, row.discovered)
+        counts.by_state[_PENDING] += 1
+        state.mark_counts_dirty(counts)
+        state.mark_dirty(queue)
+        engine.transitions.count(queue, TaskState.PENDING, 1)
+        if isinstance(row, log_pages.NewTaskRow) or row.state == _PENDING:
+            queue.enter(task.lane, key, row.due, now)
+        self.crawl.tasks.insert(record)
         return record
 
-    def become(self, record: Record, paper: pages.Paper) -> None:
-        """A task as it was last."""
-        number, key = record.number, record.key
-        pages.fill_record(record, paper, 0)
+    def apply_row(self, record: TaskRecord, row: log_pages.TaskRow) -> None:
+        """Give a task its current state and history."""
+        number, key, tasks = record.number, record.key, self.crawl.tasks
+        log_pages.fill_record(record, row, 0)
         state, record.state = record.state, TaskState.PENDING
-        record.key, record.body = key, self.page_of(number)
+        record.key, record.body_page = key, tasks.page_of(number)
         if state is TaskState.PENDING:
-            self.changed(record)
+            tasks.update(record)
         else:
-            self._move(record, state)
+            self.crawl.engine.transitions.move(record, state)
         if state is TaskState.LEASED:
-            self.leases[number] = record
-
-    def settle_all(self, now: int) -> None:
-        """What was lost may have been what a queue stood for, or what a run ended with."""
-        for queue in [queue for chunk in self.queues for queue in chunk.values()]:
-            self.settle(queue, now)
-        is_open = self.leased or self.pending > self.held
-        if self.status is CrawlStatus.FINISHED and is_open:
-            self._worked(now)
+            self.crawl.leases.held[number] = record
 
 
-class _Old:
-    """The last intact words on one crawl, read from their pages."""
+def _refresh_schedule(crawl: FileCrawl, now: int) -> None:
+    """Refresh all queues: the task that made one servable, or ended a run, may be lost."""
+    state = crawl.state
+    for queue in list(crawl.queues.all_loaded()):
+        crawl.engine.schedule.refresh(queue, now)
+    has_work = state.leased or state.pending > state.retired_pending
+    if state.status is CrawlStatus.FINISHED and has_work:
+        state.start_run(now)
 
-    def __init__(self, inventory: Inventory, words: Words) -> None:
-        self._source, self._words = inventory.source, words
-        self._lately: OrderedDict[int, bytes] = OrderedDict()
+
+class _OldCrawl:
+    """The intact rows of one crawl of the damaged file."""
+
+    def __init__(self, inventory: Inventory, index: CrawlIndex) -> None:
+        self._source, self._index = inventory.source, index
+        self._recent: OrderedDict[int, bytes] = OrderedDict()
 
     def name(self) -> str:
-        """Its name, as its tasks have it."""
+        """Return its name, as its tasks have it."""
         return next((task.crawl for task, _ in self.tasks()), "")
 
-    def queues(self) -> Iterator[pages.QueueRow]:
-        """In order of their numbers."""
-        for number, page in enumerate(self._words.queues):
+    def queues(self) -> Iterator[log_pages.QueueRow]:
+        """Return queues in order of their numbers."""
+        for number, page in enumerate(self._index.queues):
             if page:
-                yield pages.queue_row_of(pages.queue_in(page, self._page(page), number))
+                yield log_pages.decode_queue(log_pages.find_queue(page, self._page(page), number))
 
-    def tasks(self) -> Iterator[tuple[Task, Word]]:
-        """Those that something describes, in order of their numbers."""
-        for number, body in enumerate(self._words.bodies):
+    def tasks(self) -> Iterator[tuple[Task, AnyTaskRow]]:
+        """Return tasks whose `Task` is intact, in order of their numbers."""
+        for number, body in enumerate(self._index.bodies):
             if body:
-                word = self._word(self._words.wheres[number], number)
-                yield word.task or self._task(body, number), word
+                row = self._row(self._index.task_pages[number], number)
+                yield row.task or self._task(body, number), row
 
     def _task(self, page: int, number: int) -> Task:
-        task = self._word(page, number).task
+        task = self._row(page, number).task
         if task is None:
-            raise StoreDamaged(f"page {page} does not describe task {number}")
+            raise StoreDamaged(f"page {page} does not have the description of task {number}")
         return task
 
-    def _word(self, page: int, number: int) -> Word:
-        is_birth, content = pages.task_in(page, self._page(page), number)
-        return pages.birth_of(content) if is_birth else pages.paper_of(content)
+    def _row(self, page: int, number: int) -> AnyTaskRow:
+        is_new, content = log_pages.find_task(page, self._page(page), number)
+        return log_pages.decode_new_task(content) if is_new else log_pages.decode_task(content)
 
     def _page(self, number: int) -> bytes:
-        data = self._lately.get(number)
+        data = self._recent.get(number)
         if data is None:
-            data = self._lately[number] = self._source.page(number)
-            if len(self._lately) > KEPT:
-                self._lately.popitem(last=False)
+            data = self._recent[number] = self._source.page(number)
+            if len(self._recent) > MAX_CACHED:
+                self._recent.popitem(last=False)
         return data
 
 
-def _tie(word: Word) -> int:
-    if isinstance(word, pages.Birth):
-        return word.tie
-    return int.from_bytes(word.key, "big") >> NUMBER_BITS & TIE_MASK
+def _tie(row: AnyTaskRow) -> int:
+    if isinstance(row, log_pages.NewTaskRow):
+        return row.tie
+    return int.from_bytes(row.key, "big") >> NUMBER_BITS & TIE_MASK

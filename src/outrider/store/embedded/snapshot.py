@@ -1,8 +1,8 @@
-"""Snapshots: the heads of all crawls as pieces, taken a piece at a time while verbs go on.
+"""Snapshots: the state of all crawls in pieces, written a piece at a time between verbs.
 
-Pieces are copied at different moments, and that does no harm: a snapshot names the page it began
-at, and the pages from there on are read again over it. Their word is the last one on whatever they
-touch, and what they don't touch did not change while it was copied.
+Pieces are taken at different moments, and that does no harm: a snapshot names the page it began
+at, and the pages from there on are read again over it. What they store is current, and what they
+do not mention did not change while the snapshot was taken.
 """
 
 from __future__ import annotations
@@ -12,44 +12,44 @@ from typing import Final
 
 import msgspec
 
-from outrider.store.embedded import packing, pages
-from outrider.store.embedded.crawl import FileCrawl, kind_row, said_by
+from outrider.store.embedded import log_pages, queue_codec
+from outrider.store.embedded.crawl import FileCrawl, counts_row, value_rows
 from outrider.store.embedded.file import CrawlFile
-from outrider.store.embedded.packing import Entries
-from outrider.store.embedded.reading import SPAN, SPAN_BITS
-from outrider.store.heads.records import CHUNK_BITS
+from outrider.store.embedded.queue_codec import Entries
+from outrider.store.embedded.task_table import SPAN, SPAN_BITS
+from outrider.store.engine.records import CHUNK_BITS
 
-AWAY_STEP: Final = 10_000
-NOTES_STEP: Final = 64
-DROPPED: Final = 4  # pieces of an older snapshot forgotten at a time
-WHERES_STEP: Final = 1 << 17
+UNLOADED_STEP: Final = 10_000
+VALUES_STEP: Final = 64
+DROPPED: Final = 4  # pieces of an older snapshot deleted at a time
+QUEUE_PAGES_STEP: Final = 1 << 17
 
 
 class CrawlPiece(msgspec.Struct, array_like=True, tag="crawl"):
     """A crawl's own numbers."""
 
     crawl: int
-    extra: pages.Extra
+    update: log_pages.CrawlUpdate
 
 
 class SpanPiece(msgspec.Struct, array_like=True, tag="span"):
-    """States and pages of a stretch of tasks."""
+    """States and pages of a span of tasks."""
 
     crawl: int
     span: int
     states: bytes
-    wheres: bytes
+    task_pages: bytes
 
 
 class ShapePiece(msgspec.Struct, array_like=True, tag="shape"):
-    """How the table of known fingerprints lies; its parts follow."""
+    """The shape of the fingerprint table; its parts follow."""
 
     crawl: int
     shape: tuple[int, int, int, dict[int, int]]
 
 
 class KnownPiece(msgspec.Struct, array_like=True, tag="known"):
-    """A part of the table."""
+    """A part of the fingerprint table."""
 
     crawl: int
     start: int
@@ -58,34 +58,34 @@ class KnownPiece(msgspec.Struct, array_like=True, tag="known"):
 
 
 class QueuePiece(msgspec.Struct, array_like=True, tag="queue"):
-    """Some queues, and the beginnings of their lines, each as `packing` writes it."""
+    """Some queues, each as `queue_codec` packs it."""
 
     crawl: int
     queues: list[bytes]
 
 
-class LinePiece(msgspec.Struct, array_like=True, tag="line"):
-    """More of a long line."""
+class ListPiece(msgspec.Struct, array_like=True, tag="line"):
+    """A part of a long list of a queue."""
 
     crawl: int
     queue: int
-    line: int
+    index: int
     entries: Entries
 
 
-class AwayPiece(msgspec.Struct, array_like=True, tag="away"):
-    """Queues that are not in memory."""
+class UnloadedPiece(msgspec.Struct, array_like=True, tag="away"):
+    """Numbers of queues without work, by key."""
 
     crawl: int
-    names: dict[str, int]
+    numbers: dict[str, int]
 
 
-class WheresPiece(msgspec.Struct, array_like=True, tag="wheres"):
-    """The pages of a stretch of queues."""
+class QueuePagesPiece(msgspec.Struct, array_like=True, tag="wheres"):
+    """The pages of a span of queues."""
 
     crawl: int
     start: int
-    wheres: bytes
+    queue_pages: bytes
 
 
 Piece = (
@@ -94,16 +94,16 @@ Piece = (
     | ShapePiece
     | KnownPiece
     | QueuePiece
-    | LinePiece
-    | AwayPiece
-    | WheresPiece
+    | ListPiece
+    | UnloadedPiece
+    | QueuePagesPiece
 )
 _encode = msgspec.msgpack.Encoder().encode
-piece_of = msgspec.msgpack.Decoder(Piece).decode
+decode_piece = msgspec.msgpack.Decoder(Piece).decode
 
 
-class Mark(msgspec.Struct, array_like=True):
-    """Which snapshot holds, how many pieces it has, and between which pages it was taken."""
+class SnapshotMark(msgspec.Struct, array_like=True):
+    """Which snapshot is current, how many pieces it has, and between which pages it was taken."""
 
     snapshot: int
     pieces: int
@@ -111,28 +111,27 @@ class Mark(msgspec.Struct, array_like=True):
     end: int
 
 
-_mark_of = msgspec.msgpack.Decoder(Mark).decode
+_decode_mark = msgspec.msgpack.Decoder(SnapshotMark).decode
 
 
-def mark_of(file: CrawlFile) -> Mark:
-    """The snapshot that holds."""
+def current_snapshot(file: CrawlFile) -> SnapshotMark:
+    """Return the mark of the current snapshot; all 0 if there is none."""
     found = file.meta("snapshot")
-    return Mark(0, 0, 0, 0) if found is None else _mark_of(found)
+    return SnapshotMark(0, 0, 0, 0) if found is None else _decode_mark(found)
 
 
 def take(
     file: CrawlFile, crawls: Sequence[FileCrawl], now: int, last_page: Callable[[], int]
 ) -> Iterator[int]:
-    """Take a snapshot, a piece at every step, and say how many bytes that moved.
+    """Take a snapshot, a piece at every step, and yield how many bytes that wrote.
 
-    The one before holds until this one is whole.
-
-    This one holds no sooner than the pages whose changes it tells of are written.
+    The previous snapshot is current until this one is complete and the pages of the changes it
+    contains are written.
     """
-    old, page = mark_of(file), file.last_page
+    old, page = current_snapshot(file), file.last_page
     number, count = old.snapshot + 1, 0
-    while file.drop_pieces(old.snapshot, DROPPED):  # of one that was never whole
-        yield packing.PIECE_BYTES
+    while file.drop_pieces(old.snapshot, DROPPED):  # of one that was never complete
+        yield queue_codec.PIECE_BYTES
     for crawl in crawls:
         for piece in _pieces(crawl, now):
             data = _encode(piece)
@@ -140,98 +139,103 @@ def take(
             count += 1
             yield len(data)
     end = last_page()
-    while file.last_page < end:  # nothing to do but wait
-        yield packing.PIECE_BYTES
-    file.set_meta("snapshot", _encode(Mark(number, count, page, end)))
+    while file.last_page < end:  # wait for the disk
+        yield queue_codec.PIECE_BYTES
+    file.set_meta("snapshot", _encode(SnapshotMark(number, count, page, end)))
     while file.drop_pieces(number, DROPPED):
-        yield packing.PIECE_BYTES
+        yield queue_codec.PIECE_BYTES
 
 
 def _pieces(crawl: FileCrawl, now: int) -> Iterator[Piece]:
-    whole = whole_extra(crawl, now)
-    yield CrawlPiece(crawl.index, whole)
-    yield from _note_pieces(crawl, whole.crawl)
-    for span, states in enumerate(crawl.states):
-        used = min(SPAN, crawl.count + 1 - (span << SPAN_BITS))
-        wheres = crawl.wheres[span][:used].tobytes()
-        yield SpanPiece(crawl.index, span, bytes(states[:used]), wheres)
-    crawl.settle_known()
-    parts = crawl.table.pieces()
-    first = next(parts, None)  # the table stands still from here on
-    yield ShapePiece(crawl.index, crawl.table.shape)
+    update, tasks = complete_update(crawl, now), crawl.tasks
+    yield CrawlPiece(crawl.index, update)
+    yield from _value_pieces(crawl, update.crawl)
+    for span, states in enumerate(tasks.states):
+        used = min(SPAN, crawl.state.last_task + 1 - (span << SPAN_BITS))
+        task_pages = tasks.task_pages[span][:used].tobytes()
+        yield SpanPiece(crawl.index, span, bytes(states[:used]), task_pages)
+    tasks.flush_recent()
+    parts = tasks.fingerprints.pieces()
+    first = next(parts, None)  # from here on the table does not move
+    yield ShapePiece(crawl.index, tasks.fingerprints.shape)
     if first is not None:
         yield KnownPiece(crawl.index, *first)
     for part in parts:
         yield KnownPiece(crawl.index, *part)
     yield from _queue_pieces(crawl)
-    yield from _away_pieces(crawl)
+    yield from _unloaded_pieces(crawl)
 
 
-def whole_extra(crawl: FileCrawl, now: int) -> pages.Extra:
-    """All a crawl tells of itself, but for its notes."""
-    return pages.Extra(
+def complete_update(crawl: FileCrawl, now: int) -> log_pages.CrawlUpdate:
+    """Return everything about a crawl itself, without its shared values."""
+    state = crawl.state
+    return log_pages.CrawlUpdate(
         crawl.row(now),
-        [kind_row(kind) for kind in crawl.kinds.values()],
-        dict(crawl.outcomes),
-        list(crawl.log),
-        list(crawl.timeline),
-        crawl.kept_rules(),
-        {mode: list(roots) for mode, roots in crawl.roots.items()},
-        crawl.settings,
+        [counts_row(counts) for counts in state.task_counts.values()],
+        dict(state.outcomes),
+        list(state.events),
+        list(state.timeline),
+        crawl.encoded_rules(),
+        crawl.journal.all_roots(),
+        state.settings,
     )
 
 
-def _note_pieces(crawl: FileCrawl, row: pages.CrawlRow) -> Iterator[Piece]:
-    """What is noted, some at a time; what is noted meanwhile is told by the pages that follow."""
-    after, last = 0, crawl.notes.last
-    while after < last and (some := crawl.notes.since(after, NOTES_STEP)):
-        yield CrawlPiece(crawl.index, pages.Extra(row, [], said=said_by(some)))
+def _value_pieces(crawl: FileCrawl, row: log_pages.CrawlRow) -> Iterator[Piece]:
+    """Shared values, some at a time; later writes are in the pages that follow."""
+    values = crawl.journal.values
+    after, last = 0, values.last
+    while after < last and (some := values.since(after, VALUES_STEP)):
+        yield CrawlPiece(crawl.index, log_pages.CrawlUpdate(row, [], values=value_rows(some)))
         after = some[-1].number
 
 
-def _away_pieces(crawl: FileCrawl) -> Iterator[Piece]:
-    """Queues without work, whether they were in the file or in memory meanwhile."""
-    wheres = crawl.queue_wheres
-    for start in range(0, len(wheres), WHERES_STEP):
-        yield WheresPiece(crawl.index, start, wheres[start : start + WHERES_STEP].tobytes())
-    yield AwayPiece(crawl.index, {queue.key: queue.number for queue in crawl.idle.values()})
-    for shard in crawl.away:
-        names = list(shard.items())
-        for start in range(0, len(names), AWAY_STEP):
-            yield AwayPiece(crawl.index, dict(names[start : start + AWAY_STEP]))
+def _unloaded_pieces(crawl: FileCrawl) -> Iterator[Piece]:
+    """Queues without work, whether they are evicted or still resident."""
+    queues = crawl.queues
+    pages = queues.queue_pages
+    for start in range(0, len(pages), QUEUE_PAGES_STEP):
+        part = pages[start : start + QUEUE_PAGES_STEP].tobytes()
+        yield QueuePagesPiece(crawl.index, start, part)
+    idle = {queue.key: queue.number for queue in queues.idle.values()}
+    yield UnloadedPiece(crawl.index, idle)
+    for shard in queues.unloaded:
+        numbers = list(shard.items())
+        for start in range(0, len(numbers), UNLOADED_STEP):
+            yield UnloadedPiece(crawl.index, dict(numbers[start : start + UNLOADED_STEP]))
 
 
 def _queue_pieces(crawl: FileCrawl) -> Iterator[Piece]:
-    """Queues in order of their numbers; long lines come by themselves."""
+    """Queues in order of their numbers; long lists follow in pieces of their own."""
     batch, size = QueuePiece(crawl.index, []), 0
-    for number in range(1, crawl.queue_count + 1):
-        data, is_long = _queue_data(crawl, number)
+    for number in range(1, crawl.state.last_queue + 1):
+        data, is_long = _pack(crawl, number)
         if data is None:
             continue
         batch.queues.append(data)
         size += len(data)
-        if is_long or size > packing.PIECE_BYTES:
+        if is_long or size > queue_codec.PIECE_BYTES:
             yield batch
             batch, size = QueuePiece(crawl.index, []), 0
         if is_long:
-            yield from _long_lines(crawl, number)
+            yield from _list_pieces(crawl, number)
     yield batch
 
 
-def _queue_data(crawl: FileCrawl, number: int) -> tuple[bytes | None, bool]:
-    queue = crawl.queues[number >> CHUNK_BITS].get(number)
+def _pack(crawl: FileCrawl, number: int) -> tuple[bytes | None, bool]:
+    queue = crawl.queues.loaded[number >> CHUNK_BITS].get(number)
     if queue is not None:
-        return packing.pack(queue, by_turn=crawl.by_turn)
-    sleeper = crawl.asleep[number >> CHUNK_BITS].get(number)
-    return sleeper, False
+        return queue_codec.pack_queue(queue, by_turn=crawl.state.by_turn)
+    return crawl.queues.packed[number >> CHUNK_BITS].get(number), False
 
 
-def _long_lines(crawl: FileCrawl, number: int) -> Iterator[Piece]:
-    """The delayed first: what becomes due meanwhile is then cut twice, and never missed."""
-    for place in (2, 0, 1):
+def _list_pieces(crawl: FileCrawl, number: int) -> Iterator[Piece]:
+    """The delayed list first: a task that becomes due meanwhile is cut twice, and never missed."""
+    for index in (2, 0, 1):
         start: int | None = 0
         while start is not None:
-            line = packing.lines_of(crawl.queue_of(number))[place]
-            entries, start = packing.cut(line, start)
+            entries, start = queue_codec.cut(
+                queue_codec.lists_of(crawl.queues.get(number))[index], start
+            )
             if entries is not None:
-                yield LinePiece(crawl.index, number, place, entries)
+                yield ListPiece(crawl.index, number, index, entries)

@@ -1,64 +1,120 @@
-"""The embedded store: heads in memory over one file; nothing acknowledged is lost.
+"""The embedded store: engines in memory over one file; nothing acknowledged is lost.
 
-What a verb changed is appended before it is answered. If that fails, or a verb breaks off, memory
-is behind or ahead of the file: it is thrown away, and the next verb reads the file anew.
+What a verb changed is appended before it returns. If that fails, or a verb breaks off, memory and
+file differ: memory is discarded, and the next verb reads the file again.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, final
 
 from outrider.clock import Clock
 from outrider.core.policy.rules import CrawlRules
-from outrider.errors import Closed, StoreDamaged, StoreError, StoreFull, StoreUnusable
+from outrider.errors import Closed, InvalidInput, StoreDamaged, StoreError, StoreFull, StoreUnusable
 from outrider.store.embedded import snapshot
 from outrider.store.embedded.crawl import FileCrawl, decode_rules, encode_rules
-from outrider.store.embedded.file import CrawlFile, Row, damaged, look_at
-from outrider.store.embedded.group import Group
-from outrider.store.embedded.loading import Loader
+from outrider.store.embedded.file import CrawlFile, Row, check_file, damaged
+from outrider.store.embedded.group_commit import GroupCommit
+from outrider.store.embedded.loader import FileLoader
 from outrider.store.embedded.lock import Lock
-from outrider.store.heads.crawl import Crawl
-from outrider.store.heads.verbs import Verbs
+from outrider.store.engine.engine import CrawlEngine
+from outrider.store.engine.verbs import EngineVerbs
+from outrider.store.forwarding import ForwardingStore
 
-T = TypeVar("T")
-
-SNAPSHOT_AFTER: Final = 400_000  # things told since the last snapshot, so that reopening is quick
+SNAPSHOT_AFTER: Final = 400_000  # items written since the last snapshot, so reopening is quick
 SNAPSHOT_AT_CLOSE: Final = 20_000
 SLICE_BYTES: Final = 1 << 21  # of a snapshot, at most, after one verb
-SLICE_SECONDS: Final = 0.01  # and no piece is begun later than that
-PAGES_KEPT: Final = 4096  # read lately, at most,
-KEPT_BYTES: Final = 8 << 20  # and no more than this of them
+SLICE_SECONDS: Final = 0.01  # after which no further piece is begun
+MAX_CACHED_PAGES: Final = 4096
+MAX_CACHED_BYTES: Final = 8 << 20
 
 
-class Shelf:
-    """Where crawls read pages: those lately read, those not yet written, and the file."""
+@final
+class PageCache:
+    """Reads pages: recently read ones, those not yet written, and the file."""
 
-    def __init__(self, file: CrawlFile) -> None:
+    __slots__ = ("_recent", "_size", "file", "unwritten")
+
+    def __init__(self, file: CrawlFile, unwritten: dict[int, bytes] | None = None) -> None:
         self.file = file
-        self.unwritten: dict[int, bytes] = {}
-        self._lately: dict[int, bytes] = {}
+        self.unwritten = {} if unwritten is None else unwritten
+        self._recent: dict[int, bytes] = {}
         self._size = 0
 
     def page(self, number: int) -> bytes:
-        """A page, checked."""
-        data = self._lately.get(number) or self.unwritten.get(number)
+        """Return a page, its checksum verified."""
+        data = self._recent.get(number) or self.unwritten.get(number)
         if data is None:
             data = self.file.page(number)
             self._size += len(data)
-            if len(self._lately) >= PAGES_KEPT or self._size > KEPT_BYTES:
-                self._lately.clear()  # cheaper than to know which was used last
+            if len(self._recent) >= MAX_CACHED_PAGES or self._size > MAX_CACHED_BYTES:
+                self._recent.clear()  # cheaper than to track which was used last
                 self._size = len(data)
-            self._lately[number] = data
+            self._recent[number] = data
         return data
 
 
-class EmbeddedStore(Verbs):
-    """Store, Admin and Inspect over a file that one process holds."""
+@final
+class FileCrawls:
+    """See `port.Crawls`. A verb may have changed the crawls it opened: these are in `used`."""
+
+    __slots__ = ("_clock", "_file", "_reader", "by_name", "last_now", "used")
+
+    def __init__(self, file: CrawlFile, reader: PageCache, clock: Clock) -> None:
+        self._file, self._reader, self._clock = file, reader, clock
+        self.by_name: dict[str, FileCrawl] = {}
+        self.used: dict[str, FileCrawl] = {}
+        self.last_now = 0
+
+    def now(self) -> int:
+        """See `port.Crawls`."""
+        self.last_now = max(self.last_now, self._clock.now_ms())
+        return self.last_now
+
+    def make(self, index: int, name: str, created: int) -> FileCrawl:
+        """Return a new crawl."""
+        file = self._file
+        return FileCrawl(
+            name, file.id, created, index=index, reader=self._reader, secret=file.secret
+        )
+
+    def open(self, name: str) -> CrawlEngine:
+        """See `port.Crawls`."""
+        crawl = self.by_name.get(name)
+        if crawl is None:
+            crawl = self.by_name[name] = self.make(len(self.by_name), name, self.now())
+        self.used[name] = crawl
+        return crawl.engine
+
+    def existing(self, name: str) -> CrawlEngine | None:
+        """See `port.Crawls`."""
+        return self.open(name) if name in self.by_name else None
+
+    def reading(self, name: str, *, totals: bool = False) -> CrawlEngine:  # noqa: ARG002 - always complete
+        """See `port.Crawls`."""
+        crawl = self.by_name.get(name) or self.make(len(self.by_name), name, self.now())
+        return crawl.engine
+
+    def names(self) -> list[str]:
+        """See `port.Crawls`."""
+        return list(self.by_name)
+
+    def expiring(self) -> Iterable[CrawlEngine]:
+        """See `port.Crawls`."""
+        return [self.open(name) for name in self.by_name]
+
+    def as_stored(self, rules: CrawlRules) -> CrawlRules:
+        """See `port.Crawls`: a cost function is not stored."""
+        return decode_rules(encode_rules(rules))
+
+
+class EmbeddedStore(ForwardingStore):
+    """`Store`, `Admin` and `Inspect` over a file that one process holds."""
 
     def __init__(
         self,
@@ -72,28 +128,27 @@ class EmbeddedStore(Verbs):
         self.path = Path(path)
         self._lock = lock
         self._file = CrawlFile(self.path, is_synced=durability == "sync", vfs=vfs)
+        self.id = self._file.id
         try:
-            super().__init__(self._file.id, clock)
-            self._check_the_end()
+            self._check_last_page()
         except BaseException:
             self._file.abandon()
             raise
-        self._shelf = Shelf(self._file)
-        self._group = Group(self._append) if durability == "sync" else None
+        self._group = GroupCommit(self._append) if durability == "sync" else None
         self.is_inline = self._group is None
-        if self._group is not None:
-            self._shelf.unwritten = self._group.unwritten
-        self._used: dict[str, FileCrawl] = {}
-        self._taking: Iterator[int] | None = None
-        self._told = 0  # things since the last snapshot
+        unwritten = None if self._group is None else self._group.unwritten
+        self._crawls = FileCrawls(self._file, PageCache(self._file, unwritten), clock)
+        self._verbs = EngineVerbs(self._crawls)
+        self._snapshot: Iterator[int] | None = None  # under way
+        self._new_items = 0  # written since the last snapshot
         self._next_page = 0
         self._is_stale = False
         self._is_closed = False
-        self._ends: list[Callable[[], Awaitable[None]]] = []
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     def before_close(self, end: Callable[[], Awaitable[None]]) -> None:
-        """Something that stands on this store, to be ended first."""
-        self._ends.append(end)
+        """Register what uses this store and must end before it is closed."""
+        self._before_close.append(end)
 
     @classmethod
     def open(
@@ -105,12 +160,12 @@ class EmbeddedStore(Verbs):
         vfs: str | None = None,
         process: str = "",
     ) -> Self | None:
-        """Open or make the file; None if another process holds it.
+        """Open or create the file; None if another process holds it.
 
         `process` names the one that holds it from now on, as `ClaimRequest.process` does.
         """
         if Path(path).exists():
-            look_at(Path(path))
+            check_file(Path(path))
         elif not Path(path).absolute().parent.is_dir():
             raise StoreUnusable(f"{path}: there is no directory {Path(path).parent}; make it first")
         lock = Lock(Path(path))
@@ -120,7 +175,7 @@ class EmbeddedStore(Verbs):
             store = cls(path, clock, lock, durability=durability, vfs=vfs)
             try:
                 store._load()
-                store._take_back(lock.last_holder(), process)
+                store._expire_dead(lock.last_holder(), process)
                 lock.sign(process)
             except BaseException:
                 store._abandon()
@@ -131,14 +186,14 @@ class EmbeddedStore(Verbs):
         return store
 
     def _abandon(self) -> None:
-        """Let go of the file as it is, after an opening that failed."""
+        """Release the file as it is, after a failed opening."""
         self._is_closed = True
         if self._group is not None:
             with suppress(StoreError):
                 self._group.close()
         self._file.abandon()
 
-    def _check_the_end(self) -> None:
+    def _check_last_page(self) -> None:
         wanted, found = self._lock.remembered(), self._file.last_page
         if found < wanted:
             what = (
@@ -147,168 +202,162 @@ class EmbeddedStore(Verbs):
             raise StoreDamaged(damaged(self.path, what))
 
     def _load(self) -> None:
-        loader = Loader(self._file, self._make)
-        crawls = loader.load()
-        self._crawls = {crawl.name: crawl for crawl in crawls}
-        self._last = max(self._last, loader.now)
-        self._told, self._next_page = loader.events, self._file.last_page + 1
-        self._taking, self._is_stale, self._used = None, False, {}
+        loader, crawls = FileLoader(self._file, self._crawls.make), self._crawls
+        crawls.by_name = {crawl.name: crawl for crawl in loader.load()}
+        crawls.used = {}
+        crawls.last_now = max(crawls.last_now, loader.now)
+        self._new_items, self._next_page = loader.items, self._file.last_page + 1
+        self._snapshot, self._is_stale = None, False
 
-    def _make(self, index: int, name: str, created: int) -> FileCrawl:
-        return FileCrawl(
-            name, self.id, created, index=index, reader=self._shelf, secret=self._file.secret
-        )
-
-    def _take_back(self, last: str | None, process: str) -> None:
-        """H4: take back the leases of the process that held the file last, and of no other.
+    def _expire_dead(self, last: str | None, process: str) -> None:
+        """H4: expire the leases of the process that held the file last, and of no other.
 
         Where that process is not known (another machine start, a copy of a file), no process can
-        come back for its leases, and all are taken back.
+        come back for its leases, and all expire.
         """
 
         def is_dead(holder: str) -> bool:
             return not holder or last is None or last == _process_in(holder) != process
 
-        now = self._now()
-        for name in self._crawls:
-            crawl = self._crawl(name)
-            assert isinstance(crawl, FileCrawl)  # noqa: S101
-            crawl.abandon(now, is_dead)
-        if rows := self._gathered():
+        now = self._crawls.now()
+        for name, crawl in self._crawls.by_name.items():
+            self._crawls.used[name] = crawl
+            crawl.expire_dead(now, is_dead)
+        rows = self._build_pages()
+        if rows:
             self._append(rows)
-            self._written(rows)
+        self._mark_written(rows)
 
-    # ---- what Verbs asks for
+    # ---- verbs
 
-    def _new_crawl(self, name: str) -> Crawl:
-        return self._make(len(self._crawls), name, self._now())
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """See `protocol.FullStore`: a claim costs so little here that it needs no notification."""
+        return lambda: None
 
-    def _crawl(self, name: str) -> Crawl:
-        crawl = self._used[name] = super()._crawl(name)  # type: ignore[assignment]
-        return crawl
-
-    def _configure(self, name: str, rules: CrawlRules, settings: str) -> bool:
-        """Rules are compared as they are kept: a cost function is not."""
-        return super()._configure(name, decode_rules(encode_rules(rules)), settings)
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        """Do it, append what it changed, answer; all of it or nothing."""
-        self._ready()
+    async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        """Run a verb, append what it changed, return its answer; all of it or nothing."""
+        self._check_usable()
         try:
-            result = work()
-            rows = self._gathered()
+            result = getattr(self._verbs, verb)(*args, **kwargs)
+            rows = self._build_pages()
             if rows and self._group is None:
                 self._append(rows)
-            if rows:
-                self._written(rows)
+            self._mark_written(rows)
             self._file.rest()
-        except BaseException:
-            self._is_stale = True
+        except BaseException as error:
+            # A verb refuses invalid input before it opens a crawl, or at least before it changes
+            # one: memory is discarded only in the second case, for it may have created a crawl.
+            self._is_stale = bool(self._crawls.used) or not isinstance(error, InvalidInput)
             with suppress(StoreError):
                 self._file.rest()
             raise
         if self._group is not None and (rows or self._group.unwritten):
-            await self._synced(self._group, rows)  # also if it only rests on what others wrote
-        if self._taking is not None or self._told > SNAPSHOT_AFTER:
-            self._go_on()
+            await self._wait_for_disk(self._group, rows)  # also for pages of verbs it depends on
+        if self._snapshot is not None or self._new_items > SNAPSHOT_AFTER:
+            self._continue_snapshot()
         return result
 
-    async def _synced(self, group: Group, rows: list[Row]) -> None:
+    async def _wait_for_disk(self, group: GroupCommit, rows: list[Row]) -> None:
         try:
-            await group.hand_in(rows)
+            await group.submit(rows)
         except StoreError:
             self._is_stale = True
             raise
 
-    def _ready(self) -> None:
+    def _check_usable(self) -> None:
         if self._is_closed:
             raise Closed(f"{self.path} was closed")
         if self._is_stale:
-            self._read_anew()
+            self._reload()
 
-    def _read_anew(self) -> None:
-        """Memory is what the file says; leases of this process live on, and who works here."""
+    def _reload(self) -> None:
+        """Read the file again; workers and deadlines of this process are kept."""
         if not self._file.is_writable():
             raise StoreFull(f"{self.path}: still cannot be written; make room on its disk")
-        until = {
-            (name, number): record.deadline
-            for name, crawl in self._crawls.items()
-            for number, record in crawl.leases.items()
-        }
-        workers = {name: crawl.workers for name, crawl in self._crawls.items()}
+        old = self._crawls.by_name
         if self._group is not None:
-            self._group.heal()
+            self._group.clear_error()
         self._load()
-        for name, loaded in self._crawls.items():
-            loaded.workers = workers.get(name, loaded.workers)
-        for (name, number), deadline in until.items():
-            crawl = self._crawls.get(name)
-            if crawl is not None and number in crawl.leases:
-                crawl.lasts(crawl.leases[number], deadline)
+        for name, crawl in self._crawls.by_name.items():
+            if name in old:
+                _keep_workers_and_deadlines(old[name], crawl)
 
     # ---- writing
 
-    def _gathered(self) -> list[Row]:
+    def _build_pages(self) -> list[Row]:
         rows: list[Row] = []
-        for crawl in self._used.values():
-            rows += crawl.gathered(self._next_page + len(rows), self._last)
+        for crawl in self._crawls.used.values():
+            rows += crawl.build_pages(self._next_page + len(rows), self._crawls.last_now)
         return rows
 
     def _append(self, rows: list[Row]) -> None:
         self._file.append(rows)
         self._lock.remember(rows[-1][0])
 
-    def _written(self, rows: list[Row]) -> None:
-        for crawl in self._used.values():
-            self._told += crawl.written()
-        self._next_page = rows[-1][0] + 1
-        self._used = {}
+    def _mark_written(self, rows: list[Row]) -> None:
+        if rows:
+            for crawl in self._crawls.used.values():
+                self._new_items += crawl.mark_written()
+            self._next_page = rows[-1][0] + 1
+        self._crawls.used.clear()
 
-    def _go_on(self) -> None:
-        """Some more pieces of a snapshot; one that fails is begun again later."""
-        if self._taking is None:
-            self._taking, self._told = self._take_snapshot(), 0
+    # ---- snapshots
+
+    def _continue_snapshot(self) -> None:
+        """Write some more pieces of a snapshot; one that fails is begun again later."""
+        if self._snapshot is None:
+            self._snapshot, self._new_items = self._begin_snapshot(), 0
         moved, until = 0, time.perf_counter() + SLICE_SECONDS
         try:
-            while self._taking is not None and moved < SLICE_BYTES and time.perf_counter() < until:
-                size = next(self._taking, None)
+            while (
+                self._snapshot is not None and moved < SLICE_BYTES and time.perf_counter() < until
+            ):
+                size = next(self._snapshot, None)
                 if size is None:
-                    self._taking = None
+                    self._snapshot = None
                 else:
                     moved += size
         except StoreError:
-            self._taking = None
+            self._snapshot = None
 
-    def _take_snapshot(self) -> Iterator[int]:
-        crawls = [crawl for crawl in self._crawls.values() if isinstance(crawl, FileCrawl)]
-        return snapshot.take(self._file, crawls, self._last, lambda: self._next_page - 1)
+    def _begin_snapshot(self) -> Iterator[int]:
+        crawls = list(self._crawls.by_name.values())
+        now = self._crawls.last_now
+        return snapshot.take(self._file, crawls, now, lambda: self._next_page - 1)
 
     async def close(self) -> None:
-        """Let go of the file; what a next opening would have to read again is made short."""
+        """See `protocol.FullStore`: a snapshot shortens the next opening."""
         if self._is_closed:
             return
-        for end in self._ends:
+        for end in self._before_close:
             await end()
         self._is_closed = True
         try:
             if self._group is not None:
                 self._group.close()
             if not self._is_stale:
-                self._leave_in_order()
+                self._finish_snapshots()
             self._lock.sign("")
         finally:
             self._file.close()
             self._lock.free()
 
-    def _leave_in_order(self) -> None:
-        while self._taking is not None:
-            self._go_on()
-        if self._told > SNAPSHOT_AT_CLOSE:
-            self._go_on()
-            while self._taking is not None:
-                self._go_on()
+    def _finish_snapshots(self) -> None:
+        while self._snapshot is not None:
+            self._continue_snapshot()
+        if self._new_items > SNAPSHOT_AT_CLOSE:
+            self._continue_snapshot()
+            while self._snapshot is not None:
+                self._continue_snapshot()
+
+
+def _keep_workers_and_deadlines(old: FileCrawl, new: FileCrawl) -> None:
+    new.journal.adopt_workers(old.journal)
+    for number, record in old.leases.held.items():
+        if number in new.leases.held:
+            new.leases.set_deadline(new.leases.held[number], record.deadline)
 
 
 def _process_in(holder: str) -> str:
-    """The process of a lease's holder: what stands before the number of its connection."""
+    """Return the process of a lease's holder: what precedes the number of its connection."""
     return holder.partition("/")[0]

@@ -61,3 +61,7 @@ class MemoryJournal:
         """See `port.Journal`."""
         kept = [event for event in self._state.events if event[0] > after][:limit]
         return [StoreEvent(sequence, at / 1000, *rest) for sequence, at, *rest in kept]
+
+    def adopt_workers(self, old: MemoryJournal) -> None:
+        """Take over the workers of a journal that this one replaces."""
+        self._workers = old._workers

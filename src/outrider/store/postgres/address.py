@@ -1,4 +1,4 @@
-"""The address of a PostgreSQL store: a URL, checked before the server is asked anything."""
+"""The address of a PostgreSQL store: a URL, validated before anything connects to the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _is_port = re.compile(r"[0-9]{0,5}(?:,[0-9]{0,5})*").fullmatch
 
 
 class Address(NamedTuple):
-    """A server's address as its driver takes it, and the schema where our tables are."""
+    """A server's address as the driver takes it, and the schema that holds Outrider's tables."""
 
     url: str
     schema: str
@@ -29,13 +29,13 @@ class Address(NamedTuple):
         return f"Address({self.shown!r}, schema={self.schema!r})"
 
 
-def parsed(url: str) -> Address:
-    """What the URL says; one that cannot be meant is refused."""
+def parse_address(url: str) -> Address:
+    """Parse a URL; one that cannot be meant is refused."""
     base, _, options = url.partition("?")
     scheme, _, rest = base.partition("://")
     authority, _, path = rest.partition("/")
     # The driver ends the password at the first @, and the host at the first slash: with one more
-    # of them it would take part of the password for the host, and say so.
+    # of them it would take part of the password for the host, and show it in its error.
     if authority.count("@") > 1 or "@" in path or "@" in options:
         raise unreadable(scheme)
     query = parse_qsl(options, keep_blank_values=True)

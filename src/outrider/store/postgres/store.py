@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from outrider.clock import Clock, is_virtual
 from outrider.store.forwarding import ForwardingStore
-from outrider.store.postgres.address import parsed
+from outrider.store.postgres.address import parse_address
 from outrider.store.postgres.migrate import Prepared, prepare_store
 from outrider.store.postgres.notifications import Listener
 from outrider.store.postgres.runner import Access, Runner
@@ -43,7 +43,7 @@ class PostgresStore(ForwardingStore):
     @classmethod
     async def open(cls, url: str, clock: Clock) -> PostgresStore:
         """Connect and bring the tables up to date, or raise what prevents it."""
-        address = parsed(url)
+        address = parse_address(url)
         prepared = await asyncio.to_thread(prepare_store, address)
         runner = Runner(address, clock, prepared.id)
         try:

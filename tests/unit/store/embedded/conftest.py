@@ -28,8 +28,8 @@ async def fill(store, clock, *, with_snapshot=True):
             for lease in await frontier.claim(40):
                 await frontier.finish(lease, Done(200), links=[lease.url + "/more"])
     if with_snapshot:
-        store._told = 1 << 30
-        while store._taking is not None or store._told > 1 << 29:
+        store._new_items = 1 << 30
+        while store._snapshot is not None or store._new_items > 1 << 29:
             await store.crawls()
     async with Frontier.open(store, settings=SETTINGS, clock=clock) as frontier:
         leases = await frontier.claim(60)

@@ -1,0 +1,271 @@
+"""Opening a file: the current snapshot, then every page after it; totals are checked.
+
+Pages store state, so reading them over a snapshot that was taken while they were appended corrects
+it.
+"""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import NamedTuple, assert_never, final
+
+import numpy as np
+
+from outrider.core.order import task_key
+from outrider.core.states import TaskState
+from outrider.errors import StoreDamaged
+from outrider.store.embedded import log_pages, queue_codec
+from outrider.store.embedded.crawl import FileCrawl
+from outrider.store.embedded.file import CrawlFile, damaged
+from outrider.store.embedded.fingerprint_table import Shape
+from outrider.store.embedded.new_tasks import NewTasks
+from outrider.store.embedded.snapshot import (
+    CrawlPiece,
+    KnownPiece,
+    ListPiece,
+    Piece,
+    QueuePagesPiece,
+    QueuePiece,
+    ShapePiece,
+    SnapshotMark,
+    SpanPiece,
+    UnloadedPiece,
+    current_snapshot,
+    decode_piece,
+)
+from outrider.store.embedded.task_table import PENDING, SPAN, SPAN_BITS
+from outrider.store.engine.records import COLUMNS, SHARD_MASK, Queue
+
+_LEASED = COLUMNS[TaskState.LEASED]
+
+
+class _Tail(NamedTuple):
+    """The task rows of a crawl in the pages after a snapshot."""
+
+    overlapping: NewTasks  # written while the snapshot was taken: lists may have them already
+    new_tasks: NewTasks  # written since then
+    rows: list[tuple[int, bytes, int]]  # number, row and page; page 0: a new task, delayed
+
+
+MakeCrawl = Callable[[int, str, int], FileCrawl]
+
+
+@final
+class FileLoader:
+    """Builds the crawls of a file."""
+
+    def __init__(self, file: CrawlFile, make: MakeCrawl) -> None:
+        self._file = file
+        self._make = make
+        self.crawls: dict[int, FileCrawl] = {}
+        self.now = 0
+        self.items = 0  # tasks, queues and shared values in the pages after the snapshot
+        self._end = 0  # the last page that may be older than the snapshot's last piece
+        self._verb: list[log_pages.LogPage] = []  # its pages so far
+        self._tails: dict[int, _Tail] = {}
+        self._long: set[tuple[int, int]] = set()  # queues whose lists are in pieces of their own
+
+    def load(self) -> list[FileCrawl]:
+        """Return all crawls as they were after the last page."""
+        with _without_gc():
+            mark = current_snapshot(self._file)
+            self._read_snapshot(mark)
+            self._end = mark.end
+            for page in self._file.pages_after(mark.page):
+                self._read_page(page)
+            for crawl in self.crawls.values():
+                self._insert_tasks(crawl, self._tails.pop(crawl.index, None))
+                self._complete(crawl)
+        return [self.crawls[index] for index in sorted(self.crawls)]
+
+    # ---- the snapshot
+
+    def _read_snapshot(self, mark: SnapshotMark) -> None:
+        count = 0
+        for data in self._file.pieces(mark.snapshot):
+            self._read_piece(decode_piece(data))
+            count += 1
+        if count != mark.pieces:
+            what = f"snapshot {mark.snapshot} has {count} of {mark.pieces} pieces"
+            raise StoreDamaged(damaged(self._file.path, what))
+        for index, number in self._long:
+            queue_codec.remove_promoted(self.crawls[index].queues.get(number))
+        for crawl in self.crawls.values():
+            self._find_missing_queues(crawl)
+
+    def _read_piece(self, piece: Piece) -> None:  # noqa: C901 - one case for each kind of piece
+        if isinstance(piece, CrawlPiece):
+            self._apply_update(piece.crawl, piece.update)
+            return
+        crawl = self.crawls[piece.crawl]
+        queues, tasks = crawl.queues, crawl.tasks
+        match piece:
+            case SpanPiece(_, _, states, task_pages):
+                tasks.states.append(bytearray(states.ljust(SPAN, b"\0")))
+                tasks.task_pages.append(array("I", task_pages.ljust(4 * SPAN, b"\0")))
+            case ShapePiece(_, shape):
+                tasks.fingerprints.load(Shape(*shape))
+            case KnownPiece(_, start, hashes, numbers):
+                tasks.fingerprints.load_piece(start, hashes, numbers)
+            case QueuePiece(_, packed):
+                for data in packed:
+                    queues.insert_packed(data)
+            case ListPiece(_, number, index, entries):
+                queue_codec.insert_entries(queues.get(number), index, entries)
+                self._long.add((piece.crawl, number))
+            case UnloadedPiece(_, by_key):
+                for key, number in by_key.items():
+                    if key not in queues.unloaded[hash(key) & SHARD_MASK]:
+                        queues.insert_unloaded(key, number)
+            case QueuePagesPiece(_, start, queue_pages):
+                queues.queue_pages[start:] = array("I", queue_pages)
+            case _:
+                assert_never(piece)
+
+    def _find_missing_queues(self, crawl: FileCrawl) -> None:
+        """Find queues that became resident while others were cut: their last page names them."""
+        queues, found = crawl.queues, bytearray(crawl.state.last_queue + 1)
+        unloaded = (shard.values() for shard in queues.unloaded)
+        for number in chain(*queues.loaded.values(), *queues.packed.values(), *unloaded):
+            if number < len(found):  # later queues are in the pages that follow
+                found[number] = 1
+        for number in (n for n in range(1, len(found)) if not found[n]):
+            queues.insert_unloaded(queues.row(number).key, number)
+
+    # ---- pages
+
+    def _read_page(self, page: log_pages.LogPage) -> None:
+        """Collect the pages of a verb; after its last one read it: a queue may follow its tasks."""
+        self._verb.append(page)
+        if not page.is_last:
+            return
+        verb, self._verb = self._verb, []
+        update = log_pages.decode_update(page.update)
+        self._apply_update(page.crawl, update)
+        self.items += len(update.values)
+        crawl = self.crawls[page.crawl]
+        tail = self._tails.setdefault(page.crawl, _Tail(NewTasks(), NewTasks(), []))
+        for each in verb:
+            for number, row in each.queues:
+                self._read_queue(crawl, number, row, each.number)
+            if each.new_tasks:
+                self._read_new_tasks(crawl, tail, each)
+            tail.rows.extend([(number, row, each.number) for number, row in each.tasks])
+            self.items += len(each.new_tasks) + len(each.tasks) + len(each.queues)
+
+    def _read_queue(self, crawl: FileCrawl, number: int, data: bytes, page: int) -> None:
+        row = log_pages.decode_queue(data)
+        crawl.queues.set_queue_page(number, page)
+        queue = crawl.queues.find(row.key)
+        if queue is None:
+            crawl.queues.load(row)
+        else:
+            log_pages.fill_queue(queue, row)
+
+    def _read_new_tasks(self, crawl: FileCrawl, tail: _Tail, page: log_pages.LogPage) -> None:
+        crawl.tasks.set_new_task_page(page.new_tasks[0][0], len(page.new_tasks), page.number)
+        new_tasks = tail.overlapping if page.number <= self._end else tail.new_tasks
+        for number, row in new_tasks.read(page.new_tasks, self.now):
+            tail.rows.append((number, row, 0))  # the snapshot may have it in either list
+
+    def _insert_tasks(self, crawl: FileCrawl, tail: _Tail | None) -> None:
+        """Insert new tasks into their lists; then apply task rows in the order of the pages."""
+        if tail is None:
+            return
+        for new_tasks in (tail.overlapping, tail.new_tasks):
+            for key, lane, entries in new_tasks.entries_by_lane():
+                items = _queue_of(crawl, key).lane_to_fill(lane)
+                items.extend(entries, is_new=new_tasks is tail.new_tasks)
+            self._add_fingerprints(crawl, new_tasks)
+        for number, data, page in tail.rows:
+            if page:
+                self._apply_row(crawl, number, data, page)
+            else:
+                self._insert_delayed(crawl, number, log_pages.decode_new_task(data))
+
+    def _insert_delayed(self, crawl: FileCrawl, number: int, row: log_pages.NewTaskRow) -> None:
+        task = row.task
+        key = task_key(task.precedence, task.priority, row.tie, number)
+        queue = _queue_of(crawl, task.key)
+        queue.leave(task.lane, key, row.due)
+        queue.enter(task.lane, key, row.due, self.now)
+
+    def _apply_row(self, crawl: FileCrawl, number: int, data: bytes, page: int) -> None:
+        """Remove a task from the list it was in, and insert it again if it is pending."""
+        row = log_pages.decode_task(data)
+        queue, key = crawl.queues.get(row.queue), int.from_bytes(row.key, "big")
+        if row.stored_key is not None:
+            queue.leave(row.lane, int.from_bytes(row.stored_key, "big"), row.due)
+        queue.leave(row.lane, key, row.due)
+        if row.state == PENDING:
+            queue.enter(row.lane, key, row.due, self.now)
+        crawl.tasks.set_task_page(number, page, row.state)
+
+    def _add_fingerprints(self, crawl: FileCrawl, new_tasks: NewTasks) -> None:
+        """Add fingerprints to the table that the snapshot does not have."""
+        if new_tasks.fingerprints:
+            table = crawl.tasks.fingerprints
+            hashes = table.hashes(new_tasks.fingerprints)
+            is_new = table.find(hashes) == 0
+            table.add(hashes[is_new], np.array(new_tasks.numbers, np.uint32)[is_new])
+
+    def _apply_update(self, index: int, update: log_pages.CrawlUpdate) -> None:
+        row = update.crawl
+        crawl = self.crawls.get(index)
+        if crawl is None:
+            crawl = self.crawls[index] = self._make(index, row.name, row.created)
+        crawl.apply_update(update)
+        self.now = max(self.now, row.now)
+
+    # ---- completing
+
+    def _complete(self, crawl: FileCrawl) -> None:
+        """Compute what is not stored: held leases, counts of queues, and the schedule."""
+        for queue in crawl.queues.all_loaded():
+            queue.pending = queue_codec.pending_count(queue)
+            queue.in_flight = queue.named = queue.loaned = 0
+        for number in self._leased(crawl):
+            record = crawl.tasks.get(number)
+            crawl.leases.held[number] = record
+            record.queue.in_flight += not record.named
+            record.queue.named += record.named
+            record.queue.loaned += record.loaned
+            crawl.leases.set_deadline(record, record.deadline)
+        crawl.rebuild_schedule(self.now)
+        self._check(crawl)
+
+    def _leased(self, crawl: FileCrawl) -> Iterator[int]:
+        for span, states in enumerate(crawl.tasks.states):
+            for index in np.flatnonzero(np.frombuffer(states, np.uint8) == _LEASED).tolist():
+                yield span << SPAN_BITS | index
+
+    def _check(self, crawl: FileCrawl) -> None:
+        state = crawl.state
+        stored = (state.last_task, state.pending, state.leased)
+        pending, known = crawl.pending_count(), crawl.tasks.fingerprints.count
+        found = (known, pending, len(crawl.leases.held))
+        if stored != found:
+            what = f"crawl {crawl.name!r} stores known, pending, leased {stored}, but has {found}"
+            raise StoreDamaged(damaged(self._file.path, what))
+
+
+def _queue_of(crawl: FileCrawl, key: str) -> Queue:
+    queue = crawl.queues.find(key)
+    assert queue is not None  # noqa: S101 - every known task has a queue
+    return queue
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Disable the collector: it would often scan millions of objects, none of them garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,300 @@
+"""The tasks of one crawl of a file: which are known, on which page each is, and how it is read.
+
+Tasks that were read together are kept until the next such read: a caller that reads many changes
+them next. A kept task is valid only while its current row is on the page it was read from.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count as count_from
+from typing import Final, final
+
+import numpy as np
+
+from outrider.core.order import DUE_BITS, NUMBER_MASK, task_key
+from outrider.core.policy.rules import QueueRules
+from outrider.core.states import TaskState
+from outrider.core.task import Task
+from outrider.store.embedded import log_pages
+from outrider.store.embedded.fingerprint_table import FingerprintTable
+from outrider.store.embedded.log_pages import AnyTaskRow
+from outrider.store.embedded.queue_cache import PageReader, QueueCache
+from outrider.store.engine.leases import Leases
+from outrider.store.engine.records import (
+    COLUMNS,
+    SHARD_MASK,
+    SHARDS,
+    Queue,
+    TaskCounts,
+    TaskRecord,
+    new_queue,
+)
+from outrider.store.engine.state import CrawlState
+
+SPAN_BITS: Final = 16  # tasks of one array of `states` and `task_pages`
+SPAN: Final = 1 << SPAN_BITS
+SPAN_MASK: Final = SPAN - 1
+MAX_KEPT: Final = 2000  # tasks read together that are kept
+SMALL_LOOKUP: Final = 16  # fingerprints looked up one by one rather than as arrays
+MAX_RECENT: Final = 1000  # fingerprints collected before they are added to the table
+PENDING: Final = COLUMNS[TaskState.PENDING]
+
+# Of a record that is only read.
+_NO_QUEUE: Final = new_queue("", 0, 0, QueueRules())
+_NO_COUNTS: Final = TaskCounts("", None, "", 0, [])
+_NOT_KEPT: Final = (0, None)
+
+
+@final
+class FileTasks:
+    """See `port.TaskTable`. Inserted and updated tasks are collected until they are written."""
+
+    __slots__ = (
+        "_held",
+        "_kept",
+        "_queues",
+        "_reader",
+        "_recent",
+        "_state",
+        "fingerprints",
+        "inserted",
+        "known",
+        "states",
+        "task_pages",
+        "updated",
+    )
+
+    def __init__(
+        self,
+        state: CrawlState,
+        leases: Leases,
+        queues: QueueCache,
+        reader: PageReader,
+        secret: bytes,
+    ) -> None:
+        self._state, self._held, self._queues, self._reader = state, leases.held, queues, reader
+        self.known: list[dict[bytes, int]] = [{}] * SHARDS  # of the tasks last prefetched
+        self.fingerprints = FingerprintTable(secret)
+        self._recent: dict[bytes, int] = {}  # known, and not yet in the table
+        self.states: list[bytearray] = []
+        self.task_pages: list[array[int]] = []
+        self._kept: dict[int, tuple[int, TaskRecord]] = {}  # read together, each with its page
+        self.inserted: list[TaskRecord] = []
+        self.updated: dict[int, TaskRecord] = {}
+
+    # ---- fingerprints
+
+    def prefetch(self, tasks: Sequence[Task], numbers: Iterable[int] = ()) -> None:  # noqa: ARG002 - leased tasks are in memory
+        """See `port.TaskTable`: looks up all fingerprints at once, and loads the queues."""
+        if not tasks:
+            return
+        table, wanted = self.fingerprints, [task.fingerprint for task in tasks]
+        known: dict[bytes, int] = {}
+        if table.count and len(tasks) <= SMALL_LOOKUP:
+            known = table.get_few(wanted)
+        elif table.count:
+            found = table.find(table.hashes(wanted)).tolist()
+            known = {name: number for name, number in zip(wanted, found) if number}  # noqa: B905 - slower
+        recent = self._recent
+        if recent:
+            known.update({name: recent[name] for name in wanted if name in recent})
+        self.known = [known] * SHARDS
+        queues = self._queues
+        if queues.unloaded_count:
+            for key in {task.key for task in tasks}:
+                queues.find(key)
+
+    def load(self, numbers: Iterable[int]) -> None:
+        """See `port.TaskTable`: `get` reads each task when it is needed."""
+
+    def find(self, fingerprint: bytes) -> int | None:
+        """See `port.TaskTable`: compares the whole fingerprint, the table has 64 bits of it."""
+        number = self._recent.get(fingerprint) or self.fingerprints.get(fingerprint)
+        if not number or self.get(number).task.fingerprint != fingerprint:
+            return None
+        return number
+
+    def _add_recent(self) -> None:
+        names = [record.task.fingerprint for record in self.inserted]
+        self._recent.update(zip(names, count_from(self.inserted[0].number), strict=False))
+        if len(self._recent) > MAX_RECENT:
+            self.flush_recent()
+
+    def flush_recent(self) -> None:
+        """Add the recent fingerprints to the table: many at a time cost little each."""
+        recent, self._recent = self._recent, {}
+        if recent:
+            numbers = np.fromiter(recent.values(), np.uint32, len(recent))
+            self.fingerprints.add(self.fingerprints.hashes(list(recent)), numbers)
+
+    # ---- changes
+
+    def insert(self, record: TaskRecord) -> None:
+        """See `port.TaskTable`."""
+        self.inserted.append(record)
+
+    def update(self, record: TaskRecord) -> None:
+        """See `port.TaskTable`."""
+        self.updated[record.number] = record
+
+    def set_tie(self, record: TaskRecord) -> None:
+        """See `port.TaskTable`: the task is updated anyway."""
+
+    def mark_written(self, first: int, updates: Sequence[Sequence[TaskRecord]]) -> None:
+        """Record that the inserted tasks and these updates are on the pages from `first` on."""
+        if self.inserted:
+            number, end = self.inserted[0].number, self.inserted[-1].number + 1
+            for page, start in enumerate(range(number, end, log_pages.PAGE_ITEMS), first):
+                self.set_new_task_page(start, min(log_pages.PAGE_ITEMS, end - start), page)
+            self._add_recent()
+        task_pages, states = self.task_pages, self.states
+        for page, records in enumerate(updates, first):
+            for record in records:
+                record.body_page, record.stored_key = record.body_page or page, 0
+                number = record.number  # `set_task_page`, written out: the task has a span
+                task_pages[number >> SPAN_BITS][number & SPAN_MASK] = page
+                states[number >> SPAN_BITS][number & SPAN_MASK] = COLUMNS[record.state]
+        self.inserted, self.updated = [], {}
+
+    # ---- pages of tasks
+
+    def set_task_page(self, number: int, page: int, state: int) -> None:
+        """Record the page of a task's current row, and its state."""
+        span = number >> SPAN_BITS
+        if span == len(self.task_pages):
+            self._add_span()
+        self.task_pages[span][number & SPAN_MASK] = page
+        self.states[span][number & SPAN_MASK] = state
+
+    def set_new_task_page(self, number: int, count: int, page: int) -> None:
+        """Record the page of new tasks with consecutive numbers."""
+        span, index = number >> SPAN_BITS, number & SPAN_MASK
+        if span == len(self.task_pages):
+            self._add_span()
+        if index + count <= SPAN:
+            self.task_pages[span][index : index + count] = array("I", (page,)) * count
+            return
+        for each in range(number, number + count):
+            self.set_task_page(each, page, PENDING)
+
+    def _add_span(self) -> None:
+        self.task_pages.append(array("I", bytes(4 * SPAN)))
+        self.states.append(bytearray(SPAN))
+
+    def page_of(self, number: int) -> int:
+        """Return the page of a task's current row."""
+        return self.task_pages[number >> SPAN_BITS][number & SPAN_MASK]
+
+    # ---- reading one task
+
+    def get(self, number: int) -> TaskRecord:
+        """See `port.TaskTable`."""
+        found = self._in_memory(number)
+        if found is not None:
+            return found
+        page = self.task_pages[number >> SPAN_BITS][number & SPAN_MASK]
+        at, record = self._kept.get(number, _NOT_KEPT)
+        if record is None or at != page:
+            record = self._from_row(number, page, self._row(number, page))
+        task, state = record.task, self._state
+        key = task.key  # most queues are resident: a call less for each
+        queues = self._queues
+        queue = queues.by_key[hash(key) & SHARD_MASK].get(key) or queues.find(key)
+        assert queue is not None  # noqa: S101 - every known task has a queue
+        record.queue = queue
+        name = (task.type, task.tag, task.origin, task.depth if task.depth < 3 else 3)  # noqa: FURB136 - a call costs more
+        record.counts = state.task_counts.get(name) or state.counts_of(task)
+        return record
+
+    def first(self, queue: Queue, entry: int) -> TaskRecord:
+        """See `port.TaskTable`: the entry has the order key of a task that is still new."""
+        number = entry >> DUE_BITS & NUMBER_MASK
+        if number in self.updated:  # its lease expired in this very claim
+            return self.updated[number]
+        page = self.task_pages[number >> SPAN_BITS][number & SPAN_MASK]
+        record = self._from_row(number, page, self._row(number, page), entry >> DUE_BITS)
+        record.queue, record.counts = queue, self._state.counts_of(record.task)
+        return record
+
+    def url(self, number: int) -> str:
+        """See `port.TaskTable`: loads no queue."""
+        found = self._in_memory(number)
+        if found is not None:
+            return found.task.url
+        return self._task_of(number, self._row(number, self.page_of(number))).url
+
+    def _in_memory(self, number: int) -> TaskRecord | None:
+        found = self._held.get(number) or self.updated.get(number)
+        if found is None and self.inserted and number >= self.inserted[0].number:
+            found = self.inserted[number - self.inserted[0].number]
+        return found
+
+    def _row(self, number: int, page: int) -> AnyTaskRow:
+        is_new, content = log_pages.find_task(page, self._reader.page(page), number)
+        return log_pages.decode_new_task(content) if is_new else log_pages.decode_task(content)
+
+    def _from_row(self, number: int, page: int, row: AnyTaskRow, key: int = 0) -> TaskRecord:
+        """Return the record of a row, without its queue and counts, which readers do not need.
+
+        `key` is the order key of a task that is still new, if the caller knows it.
+        """
+        task = self._task_of(number, row)
+        record = TaskRecord(number, task, _NO_QUEUE, _NO_COUNTS, key, row.due, row.discovered)
+        if isinstance(row, log_pages.TaskRow):
+            log_pages.fill_record(record, row, page)
+        else:
+            record.body_page = page
+            record.key = key or task_key(task.precedence, task.priority, row.tie, number)
+        return record
+
+    def _task_of(self, number: int, row: AnyTaskRow) -> Task:
+        """Return the task in a row, or on the page the row names."""
+        if row.task is not None:
+            return row.task
+        assert isinstance(row, log_pages.TaskRow)  # noqa: S101 - a new task's row has its task
+        task = self._row(number, row.body_page).task
+        assert task is not None  # noqa: S101 - `body_page` names a page with the task
+        return task
+
+    # ---- reading many tasks
+
+    def in_state(self, numbers: range, state: TaskState) -> Iterable[int]:
+        """See `port.TaskTable`: between two verbs `states` is exact."""
+        column, start = COLUMNS[state], numbers.start
+        while start < numbers.stop:
+            span, low = start >> SPAN_BITS, start & SPAN_MASK
+            high = min(SPAN, low + numbers.stop - start)
+            states = np.frombuffer(self.states[span], np.uint8)[low:high]
+            yield from (np.flatnonzero(states == column) + start).tolist()
+            start += high - low
+
+    def read(self, numbers: Iterable[int]) -> Iterator[TaskRecord]:
+        """See `port.TaskTable`: decodes a page with many tasks once, and loads no queue."""
+        wanted = list(numbers)
+        is_many = log_pages.PAGE_ITEMS < len(wanted) <= MAX_KEPT
+        kept = self._read_together(wanted) if is_many else {}
+        for number in wanted:
+            found = self._in_memory(number)
+            if found is None:
+                found = kept[number][1] if number in kept else self._read(number)
+            yield found
+
+    def _read(self, number: int) -> TaskRecord:
+        page = self.page_of(number)
+        return self._from_row(number, page, self._row(number, page))
+
+    def _read_together(self, numbers: list[int]) -> dict[int, tuple[int, TaskRecord]]:
+        task_pages, from_row = self.task_pages, self._from_row
+        wanted = {n: task_pages[n >> SPAN_BITS][n & SPAN_MASK] for n in numbers}
+        self._kept = kept = {}
+        for page in dict.fromkeys(wanted.values()):
+            content = log_pages.decode_page(page, self._reader.page(page))
+            for number, data in content.new_tasks:
+                if wanted.get(number) == page:
+                    kept[number] = page, from_row(number, page, log_pages.decode_new_task(data))
+            for number, data in content.tasks:
+                if wanted.get(number) == page:
+                    kept[number] = page, from_row(number, page, log_pages.decode_task(data))
+        return kept

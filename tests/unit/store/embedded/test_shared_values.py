@@ -1,0 +1,122 @@
+"""Notes are as durable as the rest of a crawl: in the log, in snapshots, in copies, in a rescue."""
+
+import shutil
+
+import pytest
+
+from outrider import checkpoint
+from outrider.store.embedded import EmbeddedStore, snapshot
+from outrider.store.embedded import store as room
+from outrider.store.factory import examine, rescue
+from outrider.store.protocol import SharedValueWrite
+from outrider.testing.builders import task
+
+CRAWL = "default"
+MANY = 3 * snapshot.VALUES_STEP
+
+
+def said(n, text="first"):
+    """A note of that name."""
+    return SharedValueWrite("weather", f"town {n}", f"{text} é {n}")
+
+
+async def noted(path, clock):
+    """All notes of a file."""
+    store = EmbeddedStore.open(path, clock)
+    try:
+        return await store.values_since(CRAWL, limit=10_000)
+    finally:
+        await store.close()
+
+
+async def take_snapshot(store):
+    """Every verb brings a piece."""
+    store._new_items = 1 << 30
+    while store._snapshot is not None or store._new_items > 1 << 29:
+        yield
+        await store.crawls()
+
+
+@pytest.fixture
+async def store(tmp_path, clock):
+    """A file with a task and many notes."""
+    store = EmbeddedStore.open(tmp_path / "crawl.outrider", clock)
+    await store.add([task()])
+    await store.put_values(CRAWL, [said(n) for n in range(MANY)])
+    yield store
+    await store.close()
+
+
+async def test_they_survive_a_process_that_is_killed(store, clock, tmp_path):
+    """Acknowledged is written: the log alone tells them all."""
+    before = await store.values_since(CRAWL, limit=10_000)
+    for end in ("", "-wal"):
+        shutil.copy(f"{store.path}{end}", tmp_path / f"copy{end}")
+
+    assert await noted(tmp_path / "copy", clock) == before
+    assert len(before) == MANY
+
+
+async def test_they_survive_by_a_snapshot_alone(store, clock):
+    """Whose pages are not read again."""
+    async for _ in take_snapshot(store):
+        pass
+    before = await store.values_since(CRAWL, limit=10_000)
+    await store.close()
+    again = EmbeddedStore.open(store.path, clock)
+
+    assert again._new_items == 0  # the tail told of nothing
+    assert await again.values_since(CRAWL, limit=10_000) == before
+    await again.close()
+
+
+async def test_a_snapshot_may_be_taken_while_they_are_written(store, clock, monkeypatch):
+    """Those written over before and after they were copied, and new ones."""
+    monkeypatch.setattr(room, "SLICE_BYTES", 1)  # a piece after each verb
+    step = 0
+    async for _ in take_snapshot(store):
+        step += 1
+        notes = [said(n, f"step {step}") for n in (0, 70, MANY - 1, MANY + step)]
+        await store.put_values(CRAWL, notes)
+    before = await store.values_since(CRAWL, limit=10_000)
+    await store.close()
+
+    assert step > 3
+    assert await noted(store.path, clock) == before
+
+
+async def test_numbers_go_on_after_reopening(store, clock):
+    """N1: whoever read them all learns of the next."""
+    last = (await store.values_since(CRAWL, limit=10_000))[-1].number
+    await store.close()
+    again = EmbeddedStore.open(store.path, clock)
+
+    assert await again.put_values(CRAWL, [said(0), said(1, "new")]) == [1, last + 1]
+    await again.close()
+
+
+async def test_a_checkpoint_and_a_rescue_bring_them(store, clock, tmp_path):
+    """A copy of one moment, and whatever is intact."""
+    before = await store.values_since(CRAWL, limit=10_000)
+    await checkpoint(store.path, tmp_path / "copy")
+    await store.close()
+    rescue(store.path, tmp_path / "new", clock)
+
+    assert await noted(tmp_path / "copy", clock) == before
+    assert await noted(tmp_path / "new", clock) == before
+    assert examine(tmp_path / "new", clock).is_healthy
+
+
+async def test_a_rescue_finds_in_the_snapshot_what_stood_on_a_lost_page(
+    store, clock, tmp_path, hurt
+):
+    """And a later word on a page that is intact stays the last one."""
+    async for _ in take_snapshot(store):
+        pass
+    await store.put_values(CRAWL, [said(5, "later")])
+    before = await store.values_since(CRAWL, limit=10_000)
+    await store.close()
+    hurt(store.path, 2)
+    rescue(store.path, tmp_path / "new", clock)
+
+    assert await noted(tmp_path / "new", clock) == before
