@@ -1,9 +1,9 @@
-"""The conformance suite over shards: the router itself must not show.
+"""The conformance suite over shards: the sharded store behaves as its shards do.
 
-It runs over four shards with the queues spread, less what the lists below say is promised within a
-shard alone (M1), and so on a real cluster: the topics a router has most to do with, or all of them
-if OUTRIDER_CLUSTER=all. In `make stress` it also runs over one shard, and over four with all queues
-on one of them, which is not home.
+It runs over four shards with the queues spread, without the tests listed below, whose promises hold
+within a shard only (M1). On a real cluster it runs the topics that depend most on sharding, or all
+of them if OUTRIDER_CLUSTER=all. In `make stress` it also runs over one shard, and over four with
+all queues on one of them, which is not home.
 """
 
 import os
@@ -13,25 +13,26 @@ import pytest
 from model_shard import ModelShard
 from outrider.store.factory import open_store
 from outrider.store.shards import ShardedStore
+from outrider.store.shards.shard_set import shard_of
 from outrider.testing import conformance
 from outrider.testing.invariants import CheckedStore
 from scale import ROUNDS
 
-# These write numbers, or how many steps there are, as a store of one piece has them.
+# These compare numbers, or numbers of steps, which differ over shards.
 NUMBERED = {
     "Add": {"test_tasks_are_numbered_in_the_order_they_came"},
     "Addressing": {"test_a_rule_over_many_queues_comes_in_steps"},
     "Inspect": {
         "test_a_place_counts_those_before_it",
-        "test_a_task_not_pending_stands_nowhere",
+        "test_a_task_that_is_not_pending_has_no_position",
         "test_changes_are_numbered",
     },
 }
 
-# B3: what is known is known within a shard, and this task moves to a queue of another one.
+# B3: a task is known within a shard, and this one moves to a queue of another shard.
 KNOWN = {"Known": {"test_a_revisit_may_change_the_queue"}}
 
-# These are about who of several queues is first: by precedence, priority, turn, session or export.
+# These compare the order among queues: by precedence, priority, turn, session or export.
 ORDERED = {
     "Budget": {
         "test_a_free_task_spends_nothing",
@@ -41,14 +42,14 @@ ORDERED = {
         "test_an_inactive_queue_keeps_its_place",
     },
     "Claim": {
-        "test_a_claim_lends_up_to_its_limit",
+        "test_a_claim_leases_up_to_its_limit",
         "test_the_breadth_discount_spreads_a_claim",
         "test_the_discount_counts_both_lanes",
         "test_the_discount_means_nothing_in_a_round",
-        "test_the_discount_starts_anew_with_each_claim",
+        "test_the_discount_starts_again_with_each_claim",
     },
     "Crawl": {
-        "test_a_paused_crawl_lends_nothing",
+        "test_a_paused_crawl_leases_no_task",
     },
     "Filters": {
         "test_a_dropped_task_speaks_no_longer_for_its_queue",
@@ -70,7 +71,7 @@ ORDERED = {
     },
     "Order": {
         "test_a_served_queue_goes_behind_its_equals",
-        "test_a_new_queue_stands_behind_the_turns_taken_before",
+        "test_a_new_queue_is_behind_earlier_turns",
         "test_a_raised_task_moves_its_queue",
         "test_a_task_not_yet_due_does_not_speak_for_its_queue",
         "test_queue_precedence_goes_before_all",
@@ -80,35 +81,35 @@ ORDERED = {
         "test_the_tops_precedence_goes_before_its_priority",
     },
     "Pricing": {
-        "test_a_repriced_task_moves_its_queue",
+        "test_a_priority_update_moves_the_queue",
         "test_links_of_a_page_gather",
-        "test_many_are_repriced_at_once",
+        "test_many_priorities_are_updated_at_once",
     },
     "Restoring": {
-        "test_a_queue_that_stood_and_has_nothing_due_does_not_stand",
-        "test_a_visit_after_its_queue_was_told_is_no_secret",
-        "test_nothing_is_lent_before_the_end_has_come",
+        "test_a_restored_queue_without_due_tasks_is_on_no_list",
+        "test_a_visit_after_its_queue_was_exported_counts",
+        "test_no_task_is_leased_before_the_end_is_restored",
         "test_pages_stay_right_while_the_crawl_runs",
     },
     "Saving": {
-        "test_a_restored_crawl_goes_on_as_the_saved_one",
+        "test_a_restored_crawl_continues_as_the_exported_one",
         "test_inactive_queues_keep_their_order",
         "test_later_is_the_same_as_now",
     },
     "Sessions": {
         "test_a_balance_of_one_rotates",
         "test_a_pages_links_keep_the_session",
-        "test_a_queue_added_to_is_judged_before_those_that_wake",
-        "test_a_release_is_judged_at_once",
-        "test_a_session_is_judged_late",
-        "test_a_snoozed_inactive_queue_is_judged_again_when_it_wakes",
+        "test_a_queue_added_to_is_rescheduled_before_those_that_wake",
+        "test_a_release_reschedules_at_once",
+        "test_a_spent_session_ends_when_the_queue_could_be_served",
+        "test_a_snoozed_inactive_queue_is_rescheduled_when_it_wakes",
         "test_a_snoozed_queue_makes_way_for_the_next",
         "test_a_spent_session_goes_to_the_back",
         "test_a_woken_queue_keeps_its_session",
-        "test_a_woken_queue_waits_for_a_claim_to_be_judged",
+        "test_a_woken_queue_is_rescheduled_by_the_next_claim",
         "test_an_activated_queue_may_wait_for_its_lane",
         "test_an_emptied_queue_is_held_again",
-        "test_an_expiry_is_judged_at_once",
+        "test_an_expiry_reschedules_at_once",
         "test_an_inactive_queue_keeps_its_place",
         "test_an_inactive_queue_that_cannot_be_served_loses_its_place",
         "test_better_inactive_queues_do_not_wait_for_worse_ready_ones",
@@ -122,18 +123,16 @@ ORDERED = {
         "test_a_crawl_wide_change_moves_only_those_it_changes",
         "test_a_crawl_wide_change_retires_all_that_are_over_it",
         "test_a_ready_queue_is_judged_anew",
-        "test_an_inactive_queue_is_judged_to_the_back",
+        "test_an_inactive_queue_goes_to_the_back",
         "test_letting_go_of_a_held_queue_opens_its_session",
-        "test_setting_what_holds_already_judges_anew",
+        "test_setting_an_unchanged_value_reschedules",
     },
 }
 
 
-class Lopsided(ShardedStore):
-    """All queues live on one shard, and not at home."""
-
-    def _shard_of(self, key):
-        return 2
+def all_on_one(key, count):
+    """Place all queues on one shard, which is not home."""
+    return 2
 
 
 async def on_a_cluster(clock, places):
@@ -142,19 +141,19 @@ async def on_a_cluster(clock, places):
     return await open_store(f"{url}&shards=3", clock)
 
 
-def over_models(kind, count):
-    """A store over so many models."""
+def over_models(count, placement=shard_of):
+    """Return a maker of stores over that many models."""
 
     async def make(clock, places):
-        return kind([ModelShard(clock) for _ in range(count)])
+        return ShardedStore([ModelShard(clock) for _ in range(count)], placement)
 
     return make
 
 
 MAKERS = {
-    "Alone": over_models(ShardedStore, 1),
-    "Lopsided": over_models(Lopsided, 4),
-    "Spread": over_models(ShardedStore, 4),
+    "Alone": over_models(1),
+    "Lopsided": over_models(4, all_on_one),
+    "Spread": over_models(4),
     "Cluster": on_a_cluster,
 }
 LEFT_OUT = {
@@ -170,7 +169,7 @@ TOPICS = {"Cluster": ALL if WHOLE else {"Add", "Crawl", "Finish", "Restoring", "
 
 @pytest.fixture
 async def store(request, clock, places):
-    """One store over shards, watched."""
+    """One store over shards, with its invariants checked."""
     store = CheckedStore(await MAKERS[request.cls.setup](clock, places), clock)
     yield store
     for crawl in await store.crawls():
@@ -179,7 +178,7 @@ async def store(request, clock, places):
 
 
 def suite(setup):
-    """A class for each topic, without the tests that are left out."""
+    """Yield a class for each topic, without the tests that are left out."""
     for topic in sorted(TOPICS.get(setup, ALL)):
         left_out = set().union(*(lists.get(topic, ()) for lists in LEFT_OUT[setup]))
         gone = dict.fromkeys(left_out)  # pytest does not collect None
@@ -195,8 +194,8 @@ for _setup in MAKERS:
         globals().update(suite(_setup))
 
 
-def test_whatever_is_left_out_exists():
-    """A test that was renamed must not be left out for ever."""
+def test_every_test_left_out_exists():
+    """A list must not keep the old name of a renamed test."""
     for lists in (NUMBERED, KNOWN, ORDERED):
         for topic, names in lists.items():
             for name in names:

@@ -9,7 +9,7 @@ import redis
 from fleet.fake_web import World
 from fleet.run import run
 from fleet.verify import GRAIN
-from fleet.worker_log import Told, Visited
+from fleet.worker_log import FinishAnswered, Visited
 from outrider import Done, Frontier
 from outrider.errors import StoreFull
 from outrider.testing import audit
@@ -68,7 +68,9 @@ def test_a_killed_redis_that_syncs_every_second_loses_no_more_than_it_promised(t
     told, since = played.report, played.failure.began - PROMISE
     assert not told.lost
     again = {entry.split()[0].rstrip(":") for entry in told.doubled}
-    ends = {line.url: line.at for line in reversed(played.lines) if isinstance(line, Told)}
+    ends = {
+        line.url: line.at for line in reversed(played.lines) if isinstance(line, FinishAnswered)
+    }
     assert all(since <= ends[url] <= played.failure.healed for url in again), told.doubled
     visits = {line.url: line.at for line in reversed(played.lines) if isinstance(line, Visited)}
     early = {entry.split()[0] for entry in told.too_soon}

@@ -139,19 +139,19 @@ def _promise(request: Request, outcome: Outcome, leased: VisitLease, *, single: 
     return Promise(leased.finished_by or 0, until, after_wake, f"after {request.lease.url}")
 
 
-def _least(manners: Politeness) -> float:
-    return manners.delay if manners.delay >= 0 else manners.min_delay
+def _least(politeness: Politeness) -> float:
+    return politeness.delay if politeness.delay >= 0 else politeness.min_delay
 
 
 def least_delay(request: Request) -> float:
     """Return the least delay after a request, by its duration at the host (D1)."""
-    manners = request.lease.rules.politeness
+    politeness = request.lease.rules.politeness
     known = not isinstance(request.outcome, Unreachable)  # a host without an answer has no duration
     took = (request.ended - request.started) / 1000 if known else 0.0
-    chosen = max(min(manners.factor * took, manners.max_delay), manners.min_delay)
-    chosen = manners.delay if manners.delay >= 0 else chosen
+    chosen = max(min(politeness.factor * took, politeness.max_delay), politeness.min_delay)
+    chosen = politeness.delay if politeness.delay >= 0 else chosen
     asked = request.outcome.crawl_delay if isinstance(request.outcome, Done) else None
-    return max(chosen, pace(manners), min(asked or 0.0, manners.respect_crawl_delay))
+    return max(chosen, pace(politeness), min(asked or 0.0, politeness.respect_crawl_delay))
 
 
 def min_snooze(outcome: Outcome) -> float:

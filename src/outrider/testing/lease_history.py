@@ -1,6 +1,6 @@
 """The lease history of a store, recorded from calls and answers, and the invariants of leases.
 
-`LeaseHistory` is told what was asked and answered, and raises `InvariantBroken` at the first answer
+`LeaseHistory` records what was asked and answered, and raises `InvariantBroken` at the first answer
 that cannot be true. Where the truth is unknown (overlapping calls, lost answers, changed rules) it
 accepts the answer: it may miss a fault, and never reports a false one. So an instant that a store
 chose during a call is taken as the earliest or as the latest possible, whichever accepts more.

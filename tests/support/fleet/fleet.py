@@ -17,7 +17,7 @@ from child_environment import child_environment
 from fleet import worker
 from fleet.fake_web import World
 from fleet.verify import read_logs
-from fleet.worker_log import Told, Visited, read
+from fleet.worker_log import FinishAnswered, Visited, read
 from outrider.clock import uptime
 
 _TIMEOUT: Final = 180.0  # seconds a crawl may take, on the slowest machine
@@ -103,7 +103,9 @@ class Fleet:
 
     def late(self) -> int:
         """Return how many visits ended after their leases were lost."""
-        return sum(isinstance(line, Told) and not line.applied for line in read_logs(self.folder))
+        return sum(
+            isinstance(line, FinishAnswered) and not line.applied for line in read_logs(self.folder)
+        )
 
     def kill_some(self, rounds: int, dice: random.Random, seconds: tuple[float, float]) -> int:
         """Kill a random worker and start another, repeatedly; return how often until the end."""
@@ -117,7 +119,9 @@ class Fleet:
 
     def done(self) -> int:
         """Return how many finishes were applied so far."""
-        return sum(isinstance(line, Told) and line.applied for line in read_logs(self.folder))
+        return sum(
+            isinstance(line, FinishAnswered) and line.applied for line in read_logs(self.folder)
+        )
 
     def wait_for(self, count: int) -> None:
         """Wait until so many finishes were applied."""

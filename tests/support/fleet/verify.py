@@ -16,7 +16,7 @@ import msgspec
 import call_log
 from call_log import Answered, Asked, Failed, Replay
 from fleet.fake_web import CRAWL, World
-from fleet.worker_log import Added, Line, Told, Unsure, Visited, read
+from fleet.worker_log import Added, FinishAnswered, Line, Unsure, Visited, read
 from outrider.core.states import TaskState
 from outrider.store.protocol import CrawlView, FullStore, TaskFilter, TaskView
 from outrider.testing import audit
@@ -69,13 +69,16 @@ async def verify(store: FullStore, world: World, folder: Path) -> Report:
         lambda after: store.tasks(CRAWL, TaskFilter(), after=after, limit=audit.PAGE)
     )
     visits = [line for line in lines if isinstance(line, Visited)]
-    told = [line for line in lines if isinstance(line, Told)]
+    finishes = [line for line in lines if isinstance(line, FinishAnswered)]
     return Report(
         lost=[*_lost(world, tasks, lines)],
-        doubled=[*_doubled(tasks, told), *_miscounted(await store.crawl(CRAWL), tasks, told)],
+        doubled=[
+            *_doubled(tasks, finishes),
+            *_miscounted(await store.crawl(CRAWL), tasks, finishes),
+        ],
         too_soon=[*_too_soon(visits, world.delay)],
         visits=len(visits),
-        late=sum(not line.applied for line in told),
+        late=sum(not line.applied for line in finishes),
         unsure=sum(isinstance(line, Unsure) for line in lines),
     )
 
@@ -90,9 +93,9 @@ def _lost(world: World, tasks: Sequence[TaskView], lines: Sequence[Line]) -> Ite
             yield f"{url} is {states.get(url, 'not known')}"
 
 
-def _doubled(tasks: Sequence[TaskView], told: Sequence[Told]) -> Iterable[str]:
+def _doubled(tasks: Sequence[TaskView], finishes: Sequence[FinishAnswered]) -> Iterable[str]:
     """Yield pages that were finished as done by two leases, or are known twice."""
-    ends = {(line.url, line.token) for line in told if line.applied and line.outcome == "Done"}
+    ends = {(line.url, line.token) for line in finishes if line.applied and line.outcome == "Done"}
     for url, count in Counter(url for url, _ in ends).items():
         if count > 1:
             yield f"{url} was done {count} times"
@@ -100,9 +103,11 @@ def _doubled(tasks: Sequence[TaskView], told: Sequence[Told]) -> Iterable[str]:
     yield from (f"{url} is known {count} times" for url, count in known.items() if count > 1)
 
 
-def _miscounted(view: CrawlView, tasks: Sequence[TaskView], told: Sequence[Told]) -> Iterable[str]:
+def _miscounted(
+    view: CrawlView, tasks: Sequence[TaskView], finishes: Sequence[FinishAnswered]
+) -> Iterable[str]:
     """Yield counts that differ: attempts and visits are as many as finishes and crashes."""
-    applied = {(line.url, line.token) for line in told if line.applied}
+    applied = {(line.url, line.token) for line in finishes if line.applied}
     least = Counter(url for url, _ in applied)
     for task in tasks:
         if task.attempts - task.crashes < least[task.url]:
@@ -128,11 +133,14 @@ def _too_soon(visits: Sequence[Visited], delay: float) -> Iterable[str]:
 
 def rate(lines: Sequence[Line], start: float, end: float) -> float:
     """Return the acknowledged finishes per second between two instants."""
-    done = sum(isinstance(line, Told) and line.applied and start <= line.at < end for line in lines)
+    done = sum(
+        isinstance(line, FinishAnswered) and line.applied and start <= line.at < end
+        for line in lines
+    )
     return done / (end - start) if end > start else 0.0
 
 
 def recovered(lines: Sequence[Line], healed: float) -> float | None:
     """Return the seconds from an instant to the next applied finish; None if there is none."""
-    later = (line.at for line in lines if isinstance(line, Told) and line.applied)
+    later = (line.at for line in lines if isinstance(line, FinishAnswered) and line.applied)
     return next((at - healed for at in later if at >= healed), None)

@@ -18,7 +18,7 @@ import msgspec
 
 from call_log import LogFile, LoggedStore
 from fleet.fake_web import CRAWL, World
-from fleet.worker_log import Added, Told, Unsure, Visited, WorkerLog
+from fleet.worker_log import Added, FinishAnswered, Unsure, Visited, WorkerLog
 from outrider.clock import SystemClock, uptime
 from outrider.core.outcome import Outcome
 from outrider.core.states import CrawlStatus
@@ -99,7 +99,7 @@ class Worker:
         now = uptime()
         self._log.write(
             [
-                Told(now, one.url, one.token, type(outcome).__name__, applied)
+                FinishAnswered(now, one.url, one.token, type(outcome).__name__, applied)
                 for (one, outcome), applied in zip(ends, answers, strict=True)
             ]
         )

@@ -27,7 +27,7 @@ class Visited(_Line, frozen=True, tag=True, array_like=True):
     url: str
 
 
-class Told(_Line, frozen=True, tag=True, array_like=True):
+class FinishAnswered(_Line, frozen=True, tag=True, array_like=True):
     """The store's answer to the end of a visit."""
 
     url: str
@@ -43,7 +43,7 @@ class Unsure(_Line, frozen=True, tag=True, array_like=True):
     error: str
 
 
-Line: TypeAlias = Added | Visited | Told | Unsure
+Line: TypeAlias = Added | Visited | FinishAnswered | Unsure
 
 
 class WorkerLog:

@@ -105,5 +105,5 @@ def _command(port: int, *words: str) -> None:
 
 
 def _is_complete(port: int) -> bool:
-    told = ask(port, "CLUSTER", "INFO")
-    return b"cluster_state:ok" in told and b"cluster_known_nodes:%d\r" % MASTERS in told
+    answer = ask(port, "CLUSTER", "INFO")
+    return b"cluster_state:ok" in answer and b"cluster_known_nodes:%d\r" % MASTERS in answer

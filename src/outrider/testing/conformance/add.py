@@ -117,7 +117,7 @@ class AddConformance:
         (answer,) = await add(store, "a/2")
         assert answer.added
 
-    async def test_a_duplicate_is_told_before_queue_full(self, store: FullStore) -> None:
+    async def test_duplicate_is_answered_before_queue_full(self, store: FullStore) -> None:
         """B4: the order of admission: duplicate, then queue-full."""
         await configure(store, max_pending=1, max_pending_per_queue=1)
 

@@ -152,7 +152,7 @@ class AddressingConformance:
         await store.add([task("https://x.example/1", key="org,example:81")])
         assert (await store.queue(CRAWL, "org,example:81")).state is QueueState.PAUSED
 
-    async def test_a_field_may_be_taken_back(self, store: FullStore) -> None:
+    async def test_a_field_may_be_unset(self, store: FullStore) -> None:
         """A4: set to None it follows the next layer again; the other fields stay."""
         await configure(store, balance=9)
         await add(store, "a/1")
@@ -162,7 +162,7 @@ class AddressingConformance:
 
         assert ((await queue(store)).grant, (await queue(store)).delay) == (9, 2.0)
 
-    async def test_a_suffix_stands_for_a_domain_and_all_below(self, store: FullStore) -> None:
+    async def test_a_suffix_covers_a_domain_and_all_below(self, store: FullStore) -> None:
         """A4: ".example.org" speaks for example.org itself, not for badexample.org."""
         hosts = ["example.org", "www.example.org", "badexample.org", "example.org.uk"]
         await store.add([task(f"https://{host}/") for host in hosts])
@@ -172,7 +172,7 @@ class AddressingConformance:
         states = [(await store.queue(CRAWL, host)).state for host in hosts]
         assert states == [QueueState.PAUSED] * 2 + [QueueState.READY] * 2
 
-    async def test_a_key_stands_for_itself_alone(self, store: FullStore) -> None:
+    async def test_a_key_covers_itself_only(self, store: FullStore) -> None:
         """A4: not for what is below it."""
         await store.add([task("https://example.org/"), task("https://www.example.org/")])
 

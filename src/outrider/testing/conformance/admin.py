@@ -67,9 +67,7 @@ class AdminConformance:
         assert await steer(store, "", Set({})) == 2
         assert (await queue(store, "a")).grant == 6
 
-    async def test_a_configuration_tells_whether_it_changed_anything(
-        self, store: FullStore
-    ) -> None:
+    async def test_configure_returns_whether_rules_changed(self, store: FullStore) -> None:
         """N1: until its queues have the new rules: the caller that applies them may have died."""
         answers = [await store.configure(CRAWL, rules(balance=5)) for _ in range(2)]
         await add(store, "a/1")
@@ -100,7 +98,7 @@ class AdminConformance:
 
         assert await store.configure(CRAWL, rules(balance=5), "two") is False
 
-    async def test_the_view_tells_what_was_set(self, store: FullStore) -> None:
+    async def test_the_view_shows_what_was_set(self, store: FullStore) -> None:
         """E7: balance, total_budget, delay, max_in_flight, precedence."""
         await add(store, "a/1")
 
@@ -209,7 +207,7 @@ class AdminConformance:
         assert reasons == ["quota", "unreachable", "operator"]
         assert [await state(store, host) for host in "abc"] == [READY] * 3
 
-    async def test_retirements_and_returns_are_told(self, store: FullStore) -> None:
+    async def test_retirements_and_revivals_are_events(self, store: FullStore) -> None:
         """O3: once each, with the reason."""
         await add(store, "a/1")
         for act in (Retire(), Retire(), Revive(), Revive()):
@@ -268,7 +266,7 @@ class AdminConformance:
         await steer(store, "", Set({}))
         assert await state(store) == (QueueState.RETIRED, "budget")
 
-    async def test_an_act_on_nobody_is_no_error(self, store: FullStore) -> None:
+    async def test_an_action_without_matching_queues_is_no_error(self, store: FullStore) -> None:
         """E7: a key without tasks, in a crawl that does not exist."""
         for act in EVERY_ACT:
             assert await store.steer(CRAWL, "nobody", act) == Step(0, None)

@@ -13,7 +13,7 @@ from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.export import COPY, export, restore
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     claim,
     configure,
@@ -58,7 +58,7 @@ class AnswersConformance:
 
         assert (await one(store)).last == Last(LEARNED, 60.25)
 
-    async def test_a_view_tells_all_of_an_answer(self, store: FullStore) -> None:
+    async def test_a_view_shows_the_whole_answer(self, store: FullStore) -> None:
         """B1: also what the visits taught of how the page changes."""
         await add(store, "a/1")
         await finish(store, learned(await one(store)))
@@ -142,7 +142,7 @@ class AnswersConformance:
 
     async def test_an_export_keeps_it(self, store: FullStore, clock: FakeClock) -> None:
         """I5: the whole answer with its age; also of a leased task."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await store.finish([learned(lease, revisit_in=5.0) for lease in await claim(store, 2)])
         clock.advance(10)

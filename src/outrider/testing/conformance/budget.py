@@ -14,7 +14,7 @@ from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
     INACTIVE,
-    NO_MANNERS,
+    NO_DELAY,
     OVER_BUDGET,
     READY,
     add,
@@ -51,7 +51,7 @@ class BudgetConformance:
 
     async def test_a_claim_charges_the_cost(self, store: FullStore) -> None:
         """E3: to the session and to the total, at the lease."""
-        await configure(store, balance=10, total_budget=20, **NO_MANNERS)
+        await configure(store, balance=10, total_budget=20, **NO_DELAY)
         await store.add([page("a/1", cost=3), page("a/2", cost=4), page("a/3")])
         await claim(store, 2)
 
@@ -74,7 +74,7 @@ class BudgetConformance:
 
     async def test_unit_costs_never_overspend_a_total(self, store: FullStore) -> None:
         """E3: checked after every lease, with many slots too."""
-        await configure(store, total_budget=3, **NO_MANNERS)
+        await configure(store, total_budget=3, **NO_DELAY)
         await add(store, *(f"a/{n}" for n in range(9)))
 
         assert len(await claim(store, 9)) == 3
@@ -179,7 +179,7 @@ class BudgetConformance:
         assert (await record(store, "a/1")).attempts == 0
 
     @pytest.mark.parametrize("how", [*REFUNDED, "released"])
-    async def test_a_refund_brings_a_budget_retired_queue_back(
+    async def test_a_refund_revives_a_queue_retired_by_its_budget(
         self, store: FullStore, how: str
     ) -> None:
         """E3: no longer over its total it returns, whatever refunded it."""
@@ -193,9 +193,9 @@ class BudgetConformance:
         assert (await state(store))[0] in (QueueState.READY, QueueState.SNOOZED)
         assert (await crawl(store)).held == 0
 
-    async def test_a_refund_not_large_enough_brings_nothing_back(self, store: FullStore) -> None:
+    async def test_a_refund_that_is_too_small_revives_no_queue(self, store: FullStore) -> None:
         """E3: still over its total it stays."""
-        await configure(store, total_budget=2, **NO_MANNERS)
+        await configure(store, total_budget=2, **NO_DELAY)
         await store.add([page("a/1"), page("a/2", cost=5), page("a/3")])
         small, _ = await claim(store, 9)
 
@@ -204,7 +204,7 @@ class BudgetConformance:
         assert await state(store) == OVER_BUDGET
         assert [change.name for change in await store.events_since(CRAWL)] == ["queue-retired"]
 
-    async def test_a_refund_brings_back_no_other_retirement(self, store: FullStore) -> None:
+    async def test_a_refund_ends_no_other_retirement(self, store: FullStore) -> None:
         """E5: other reasons return only by `revive`."""
         await configure(store, total_budget=1, delay=0.0, max_in_flight=2)
         await add(store, "a/1", "a/2")
@@ -217,7 +217,7 @@ class BudgetConformance:
 
     async def test_a_refund_goes_to_the_session_now_open(self, store: FullStore) -> None:
         """E3: a later session gets it, and never more than it had."""
-        await configure(store, balance=2, **NO_MANNERS)
+        await configure(store, balance=2, **NO_DELAY)
         await store.add([page("a/1", cost=2), page("a/2"), page("a/3")])
         old, new = await claim(store, 2)
         assert (await queue(store)).balance == 1
@@ -231,7 +231,7 @@ class BudgetConformance:
         self, store: FullStore
     ) -> None:
         """E3: an inactive queue has no session to refund."""
-        await configure(store, balance=1, **NO_MANNERS)
+        await configure(store, balance=1, **NO_DELAY)
         await add(store, "a/1", "a/2", "b/1")
         lease = await one(store)
         assert await state(store) == INACTIVE
@@ -241,7 +241,7 @@ class BudgetConformance:
         assert ((await queue(store)).spent, (await queue(store)).balance) == (0, 0)
         assert await state(store) == INACTIVE
 
-    async def test_refunds_are_counted_when_a_session_is_judged(self, store: FullStore) -> None:
+    async def test_refunds_count_when_a_session_is_checked(self, store: FullStore) -> None:
         """E2: spending, refunds included: a released visit is a visit to come."""
         await configure(store, balance=2, delay=0.0)
         await add(store, "a/1", "a/2", "a/3", "b/1")
@@ -288,7 +288,7 @@ class BudgetConformance:
         self, store: FullStore
     ) -> None:
         """E1, E2: it stood while a penalty came; the activation yields a retirement."""
-        await configure(store, balance=1, total_budget=2, error_penalty=5, **NO_MANNERS)
+        await configure(store, balance=1, total_budget=2, error_penalty=5, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await add(store, "b/1", priority=9.0)
         lease = await one(store)

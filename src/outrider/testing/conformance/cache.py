@@ -43,20 +43,20 @@ CACHED = Done(status=200, bytes=5, from_cache=True)
 class CacheConformance:
     """Claims by name."""
 
-    async def test_a_named_task_is_lent_though_its_queue_waits(self, store: FullStore) -> None:
+    async def test_a_named_task_is_leased_though_its_queue_waits(self, store: FullStore) -> None:
         """D1, D5: next-ready does not count, since nothing is asked of the host."""
         await throttle(store, "a/1", "a/2", "a/3")
 
         assert await claim(store, 3) == []
         assert names(await named(store, "a/3", "a/2")) == ["a/3", "a/2"]
 
-    async def test_only_those_that_are_named_are_lent(self, store: FullStore) -> None:
+    async def test_only_named_tasks_are_leased(self, store: FullStore) -> None:
         """D5: even if others could be; the order is the caller's."""
         await add(store, "a/1", "b/1", "b/2")
 
         assert names(await named(store, "b/2")) == ["b/2"]
 
-    async def test_names_that_cannot_be_lent_are_left_out(
+    async def test_named_tasks_that_cannot_be_leased_are_left_out(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """D5: unknown, done, leased, not due: expected answers, not errors."""
@@ -80,7 +80,7 @@ class CacheConformance:
         assert names(await named(store, *pages, limit=100)) == pages[3:64]
 
     @pytest.mark.parametrize("act", [Pause(), Retire()], ids=["paused", "retired"])
-    async def test_what_a_person_stopped_is_not_lent(
+    async def test_a_task_that_an_operator_stopped_is_not_leased(
         self, store: FullStore, act: Pause | Retire
     ) -> None:
         """E5, E7: no task of a paused or retired queue is leased, not even for the cache."""
@@ -97,7 +97,9 @@ class CacheConformance:
         assert names(await named(store, "a/1")) == ["a/1"]
         assert await wakes_in(store) is None
 
-    async def test_a_crawl_that_does_not_run_lends_nothing_by_name(self, store: FullStore) -> None:
+    async def test_a_crawl_that_does_not_run_serves_no_claim_by_fingerprint(
+        self, store: FullStore
+    ) -> None:
         """I1."""
         await add(store, "a/1")
         await store.set_status(CRAWL, CrawlStatus.PAUSED)
@@ -215,7 +217,7 @@ class CacheConformance:
         assert names(await named(store, "a/2", "a/3", "a/4")) == ["a/2", "a/3"]
         assert await state(store) == (QueueState.SNOOZED, "throttled")
 
-    async def test_a_ready_queue_is_judged_anew(self, store: FullStore) -> None:
+    async def test_a_ready_queue_is_rescheduled(self, store: FullStore) -> None:
         """E1, E2: what it may spend in its session has become less."""
         await configure(store, delay=0.0, balance=2, max_in_flight=9)
         await add(store, "a/1", "a/2", "a/3", "b/1", "b/2", priority=0.0)
@@ -248,7 +250,7 @@ class CacheConformance:
 
         assert (names(claimed.leases), claimed.streak) == (["a/1"], Streak(1, 3))
 
-    async def test_a_session_lasts_while_something_is_lent(self, store: FullStore) -> None:
+    async def test_a_session_lasts_while_a_task_is_leased(self, store: FullStore) -> None:
         """E2: nothing pending and nothing leased ends it, by name or not."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2")
@@ -260,7 +262,7 @@ class CacheConformance:
         assert (before.state, before.balance) == (QueueState.BUSY, before.grant - 2)
         assert ((await queue(store)).state, (await queue(store)).balance) == (QueueState.EMPTY, 0)
 
-    async def test_a_run_lasts_while_something_is_lent(self, store: FullStore) -> None:
+    async def test_a_run_lasts_while_a_task_is_leased(self, store: FullStore) -> None:
         """I2: a claim by name closes no run, and its leases keep it open."""
         await add(store, "a/1")
         (lease,) = await named(store, "a/1")

@@ -11,7 +11,7 @@ from outrider.testing.builders import done, rules
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     ask,
     claim,
@@ -35,7 +35,7 @@ from outrider.testing.conformance.steps import (
 class ClaimConformance:
     """What `claim` leases."""
 
-    async def test_an_empty_crawl_lends_nothing(self, store: FullStore) -> None:
+    async def test_an_empty_crawl_leases_no_task(self, store: FullStore) -> None:
         """C6: only an add can bring work, so there is no time to wait for."""
         claimed = await ask(store, 5)
 
@@ -100,7 +100,7 @@ class ClaimConformance:
         assert (view.claimed_at, view.attempts) == (clock.now(), 0)
         assert ((await crawl(store)).leased, (await crawl(store)).pending) == (1, 0)
 
-    async def test_a_claim_lends_up_to_its_limit(self, store: FullStore) -> None:
+    async def test_a_claim_leases_up_to_its_limit(self, store: FullStore) -> None:
         """C6: no more than asked for; cut short, it says so with 0."""
         await add(store, "a/1", "b/1", "c/1")
 
@@ -109,7 +109,7 @@ class ClaimConformance:
         assert names(claimed.leases) == ["a/1", "b/1"]
         assert claimed.wake_in == 0.0
 
-    async def test_a_task_is_lent_once(self, store: FullStore) -> None:
+    async def test_a_task_is_leased_once(self, store: FullStore) -> None:
         """H1: while a lease is valid no other claim gets the task."""
         await add(store, "a/1")
         await one(store)
@@ -141,7 +141,7 @@ class ClaimConformance:
 
     async def test_per_queue_caps_a_claim(self, store: FullStore) -> None:
         """C5: at most so many of one queue; at its cap it counts as not ready."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3", priority=-1.0)
         await add(store, "b/1", "b/2", "b/3")
 
@@ -152,7 +152,7 @@ class ClaimConformance:
 
     async def test_per_queue_counts_both_lanes(self, store: FullStore) -> None:
         """C5, C4: the cap is the queue's."""
-        await configure(store, burst=1, **NO_MANNERS)
+        await configure(store, burst=1, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await add(store, "a/3", lane=ACQUISITION)
 
@@ -160,7 +160,7 @@ class ClaimConformance:
 
     async def test_per_queue_holds_for_one_claim(self, store: FullStore) -> None:
         """C5: the next claim may take as many again."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
 
         assert names(await claim(store, 9, per_queue=1)) == ["a/1"]
@@ -168,7 +168,7 @@ class ClaimConformance:
 
     async def test_a_queue_at_its_cap_is_not_activated(self, store: FullStore) -> None:
         """C5, E2: spent after one task it stays inactive for this claim."""
-        await configure(store, balance=1, **NO_MANNERS)
+        await configure(store, balance=1, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
 
         assert names(await claim(store, 9, per_queue=1)) == ["a/1"]
@@ -177,14 +177,14 @@ class ClaimConformance:
 
     async def test_a_capped_queue_lets_a_better_inactive_one_in(self, store: FullStore) -> None:
         """C5, E2: at its cap it is no ready queue that others would have to wait for."""
-        await configure(store, hold_queues=True, **NO_MANNERS)
+        await configure(store, hold_queues=True, **NO_DELAY)
         await add(store, "a/1", "a/2", "b/1")
 
         assert names(await claim(store, 2, per_queue=1)) == ["a/1", "b/1"]
 
     async def test_the_breadth_discount_spreads_a_claim(self, store: FullStore) -> None:
         """C5: the r-th of a queue competes at priority + c·(r−1)."""
-        await configure(store, breadth_discount=2.0, **NO_MANNERS)
+        await configure(store, breadth_discount=2.0, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3", priority=0.0)
         await add(store, "b/1", "b/2", priority=3.0)
 
@@ -192,15 +192,15 @@ class ClaimConformance:
 
     async def test_without_a_discount_priority_alone_counts(self, store: FullStore) -> None:
         """C5: 0, the default, is off."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3", priority=0.0)
         await add(store, "b/1", "b/2", priority=3.0)
 
         assert names(await claim(store, 5)) == ["a/1", "a/2", "a/3", "b/1", "b/2"]
 
-    async def test_the_discount_starts_anew_with_each_claim(self, store: FullStore) -> None:
+    async def test_the_discount_starts_again_with_each_claim(self, store: FullStore) -> None:
         """C5: it counts what this claim took."""
-        await configure(store, breadth_discount=5.0, **NO_MANNERS)
+        await configure(store, breadth_discount=5.0, **NO_DELAY)
         await add(store, "a/1", "a/2", priority=0.0)
         await add(store, "b/1", priority=3.0)
 
@@ -208,7 +208,7 @@ class ClaimConformance:
 
     async def test_the_discount_does_not_overrule_precedence(self, store: FullStore) -> None:
         """C5, C3: it moves the priority and nothing else."""
-        await configure(store, breadth_discount=1e6, **NO_MANNERS)
+        await configure(store, breadth_discount=1e6, **NO_DELAY)
         await add(store, "a/1", "a/2", precedence=1)
         await add(store, "b/1", precedence=2)
 
@@ -216,7 +216,7 @@ class ClaimConformance:
 
     async def test_the_discount_counts_both_lanes(self, store: FullStore) -> None:
         """C5: the r-th task taken of the queue, whatever its lane."""
-        await configure(store, breadth_discount=2.0, burst=1, **NO_MANNERS)
+        await configure(store, breadth_discount=2.0, burst=1, **NO_DELAY)
         await add(store, "a/d")
         await store.add(
             [
@@ -229,7 +229,7 @@ class ClaimConformance:
 
     async def test_the_discount_means_nothing_in_a_round(self, store: FullStore) -> None:
         """C3: round-robin compares no priorities."""
-        await configure(store, breadth_discount=9.0, order="round-robin", **NO_MANNERS)
+        await configure(store, breadth_discount=9.0, order="round-robin", **NO_DELAY)
         await add(store, "a/1", "a/2")
         await add(store, "b/1", priority=99.0)
 
@@ -283,7 +283,7 @@ class ClaimConformance:
 
     async def test_claims_of_two_workers_share_no_task(self, store: FullStore) -> None:
         """H1: what one got the other does not."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, *(f"a/{n}" for n in range(10)))
 
         mine, other = await claim(store, 5, worker="m"), await claim(store, 9, worker="o")

@@ -10,7 +10,7 @@ from outrider.testing.builders import done, policy, rules
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     ask,
     claim,
@@ -61,7 +61,7 @@ class CrawlConformance:
         assert (view.known, view.status, list(page_.items)) == (0, RUNNING, [])
         assert await store.crawls() == []
 
-    async def test_nobody_finishes_a_crawl_by_hand(self, store: FullStore) -> None:
+    async def test_an_operator_cannot_finish_a_crawl(self, store: FullStore) -> None:
         """I2: only a claim closes a run."""
         await add(store, "a/1")
 
@@ -182,7 +182,7 @@ class CrawlConformance:
 
     async def test_a_refused_task_opens_nothing(self, store: FullStore) -> None:
         """I2: a duplicate or a full queue brings no work."""
-        await configure(store, max_pending=1, **NO_MANNERS)
+        await configure(store, max_pending=1, **NO_DELAY)
         await add(store, "a/1", "b/1")
         await visit(store)
         await ask(store)
@@ -258,7 +258,7 @@ class CrawlConformance:
 
     async def test_resumed_with_work_it_pauses_again(self, store: FullStore) -> None:
         """I2: whatever was freed starts a new run, which pauses at its own finish."""
-        await configure(store, pause_at_finish=True, **NO_MANNERS)
+        await configure(store, pause_at_finish=True, **NO_DELAY)
         await add(store, "a/1")
         await visit(store)
         await ask(store)
@@ -271,7 +271,7 @@ class CrawlConformance:
 
     async def test_every_run_pauses_at_its_finish(self, store: FullStore) -> None:
         """I2: the second run as the first."""
-        await configure(store, pause_at_finish=True, **NO_MANNERS)
+        await configure(store, pause_at_finish=True, **NO_DELAY)
         seen = []
         for name in ("a/1", "a/2"):
             await add(store, name)
@@ -283,7 +283,7 @@ class CrawlConformance:
         assert seen == [PAUSED, FINISHED, PAUSED, FINISHED]
         assert (await crawl(store)).runs == 2
 
-    async def test_a_paused_crawl_lends_nothing(self, store: FullStore) -> None:
+    async def test_a_paused_crawl_leases_no_task(self, store: FullStore) -> None:
         """I1: until it is resumed; adds are taken."""
         await add(store, "a/1")
 
@@ -356,7 +356,9 @@ class CrawlConformance:
         assert await store.release([lease.id._replace(crawl="y", token=lease.token + 99)]) == set()
         assert ((await crawl(store, "x")).leased, (await crawl(store, "y")).leased) == (1, 1)
 
-    async def test_the_timeline_tells_every_move(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_the_timeline_has_every_status_change(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
         """I1: when, to which status, and why."""
         start = clock.now()
         await finished(store)

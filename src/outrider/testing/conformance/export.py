@@ -25,7 +25,7 @@ from outrider.testing.builders import done, rules, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     RETIRED,
     add,
     ask,
@@ -163,7 +163,7 @@ async def rich_crawl(store: FullStore, clock: FakeClock) -> None:
 class SavingConformance:
     """Export, restore, and what comes of both."""
 
-    async def test_a_restored_crawl_goes_on_as_the_saved_one(
+    async def test_a_restored_crawl_continues_as_the_exported_one(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """I5: same leases, waits, stats, queues, places and heat, visit by visit."""
@@ -231,7 +231,7 @@ class SavingConformance:
         assert names(await claim(store, crawl=COPY)) == ["a/1"]
         assert (await store.finish([done(lease)]))[0].applied is False
 
-    async def test_a_refund_brings_a_saved_queue_back(self, store: FullStore) -> None:
+    async def test_a_refund_revives_an_exported_queue(self, store: FullStore) -> None:
         """E3: a lease that used the last of a total no longer does."""
         await configure(store, delay=0.0, max_in_flight=2, total_budget=1)
         await add(store, "a/1", "a/2")
@@ -244,7 +244,7 @@ class SavingConformance:
 
     async def test_inactive_queues_keep_their_order(self, store: FullStore) -> None:
         """E2: the FIFO, also for those that come later."""
-        await configure(store, hold_queues=True, balance=1, **NO_MANNERS)
+        await configure(store, hold_queues=True, balance=1, **NO_DELAY)
         await add(store, "c/1", "a/1", "b/1", "c/2")
         await copied(store)
         await add(store, "d/1", crawl=COPY)
@@ -281,7 +281,7 @@ class SavingConformance:
 
     async def test_what_was_known_is_known(self, store: FullStore) -> None:
         """B3: in whatever state it is."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await visit(store)
         await copied(store)
@@ -303,7 +303,7 @@ class SavingConformance:
 
     async def test_a_finished_crawl_stays_finished(self, store: FullStore) -> None:
         """I2: until there is work again, and then its next run is the second."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1")
         await drained(store)
         await copied(store)
@@ -319,7 +319,7 @@ class SavingConformance:
 
     async def test_a_pause_at_finish_is_remembered(self, store: FullStore) -> None:
         """I2: resumed with nothing freed, it finishes."""
-        await configure(store, pause_at_finish=True, **NO_MANNERS)
+        await configure(store, pause_at_finish=True, **NO_DELAY)
         await add(store, "a/1")
         await drained(store)
         await copied(store)

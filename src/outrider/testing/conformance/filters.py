@@ -13,7 +13,7 @@ from outrider.testing.builders import done, policy, task
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     claim,
     configure,
@@ -126,7 +126,7 @@ class FiltersConformance:
 
     async def test_only_pending_tasks_are_dropped(self, store: FullStore) -> None:
         """C10: waiting ones too; those leased, done or dead are left alone."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await killed(store, "a/dead")
         await add(store, "a/done", "a/leased")
         await visit(store)
@@ -140,9 +140,9 @@ class FiltersConformance:
         assert (view.leased, view.done, view.dead, view.dropped) == (1, 1, 1, 2)
         assert (await finish(store, done(lease))).applied
 
-    async def test_a_dropped_task_is_never_lent(self, store: FullStore) -> None:
+    async def test_a_dropped_task_is_never_leased(self, store: FullStore) -> None:
         """C10: and those behind it move up."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
         await drop(store, TaskFilter(url=url("a/1")))
 
@@ -150,7 +150,7 @@ class FiltersConformance:
 
     async def test_a_dropped_task_speaks_no_longer_for_its_queue(self, store: FullStore) -> None:
         """C3: its queue is compared by what is left."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await store.add([page("a/1", priority=-9.0), page("a/2", priority=9.0), page("b/1")])
         await drop(store, TaskFilter(url=url("a/1")))
 
@@ -189,7 +189,7 @@ class FiltersConformance:
     @pytest.mark.parametrize("verb", ["drop", "replay", "purge"])
     async def test_a_filter_works_in_bounded_steps(self, store: FullStore, verb: str) -> None:
         """C10, G2: a step reads `limit` tasks, and returns the cursor of the next."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/0")
         await visit(store)
         if verb == "drop":
@@ -211,7 +211,9 @@ class FiltersConformance:
 
         assert await store.drop(CRAWL, TaskFilter(), dry_run=True, limit=2) == Step(2, None)
 
-    async def test_replay_brings_dead_tasks_back(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_replay_makes_dead_tasks_pending(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
         """G2, B2: pending and due, attempts at 0, not finished."""
         await configure(store, delay=0.0)
         await killed(store, "a/1")
@@ -237,7 +239,7 @@ class FiltersConformance:
 
     async def test_replay_keeps_the_place(self, store: FullStore) -> None:
         """C2: the tie is as it was."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await visit(store, Failed("HTTP 500"), policy=policy(max_retries=0))
         await store.replay(CRAWL, TaskFilter(), dry_run=False)
@@ -246,7 +248,7 @@ class FiltersConformance:
 
     async def test_replay_may_be_previewed_and_filtered(self, store: FullStore) -> None:
         """G2: by reason, and counted before it is done."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await killed(store, "a/1", "a/2", reason="HTTP 500")
         await killed(store, "a/3", reason="timeout")
 
@@ -264,11 +266,11 @@ class FiltersConformance:
 
         assert (step.count, await drained(store)) == (0, ["a/1"])
 
-    async def test_a_dropped_task_that_comes_back_waits_for_its_time(
+    async def test_a_dropped_task_that_is_revisited_waits_until_it_is_due(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C6, C10: even if it comes back to the very place it was dropped from."""
-        await configure(store, tie="shuffle", **NO_MANNERS)
+        await configure(store, tie="shuffle", **NO_DELAY)
         await add(store, "a/1", priority=5.0, roll=7)
         await add(store, "a/2", priority=1.0, roll=8)
         await store.drop(CRAWL, TaskFilter(url=url("a/1")), dry_run=False)
@@ -281,7 +283,7 @@ class FiltersConformance:
 
     async def test_replay_touches_dead_tasks_only(self, store: FullStore) -> None:
         """B2: done and dropped ones come back by a revisit; twice is once."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await visit(store)
         await drop(store, TaskFilter())
@@ -317,7 +319,7 @@ class FiltersConformance:
 
     async def test_purge_drops_dead_tasks(self, store: FullStore) -> None:
         """G2, B2: with the reason `purged`; the URL stays known."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await killed(store, "a/1", "a/2")
         await add(store, "a/3")
 

@@ -12,7 +12,7 @@ from outrider.testing.builders import OUTCOMES, done, failed, policy, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     claim,
     configure,
@@ -110,7 +110,7 @@ class FinishConformance:
 
     async def test_a_released_lease_cannot_finish(self, store: FullStore) -> None:
         """H3: its token is no longer current."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1")
         lease = await one(store)
         await store.release([lease.id])
@@ -134,7 +134,7 @@ class FinishConformance:
 
     async def test_each_verdict_of_a_batch_has_its_answer(self, store: FullStore) -> None:
         """H3: a lost one among them spoils nothing."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
         first, lost, last = await claim(store, 3)
         await store.release([lost.id])
@@ -154,7 +154,7 @@ class FinishConformance:
 
     async def test_links_come_with_the_page(self, store: FullStore) -> None:
         """H6: added in order, an answer for each."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1")
         lease = await one(store)
 
@@ -215,7 +215,7 @@ class FinishConformance:
         assert ((await crawl(store)).done, (await crawl(store)).pending) == (1, 1)
 
     async def test_a_retired_queue_takes_finishes(self, store: FullStore) -> None:
-        """E5: visits in flight go on to their end."""
+        """E5: visits in flight continue to their end."""
         await add(store, "a/1", "a/2")
         lease = await one(store)
         await steer(store, key("a"), Retire())

@@ -170,7 +170,9 @@ class HostsConformance:
 
         assert await state(store) == (QueueState.RETIRED, "throttled")
 
-    async def test_a_done_starts_the_ten_anew(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_a_done_resets_the_throttles_in_a_row(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
         """D3: a failure does not."""
         await add(store, *(f"a/{n}" for n in range(40)))
         await snoozes(store, clock, Throttled(), 9)

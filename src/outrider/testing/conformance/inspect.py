@@ -13,7 +13,7 @@ from outrider.testing.builders import done, dropped, failed, policy, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     claim,
     configure,
@@ -38,7 +38,7 @@ from outrider.testing.invariants import check
 class InspectConformance:
     """Views."""
 
-    async def test_a_key_nobody_added_to_is_an_empty_queue(self, store: FullStore) -> None:
+    async def test_a_key_without_tasks_is_an_empty_queue(self, store: FullStore) -> None:
         """E8: under the rules it would have."""
         await configure(store, balance=7, total_budget=70, delay=2.0, max_in_flight=3)
 
@@ -132,7 +132,7 @@ class InspectConformance:
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """E8: done, dead, dropped; what was spent; the last visit."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await store.add([page(f"a/{n}", cost=n) for n in (1, 2, 3, 6)])
         first, second, third = await claim(store, 3)
         clock.advance(2)
@@ -187,7 +187,7 @@ class InspectConformance:
 
     async def test_tasks_may_be_chosen_by_state(self, store: FullStore) -> None:
         """Inspect: as they read, so a cancelled crawl's are dropped."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
         await visit(store)
         await one(store)
@@ -234,9 +234,9 @@ class InspectConformance:
         assert ahead == [2, 1, 3, 0, 0, 0]
         assert (await store.position(CRAWL, 6)).queue == await queue(store, "b")
 
-    async def test_a_task_not_pending_stands_nowhere(self, store: FullStore) -> None:
+    async def test_a_task_that_is_not_pending_has_no_position(self, store: FullStore) -> None:
         """O4: no task is ahead of one that is leased or done."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await store.add([page("a/1", priority=5.0), page("a/2", priority=1.0), page("a/3")])
         await visit(store)
         await one(store)
@@ -247,7 +247,7 @@ class InspectConformance:
 
     async def test_a_crawl_counts_by_type_and_tag(self, store: FullStore) -> None:
         """I1: by state each; tasks without a tag are in no tag."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await store.add([page("a/1", type="nav", tag="x"), page("a/2", tag="x"), page("a/3")])
         await visit(store)
         await one(store)
@@ -286,7 +286,7 @@ class InspectConformance:
 
     async def test_the_heatmap_follows_every_move(self, store: FullStore) -> None:
         """O2: only pending tasks are hot: not leased, done, dropped; released and retried are."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3", "a/4")
         totals = [(await store.heatmap(CRAWL)).total]
         first, second, third = await claim(store, 3)
@@ -328,7 +328,7 @@ class InspectConformance:
         assert part == everything[1:2]
         assert await store.events_since(CRAWL, after=3) == []
 
-    async def test_crawl_moves_are_told_as_changes(self, store: FullStore) -> None:
+    async def test_status_changes_of_a_crawl_are_events(self, store: FullStore) -> None:
         """O3: pauses, resumptions, ends."""
         await add(store, "a/1")
         for status in (CrawlStatus.PAUSED, CrawlStatus.RUNNING, CrawlStatus.CANCELLED):
@@ -340,7 +340,7 @@ class InspectConformance:
             ("crawl-cancelled", CRAWL, "me"),
         ]
 
-    async def test_a_worker_is_told_while_it_holds_the_task(self, store: FullStore) -> None:
+    async def test_a_leased_task_shows_its_worker(self, store: FullStore) -> None:
         """B1: not before, not after."""
         await add(store, "a/1")
         before = (await record(store, "a/1")).worker
@@ -394,7 +394,7 @@ class InspectConformance:
 class UpcomingConformance:
     """What is next in a queue."""
 
-    async def test_it_tells_what_is_due_in_order(self, store: FullStore) -> None:
+    async def test_upcoming_lists_due_tasks_in_order(self, store: FullStore) -> None:
         """C2, D5: names and URLs, both lanes in one order, as many as asked for."""
         await add(store, "a/3", priority=3.0)
         await add(store, "a/1", priority=1.0, lane=1)
@@ -408,7 +408,7 @@ class UpcomingConformance:
         ]
         assert len(await store.upcoming(CRAWL, key("a"))) == 3
 
-    async def test_it_tells_nothing_of_those_that_are_not_due(
+    async def test_upcoming_lists_no_delayed_tasks(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C6: until they are, though the queue was not rescheduled since."""
@@ -421,7 +421,7 @@ class UpcomingConformance:
         assert [task.fingerprint for task in before] == [mark("a/0"), mark("a/2")]
         assert [task.fingerprint for task in after] == [mark("a/1"), mark("a/0"), mark("a/2")]
 
-    async def test_it_tells_nothing_of_those_that_are_lent(self, store: FullStore) -> None:
+    async def test_upcoming_lists_no_leased_tasks(self, store: FullStore) -> None:
         """H1: neither by name nor otherwise."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2", "a/3")
@@ -431,7 +431,7 @@ class UpcomingConformance:
         found = await store.upcoming(CRAWL, key("a"))
         assert [task.fingerprint for task in found] == [mark("a/3")]
 
-    async def test_a_long_line_is_told_in_order(self, store: FullStore) -> None:
+    async def test_upcoming_of_a_long_queue_is_in_order(self, store: FullStore) -> None:
         """C2: however many wait behind them."""
         wanted = [f"a/{number}" for number in range(400)]
         for number, name in enumerate(wanted):
@@ -441,12 +441,12 @@ class UpcomingConformance:
 
         assert [task.fingerprint for task in found] == [mark(wanted[n]) for n in order[:100]]
 
-    async def test_nobody_knows_what_was_never_added(self, store: FullStore) -> None:
+    async def test_upcoming_of_an_unknown_queue_is_empty(self, store: FullStore) -> None:
         """I1: neither a queue nor a crawl; and asking makes none."""
         assert await store.upcoming(CRAWL, key("a")) == []
         assert await store.crawls() == []
 
-    async def test_a_paused_queue_is_told_of_too(self, store: FullStore) -> None:
+    async def test_upcoming_lists_tasks_of_paused_queues(self, store: FullStore) -> None:
         """E8: it only reads; keys are hosts, in lower case."""
         await add(store, "a/1")
         await steer(store, key("a"), Set({"paused": True}))

@@ -16,7 +16,7 @@ from outrider.store.protocol import FullStore, TaskView
 from outrider.testing.builders import policy
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
-    NO_MANNERS,
+    NO_DELAY,
     add,
     claim,
     configure,
@@ -160,7 +160,7 @@ class KnownConformance:
         assert (await record(store, "a/1")).priority == 5.0
 
     @pytest.mark.parametrize("end", ENDS)
-    async def test_revisit_brings_an_ended_task_back(self, store: FullStore, end: str) -> None:
+    async def test_revisit_makes_an_ended_task_pending(self, store: FullStore, end: str) -> None:
         """B2, B3: done, dead and dropped become pending, attempts at 0, without a past."""
         await brought_to(store, end)
 
@@ -223,9 +223,7 @@ class KnownConformance:
 
         assert [answer.added for answer in answers] == [True, True]
 
-    async def test_a_revisit_stands_behind_its_equals(
-        self, store: FullStore, clock: FakeClock
-    ) -> None:
+    async def test_a_revisit_is_behind_its_equals(self, store: FullStore, clock: FakeClock) -> None:
         """C2: it is inserted again, so its tie is new."""
         await brought_to(store, "done")
         await add(store, "a/2")
@@ -314,7 +312,7 @@ class KnownConformance:
 
     async def test_a_revisit_needs_room_too(self, store: FullStore) -> None:
         """B4: refused as queue-full, an ended task stays as it ended."""
-        await configure(store, max_pending=1, **NO_MANNERS)
+        await configure(store, max_pending=1, **NO_DELAY)
         await brought_to(store, "done")
         await add(store, "a/2")
 

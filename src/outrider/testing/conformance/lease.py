@@ -13,7 +13,7 @@ from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     ask,
     claim,
@@ -58,7 +58,7 @@ class LeaseConformance:
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """H4: it matters to a file that is opened again; deadlines and tokens are as ever."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         first, second = await one(store, process="p/1"), await one(store, process="q/1")
 
@@ -83,7 +83,7 @@ class LeaseConformance:
 
     async def test_extend_names_those_still_held(self, store: FullStore, clock: FakeClock) -> None:
         """H2: the others were lost before this call, and stay lost."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3", "a/4")
         kept, finished, released, expired = await claim(store, 4, lease_for=30.0)
         await finish(store, done(finished))
@@ -96,7 +96,7 @@ class LeaseConformance:
 
         assert await store.extend(everything, lease_for=30.0) == {kept.id}
 
-    async def test_an_overdue_lease_not_yet_taken_back_may_be_renewed(
+    async def test_an_overdue_lease_that_did_not_expire_may_be_extended(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """H2, H4: it is lost when it expires."""
@@ -108,7 +108,7 @@ class LeaseConformance:
         assert await store.expire(limit=10) == 0
         assert (await finish(store, done(lease))).applied
 
-    async def test_an_overdue_lease_not_yet_taken_back_may_be_finished(
+    async def test_an_overdue_lease_that_did_not_expire_may_be_finished(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """H3: its token is current and it is leased."""
@@ -150,7 +150,7 @@ class LeaseConformance:
 
     async def test_a_release_is_once(self, store: FullStore) -> None:
         """H1, H5: the token changed, so repeating it changes nothing."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1")
         lease = await one(store)
         await store.release([lease.id])
@@ -169,7 +169,7 @@ class LeaseConformance:
 
     async def test_many_are_released_at_once(self, store: FullStore) -> None:
         """H5: each by itself; strangers among them spoil nothing."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "b/1")
         held = {lease.id for lease in await claim(store, 3)}
 
@@ -177,9 +177,7 @@ class LeaseConformance:
         assert (await crawl(store)).pending == 3
 
     @pytest.mark.parametrize("lease", NOBODYS, ids=str)
-    async def test_a_lease_nobody_gave_changes_nothing(
-        self, store: FullStore, lease: LeaseId
-    ) -> None:
+    async def test_an_unknown_lease_changes_nothing(self, store: FullStore, lease: LeaseId) -> None:
         """H3: an unknown crawl, task or token is answered, never an error."""
         await add(store, "a/1")
         await one(store)
@@ -278,7 +276,7 @@ class ExpiryConformance:
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """H4: in (deadline, arrival) order, no more than the limit."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3", "a/4")
         for lease, seconds in zip(await claim(store, 4), (30, 10, 20, 10), strict=True):
             await store.extend([lease.id], lease_for=seconds)
@@ -389,7 +387,7 @@ class ExpiryConformance:
         assert [await store.expire(limit=10) for _ in range(3)] == [1, 0, 0]
         assert (await record(store, "a/1")).crashes == 1
 
-    async def test_crashes_are_told_as_changes(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_crashes_are_events(self, store: FullStore, clock: FakeClock) -> None:
         """O3: an expiry, and a death by it, with the worker's name."""
         await configure(store, delay=0.0, max_crashes=2)
         await add(store, "a/1")

@@ -91,14 +91,14 @@ class LoansConformance:
 
         assert names(await borrow(store)) == ["a/1", "a/2", "b/1", "a/3", "b/2"]
 
-    async def test_what_is_not_due_is_not_lent(self, store: FullStore) -> None:
+    async def test_a_loan_has_due_tasks_only(self, store: FullStore) -> None:
         """C6."""
         await add(store, "a/1")
         await add(store, "a/later", delay=5.0)
 
         assert names(await borrow(store)) == ["a/1"]
 
-    async def test_a_queue_that_waits_is_not_lent(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_a_snoozed_queue_is_not_lent(self, store: FullStore, clock: FakeClock) -> None:
         """D1: a loan begins at next-ready, like any visit."""
         await configure(store, delay=9.0)
         await add(store, "a/1", "a/2", "a/3")
@@ -127,7 +127,7 @@ class LoansConformance:
 
     # ---- who else is served
 
-    async def test_nobody_else_gets_a_lent_queue(self, store: FullStore) -> None:
+    async def test_a_lent_queue_is_served_to_no_other_claim(self, store: FullStore) -> None:
         """C7: by any claim, and however many slots there are."""
         await configure(store, delay=0.0, max_in_flight=5)
         await add(store, "a/1", "a/2", "a/3")
@@ -154,7 +154,7 @@ class LoansConformance:
 
         assert names(await claim(store, 9)) == ["b/1"]
 
-    async def test_by_name_it_lends_as_usual(self, store: FullStore) -> None:
+    async def test_a_lent_queue_serves_claims_by_fingerprint(self, store: FullStore) -> None:
         """D5: and such a lease is no part of the loan, and does not prolong it."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2", "a/3")
@@ -166,7 +166,7 @@ class LoansConformance:
         await finish(store, done(lease))
         assert names(await claim(store, 9)) == ["a/3"]
 
-    async def test_a_claim_by_name_lends_no_queue(self, store: FullStore) -> None:
+    async def test_a_claim_by_fingerprint_lends_no_queue(self, store: FullStore) -> None:
         """D5: names given, nothing else is looked at."""
         await add(store, "a/1", "a/2")
         fingerprint = (await record(store, "a/1")).fingerprint
@@ -185,7 +185,7 @@ class LoansConformance:
         view = await queue(store)
         assert (view.spent, view.last_cost) == (8, 4)
 
-    async def test_a_total_budget_ends_what_is_lent(self, store: FullStore) -> None:
+    async def test_a_total_budget_limits_a_loan(self, store: FullStore) -> None:
         """E1: no more than it may spend; it is rescheduled when the loan is over."""
         await configure(store, total_budget=2, delay=0.0)
         await add(store, "a/1", "a/2", "a/3")
@@ -196,7 +196,7 @@ class LoansConformance:
         await store.finish([done(lease) for lease in leases])
         assert await state(store) == OVER_BUDGET
 
-    async def test_a_session_ends_what_is_lent(self, store: FullStore) -> None:
+    async def test_a_session_limits_a_loan(self, store: FullStore) -> None:
         """E2: no more than the balance; then it is behind the others."""
         await configure(store, balance=2, delay=0.0)
         await add(store, "a/1", "a/2", "a/3", "b/1")
@@ -265,7 +265,7 @@ class LoansConformance:
 
         assert await wakes_in(store) == 7.0
 
-    async def test_a_lent_visit_counts_as_begun_when_it_ends(
+    async def test_a_visit_of_a_loan_counts_as_begun_when_it_ends(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """D1, C7: the borrower chose its start, so where starts count the store takes the end."""
@@ -279,7 +279,9 @@ class LoansConformance:
         await steer(store, key("a"), Wake())
         assert await wakes_in(store) == 7.0
 
-    async def test_links_of_a_lent_page_wait_for_the_end(self, store: FullStore) -> None:
+    async def test_links_of_a_lent_page_wait_for_the_end_of_the_loan(
+        self, store: FullStore
+    ) -> None:
         """H6: they are added at once, and leased with the queue."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2")
@@ -291,7 +293,7 @@ class LoansConformance:
         await finish(store, done(second))
         assert names(await claim(store, 9)) == ["a/3"]
 
-    async def test_a_retry_is_not_lent_again_meanwhile(self, store: FullStore) -> None:
+    async def test_a_retry_is_not_leased_before_the_end_of_the_loan(self, store: FullStore) -> None:
         """C7: a lent task that is pending again waits for the end of the loan, as all others."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2")
@@ -358,7 +360,9 @@ class LoansConformance:
 
         assert (await crawl(store)).outcomes.get("crashed") == 1
 
-    async def test_another_loan_counts_anew(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_another_loan_counts_crashes_from_zero(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
         """C7: the count ends with the loan."""
         await configure(store, delay=0.0)
         await add(store, "a/1", "a/2")
@@ -406,7 +410,7 @@ class LoansConformance:
         assert (await ask(store, 9)).wake_in == 30.0
 
     @pytest.mark.parametrize("act", [Pause(), Retire()], ids=["paused", "retired"])
-    async def test_a_person_may_stop_a_lent_queue(
+    async def test_an_operator_may_stop_a_lent_queue(
         self, store: FullStore, act: Pause | Retire
     ) -> None:
         """E7: what is out may end, and then nothing follows."""
@@ -437,7 +441,7 @@ class LoansConformance:
         await store.finish([done(lease) for lease in leases])
         assert (await ask(store)).status is CrawlStatus.FINISHED
 
-    async def test_a_cancelled_crawl_has_lent_nothing(self, store: FullStore) -> None:
+    async def test_a_cancelled_crawl_has_no_loans(self, store: FullStore) -> None:
         """I3."""
         await add(store, "a/1", "a/2")
         await borrow(store)
@@ -446,9 +450,7 @@ class LoansConformance:
         view = await queue(store)
         assert (view.in_flight, view.lent, view.dropped) == (0, 0, 2)
 
-    async def test_an_export_tells_nothing_of_a_loan(
-        self, store: FullStore, clock: FakeClock
-    ) -> None:
+    async def test_an_export_has_no_loans(self, store: FullStore, clock: FakeClock) -> None:
         """I5, H5: its tasks read as released now."""
         await configure(store, delay=3.0)
         await add(store, "a/1", "a/2")

@@ -43,9 +43,9 @@ ENDS: list[Outcome] = [
 ]
 
 
-async def configure_rate(store: FullStore, rate: float, manners: RuleFields) -> None:
+async def configure_rate(store: FullStore, rate: float, politeness: RuleFields) -> None:
     """Open the crawl under these rules and that rate."""
-    given = manners.copy()
+    given = politeness.copy()
     given["visits_per_second"] = rate
     await configure(store, **given)
 
@@ -75,12 +75,12 @@ class PaceConformance:
 
         assert await leased_at(store, clock, 4.0, per_queue) == [0, 1000, 2000, 3000]
 
-    @pytest.mark.parametrize(("manners", "outcome"), list(zip(FAST, ENDS, strict=True)))
+    @pytest.mark.parametrize(("politeness", "outcome"), list(zip(FAST, ENDS, strict=True)))
     async def test_visits_that_end_at_once_are_kept_apart(
-        self, store: FullStore, clock: FakeClock, manners: RuleFields, outcome: Outcome
+        self, store: FullStore, clock: FakeClock, politeness: RuleFields, outcome: Outcome
     ) -> None:
         """D1: however a visit ends, and whether or not its host was asked."""
-        await configure_rate(store, 2.0, manners)
+        await configure_rate(store, 2.0, politeness)
         await add(store, *PAGES)
 
         await visit(store, outcome)
@@ -92,12 +92,12 @@ class PaceConformance:
         clock.advance(0.001)
         await one(store)
 
-    @pytest.mark.parametrize("manners", FAST[:2])
+    @pytest.mark.parametrize("politeness", FAST[:2])
     async def test_a_release_does_not_shorten_the_pace(
-        self, store: FullStore, clock: FakeClock, manners: RuleFields
+        self, store: FullStore, clock: FakeClock, politeness: RuleFields
     ) -> None:
         """D1, D7: it counts from the lease, also of a released task."""
-        await configure_rate(store, 0.1, manners)
+        await configure_rate(store, 0.1, politeness)
         await add(store, *PAGES)
         lease = await one(store)
         clock.advance(3)
@@ -121,12 +121,12 @@ class PaceConformance:
 
         assert (claimed.leases, claimed.wake_in) == ([], 60.0)
 
-    @pytest.mark.parametrize("manners", FAST[:2])
+    @pytest.mark.parametrize("politeness", FAST[:2])
     async def test_wake_goes_back_to_the_pace_and_no_further(
-        self, store: FullStore, clock: FakeClock, manners: RuleFields
+        self, store: FullStore, clock: FakeClock, politeness: RuleFields
     ) -> None:
         """D1: no act breaks it; a snooze ends."""
-        await configure_rate(store, 0.1, manners)
+        await configure_rate(store, 0.1, politeness)
         await add(store, *PAGES)
         await visit(store, Done(200, from_cache=True))
         await steer(store, key("a"), Snooze(500.0))
@@ -230,7 +230,7 @@ class PaceConformance:
         assert names(await claim(store)) == ["a/2"]
         assert names(await named(store, "a/3")) == ["a/3"]
 
-    async def test_a_queue_lent_whole_is_paced_by_its_borrower(
+    async def test_a_lent_queue_is_paced_by_its_borrower(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C7, D1: a borrower begins when it likes, so the pace counts from each task's end."""

@@ -17,7 +17,7 @@ from outrider.testing.builders import done, failed
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     claim,
     configure,
@@ -47,9 +47,9 @@ def names_of(found: Sequence[Pending]) -> list[str]:
 class PricingConformance:
     """New priorities."""
 
-    async def test_a_repriced_task_moves_both_ways(self, store: FullStore) -> None:
+    async def test_a_priority_update_moves_a_task_both_ways(self, store: FullStore) -> None:
         """C8: forward and back, with its breakdown."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
 
         assert await reprice(store, "a/1", 5.0) == 1
@@ -59,7 +59,7 @@ class PricingConformance:
         assert (view.priority, view.breakdown) == (5.0, WHY)
         assert await drained(store) == ["a/3", "a/2", "a/1"]
 
-    async def test_a_repriced_task_moves_its_queue(self, store: FullStore) -> None:
+    async def test_a_priority_update_moves_the_queue(self, store: FullStore) -> None:
         """C3: queues go by their top task, in whichever lane it is."""
         await add(store, "a/1", "b/1", "c/1")
         await add(store, "d/1", lane=ACQUISITION)
@@ -69,9 +69,9 @@ class PricingConformance:
 
         assert names(await claim(store, 4)) == ["c/1", "b/1", "a/1", "d/1"]
 
-    async def test_a_repriced_task_keeps_its_tie(self, store: FullStore) -> None:
+    async def test_a_priority_update_keeps_the_tie(self, store: FullStore) -> None:
         """C2: among equals the oldest is first."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", priority=9.0)
         await add(store, "a/2")
 
@@ -81,7 +81,7 @@ class PricingConformance:
 
     async def test_what_is_not_pending_is_left_alone(self, store: FullStore) -> None:
         """C8: leased, done, or unknown."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await visit(store)
         lease = await one(store)
@@ -97,7 +97,9 @@ class PricingConformance:
         assert (await record(store, "a/2")).priority == 0.0
         assert (await finish(store, done(lease))).applied
 
-    async def test_a_price_that_was_not_seen_is_left_alone(self, store: FullStore) -> None:
+    async def test_a_priority_update_with_an_outdated_priority_is_ignored(
+        self, store: FullStore
+    ) -> None:
         """C8: another worker updated it before."""
         await add(store, "a/1")
         await reprice(store, "a/1", 5.0)
@@ -105,11 +107,11 @@ class PricingConformance:
         assert await reprice(store, "a/1", 7.0) == 0
         assert (await record(store, "a/1")).priority == 5.0
 
-    async def test_a_task_that_waits_is_repriced_where_it_waits(
+    async def test_a_delayed_task_gets_its_new_priority(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C6: its due time stays."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", delay=10.0)
         await add(store, "a/2")
 
@@ -118,11 +120,11 @@ class PricingConformance:
         clock.advance(10)
         assert names(await claim(store, 2)) == ["a/1"]
 
-    async def test_a_retried_task_keeps_its_new_price(
+    async def test_a_retried_task_keeps_its_new_priority(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """C2: retry and release keep their place."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await reprice(store, "a/2", -5.0)
         lease = await one(store)
@@ -134,7 +136,7 @@ class PricingConformance:
 
     async def test_forced_tasks_stay_first(self, store: FullStore) -> None:
         """C2: precedence comes before any priority."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", precedence=0)
         await add(store, "a/2")
 
@@ -142,9 +144,9 @@ class PricingConformance:
 
         assert await drained(store) == ["a/1", "a/2"]
 
-    async def test_many_are_repriced_at_once(self, store: FullStore) -> None:
+    async def test_many_priorities_are_updated_at_once(self, store: FullStore) -> None:
         """C8: in a batch over several queues; returns how many had the priority seen."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         pages = [f"{host}/{n}" for n in range(3) for host in "ab"]
         await add(store, *pages)
         numbers = [(await record(store, name)).number for name in pages]
@@ -153,7 +155,7 @@ class PricingConformance:
         assert await store.update_priorities(CRAWL, [*prices, PriorityUpdate(1, 3.0, 3.0)]) == 6
         assert await drained(store) == pages[::-1]
 
-    async def test_a_cancelled_crawl_has_nothing_to_reprice(self, store: FullStore) -> None:
+    async def test_a_cancelled_crawl_has_no_priorities_to_update(self, store: FullStore) -> None:
         """I3: its tasks read as dropped."""
         await add(store, "a/1")
         await store.set_status(CRAWL, CrawlStatus.CANCELLED)
@@ -161,7 +163,7 @@ class PricingConformance:
         assert await reprice(store, "a/1", 5.0) == 0
 
     @pytest.mark.parametrize("bad", [inf, -inf, float("nan")])
-    async def test_a_price_is_a_number(self, store: FullStore, bad: float) -> None:
+    async def test_a_priority_must_be_a_number(self, store: FullStore, bad: float) -> None:
         """C2: and nothing is half-done."""
         await add(store, "a/1")
         with pytest.raises(InvalidInput):
@@ -171,9 +173,9 @@ class PricingConformance:
 
         assert (await record(store, "a/1")).priority == 0.0
 
-    async def test_those_who_price_anew_read_what_waits(self, store: FullStore) -> None:
+    async def test_pending_tasks_are_read_for_rescoring(self, store: FullStore) -> None:
         """C8: pending tasks with their priorities, and no leased or done ones."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         pages, meta = ["a/1", "a/2", "a/3", "b/1", "b/2"], b'{"n":1}'
         await add(store, *pages, meta=meta, type="nav", breakdown=WHY)
         for name in pages:
@@ -206,7 +208,7 @@ class PricingConformance:
 
     async def test_gathered_priorities_add_up(self, store: FullStore) -> None:
         """F10: each link brings a little; the newcomer is a duplicate all the same."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", priority=-1.0, breakdown=explicit(-1.0).breakdown)
 
         (answer,) = await add(store, "a/2", priority=-0.5, known="gather")
@@ -237,7 +239,7 @@ class PricingConformance:
 
     async def test_only_pending_tasks_gather(self, store: FullStore) -> None:
         """F10: one that is visited, or was, has no place to gain."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await visit(store)
         lease = await one(store)
@@ -248,7 +250,7 @@ class PricingConformance:
 
     async def test_links_of_a_page_gather(self, store: FullStore) -> None:
         """H6: with the finish, and with new pages beside."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
         lease = await one(store)
         links = [page(name, priority=-1.0, known="gather") for name in ("a/3", "a/4", "b/1")]

@@ -28,7 +28,7 @@ from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.export import COPY, export, restore
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     RETIRED,
     add,
     ask,
@@ -48,7 +48,7 @@ from outrider.testing.conformance.steps import (
 class RestoringConformance:
     """Batches, their order, and their faults."""
 
-    async def test_nothing_is_lent_before_the_end_has_come(self, store: FullStore) -> None:
+    async def test_no_task_is_leased_before_the_end_is_restored(self, store: FullStore) -> None:
         """I5: half a crawl would visit in another order."""
         await add(store, "a/1", "b/1")
         *most, end = await export(store)
@@ -122,7 +122,7 @@ class RestoringConformance:
 
     async def test_pages_stay_right_while_the_crawl_runs(self, store: FullStore) -> None:
         """I5: a new queue comes before its tasks, and a done page's links come with it."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         first = await store.export(CRAWL, limit=2)
         await visit(store)
@@ -139,7 +139,7 @@ class RestoringConformance:
         assert await restore(store, items) == len(items)
         assert sorted(names(await claim(store, 9, crawl=COPY))) == ["a/1", "a/2", "a/3", "b/1"]
 
-    async def test_a_visit_after_its_queue_was_told_is_no_secret(
+    async def test_a_visit_after_its_queue_was_exported_counts(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """D7: an export of a crawl that runs never makes a copy impolite."""
@@ -157,7 +157,7 @@ class RestoringConformance:
         clock.advance(2.0)
         assert sorted(names(await claim(store, 9, crawl=COPY))) == ["a/2", "b/1"]
 
-    async def test_a_queue_that_stood_and_has_nothing_due_does_not_stand(
+    async def test_a_restored_queue_without_due_tasks_is_on_no_list(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """E1: whatever a file says, an empty queue is no reason to ask again at once."""
@@ -172,7 +172,7 @@ class RestoringConformance:
         clock.advance(5.0)
         assert names(await claim(store, 2, crawl=COPY)) == ["a/1", "b/1"]
 
-    # ---- what nobody should believe
+    # ---- what is refused
 
     @pytest.mark.parametrize(
         ("kind", "fields"),

@@ -167,9 +167,7 @@ class RetryingConformance:
         assert (lease.failures, lease.throttles) == (0, 0)
         assert tuple((await record(store, "a/1")).history) == ()
 
-    async def test_a_revisit_stands_behind_its_equals(
-        self, store: FullStore, clock: FakeClock
-    ) -> None:
+    async def test_a_revisit_is_behind_its_equals(self, store: FullStore, clock: FakeClock) -> None:
         """C2: it is inserted again."""
         await configure(store, delay=0.0)
         await add(store, "a/1")

@@ -12,7 +12,7 @@ from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
     INACTIVE,
-    NO_MANNERS,
+    NO_DELAY,
     OVER_BUDGET,
     PAUSED,
     READY,
@@ -59,7 +59,9 @@ class SessionsConformance:
 
         assert await drained(store) == ["b/1", "b/2", "a/3"]
 
-    async def test_a_session_is_judged_late(self, store: FullStore) -> None:
+    async def test_a_spent_session_ends_when_the_queue_could_be_served(
+        self, store: FullStore
+    ) -> None:
         """E1: a dear task may overspend the session it starts within."""
         await configure(store, balance=2, delay=0.0)
         await store.add([page("a/1"), page("a/2", cost=9), page("a/3"), page("b/1", priority=1)])
@@ -80,7 +82,7 @@ class SessionsConformance:
 
     async def test_alone_a_spent_queue_is_activated_at_once(self, store: FullStore) -> None:
         """E2: when no other queue is ready, within one claim too."""
-        await configure(store, balance=1, **NO_MANNERS)
+        await configure(store, balance=1, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3")
 
         assert names(await claim(store, 3)) == ["a/1", "a/2", "a/3"]
@@ -96,7 +98,7 @@ class SessionsConformance:
 
     async def test_activation_opens_a_session(self, store: FullStore) -> None:
         """E2: with the whole balance to spend."""
-        await configure(store, hold_queues=True, balance=3, **NO_MANNERS)
+        await configure(store, hold_queues=True, balance=3, **NO_DELAY)
         await add(store, "a/1", "a/2")
         assert (await queue(store)).balance == 0
 
@@ -129,7 +131,7 @@ class SessionsConformance:
         self, store: FullStore
     ) -> None:
         """E2: a head is activated when no ready queue of its precedence or better exists."""
-        await configure(store, hold_queues=True, **NO_MANNERS)
+        await configure(store, hold_queues=True, **NO_DELAY)
         await add(store, "a/1", "a/2")
         await one(store)
         await add(store, "b/1", "c/1")
@@ -140,7 +142,7 @@ class SessionsConformance:
 
     async def test_ready_queues_of_better_precedence_go_first(self, store: FullStore) -> None:
         """E2: a worse head is not activated while they are ready."""
-        await configure(store, hold_queues=True, **NO_MANNERS)
+        await configure(store, hold_queues=True, **NO_DELAY)
         await add(store, "b/1", "a/1", "a/2")
         await steer(store, key("b"), Set({"precedence": 1}))
 
@@ -169,7 +171,7 @@ class SessionsConformance:
 
         assert await drained(store) == ["b/1", "a/1"]
 
-    async def test_a_snoozed_inactive_queue_is_judged_again_when_it_wakes(
+    async def test_a_snoozed_inactive_queue_is_rescheduled_when_it_wakes(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """E1: by the next claim, to the back."""
@@ -202,7 +204,7 @@ class SessionsConformance:
 
         assert await drained(store) == ["b/1", "a/1", "c/1"]
 
-    async def test_a_queue_added_to_is_judged_before_those_that_wake(
+    async def test_a_queue_added_to_is_rescheduled_before_those_that_wake(
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """E1: an add reschedules at once, other events wait for the claim."""
@@ -213,14 +215,14 @@ class SessionsConformance:
 
         assert await drained(store) == ["b/1", "a/1"]
 
-    async def test_tasks_are_judged_link_by_link(self, store: FullStore) -> None:
+    async def test_an_add_reschedules_link_by_link(self, store: FullStore) -> None:
         """E1: in batch order, so the queue of the first task is first."""
         await configure(store, hold_queues=True, delay=0.0)
         await store.add([page("b/2", delay=60.0), page("a/1"), page("b/1")])
 
         assert await drained(store) == ["a/1", "b/1"]
 
-    async def test_an_expiry_is_judged_at_once(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_an_expiry_reschedules_at_once(self, store: FullStore, clock: FakeClock) -> None:
         """E1: to the back of the list, before queues that are added later."""
         await configure(store, hold_queues=True, balance=1, delay=0.0)
         await add(store, "a/1")
@@ -231,7 +233,7 @@ class SessionsConformance:
 
         assert await drained(store) == ["a/1", "b/1"]
 
-    async def test_a_release_is_judged_at_once(self, store: FullStore) -> None:
+    async def test_a_release_reschedules_at_once(self, store: FullStore) -> None:
         """E1: likewise; here its session, refund included, is over."""
         await configure(store, hold_queues=True, balance=1, delay=0.0, max_in_flight=2)
         await store.add([page("a/1"), page("a/2", cost=2), page("a/3")])
@@ -318,7 +320,7 @@ class SessionsConformance:
 
         assert await drained(store) == ["b/1", "b/2", "a/2"]
 
-    async def test_a_woken_queue_waits_for_a_claim_to_be_judged(self, store: FullStore) -> None:
+    async def test_a_woken_queue_is_rescheduled_by_the_next_claim(self, store: FullStore) -> None:
         """E1: `wake` does not reschedule: the next claim does, behind those listed."""
         await configure(store, hold_queues=True, delay=0.0)
         await add(store, "a/1", "b/1")

@@ -78,7 +78,7 @@ class SettingConformance:
 
         assert names(await claim(store)) == ["a/1"]
 
-    async def test_a_larger_budget_brings_it_back(self, store: FullStore) -> None:
+    async def test_a_larger_budget_revives_the_queue(self, store: FullStore) -> None:
         """E5: a queue retired by its budget and no longer over it is revived at once."""
         await configure(store, total_budget=1, delay=0.0)
         await add(store, "a/1", "a/2", "a/3")
@@ -91,7 +91,7 @@ class SettingConformance:
         assert await state(store) == READY
         assert names(await claim(store)) == ["a/2"]
 
-    async def test_a_larger_budget_brings_back_no_other_retirement(self, store: FullStore) -> None:
+    async def test_a_larger_budget_ends_no_other_retirement(self, store: FullStore) -> None:
         """E5: other reasons return only by `revive`, even if over the budget, too."""
         await add(store, "a/1")
         await steer(store, key("a"), Retire())
@@ -102,7 +102,7 @@ class SettingConformance:
 
         assert await state(store) == (QueueState.RETIRED, "operator")
 
-    async def test_a_ready_queue_is_judged_anew(self, store: FullStore) -> None:
+    async def test_a_ready_queue_is_rescheduled(self, store: FullStore) -> None:
         """E5: with a smaller balance its session may be over; the others come first."""
         await configure(store, balance=9, delay=0.0)
         await add(store, "a/1", "a/2", "a/3", priority=-1.0)
@@ -126,7 +126,7 @@ class SettingConformance:
         assert await state(store) == READY
         assert (await queue(store)).balance == 1
 
-    async def test_an_inactive_queue_is_judged_to_the_back(self, store: FullStore) -> None:
+    async def test_an_inactive_queue_goes_to_the_back(self, store: FullStore) -> None:
         """E5: with hold_queues."""
         await configure(store, hold_queues=True, delay=0.0)
         await add(store, "a/1", "b/1", "c/1")
@@ -135,7 +135,7 @@ class SettingConformance:
 
         assert await drained(store) == ["b/1", "c/1", "a/1"]
 
-    async def test_setting_what_holds_already_judges_anew(self, store: FullStore) -> None:
+    async def test_setting_an_unchanged_value_reschedules(self, store: FullStore) -> None:
         """E5: by key or suffix, whether or not anything changes."""
         await configure(store, hold_queues=True, delay=0.0, balance=9)
         await add(store, "a/1", "b/1")

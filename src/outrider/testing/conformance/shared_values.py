@@ -16,7 +16,7 @@ async def say(store: FullStore, name: str, text: str, seen: int | None = None) -
     return number
 
 
-async def told(store: FullStore, after: int = 0) -> list[tuple[str, str]]:
+async def values(store: FullStore, after: int = 0) -> list[tuple[str, str]]:
     """The values since a number."""
     return [(note.name, note.text) for note in await store.values_since(CRAWL, after=after)]
 
@@ -24,7 +24,7 @@ async def told(store: FullStore, after: int = 0) -> list[tuple[str, str]]:
 class NotesConformance:
     """Shared values."""
 
-    async def test_a_note_is_read_by_all(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_a_value_is_read_by_all(self, store: FullStore, clock: FakeClock) -> None:
         """N1: with its number and when it was written."""
         await store.put_values(
             CRAWL,
@@ -40,24 +40,24 @@ class NotesConformance:
         assert first.number < second.number
         assert first.at == clock.now_ms() / 1000
 
-    async def test_a_note_replaces_the_one_of_its_name(self, store: FullStore) -> None:
+    async def test_a_value_replaces_the_one_of_its_name(self, store: FullStore) -> None:
         """N1: and comes after all others, so readers of the others get it."""
         await say(store, "north", "rain")
         last = await say(store, "south", "sun")
         await say(store, "north", "snow")
 
-        assert await told(store) == [("south", "sun"), ("north", "snow")]
-        assert await told(store, last) == [("north", "snow")]
+        assert await values(store) == [("south", "sun"), ("north", "snow")]
+        assert await values(store, last) == [("north", "snow")]
 
-    async def test_a_note_that_says_nothing_new_keeps_its_number(self, store: FullStore) -> None:
+    async def test_an_unchanged_value_keeps_its_number(self, store: FullStore) -> None:
         """N1: so repeating a call whose answer was lost changes nothing."""
         number = await say(store, "north", "rain")
 
         assert await say(store, "north", "rain") == number
         assert await say(store, "north", "rain", seen=number) == number
-        assert await told(store, number) == []
+        assert await values(store, number) == []
 
-    async def test_a_note_is_written_over_the_one_seen(self, store: FullStore) -> None:
+    async def test_a_value_is_written_over_the_one_seen(self, store: FullStore) -> None:
         """F5: two who count the same thing cannot both be right."""
         assert await say(store, "north", "1", seen=7) == 0
         number = await say(store, "north", "1", seen=0)
@@ -65,7 +65,7 @@ class NotesConformance:
         assert await say(store, "north", "one too", seen=0) == 0
         assert await say(store, "north", "2", seen=number)
         assert await say(store, "north", "3", seen=number) == 0
-        assert await told(store) == [("north", "2")]
+        assert await values(store) == [("north", "2")]
 
     async def test_one_that_was_too_late_spoils_no_other(self, store: FullStore) -> None:
         """B4's manner: an answer for each, in order."""
@@ -78,7 +78,7 @@ class NotesConformance:
 
         assert (late, late_too) == (0, 0)
         assert written
-        assert await told(store) == [("b", "x")]
+        assert await values(store) == [("b", "x")]
 
     async def test_what_is_gone_says_so(self, store: FullStore) -> None:
         """N1: those who read it before learn that it is gone; and it can come again."""
@@ -86,15 +86,17 @@ class NotesConformance:
         gone = await say(store, "north", "")
 
         assert gone > number
-        assert await told(store, number) == [("north", "")]
+        assert await values(store, number) == [("north", "")]
         assert await say(store, "north", "sun", seen=gone) > gone
 
-    async def test_nothing_is_not_noted(self, store: FullStore) -> None:
+    async def test_an_empty_value_that_does_not_exist_is_not_written(
+        self, store: FullStore
+    ) -> None:
         """N1: deleting a value that does not exist changes nothing."""
         assert await say(store, "north", "") == 0
-        assert await told(store) == []
+        assert await values(store) == []
 
-    async def test_notes_come_in_bounded_pages(self, store: FullStore) -> None:
+    async def test_values_come_in_bounded_pages(self, store: FullStore) -> None:
         """O: in order of their numbers."""
         await store.put_values(CRAWL, [SharedValueWrite("t", str(n), "x") for n in range(7)])
 
@@ -131,7 +133,7 @@ class NotesConformance:
             SharedValueWrite("t", "a", "x\ud800"),
         ],
     )
-    async def test_a_bad_note_is_refused_with_its_batch(
+    async def test_a_bad_value_is_refused_with_its_batch(
         self, store: FullStore, bad: SharedValueWrite
     ) -> None:
         """N2: nothing half-done."""

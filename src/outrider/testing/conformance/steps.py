@@ -43,14 +43,17 @@ PAUSED: Final = (QueueState.PAUSED, "operator")
 RETIRED: Final = (QueueState.RETIRED, "operator")
 
 
-class Manners(TypedDict):
+class PolitenessFields(TypedDict):
     """The two main politeness settings."""
 
     delay: float
     max_in_flight: int
 
 
-NO_MANNERS: Final[Manners] = {"delay": 0.0, "max_in_flight": 1000}  # for tests of order alone
+NO_DELAY: Final[PolitenessFields] = {
+    "delay": 0.0,
+    "max_in_flight": 1000,
+}  # for tests of order alone
 
 
 _STORE_FIELDS: Final = ("store", "token", "holder")  # of a lease: they differ between stores

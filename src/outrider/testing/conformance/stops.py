@@ -11,7 +11,7 @@ from outrider.testing.builders import done, policy
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
-    NO_MANNERS,
+    NO_DELAY,
     add,
     ask,
     claim,
@@ -37,7 +37,7 @@ class StopsConformance:
 
     async def test_a_cancelled_crawl_reads_as_dropped(self, store: FullStore) -> None:
         """I3: its pending and leased tasks, with the reason; what had ended stays."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "a/3", tag="t")
         await visit(store)
         await one(store)
@@ -69,7 +69,7 @@ class StopsConformance:
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """I3: finish, extend, release and expire change nothing."""
-        await configure(store, **NO_MANNERS)
+        await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2")
         ended = await visit(store)
         lease = await one(store)
@@ -135,8 +135,8 @@ class StopsConformance:
     async def test_a_limit_of_visits_or_bytes_pauses(
         self, store: FullStore, limits: dict[str, float], reason: str
     ) -> None:
-        """I4: reached, the crawl is paused with the reason; visits in flight go on."""
-        await configure(store, limits=limits, **NO_MANNERS)
+        """I4: reached, the crawl is paused with the reason; visits in flight continue."""
+        await configure(store, limits=limits, **NO_DELAY)
         await add(store, *(f"a/{n}" for n in range(5)))
         leases = await claim(store, 3)
         await finish(store, done(leases[0], bytes=500))
@@ -202,7 +202,7 @@ class StopsConformance:
 
         assert await status(store) == (PAUSED, "lunch")
 
-    async def test_a_reached_limit_lets_nothing_be_lent(self, store: FullStore) -> None:
+    async def test_no_task_is_leased_at_a_reached_limit(self, store: FullStore) -> None:
         """I4: checked before leasing, so no claim exceeds it."""
         await configure(store, limits={"tasks": 1})
         await add(store, "a/1")

@@ -41,7 +41,7 @@ class WorkersConformance:
         assert (seen.pop("started_at"), seen.pop("seen_at")) == (began, began + 5)
         assert seen == said
 
-    async def test_nobody_works_on_a_crawl_without_beats(self, store: FullStore) -> None:
+    async def test_a_crawl_without_heartbeats_has_no_workers(self, store: FullStore) -> None:
         """M6: a claim alone is no beat, and another crawl's workers are its own."""
         await add(store, "a/1")
         await claim(store)
@@ -62,7 +62,9 @@ class WorkersConformance:
 
         assert [name for name, _ in await states(store)] == ["late", "a", "b", "c"]
 
-    async def test_a_silent_worker_reads_as_gone(self, store: FullStore, clock: FakeClock) -> None:
+    async def test_a_silent_worker_is_shown_as_gone(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
         """M6: as long as its own beat lasts; one more beat brings it back."""
         await beat(store, "one", lasts=30.0)
         await beat(store, "two", state="idle", lasts=10.0)
@@ -96,7 +98,7 @@ class WorkersConformance:
         await beat(store, "one")
         assert [name for name, _ in await states(store)] == ["two", "one"]
 
-    async def test_a_crowd_is_told_whole(self, store: FullStore) -> None:
+    async def test_many_workers_are_all_listed(self, store: FullStore) -> None:
         """M6: as many workers as a crawl may have in practice."""
         for number in range(60):
             await beat(store, f"worker-{number:02d}", pid=number)

@@ -297,10 +297,10 @@ class Views(ABC):
     async def workers(self, crawl: str) -> list[WorkerView]:
         """Return workers by their first heartbeat, then by name (M6)."""
         now, known = self.clock.now_ms(), self.crawl_or_empty(crawl).workers.values()
-        heard = [w for w in known if now - w.seen < ms(WORKER_KEPT_SECONDS)]
+        recent = [w for w in known if now - w.seen < ms(WORKER_KEPT_SECONDS)]
         return [
             self.worker_view(w, now)
-            for w in sorted(heard, key=lambda w: (w.started, w.heartbeat.worker))
+            for w in sorted(recent, key=lambda w: (w.started, w.heartbeat.worker))
         ]
 
     def worker_view(self, w: W, now: int) -> WorkerView:
