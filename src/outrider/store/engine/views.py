@@ -220,7 +220,8 @@ def _compile_task_view() -> Callable[[HasStatus, TaskRecord], TaskView]:
         "finished_at": "None if record.finished < 0 else record.finished / 1000",
     }
     names = TaskView.__struct_fields__
-    values = {f.last_name: fields.read(f, "record") for f in TASK_FIELDS if f.last_name in names}
+    shown = [f for f in TASK_FIELDS if f.name.removeprefix("task.") in names]
+    values = {f.last_name: fields.read(f, "record") for f in shown}
     arguments = fields.arguments(names, values, computed)
     body = [
         *fields.load_parts(TASK_FIELDS, "record"),

@@ -5,13 +5,15 @@ from functools import reduce
 import msgspec
 import pytest
 
-from outrider.core.policy.rules import QueueRules
+from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import TaskState
 from outrider.core.task import PolitenessState
 from outrider.store.embedded import log_pages
 from outrider.store.engine import export, fields, restore
 from outrider.store.engine.fields import QUEUE_FIELDS, TASK_FIELDS
 from outrider.store.engine.records import COLUMNS, TaskCounts, TaskRecord, new_queue
+from outrider.store.engine.state import CrawlState
+from outrider.store.engine.views import task_view
 from outrider.store.export_items import task_of
 from outrider.testing.builders import task
 
@@ -117,6 +119,15 @@ def test_export_keeps_every_exported_field_of_a_task():
     changed = {"key", "due"}  # the tie alone is exported, and the due time of pending tasks
     for name in [field.name for field in TASK_FIELDS if field.exported]:
         assert name in changed or value_of(again, name) == value_of(record, name), name
+
+
+def test_view_of_a_task_has_its_own_values():
+    """The number of the task, not that of its queue."""
+    record = build_record(build_queue())
+    view = task_view(CrawlState("c", "s", CrawlRules(), 0), record)
+
+    assert (view.number, view.url, view.state) == (3, record.task.url, TaskState.LEASED)
+    assert (view.attempts, view.failures, view.worker) == (record.attempts, record.failures, "w")
 
 
 def test_struct_and_table_that_differ_are_refused():
