@@ -1,9 +1,9 @@
-"""The conformance suite over shards: the router itself must not show.
+"""The conformance suite over shards: the sharded store behaves as its shards do.
 
-It runs over four shards with the queues spread, less what the lists below say is promised within a
-shard alone (M1), and so on a real cluster: the topics a router has most to do with, or all of them
-if OUTRIDER_CLUSTER=all. In `make stress` it also runs over one shard, and over four with all queues
-on one of them, which is not home.
+It runs over four shards with the queues spread, without the tests listed below, whose promises hold
+within a shard only (M1). On a real cluster it runs the topics that depend most on sharding, or all
+of them if OUTRIDER_CLUSTER=all. In `make stress` it also runs over one shard, and over four with
+all queues on one of them, which is not home.
 """
 
 import os
@@ -13,11 +13,12 @@ import pytest
 from model_shard import ModelShard
 from outrider.store.factory import open_store
 from outrider.store.shards import ShardedStore
+from outrider.store.shards.shard_set import shard_of
 from outrider.testing import conformance
 from outrider.testing.invariants import CheckedStore
 from scale import ROUNDS
 
-# These write numbers, or how many steps there are, as a store of one piece has them.
+# These compare numbers, or numbers of steps, which differ over shards.
 NUMBERED = {
     "Add": {"test_tasks_are_numbered_in_the_order_they_came"},
     "Addressing": {"test_a_rule_over_many_queues_comes_in_steps"},
@@ -28,10 +29,10 @@ NUMBERED = {
     },
 }
 
-# B3: what is known is known within a shard, and this task moves to a queue of another one.
+# B3: a task is known within a shard, and this one moves to a queue of another shard.
 KNOWN = {"Known": {"test_a_revisit_may_change_the_queue"}}
 
-# These are about who of several queues is first: by precedence, priority, turn, session or export.
+# These compare the order among queues: by precedence, priority, turn, session or export.
 ORDERED = {
     "Budget": {
         "test_a_free_task_spends_nothing",
@@ -129,11 +130,9 @@ ORDERED = {
 }
 
 
-class Lopsided(ShardedStore):
-    """All queues live on one shard, and not at home."""
-
-    def _shard_of(self, key):
-        return 2
+def all_on_one(key, count):
+    """Place all queues on one shard, which is not home."""
+    return 2
 
 
 async def on_a_cluster(clock, places):
@@ -142,19 +141,19 @@ async def on_a_cluster(clock, places):
     return await open_store(f"{url}&shards=3", clock)
 
 
-def over_models(kind, count):
-    """A store over so many models."""
+def over_models(count, placement=shard_of):
+    """Return a maker of stores over that many models."""
 
     async def make(clock, places):
-        return kind([ModelShard(clock) for _ in range(count)])
+        return ShardedStore([ModelShard(clock) for _ in range(count)], placement)
 
     return make
 
 
 MAKERS = {
-    "Alone": over_models(ShardedStore, 1),
-    "Lopsided": over_models(Lopsided, 4),
-    "Spread": over_models(ShardedStore, 4),
+    "Alone": over_models(1),
+    "Lopsided": over_models(4, all_on_one),
+    "Spread": over_models(4),
     "Cluster": on_a_cluster,
 }
 LEFT_OUT = {
@@ -170,7 +169,7 @@ TOPICS = {"Cluster": ALL if WHOLE else {"Add", "Crawl", "Finish", "Restoring", "
 
 @pytest.fixture
 async def store(request, clock, places):
-    """One store over shards, watched."""
+    """One store over shards, with its invariants checked."""
     store = CheckedStore(await MAKERS[request.cls.setup](clock, places), clock)
     yield store
     for crawl in await store.crawls():
@@ -179,7 +178,7 @@ async def store(request, clock, places):
 
 
 def suite(setup):
-    """A class for each topic, without the tests that are left out."""
+    """Yield a class for each topic, without the tests that are left out."""
     for topic in sorted(TOPICS.get(setup, ALL)):
         left_out = set().union(*(lists.get(topic, ()) for lists in LEFT_OUT[setup]))
         gone = dict.fromkeys(left_out)  # pytest does not collect None
@@ -195,8 +194,8 @@ for _setup in MAKERS:
         globals().update(suite(_setup))
 
 
-def test_whatever_is_left_out_exists():
-    """A test that was renamed must not be left out for ever."""
+def test_every_test_left_out_exists():
+    """A list must not keep the old name of a renamed test."""
     for lists in (NUMBERED, KNOWN, ORDERED):
         for topic, names in lists.items():
             for name in names:

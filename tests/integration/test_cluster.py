@@ -55,7 +55,7 @@ def _lines(store):
 @pytest.mark.parametrize("total", [1, 2, 12, 16, 100])
 @pytest.mark.parametrize("prefix", ["outrider", "x"])
 def test_shards_are_spread_evenly(prefix, total):
-    """Each has a part of the slots of its own, so any number of masters gets its share."""
+    """Each shard is in another part of the slots, so any number of masters gets its share."""
     bases = list(bases_of(prefix, total))
     parts = [key_slot(base.encode()) * total // 16_384 for base in bases]
 
@@ -63,8 +63,8 @@ def test_shards_are_spread_evenly(prefix, total):
     assert bases[0] == f"{prefix}:{{{prefix}.0}}:"  # where it is looked for, whatever the number
 
 
-async def test_a_store_keeps_the_number_of_shards_it_was_made_with(opened):
-    """Four a master unless told; a URL that says otherwise later is refused."""
+async def test_store_keeps_the_number_of_shards_it_was_made_with(opened):
+    """Four per master by default; a URL that later says otherwise is refused."""
     store = await opened()
     assert len(_lines(store)) == 12
     await store.add(pages("a/1"))
@@ -77,7 +77,7 @@ async def test_a_store_keeps_the_number_of_shards_it_was_made_with(opened):
     await again.close()
 
 
-async def test_a_crawl_uses_every_node(opened):
+async def test_crawl_uses_every_node(opened):
     """Queues are spread, and all of them are served."""
     store = await opened()
     await store.configure(CRAWL, rules(delay=0.0))
@@ -94,8 +94,8 @@ async def test_a_crawl_uses_every_node(opened):
     await store.close()
 
 
-async def test_notes_and_prices_find_their_shards(opened):
-    """C8, N1: a number tells its shard; what is noted is kept at home."""
+async def test_shared_values_and_priority_updates_reach_their_shards(opened):
+    """C8, N1: a task number contains its shard; shared values are stored at home."""
     store = await opened(shards=3)
     await store.add(pages(*(f"{host}/1" for host in HOSTS)))
     seen = (await store.tasks(CRAWL, TaskFilter())).items
@@ -114,8 +114,8 @@ async def test_notes_and_prices_find_their_shards(opened):
 
 
 @pytest.mark.parametrize("host", HOSTS[:3])
-async def test_whoever_waits_is_rung_from_any_shard(opened, host):
-    """C6: one listener hears of all."""
+async def test_waiting_caller_is_notified_from_any_shard(opened, host):
+    """C6: one subscription serves all shards."""
     store, other, rung = await opened(shards=3), await opened(shards=3), asyncio.Event()
     end = store.subscribe(CRAWL, rung.set)
     for number in range(100):  # until the listener listens
@@ -144,26 +144,26 @@ async def test_whoever_waits_is_rung_from_any_shard(opened, host):
         ("redis+cluster://h:x", "check the port of the URL"),
     ],
 )
-async def test_a_wrong_url_is_refused_by_name(url, match):
-    """What is wrong with it is told before anybody is asked."""
+async def test_wrong_url_is_refused_by_name(url, match):
+    """The message names what is wrong, before any connection is made."""
     with pytest.raises(InvalidInput, match=match):
         await open_store(url, SystemClock())
 
 
-async def test_a_server_alone_is_no_cluster(places):
+async def test_single_server_is_refused_as_a_cluster(places):
     """The message says how to open it."""
     url = places.take("redis").replace("redis://", "redis+cluster://", 1)
     with pytest.raises(StoreUnusable, match=r"open it as redis://"):
         await open_store(url.replace("/0", "/"), SystemClock())
 
 
-async def test_nobody_there_is_told_so():
-    """M6."""
+async def test_opening_without_a_node_is_unavailable():
+    """M6: an error that may be retried."""
     with pytest.raises(StoreUnavailable, match="is it running"):
         await open_store(f"redis+cluster://127.0.0.1:{free_port()}", SystemClock())
 
 
-async def test_a_shard_that_was_lost_is_noticed(opened):
+async def test_lost_shard_is_refused(opened):
     """A node that comes back empty must not be taken for a new store."""
     store = await opened(shards=3)
     line = _lines(store)[1]
@@ -174,8 +174,8 @@ async def test_a_shard_that_was_lost_is_noticed(opened):
         await opened()
 
 
-async def test_keys_of_others_are_left_alone(opened, url):
-    """Somebody uses our names for something else."""
+async def test_keys_of_another_program_are_left_alone(opened, url):
+    """Another program uses a key of the store."""
     store = await opened(shards=3)
     line = _lines(store)[0]
     await line.command("DEL", line.base + META)
@@ -217,8 +217,8 @@ def _moved(cluster, slot):
         line.close()
 
 
-async def test_a_slot_may_move_under_a_crawl(cluster):
-    """While it is on its way its shard does not answer; then it is found where it is."""
+async def test_crawl_follows_a_slot_to_another_node(cluster):
+    """While the slot migrates its shard does not answer; then it is found at the new node."""
     store = await open_store(f"{cluster.store_url}/?prefix=moving&shards=3", SystemClock())
     await store.configure(CRAWL, rules(delay=0.0))
     await store.add(pages(*(f"{host}/1" for host in HOSTS)))
@@ -235,8 +235,8 @@ async def test_a_slot_may_move_under_a_crawl(cluster):
 
 
 @pytest.mark.slow
-def test_a_replica_takes_over(cluster):
-    """The store goes on with the node that has the slots now."""
+def test_crawl_continues_on_a_replica_that_takes_over(cluster):
+    """The store uses the node that has the slots now."""
     first = cluster.nodes[2]
     with ValkeyServer(options={**first.options, "cluster-port": str(free_port())}) as replica:
         line = redis.Redis(port=first.port)
@@ -272,8 +272,8 @@ async def _outlives(cluster, node, line):
 
 
 @pytest.mark.slow
-def test_a_killed_master_loses_and_doubles_nothing(tmp_path):
-    """Several workers, one master after the other killed and back: by their ledgers all is well."""
+def test_killed_master_loses_and_repeats_nothing(tmp_path):
+    """Several workers; each master is killed and restarted; the workers' logs agree."""
     world = World(hosts=20, pages=40)
     played = play("cluster", "node-killed", 2, tmp_path, world)
 

@@ -1,4 +1,4 @@
-"""A store on a real Valkey: what it refuses, what it survives, how its calls are cut."""
+"""The store on a real Valkey: servers it refuses, failures it survives, calls of bounded size."""
 
 import asyncio
 import socket
@@ -49,7 +49,7 @@ DONE = OUTCOMES["done"]
 
 @pytest.fixture
 async def opened(places):
-    """A maker of stores at one empty place; each is closed at the end."""
+    """Opens stores at one empty place, and closes them at the end."""
     url, stores = places.take("redis"), []
 
     async def make(clock=None, place=url):
@@ -63,7 +63,7 @@ async def opened(places):
 
 @pytest.fixture
 async def served():
-    """A maker of servers of one's own; each is ended at the end."""
+    """Starts servers for one test, and stops them at the end."""
     servers = []
 
     async def make(**options):
@@ -78,19 +78,19 @@ async def served():
 
 @pytest.fixture
 async def alone(served):
-    """A server of one's own."""
+    """A server for one test."""
     return await served()
 
 
 async def told(server, *words):
-    """One command to a server, or to where a URL leads."""
+    """Run one command on a server, or at a URL."""
     url = server if isinstance(server, str) else server.url
     async with redis.asyncio.Redis.from_url(url, protocol=2) as line:
         return await line.execute_command(*words)
 
 
 async def refusal_of(url):
-    """What opening it says, and of which kind."""
+    """Return type and message of the error that opening a URL raises."""
     with pytest.raises((StoreUnusable, StoreUnavailable)) as refused:
         await open_store(url, SystemClock())
     return type(refused.value), str(refused.value)
@@ -99,8 +99,8 @@ async def refusal_of(url):
 # ---- what is refused
 
 
-async def test_nobody_there():
-    """M6: a clear error that may be tried again, naming the place."""
+async def test_opening_without_a_server_is_unavailable():
+    """M6: an error that may be retried, and names the place."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -111,8 +111,8 @@ async def test_nobody_there():
     assert "is it running?" in says
 
 
-async def test_a_wrong_password(served):
-    """N2: the user and the password are named as what is wrong, and not repeated."""
+async def test_wrong_password_is_refused(served):
+    """N2: the message names user and password as the cause, and quotes neither."""
     server = await served(requirepass="right")
     for user in ("", ":wrong@"):
         kind, says = await refusal_of(f"redis://{user}127.0.0.1:{server.port}/0")
@@ -122,8 +122,8 @@ async def test_a_wrong_password(served):
     await (await open_store(server.url, SystemClock())).close()
 
 
-async def test_a_server_that_is_no_redis():
-    """N2: whatever else answers is told apart."""
+async def test_server_that_is_no_redis_is_refused():
+    """N2: the message says that something else answers there."""
 
     async def answer(reader, writer):
         await reader.read(10)
@@ -140,8 +140,8 @@ async def test_a_server_that_is_no_redis():
     assert "is no Redis" in says
 
 
-async def test_a_read_only_replica(alone, served):
-    """M5: it is told to name the primary, and nothing is written there."""
+async def test_read_only_replica_is_refused(alone, served):
+    """M5: the message asks for the primary, and nothing is written."""
     replica = await served()
     await told(replica, "REPLICAOF", "127.0.0.1", alone.port)
     _, says = await refusal_of(replica.url)
@@ -150,8 +150,8 @@ async def test_a_read_only_replica(alone, served):
     assert await told(alone, "DBSIZE") == 0
 
 
-async def test_an_evicting_server(alone):
-    """M5: a server that throws keys away would lose tasks without a word."""
+async def test_evicting_server_is_refused(alone):
+    """M5: a server that evicts keys would lose tasks silently."""
     await told(alone, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     _, says = await refusal_of(alone.url)
 
@@ -159,8 +159,8 @@ async def test_an_evicting_server(alone):
     assert await told(alone, "DBSIZE") == 0
 
 
-async def test_a_user_without_a_right(alone):
-    """M5: found out at the start, since a script cannot be undone half-way."""
+async def test_user_without_a_permission_is_refused(alone):
+    """M5: checked when opening, since a script cannot be undone half-way."""
     await told(alone, "ACL", "SETUSER", "bob", "on", ">pw", "~*", "&*", "+@all", "-zremrangebyrank")
     _, says = await refusal_of(f"redis://bob:pw@127.0.0.1:{alone.port}/0")
 
@@ -169,8 +169,8 @@ async def test_a_user_without_a_right(alone):
     assert await told(alone, "DBSIZE") == 0
 
 
-async def test_a_user_with_few_rights_gets_on(alone):
-    """M5: no INFO, no CONFIG, no channels: only the promise is unknown."""
+async def test_user_without_info_and_config_can_work(alone):
+    """M5: no INFO, no CONFIG, no channels: only the durability is unknown."""
     await told(
         alone, "ACL", "SETUSER", "bob", "on", ">pw", "~outrider:*", "+@all", "-info", "-config"
     )
@@ -192,7 +192,7 @@ async def test_a_user_with_few_rights_gets_on(alone):
     ],
     ids=["meta-text", "meta-fields", "crawls-list", "crawls-without-meta"],
 )
-async def test_keys_of_somebody_else(alone, words):
+async def test_keys_of_another_program_are_refused(alone, words):
     """M5: refused with the fix, and left as they are."""
     command, key, *rest = words
     await told(alone, command, base_of() + key, *rest)
@@ -204,8 +204,8 @@ async def test_keys_of_somebody_else(alone, words):
     assert await told(alone, "DBSIZE") == 1
 
 
-async def test_a_newer_format(alone):
-    """M5: an older Outrider keeps its hands off, at the door and in a crawl."""
+async def test_newer_format_is_refused(alone):
+    """M5: an older Outrider changes neither a newer store nor a newer crawl."""
     store = await open_store(alone.url, SystemClock())
     await add(store, "a/1")
     row = await told(alone, "GET", base_of() + "1:c")
@@ -220,8 +220,8 @@ async def test_a_newer_format(alone):
     assert "upgrade" in says
 
 
-async def test_an_expired_certificate(alone):
-    """M5: the certificate is named as what is wrong; with a good one and its CA it goes."""
+async def test_expired_certificate_is_refused(alone):
+    """M5: the message names the certificate; a valid one with its CA is accepted."""
     with Proxy(alone.url, certificate="expired") as proxy:
         url = with_parameter(proxy.url, "ssl_ca_certs", str(CERTIFICATES["expired"]))
         kind, says = await refusal_of(url)
@@ -240,8 +240,8 @@ async def test_an_expired_certificate(alone):
 # ---- what it survives
 
 
-async def test_a_full_server_changes_nothing(alone):
-    """M5: refused before the first write, and it goes on when there is room."""
+async def test_full_server_changes_nothing(alone):
+    """M5: refused before the first write; calls succeed again once there is memory."""
     store = await open_store(alone.url, SystemClock())
     await add(store, "a/1", "b/1")
     (lease,) = await claim(store, 1)
@@ -270,8 +270,8 @@ async def test_a_full_server_changes_nothing(alone):
     await store.close()
 
 
-async def test_forgotten_scripts_are_told_again(opened, places):
-    """A restarted server knows no scripts: the first call of each tells it."""
+async def test_scripts_are_sent_again_after_a_restart(opened, places):
+    """A restarted server has no scripts: the first call of each sends it in full."""
     store = await opened()
     await add(store, "a/1")
     await told(places.server("redis"), "SCRIPT", "FLUSH")
@@ -279,8 +279,8 @@ async def test_forgotten_scripts_are_told_again(opened, places):
     assert names(await claim(store)) == ["a/1"]
 
 
-async def test_what_was_answered_survives_a_kill(served):
-    """M5: with appendfsync always, whatever was acknowledged is there after kill -9."""
+async def test_answered_calls_survive_a_kill(served):
+    """M5: with appendfsync always, every acknowledged call is there after kill -9."""
     server = await served(appendonly="yes", appendfsync="always")
     store = await open_store(server.url, SystemClock())
     assert "survives a crash" in store.promise
@@ -296,8 +296,8 @@ async def test_what_was_answered_survives_a_kill(served):
     await store.close()
 
 
-async def test_a_cut_line_is_an_error_and_then_none(opened, places):
-    """M6: the verb that was under way says it does not know; the next ones go on."""
+async def test_broken_connection_fails_one_call(opened, places):
+    """M6: the call under way raises an error; the next ones succeed."""
     with Proxy(places.take("redis")) as proxy:
         store = await open_store(proxy.url, SystemClock())
         await add(store, "a/1")
@@ -310,8 +310,8 @@ async def test_a_cut_line_is_an_error_and_then_none(opened, places):
         await store.close()
 
 
-async def test_a_pool_that_is_full_says_so(places, monkeypatch):
-    """M5: whoever waits too long for a connection hears a typed error."""
+async def test_exhausted_pool_raises_unavailable(places, monkeypatch):
+    """M5: waiting too long for a connection raises a typed error."""
     monkeypatch.setattr(connect, "MAX_CONNECTIONS", 2)
     monkeypatch.setattr(connect, "CONNECT_TIMEOUT", 0.2)
     with Proxy(places.take("redis")) as proxy:
@@ -325,8 +325,8 @@ async def test_a_pool_that_is_full_says_so(places, monkeypatch):
         await store.close()
 
 
-async def test_a_workers_clock_does_not_matter(opened):
-    """H7: instants are the server's, however wrong the workers' clocks are."""
+async def test_clock_of_a_worker_does_not_matter(opened):
+    """H7: times are the server's, however wrong the workers' clocks are."""
 
     class Wrong(SystemClock):
         def __init__(self, by):
@@ -345,8 +345,8 @@ async def test_a_workers_clock_does_not_matter(opened):
     assert abs((await crawl(early)).created_at - SystemClock().now_ms() / 1000) < 60
 
 
-async def test_a_clock_stepping_back_counts_as_no_time(opened):
-    """H7: what was once now is never in the future again."""
+async def test_clock_stepping_back_stops_time(opened):
+    """H7: the time of a crawl never goes back."""
 
     class Bent:
         is_virtual = True
@@ -367,7 +367,7 @@ async def test_a_clock_stepping_back_counts_as_no_time(opened):
 
 
 async def test_two_prefixes_are_two_stores(opened, places):
-    """M5: several stores share a server, and know nothing of each other."""
+    """M5: several stores share a server, without sharing keys."""
     first, second = await opened(), await opened(place=places.take("redis"))
     again = await opened()
     await add(first, "a/1")
@@ -377,8 +377,8 @@ async def test_two_prefixes_are_two_stores(opened, places):
     assert first.id == again.id != second.id
 
 
-async def test_other_rules_reach_those_who_knew_the_old_ones(opened):
-    """N1: an add under rules that hold no more is made again under those that do."""
+async def test_add_under_old_rules_is_repeated_under_new_ones(opened):
+    """N1: a script refuses rules of an old epoch, and the store reads the new ones."""
     first, second = await opened(), await opened()
     await add(first, "a/1")
     await second.configure("default", rules(precedence=7, max_pending_per_queue=1))
@@ -388,8 +388,8 @@ async def test_other_rules_reach_those_who_knew_the_old_ones(opened):
     assert (await second.queue("default", "b.example")).precedence == 7
 
 
-async def test_whoever_waits_is_rung(opened):
-    """C6: an add after an empty claim rings, in another process too; after its end nobody is."""
+async def test_waiting_caller_is_notified(opened):
+    """C6: an add after an empty claim notifies, across processes, until it is unsubscribed."""
     store, other = await opened(), await opened()
     rung, numbers = asyncio.Event(), count()
     end = store.subscribe("default", rung.set)
@@ -416,8 +416,8 @@ async def test_whoever_waits_is_rung(opened):
 # ---- how calls are cut
 
 
-async def test_a_large_batch_is_answered_in_order(opened):
-    """B3, B4: whatever it is cut into."""
+async def test_large_batch_is_answered_in_order(opened):
+    """B3, B4: however many calls it is cut into."""
     store = await opened(FakeClock())
     batch = [task(f"https://h{n % 1100 % 7}.example/{n % 1100}") for n in range(1300)]
     answers = await store.add(batch)
@@ -427,8 +427,8 @@ async def test_a_large_batch_is_answered_in_order(opened):
     assert (await crawl(store)).known == 1100
 
 
-async def test_a_page_and_its_links_are_one_step(opened):
-    """H6: however many there are; a store that sees the page done sees all its links."""
+async def test_page_and_its_links_are_one_call(opened):
+    """H6: however many links there are; a reader that sees the page done sees all of them."""
     store = await opened(FakeClock())
     await add(store, "a/1")
     (lease,) = await claim(store)
@@ -440,7 +440,7 @@ async def test_a_page_and_its_links_are_one_step(opened):
 
 
 async def pair(opened, fields, hosts, each):
-    """A store and one in memory under one clock, filled alike."""
+    """Return a store and one in memory, with one clock and the same tasks."""
     clock = FakeClock()
     stores = [await opened(clock), MemoryStore(clock)]
     for store in stores:
@@ -456,7 +456,7 @@ async def pair(opened, fields, hosts, each):
     [{}, {"per_queue": 2}, {"per_queue": 2, "lend": True}, {"lend": True}],
     ids=["plain", "capped", "lent", "lent-whole"],
 )
-async def test_a_large_claim_is_one_claim(opened, asked):
+async def test_large_claim_equals_one_claim(opened, asked):
     """C5, C7: caps, discounts and loans hold over all calls it is cut into."""
     fields = {"delay": 0.0, "max_in_flight": 3, "breadth_discount": 1.5}
     _, stores = await pair(opened, fields, 60, 5)
@@ -468,7 +468,7 @@ async def test_a_large_claim_is_one_claim(opened, asked):
 
 
 async def test_many_queues_wake_in_one_claim(opened):
-    """E1: in calls of bounded size, so the best of them is first though it wakes last."""
+    """E1: in calls of bounded size; the best queue is first although it wakes last."""
     clock, stores = await pair(opened, {"delay": 5.0}, 600, 1)
     for store in stores:
         leases = (await store.claim(ClaimRequest("default", "w", 600))).leases
@@ -497,8 +497,8 @@ async def test_many_leases_expire_in_one_claim(opened):
     assert views[0] == views[1] == {"crashed": 1000}
 
 
-async def test_very_many_delayed_tasks_ripen_in_steps(opened):
-    """C6: none is lost, and each look moves a bounded number."""
+async def test_very_many_delayed_tasks_become_due_in_steps(opened):
+    """C6: none is lost, and each refresh moves a bounded number."""
     clock = FakeClock()
     store = await opened(clock)
     await store.configure("default", rules(delay=0.0, max_in_flight=10_000))
@@ -509,7 +509,7 @@ async def test_very_many_delayed_tasks_ripen_in_steps(opened):
     assert sum(lent) == 2300
 
 
-async def test_what_is_known_stays_compact(opened, places):
+async def test_index_of_known_tasks_stays_compact(opened, places):
     """M5: buckets grow one by one, each small enough for the server's compact form."""
     store = await opened(FakeClock())
     tasks = [task(f"https://h{n % 40}.example/{n}") for n in range(6000)]
@@ -526,8 +526,8 @@ async def test_what_is_known_stays_compact(opened, places):
     assert not any(answer.added for answer in await store.add(tasks))
 
 
-async def test_another_order_reaches_all_that_stand(opened):
-    """C3: round-robin holds at once, for more queues than one call ranks."""
+async def test_new_order_applies_to_all_ready_queues(opened):
+    """C3: round-robin applies at once, to more queues than one call handles."""
     _, stores = await pair(opened, NO_DELAY, 300, 2)
     for store in stores:
         await store.configure("default", rules(**NO_DELAY, order="round-robin"))
@@ -538,8 +538,8 @@ async def test_another_order_reaches_all_that_stand(opened):
     assert names(first) == names(second)
 
 
-async def test_long_works_come_in_steps_of_any_size(opened):
-    """C10: more tasks than one call drops."""
+async def test_drop_works_with_steps_of_any_size(opened):
+    """C10: also with more tasks than one call drops."""
     store = await opened(FakeClock())
     await store.add([task(f"https://a.example/{n}") for n in range(1300)])
     step = await store.drop("default", TaskFilter(), dry_run=False, limit=1200)
@@ -550,8 +550,8 @@ async def test_long_works_come_in_steps_of_any_size(opened):
     assert (await crawl(store)).status is CrawlStatus.FINISHED
 
 
-async def test_more_prices_than_a_call_takes(opened):
-    """C8: and the order is theirs, whichever call told them."""
+async def test_more_priority_updates_than_one_call_takes(opened):
+    """C8: tasks are leased by their new priorities, whichever call set them."""
     store = await opened(FakeClock())
     await store.configure("default", rules(**NO_DELAY))
     await store.add([task(f"https://a.example/{n}") for n in range(1, 1201)])
@@ -563,8 +563,8 @@ async def test_more_prices_than_a_call_takes(opened):
     ]
 
 
-async def test_long_notes_come_in_several_calls(opened):
-    """N1: in order, however much room they take."""
+async def test_long_shared_values_are_read_in_several_calls(opened):
+    """N1: in order, however long they are."""
     store = await opened(FakeClock())
     texts = [chr(0x1F600 + n % 50) * MAX_VALUE_CHARS for n in range(9)] + ["x"] * 150
     numbers = await store.put_values(
@@ -578,8 +578,8 @@ async def test_long_notes_come_in_several_calls(opened):
 
 
 @pytest.mark.parametrize("brought", [-0.1, -1e-300, -3.3e300, -0.7])
-async def test_what_is_gathered_is_what_python_would_add(opened, brought):
-    """F10: to the last bit, from either side of 0."""
+async def test_gathered_priority_is_the_exact_sum(opened, brought):
+    """F10: to the last bit, from either side of 0, as Python adds."""
     store = await opened(FakeClock())
     for number, start in enumerate([0.3, -0.2, 0.0, -0.0, 0.1, 1e300, -5e-324]):
         url = f"https://a.example/{number}"
@@ -590,8 +590,8 @@ async def test_what_is_gathered_is_what_python_would_add(opened, brought):
         assert view.priority == ((start + brought) + brought) + brought
 
 
-async def test_a_focus_task_that_nobody_looked_at_opens_its_queue(opened):
-    """C9: it is due, though no claim has found it; the add that comes behind it does."""
+async def test_focus_task_that_became_due_unseen_opens_its_queue(opened):
+    """C9: it is due, though no claim has refreshed its queue; the next add does."""
     clock = FakeClock()
     for store in (Model(clock), await opened(clock)):
         await store.configure("default", rules(hold_queues=True, opens_below=-5.0))
@@ -604,8 +604,8 @@ async def test_a_focus_task_that_nobody_looked_at_opens_its_queue(opened):
         assert await state(store, "a") == READY
 
 
-async def test_a_crawl_of_an_older_release_goes_on(opened, places):
-    """M4: its row knows neither focus nor notes."""
+async def test_crawl_of_an_older_release_continues(opened, places):
+    """M4: its row has neither the field of focus nor that of shared values."""
     store = await opened()
     await add(store, "a/1")
     key = f"{store.scripts.base}1:{CRAWL_KEYS['crawl']}"
@@ -618,8 +618,8 @@ async def test_a_crawl_of_an_older_release_goes_on(opened, places):
     assert [names(await claim(store)), names(await claim(store))] == [["a/1"], ["b/1"]]
 
 
-async def test_queue_rules_written_before_there_was_a_pace_keep_it(opened, places):
-    """D1: the rate is read from the rules themselves, so an upgrade breaks no promise."""
+async def test_queue_rules_of_an_older_release_keep_their_pace(opened, places):
+    """D1: the rate is read from the rules themselves, so an upgrade does not change it."""
     clock = FakeClock()
     store = await opened(clock)
     manners = {"visits_per_second": 0.5, "delay": 0.0, "max_in_flight": 5}

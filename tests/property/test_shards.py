@@ -1,4 +1,4 @@
-"""Over one shard, a router answers as the naive model does: it adds nothing and keeps nothing."""
+"""The sharded store over one shard answers as the naive model does."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A store over several shards: what happens when they disagree, die in between, or are many."""
+"""The sharded store: shards that disagree, that fail between two calls, and many workers."""
 
 import asyncio
 import random
@@ -39,7 +39,7 @@ COUNT = 3
 
 
 def host_at(shard, count=COUNT):
-    """A host whose queue lives there."""
+    """Return a host whose queue is on that shard."""
     return next(
         h for h in map("host{}".format, range(1000)) if shard_of(f"{h}.example", count) == shard
     )
@@ -50,12 +50,12 @@ HOME, NEAR, FAR = (host_at(shard) for shard in range(COUNT))
 
 @pytest.fixture
 def clock():
-    """Time that moves only when a test says so."""
+    """A clock that only the test moves."""
     return FakeClock()
 
 
 class Fickle(ModelShard):
-    """A shard that does something else first, or does not answer, at the calls a test names."""
+    """A shard that runs a callback, or fails, before the calls a test names."""
 
     def __init__(self, clock):
         super().__init__(clock)
@@ -97,19 +97,19 @@ class Fickle(ModelShard):
 
 
 async def gone():
-    """What a dead server says."""
+    """Raise what a dead server raises."""
     raise StoreUnavailable("gone")
 
 
 @pytest.fixture
 def shards(clock):
-    """The shards themselves, to trip them."""
+    """The shards themselves, to make them fail."""
     return [Fickle(clock) for _ in range(COUNT)]
 
 
 @pytest.fixture
 async def store(shards):
-    """One store over them; whatever a test did, its reports are true."""
+    """One store over them; its views are checked after the test."""
     store = ShardedStore(shards)
     await configure(store, delay=0.0)
     yield store
@@ -118,31 +118,31 @@ async def store(shards):
 
 
 async def ends(store):
-    """How often it was told that a run is over."""
+    """Return the details of the events that ended runs."""
     return [c.detail for c in await store.events_since(CRAWL) if c.name == "crawl-finished"]
 
 
 async def drain(store):
-    """Visit everything."""
+    """Visit all tasks."""
     while leases := await claim(store):
         await store.finish([done(lease) for lease in leases])
 
 
-def test_a_key_keeps_its_shard():
-    """A store that is opened by another release must look where this one put things."""
+def test_key_keeps_its_shard():
+    """Another release must look for a queue where this one stored it."""
     assert [shard_of(f"host{n}.example", 16) for n in range(8)] == [10, 2, 4, 11, 6, 13, 6, 5]
     assert shard_of("HOST1.example", 16) == shard_of("host1.example", 16)
 
 
-def test_numbers_tell_their_shard():
-    """What is put together can be taken apart."""
+def test_global_number_contains_its_shard():
+    """`split_number` undoes `global_number`."""
     assert split_number(global_number(5, 17)) == (5, 17)
     assert global_number(0, 17) == 17
     assert global_number(1, 1) > global_number(0, 2**40)
 
 
-def test_a_store_has_at_least_one_shard():
-    """And not more than numbers have room for."""
+def test_store_without_a_shard_is_refused():
+    """At most as many are allowed as numbers have bits for."""
     with pytest.raises(InvalidInput, match="shards = 0"):
         ShardedStore([])
 
@@ -150,7 +150,7 @@ def test_a_store_has_at_least_one_shard():
 # ---- links for other shards
 
 
-async def test_links_for_another_shard_come_with_the_page(store):
+async def test_links_for_another_shard_are_added_with_the_page(store):
     """H6: answered in the order they were found."""
     await add(store, f"{NEAR}/1")
     lease = await one(store)
@@ -166,7 +166,7 @@ async def test_links_for_another_shard_come_with_the_page(store):
     assert (await crawl(store)).known == 4
 
 
-async def test_a_crash_between_links_and_page_loses_and_doubles_nothing(store, shards, clock):
+async def test_crash_between_links_and_page_loses_and_repeats_nothing(store, shards, clock):
     """H6: the page is visited again, and its links are known."""
     await configure(store, delay=0.0)
     await add(store, f"{NEAR}/1")
@@ -182,7 +182,7 @@ async def test_a_crash_between_links_and_page_loses_and_doubles_nothing(store, s
     assert (await crawl(store)).known == 3
 
 
-async def test_a_finish_that_was_not_heard_may_be_repeated(store):
+async def test_finish_without_an_answer_may_be_repeated(store):
     """H3: True again, changing nothing."""
     await add(store, f"{NEAR}/1")
     verdict = done(await one(store), links=pages(f"{FAR}/1"))
@@ -192,8 +192,8 @@ async def test_a_finish_that_was_not_heard_may_be_repeated(store):
     assert (await crawl(store)).known == 2
 
 
-async def test_a_page_whose_lease_was_lost_adds_nothing(store, clock):
-    """H3: the token is asked for before links go anywhere."""
+async def test_page_whose_lease_was_lost_adds_nothing(store, clock):
+    """H3: the token is checked before links are added."""
     await add(store, f"{NEAR}/1")
     lease = await one(store)
     await store.release([lease.id])
@@ -203,8 +203,8 @@ async def test_a_page_whose_lease_was_lost_adds_nothing(store, clock):
     assert (await crawl(store)).known == 1
 
 
-async def test_a_lease_lost_between_has_added_its_links(store, shards):
-    """H6: documented for clusters; what it found is worth visiting all the same."""
+async def test_lease_lost_between_links_and_page_has_added_its_links(store, shards):
+    """H6: documented for clusters; the links are visited nevertheless."""
     await add(store, f"{NEAR}/1")
     lease = await one(store)
     shards[1].before["finish"] = lambda: store.release([lease.id])
@@ -215,7 +215,7 @@ async def test_a_lease_lost_between_has_added_its_links(store, shards):
 
 
 async def test_one_lease_finished_twice_in_a_batch_adds_its_links_once(store):
-    """H3: the second verdict is a repetition, whatever it brings."""
+    """H3: the second verdict is a repetition, whatever it contains."""
     await add(store, f"{NEAR}/1")
     lease = await one(store)
     answers = await store.finish(
@@ -226,8 +226,8 @@ async def test_one_lease_finished_twice_in_a_batch_adds_its_links_once(store):
     assert (await crawl(store)).known == 2
 
 
-async def test_two_pages_of_a_batch_may_find_the_same(store):
-    """B3: the first of them added it, wherever it lives."""
+async def test_two_pages_of_a_batch_may_have_the_same_link(store):
+    """B3: the first of them adds it, whichever shard it is on."""
     await add(store, f"{NEAR}/1", f"{FAR}/1")
     near, far = sorted(await claim(store, 2), key=lambda lease: lease.url != page(f"{NEAR}/1").url)
     answers = await store.finish(
@@ -237,7 +237,7 @@ async def test_two_pages_of_a_batch_may_find_the_same(store):
     assert [[a.added for a in answer.answers] for answer in answers] == [[True], [False]]
 
 
-async def test_a_number_of_no_shard_is_nobodys_lease(store):
+async def test_number_of_no_shard_is_no_lease(store):
     """H3: a lease of another store changes nothing."""
     await add(store, f"{NEAR}/1")
     lease = await one(store)
@@ -249,7 +249,7 @@ async def test_a_number_of_no_shard_is_nobodys_lease(store):
     assert not finished.applied
 
 
-async def test_a_url_under_two_keys_is_known_on_each_shard(clock):
+async def test_url_under_two_keys_is_known_on_each_shard(clock):
     """B3: documented for clusters; a link that brings its own key is known by it."""
     store = sharded_model(clock, COUNT)
     await store.add([task("https://x.example/", key=f"{NEAR}.example")])
@@ -264,8 +264,8 @@ async def test_a_url_under_two_keys_is_known_on_each_shard(clock):
 
 
 @pytest.mark.parametrize("host", [HOME, NEAR, FAR])
-async def test_a_run_ends_wherever_its_last_task_was(store, host):
-    """I2: once, and it is told."""
+async def test_run_ends_on_whichever_shard_its_last_task_was(store, host):
+    """I2: once, with an event."""
     await add(store, f"{HOME}/1", f"{host}/2")
     await drain(store)
 
@@ -275,8 +275,8 @@ async def test_a_run_ends_wherever_its_last_task_was(store, host):
 
 
 @pytest.mark.parametrize("host", [HOME, NEAR, FAR])
-async def test_work_on_any_shard_begins_another_run(store, host):
-    """I2: home is told by whoever brought it."""
+async def test_task_added_on_any_shard_starts_another_run(store, host):
+    """I2: the add starts it at home."""
     await add(store, f"{HOME}/1")
     await drain(store)
     await add(store, f"{host}/2")
@@ -286,8 +286,8 @@ async def test_work_on_any_shard_begins_another_run(store, host):
     assert await ends(store) == ["run 1", "run 2"]
 
 
-async def test_work_that_came_while_a_run_was_closed_is_seen(store, shards):
-    """I2: whoever closed the run looks once more."""
+async def test_task_added_while_a_run_ends_is_seen(store, shards):
+    """I2: the call that ended the run looks once more."""
     await add(store, f"{NEAR}/1")
     await store.finish([done(await one(store))])
     shards[0].before["apply_totals"] = lambda: shards[2].add(pages(f"{FAR}/1"))
@@ -297,8 +297,8 @@ async def test_work_that_came_while_a_run_was_closed_is_seen(store, shards):
     assert await ends(store) == ["run 1", "run 2"]
 
 
-async def test_work_whose_bringer_died_before_home_heard_is_found(store, shards):
-    """I2: a claim on a finished crawl looks at all shards."""
+async def test_task_of_an_add_that_died_before_starting_a_run_is_found(store, shards):
+    """I2: a claim on a finished crawl reads all shards."""
     await add(store, f"{NEAR}/1")
     await drain(store)
     assert (await ask(store)).status is FINISHED
@@ -310,8 +310,8 @@ async def test_work_whose_bringer_died_before_home_heard_is_found(store, shards)
     assert await status(store) == (RUNNING, "work")
 
 
-async def test_work_that_moves_on_before_every_look_is_not_over(store, shards):
-    """I2: never was nothing open, so nobody closes the run; that is what is read twice for."""
+async def test_run_whose_last_task_moves_between_readings_does_not_end(store, shards):
+    """I2: at every instant a task was open, so the run stays; that is why shards are read twice."""
     await add(store, f"{NEAR}/1")
     worker = next(w for w in map(str, range(99)) if crc32(w.encode()) % COUNT == COUNT - 1)
     held = [await one(store)]  # the first claim; the second begins at home
@@ -338,7 +338,7 @@ async def test_work_that_moves_on_before_every_look_is_not_over(store, shards):
     assert await ends(store) == []
 
 
-async def test_a_close_that_was_overtaken_closes_nothing(store, shards):
+async def test_stale_end_of_a_run_ends_nothing(store, shards):
     """I2: by compare-and-set; a stale reading ends no later run."""
     await add(store, f"{NEAR}/1")
     await store.finish([done(await one(store))])
@@ -355,8 +355,8 @@ async def test_a_close_that_was_overtaken_closes_nothing(store, shards):
     assert await ends(store) == ["run 1"]
 
 
-async def test_a_returned_queue_begins_another_run(store):
-    """I2: with what is pending in it."""
+async def test_revived_queue_starts_another_run(store):
+    """I2: with its pending tasks."""
     await add(store, f"{NEAR}/1", f"{FAR}/1")
     await store.steer(CRAWL, f"{FAR}.example", Retire())
     await drain(store)
@@ -366,8 +366,8 @@ async def test_a_returned_queue_begins_another_run(store):
     assert await status(store) == (RUNNING, "work")
 
 
-async def test_a_pause_at_finish_holds_all_shards(store):
-    """I2: and what comes then takes it back."""
+async def test_pause_at_finish_pauses_all_shards(store):
+    """I2: resuming resumes all of them."""
     await configure(store, pause_at_finish=True)
     await add(store, f"{NEAR}/1")
     await drain(store)
@@ -379,11 +379,11 @@ async def test_a_pause_at_finish_holds_all_shards(store):
     assert names(await claim(store)) == [f"{FAR}/1"]
 
 
-# ---- what home says
+# ---- the status at home
 
 
-async def test_a_pause_whose_teller_died_holds(store, shards):
-    """I1: home's word counts, and the next claim passes it on."""
+async def test_pause_interrupted_after_home_holds(store, shards):
+    """I1: home's status counts, and the next claim propagates it."""
     await add(store, f"{NEAR}/1", f"{FAR}/1")
     shards[1].before["set_status"] = gone
     with pytest.raises(StoreUnavailable):
@@ -393,8 +393,8 @@ async def test_a_pause_whose_teller_died_holds(store, shards):
     assert {(await shard.summary(CRAWL)).status for shard in shards} == {CrawlStatus.PAUSED}
 
 
-async def test_an_end_of_a_pause_whose_teller_died_holds(store, shards):
-    """I1: a shard that still sleeps is woken by the claim that finds it."""
+async def test_resume_interrupted_after_home_holds(store, shards):
+    """I1: a shard that is still paused is resumed by the claim that finds it."""
     await add(store, f"{NEAR}/1", f"{FAR}/1")
     await store.set_status(CRAWL, CrawlStatus.PAUSED)
     shards[1].before["set_status"] = gone
@@ -415,7 +415,7 @@ async def test_limits_count_all_shards(store):
 
 
 async def test_pending_tasks_of_all_shards_are_counted(store):
-    """B4: the first strangers get the room there is; what is known is told so."""
+    """B4: new tasks are added up to the limit; known ones are reported as duplicates."""
     await configure(store, max_pending=3)
     await add(store, f"{HOME}/1", f"{NEAR}/1")
     answers = await add(store, f"{FAR}/1", f"{NEAR}/1", f"{FAR}/2", f"{HOME}/2", f"{FAR}/1")
@@ -429,8 +429,8 @@ async def test_pending_tasks_of_all_shards_are_counted(store):
     ]
 
 
-async def test_links_are_counted_as_well(store):
-    """B4: a page's own shard is not all there is."""
+async def test_links_count_towards_max_pending(store):
+    """B4: over all shards, not only the page's."""
     await configure(store, max_pending=2)
     await add(store, f"{NEAR}/1", f"{FAR}/1")
     near = next(x for x in await claim(store, 2) if x.key.startswith(NEAR))
@@ -444,8 +444,8 @@ async def test_links_are_counted_as_well(store):
 # ---- a shard that does not answer
 
 
-async def test_a_dead_shard_keeps_nothing_from_the_others(store, shards):
-    """M6: what others have is lent."""
+async def test_dead_shard_does_not_stop_claims_from_the_others(store, shards):
+    """M6: tasks of the other shards are leased."""
     await add(store, f"{NEAR}/1", f"{FAR}/1")
     shards[1].before["claim"] = gone
 
@@ -453,8 +453,8 @@ async def test_a_dead_shard_keeps_nothing_from_the_others(store, shards):
     assert names(await claim(store, 9)) == [f"{NEAR}/1"]
 
 
-async def test_a_claim_that_brings_nothing_tells_of_a_dead_shard(store, shards):
-    """M6: nobody looks alive and does nothing."""
+async def test_empty_claim_raises_the_error_of_a_dead_shard(store, shards):
+    """M6: a store that cannot lease must not look idle."""
     await add(store, f"{NEAR}/1")
     shards[1].before["claim"] = gone
 
@@ -466,8 +466,8 @@ async def test_a_claim_that_brings_nothing_tells_of_a_dead_shard(store, shards):
 # ---- export and restore
 
 
-async def test_an_export_of_a_running_crawl_tells_the_links_of_what_is_done(store):
-    """I5: a link that came to a shard already told is told before the end."""
+async def test_export_of_a_running_crawl_has_the_links_of_done_pages(store):
+    """I5: a link added to a shard that was exported already comes before the end."""
     await configure(store, delay=0.0)
     await add(store, f"{HOME}/1", f"{FAR}/1")
     items, after, visited = [], 0, False
@@ -484,8 +484,8 @@ async def test_an_export_of_a_running_crawl_tells_the_links_of_what_is_done(stor
     assert urls == {page(name).url for name in (f"{HOME}/1", f"{FAR}/1", f"{HOME}/2", f"{NEAR}/1")}
 
 
-async def test_a_restore_that_died_at_its_very_end_is_begun_again(store, shards):
-    """I5: those who had their end are left alone, and home lends nothing until it has its own."""
+async def test_restore_interrupted_at_its_end_can_be_repeated(store, shards):
+    """I5: shards that ended are left alone, and home leases nothing until it has ended."""
     await add(store, f"{HOME}/1", f"{NEAR}/1", f"{FAR}/1")
     items = await everything(lambda after: store.export(CRAWL, after=after))
     *most, end = items
@@ -499,8 +499,8 @@ async def test_a_restore_that_died_at_its_very_end_is_begun_again(store, shards)
     assert len(await claim(store, 9, crawl="copy")) == 3
 
 
-async def test_a_crawl_with_tasks_elsewhere_is_not_restored_into(store):
-    """I5: home has none, and that is not all."""
+async def test_restore_into_a_crawl_with_tasks_on_another_shard_is_refused(store):
+    """I5: although home has none."""
     await add(store, f"{FAR}/1")
     items = await everything(lambda after: store.export(CRAWL, after=after))
 
@@ -547,7 +547,7 @@ for _verb in (
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_many_workers_end_each_run_once_and_lose_nothing(clock, seed):
-    """I2, H6: however their calls mix, with links to and fro and work that comes late."""
+    """I2, H6: in any order of their calls, with links between shards and late tasks."""
     dice = random.Random(seed)
     store = ShardedStore([Slow(clock, dice) for _ in range(COUNT)])
     await store.configure(CRAWL, rules(delay=0.0, max_in_flight=5))
@@ -584,8 +584,8 @@ async def test_many_workers_end_each_run_once_and_lose_nothing(clock, seed):
     await check(store, CRAWL)
 
 
-async def test_prices_go_to_the_shards_of_their_tasks(store):
-    """C8: one call over all of them; a number of no shard is nobody's."""
+async def test_priority_updates_go_to_the_shards_of_their_tasks(store):
+    """C8: one call for all of them; a number of no shard is ignored."""
     await store.add(pages(f"{HOME}/1", f"{NEAR}/1", f"{FAR}/1", f"{FAR}/2"))
     seen = [task.number for task in (await store.tasks(CRAWL, TaskFilter())).items]
     prices = [PriorityUpdate(number, 0.0, float(place)) for place, number in enumerate(seen, 1)]
@@ -600,7 +600,7 @@ async def test_prices_go_to_the_shards_of_their_tasks(store):
     assert [task.priority for task in again] == [1.0, 2.0, 3.0, 4.0]
 
 
-async def test_one_bad_price_spoils_the_prices_of_all_shards(store):
+async def test_one_invalid_priority_refuses_the_updates_of_all_shards(store):
     """C2: refused whole, before any shard is called."""
     await store.add(pages(f"{HOME}/1", f"{FAR}/1"))
     first, last = [task.number for task in (await store.tasks(CRAWL, TaskFilter())).items]
@@ -612,8 +612,8 @@ async def test_one_bad_price_spoils_the_prices_of_all_shards(store):
     assert [task.priority for task in (await store.tasks(CRAWL, TaskFilter())).items] == [0.0, 0.0]
 
 
-async def test_notes_are_kept_at_home(store, shards):
-    """N1: one order of numbers for all workers."""
+async def test_shared_values_are_stored_at_home(store, shards):
+    """N1: with one sequence of numbers for all workers."""
     assert await store.put_values(
         CRAWL, [SharedValueWrite("t", "a", "x"), SharedValueWrite("t", "b", "y")]
     ) == [1, 2]
@@ -623,8 +623,8 @@ async def test_notes_are_kept_at_home(store, shards):
     assert [note.text for note in await store.values_since(CRAWL, after=1)] == ["y"]
 
 
-async def test_a_link_gathers_on_another_shard(store):
-    """F10, H6: it is added apart, and gathers there all the same."""
+async def test_link_for_another_shard_gathers_there(store):
+    """F10, H6: it is added before the verdict, and gathers nevertheless."""
     await store.add(pages(f"{NEAR}/1", f"{FAR}/1"))
     lease = next(one for one in await claim(store, 2) if NEAR in one.url)
     await store.add(pages(f"{FAR}/2"))
@@ -636,7 +636,7 @@ async def test_a_link_gathers_on_another_shard(store):
 
 
 async def test_filters_reach_every_shard(clock):
-    """C10: a step ends with its limit, and goes on where it ended."""
+    """C10: a step ends at its limit, and the next one continues there."""
     store = sharded_model(clock, COUNT)
     await add(store, *(f"{host}/{n}" for host in (HOME, NEAR, FAR) for n in range(4)))
     counts, after = [], 0

@@ -25,6 +25,7 @@ from outrider.store.engine.export import (
     export_task,
     or_none,
 )
+from outrider.store.engine.fields import QUEUE_FIELDS
 from outrider.store.export_items import (
     RESTORING,
     Saved,
@@ -70,10 +71,8 @@ _QUEUE_POSITIONS: Final = {name: at for at, name in enumerate(QueueRow.__struct_
 _CRAWL_POSITIONS: Final = {name: at for at, name in enumerate(CrawlRow.__struct_fields__, 1)}
 # Fields of an item that are copied into a row: their names there, and their positions in the row.
 _QUEUE_NAMES: Final = {
+    **{field.exported: field.last_name for field in QUEUE_FIELDS if field.exported},
     "place": "inactive_turn",
-    "why": "wait_reason",
-    "errors": "errors_in_row",
-    "dones": "visits_done",
 }
 _END_NAMES: Final = {
     "counter": "last_turn",
@@ -82,7 +81,7 @@ _END_NAMES: Final = {
     "first": "started",
 }
 _QUEUE_FIELDS: Final = {
-    name: _QUEUE_POSITIONS[_QUEUE_NAMES.get(name, name)]
+    name: _QUEUE_POSITIONS[_QUEUE_NAMES[name]]
     for name in SavedQueue.__struct_fields__
     if name not in ("key", "standing", "said")
 }

@@ -18,6 +18,7 @@ from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
 from outrider.errors import InvalidInput
 from outrider.store.engine.admin import matcher
+from outrider.store.engine.fields import QUEUE_FIELDS
 from outrider.store.engine.records import Queue, TaskCounts, TaskRecord, new_queue
 from outrider.store.engine.views import (
     PendingTasks,
@@ -372,12 +373,12 @@ def _counts_by_state(row: CrawlRow, counted: dict[int, int], kind: int) -> dict[
 
 # ---- rows as the engine's records
 
-# Fields of both that are not copied: set when the queue is made, or of another type.
-_CONVERTED: Final = {"key", "number", "turn", "rules", "retired", "ready_key0", "ready_key1"}
+# Fields that `queue_of` sets otherwise than by copying them.
+_CONVERTED: Final = {"key", "number", "turn", "retired"}
 _COPIED: Final = tuple(
-    name
-    for name in QueueRow.__struct_fields__
-    if name in Queue.__struct_fields__ and name not in _CONVERTED
+    field.name
+    for field in QUEUE_FIELDS
+    if field.name in QueueRow.__struct_fields__ and field.name not in _CONVERTED
 )
 # Of a record that is only read: it is in no queue, and counted nowhere.
 _NO_QUEUE: Final = new_queue("", 0, 0, QueueRules())

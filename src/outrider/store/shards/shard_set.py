@@ -135,12 +135,15 @@ P = TypeVar("P", bound=Part)
 
 
 class ShardSet:
-    """All shards of a store, called together or in turn."""
+    """All shards of a store, called together or in turn; `placement` says where a queue is."""
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
+    def __init__(
+        self, shards: Sequence[Shard], placement: Callable[[str, int], int] = shard_of
+    ) -> None:
         if not 0 < len(shards) <= MAX_SHARDS:
             raise InvalidInput(f"shards = {len(shards)} must be 1 to {MAX_SHARDS}")
         self.all = tuple(shards)
+        self._placement = placement
         self.home = self.all[HOME]
         self.others = self.all[HOME + 1 :]
         self.is_inline = all(shard.is_inline for shard in shards)
@@ -157,7 +160,7 @@ class ShardSet:
 
     def number_of(self, key: str) -> int:
         """Return the number of the shard of a queue."""
-        return shard_of(key, len(self.all))
+        return self._placement(key, len(self.all))
 
     def of_key(self, key: str) -> Shard:
         """Return the shard of a queue."""

@@ -9,15 +9,17 @@ from outrider.store.forwarding import ForwardingStore, verb_table
 from outrider.store.shards.admin import ShardedAdmin
 from outrider.store.shards.export import ShardedExport, ShardedRestore
 from outrider.store.shards.inspector import ShardedInspector
-from outrider.store.shards.shard_set import RunStatus, Shard, ShardSet
+from outrider.store.shards.shard_set import RunStatus, Shard, ShardSet, shard_of
 from outrider.store.shards.verbs import ShardedAdd, ShardedFinish, ShardedLeases
 
 
 class ShardedStore(ForwardingStore):
     """A `FullStore` over several stores; to its callers one, with the id of its first shard."""
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self._shards = together = ShardSet(shards)
+    def __init__(
+        self, shards: Sequence[Shard], placement: Callable[[str, int], int] = shard_of
+    ) -> None:
+        self._shards = together = ShardSet(shards, placement)
         self.id = together.home.id
         self.is_inline = together.is_inline
         status = RunStatus(together)

@@ -1,4 +1,4 @@
-"""URLs of Redis: what is wrong is told by name, and no password is repeated."""
+"""URLs of Redis: errors name what is wrong, and quote no password."""
 
 import pytest
 
@@ -16,8 +16,8 @@ from outrider.store.redis.connect import CONNECT_TIMEOUT, MAX_CONNECTIONS, addre
         ("unix:///run/redis.sock?db=3&prefix=x", "x", "unix:/run/redis.sock"),
     ],
 )
-def test_a_url_says_where_and_under_which_prefix(url, prefix, place):
-    """M1: a server, a socket, and a place of one's own there."""
+def test_url_names_place_and_prefix(url, prefix, place):
+    """M1: a server or a socket, and a prefix of keys."""
     address = address_of(url)
 
     assert (address.prefix, address.place) == (prefix, place)
@@ -36,21 +36,21 @@ def test_a_url_says_where_and_under_which_prefix(url, prefix, place):
         ("http://host", "is no URL of Redis"),
     ],
 )
-def test_a_wrong_url_is_refused_by_name(url, says):
-    """N2: the thing, the place, the fix; before anybody is asked anything."""
+def test_wrong_url_is_refused_by_name(url, says):
+    """N2: the thing, the place, the fix; before any connection is made."""
     with pytest.raises(InvalidInput, match=says):
         address_of(url)
 
 
-def test_no_password_is_repeated():
-    """What is told to people goes into logs."""
+def test_password_is_not_quoted():
+    """Messages go into logs."""
     assert "secret" not in address_of("redis://user:secret@host:7000/2").place
     with pytest.raises(InvalidInput) as refused:
         address_of("redis://user:secret@host/x?prefx=1")
     assert "secret" not in str(refused.value)
 
 
-async def test_a_pool_is_bounded():
+async def test_pool_is_bounded():
     """M5: ten connections, and four seconds to wait for one."""
     client = client_of(address_of("redis://host"))
 

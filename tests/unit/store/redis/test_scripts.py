@@ -1,4 +1,4 @@
-"""Scripts are put together from pieces that know rows and keys by name."""
+"""Scripts are assembled from pieces that name the fields of rows, and keys."""
 
 import re
 
@@ -12,8 +12,8 @@ LOCALS = 200  # Lua allows a function so many
 
 
 @pytest.mark.parametrize("verb", SCRIPTS)
-def test_every_name_is_put_in(verb):
-    """A field or a key that rows and keys do not name would be read as nothing."""
+def test_every_constant_is_replaced(verb):
+    """An unknown field or key would be nil in Lua."""
     code = re.sub(r"--[^\n]*", "", SCRIPTS[verb].text)
     code = re.sub(r"'[^'\n]*'", "", code)
 
@@ -28,14 +28,14 @@ def test_every_name_is_put_in(verb):
 
 @pytest.mark.parametrize("verb", SCRIPTS)
 def test_no_script_has_more_locals_than_lua_allows(verb):
-    """One too many would make every call of it fail."""
+    """One too many would make every call fail."""
     names = re.findall(r"^local (?:function )?([\w, ]+)", SCRIPTS[verb].text, re.MULTILINE)
 
     assert sum(len(some.split(",")) for some in names) < LOCALS
 
 
-def test_places_count_from_one_in_the_order_of_the_rows():
-    """What Lua calls the third field is the third field."""
+def test_positions_count_from_one_in_the_order_of_the_rows():
+    """Lua reads fields by these positions."""
     values = constants()
 
     for letter, row in (("C", CrawlRow), ("Q", QueueRow), ("T", TaskRow)):
@@ -45,16 +45,16 @@ def test_places_count_from_one_in_the_order_of_the_rows():
         ]
 
 
-def test_lanes_stand_side_by_side():
-    """Scripts find the second lane's field behind the first one's."""
+def test_fields_of_the_two_lanes_are_neighbours():
+    """Scripts compute the second lane's position from the first one's."""
     values = constants()
 
     assert int(values["Q_TOP1"]) == int(values["Q_TOP0"]) + 1
     assert int(values["Q_READY_KEY1"]) == int(values["Q_READY_KEY0"]) + 1
 
 
-def test_no_key_begins_as_another_does():
-    """A queue's lane must never be taken for something else."""
+def test_no_key_is_the_prefix_of_another():
+    """A queue's lane must not be another kind of key."""
     many = [key for key in CRAWL_KEYS.values() if key.endswith(":")]
 
     for key in many:

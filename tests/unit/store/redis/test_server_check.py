@@ -1,4 +1,4 @@
-"""Servers that will not do are refused with the fix; what they may not be asked is said."""
+"""Unsuitable servers are refused with the fix; what cannot be checked is reported."""
 
 import re
 
@@ -18,15 +18,15 @@ GOOD = {
 }
 
 
-class Told:
-    """A server that answers what it was told to."""
+class FakeServer:
+    """A server with fixed answers."""
 
     def __init__(self, about, config=None):
         self.about = about
         self.config = config
 
     async def execute_command(self, *words):
-        """Answer, or raise what was put there instead."""
+        """Return the answer, or raise it if it is an error."""
         answer = self.about if words[0] == "INFO" else self.config
         if isinstance(answer, Exception):
             raise answer
@@ -34,9 +34,9 @@ class Told:
 
 
 async def promise(config=b"everysec", **about):
-    """What such a server promises."""
+    """Return the promise of such a server."""
     return await check_server(
-        ScriptClient(Told({**GOOD, **about}, config), "x:", SystemClock()), "host:1"
+        ScriptClient(FakeServer({**GOOD, **about}, config), "x:", SystemClock()), "host:1"
     )
 
 
@@ -51,8 +51,8 @@ async def promise(config=b"everysec", **about):
         ({"cluster_enabled": 1}, r"redis\+cluster://host:1"),
     ],
 )
-async def test_a_server_that_will_not_do_is_refused(about, says):
-    """M5: old, read-only, forgetful when full, or a node of a cluster."""
+async def test_unsuitable_server_is_refused(about, says):
+    """M5: too old, read-only, evicting, or a node of a cluster."""
     with pytest.raises(StoreUnusable, match=says):
         await promise(**about)
 
@@ -68,14 +68,14 @@ async def test_a_server_that_will_not_do_is_refused(about, says):
         ({}, driver.NoPermissionError("NOPERM"), "could not be checked"),
     ],
 )
-async def test_what_persistence_promises_is_said(about, config, says):
-    """M5: one sentence, and the truth where nobody may ask."""
+async def test_promise_describes_persistence(about, config, says):
+    """M5: one sentence, also if it cannot be checked."""
     assert re.search(says, await promise(config, **about))
 
 
-async def test_a_server_that_tells_nothing_is_believed():
-    """Managed servers may forbid INFO: one works with what one knows."""
-    scripts = ScriptClient(Told(driver.NoPermissionError("NOPERM"), b""), "x:", SystemClock())
+async def test_server_without_info_is_accepted():
+    """Managed servers may forbid INFO."""
+    scripts = ScriptClient(FakeServer(driver.NoPermissionError("NOPERM"), b""), "x:", SystemClock())
 
     assert await check_server(scripts, "host:1")
 
@@ -97,6 +97,6 @@ async def test_a_server_that_tells_nothing_is_believed():
         (driver.ResponseError("else"), StoreError),
     ],
 )
-def test_the_drivers_errors_become_ours(error, kind):
-    """No driver's type crosses the seam; whose fault, and may it be tried again."""
+def test_errors_of_the_driver_are_translated(error, kind):
+    """No type of the driver leaves the package; the type says if a retry may help."""
     assert type(translate_error(error)) is kind

@@ -1,4 +1,4 @@
-"""Tasks are written once and read as they were; what was damaged is not guessed."""
+"""Tasks are decoded as they were encoded; damaged ones are refused."""
 
 import msgspec
 import pytest
@@ -44,7 +44,7 @@ FULL = task(
 
 
 def row(one, text=None, answer=b""):
-    """The row of a task as a script would write it."""
+    """Return the row of a task as a script writes it."""
     written, split = encode_text(one)
     order = rank_bytes(one.precedence, one.priority) + (77).to_bytes(6, "big")
     return TaskRow(
@@ -79,7 +79,7 @@ def row(one, text=None, answer=b""):
     ],
     ids=["full", "plain", "depth-3", "depth-4", "depth-300", "via", "meta", "delay", "known"],
 )
-def test_a_task_is_read_as_it_was_written(one):
+def test_task_is_decoded_as_it_was_encoded(one):
     """B1: every field, through the description, the row and the kind."""
     kind = decode_kind(msgspec.msgpack.encode(encode_kind(kind_of(one))))
 
@@ -88,8 +88,8 @@ def test_a_task_is_read_as_it_was_written(one):
 
 
 @pytest.mark.parametrize("place", [0, 5, 12, 30, -1])
-def test_a_damaged_text_is_refused(place):
-    """Nothing is guessed: one bit in the description or the breakdown is enough."""
+def test_damaged_text_is_refused(place):
+    """One bit in the description or the breakdown is enough."""
     text = bytearray(encode_text(FULL)[0])
     text[place] ^= 1
 
@@ -97,8 +97,8 @@ def test_a_damaged_text_is_refused(place):
         decode_task("c", row(FULL, bytes(text)), kind_of(FULL), FULL.key)
 
 
-def test_an_answer_is_read_as_it_was_written():
-    """G3: and a damaged one is refused."""
+def test_answer_is_decoded_as_it_was_encoded():
+    """G3: a damaged one is refused."""
     answer = Answer(200, 7, "d", None, "Mon", 3, 1, 2.5, 60.0)
     text = encode_answer(answer)
 
@@ -109,8 +109,8 @@ def test_an_answer_is_read_as_it_was_written():
 
 
 @pytest.mark.parametrize("size", [0, 1, 31, 32, 255, 256, 65_535, 65_536])
-def test_bytes_survive_as_lua_writes_them(size):
-    """Whatever their length, and whatever they say."""
+def test_bytes_are_decoded_as_lua_writes_them(size):
+    """Of any length and content."""
     content = bytes(range(256)) * (size // 256 + 1)
 
     assert bytes_of(raw(content[:size])) == content[:size]
@@ -124,8 +124,8 @@ def test_ranks_sort_as_precedence_and_priority_do():
     assert rank_bytes(1, -0.0) == rank_bytes(1, 0.0)
 
 
-def test_a_head_has_the_length_scripts_count_with():
-    """They step from head to head by it."""
+def test_head_has_the_length_that_scripts_assume():
+    """They find the next head by it."""
     assert len(encode_head(FULL, 1, 1, 1, 2, 3)) == HEAD_BYTES
 
 
