@@ -1,4 +1,4 @@
-"""Many workers on one PostgreSQL: nothing is lost or doubled, and nobody waits in a circle (M4)."""
+"""Workers on one PostgreSQL server: no task is lost or repeated, no deadlock stops them (M4)."""
 
 import asyncio
 from collections import Counter
@@ -23,12 +23,12 @@ PAGES = 12
 
 
 def page(host, number, **fields):
-    """One page of a small web."""
+    """Return a page of a small web."""
     return task(f"https://h{host}.example/{number}", key=f"h{host}.example", crawl=CRAWL, **fields)
 
 
 def links_of(dice):
-    """Links to anywhere in that web: the same ones turn up again and again."""
+    """Return random links into that web; many repeat."""
     pages = [(dice.randrange(HOSTS), dice.randrange(PAGES)) for _ in range(6)]
     return [
         page(*where, priority=float(dice.randrange(3)), lane=dice.randrange(2)) for where in pages
@@ -55,7 +55,7 @@ async def worker(store, name, visits, dice):
 
 
 async def test_workers_that_share_a_crawl_lose_and_repeat_no_task(url, line):
-    """H1, B3, O5: every page is known once and done once, and the books and tables agree."""
+    """H1, B3, O5: every page is known once and done once, and counters and tables agree."""
     stores = [await PostgresStore.open(url, SystemClock()) for _ in range(3)]
     await stores[0].configure(CRAWL, rules(min_delay=0.0, max_in_flight=2, delay=0.0))
     await stores[0].add([page(host, 0) for host in range(HOSTS)])
@@ -74,7 +74,7 @@ async def test_workers_that_share_a_crawl_lose_and_repeat_no_task(url, line):
 
 
 async def hands_on(store, clock, seed):
-    """One of several who do whatever comes to their minds."""
+    """Run random verbs, as one of several clients."""
     hands = StoreDriver(store)
     for op in random_ops(seed):
         await hands.do(op)
@@ -83,7 +83,7 @@ async def hands_on(store, clock, seed):
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_tables_stay_consistent_under_concurrent_random_verbs(url, line, seed):
-    """M1: workers and operators in each other's way, at every step."""
+    """M1: workers and operators change the same queues at every step."""
     clock = FakeClock()
     stores = [await PostgresStore.open(url, clock) for _ in range(2)]
 
@@ -108,7 +108,7 @@ async def test_tables_stay_consistent_under_concurrent_random_verbs(url, line, s
     ],
 )
 async def test_audit_finds_each_kind_of_damage(url, line, damage):
-    """Whoever trusts an audit wants to have seen it complain."""
+    """The audit reports each kind of damage, so its silence means something."""
     store = await PostgresStore.open(url, SystemClock())
     await store.add([page(1, 1), page(2, 1)])
     assert faults(line) == {}
@@ -120,7 +120,7 @@ async def test_audit_finds_each_kind_of_damage(url, line, damage):
 
 
 async def test_waiting_worker_is_notified_of_new_work(url):
-    """C6: an add in one process rings in another, which need not ask all the time."""
+    """C6: an add in one process notifies another, which need not poll."""
     waiting, adding = [await PostgresStore.open(url, SystemClock()) for _ in range(2)]
     rung, other = asyncio.Event(), asyncio.Event()
     end = waiting.subscribe(CRAWL, rung.set)
@@ -139,7 +139,7 @@ async def test_waiting_worker_is_notified_of_new_work(url):
 
 
 async def test_gaps_in_task_numbers_lose_no_result_page_items(url, line):
-    """M4: a number taken by somebody who failed belongs to nobody; pages and counts go on."""
+    """M4: a rolled back verb leaves a gap in the numbers; result pages and counts stay complete."""
     store = await PostgresStore.open(url, SystemClock())
     await store.add([page(1, 1)])
     for sequence in ("tasks", "queues", "turns", "arrivals"):
@@ -158,7 +158,7 @@ async def test_gaps_in_task_numbers_lose_no_result_page_items(url, line):
 
 @pytest.mark.parametrize("count", [3, 60])
 async def test_tasks_are_read_as_they_were_written(url, count):
-    """B1: whatever is in a text, in small batches and in those that are copied."""
+    """B1: any characters, in small and in large batches."""
     words = ["a\\b", "tab\there", "line\nbreak", 'a "quote"', "\\N", "NULL", "ünï ✓", "{}", ""]
     tasks = [
         page(number, 1, tag=word or None, type=word or "page", meta=b'{"a":"\\u0000\\\\n\xc3\xbc"}')
@@ -174,7 +174,7 @@ async def test_tasks_are_read_as_they_were_written(url, count):
 
 
 async def test_worker_name_may_have_any_character(url):
-    """H1: also one that PostgreSQL has no characters for; it is kept as it can be."""
+    """H1: characters that PostgreSQL cannot store are replaced."""
     store = await PostgresStore.open(url, SystemClock())
     await store.add([task("https://a.example/1", key="a.example", crawl=CRAWL)])
 

@@ -1,4 +1,4 @@
-"""What is in the way of a PostgreSQL store is told with its fix; nothing is changed (M4, M6)."""
+"""Errors of a PostgreSQL store name the problem and its fix, and change nothing (M4, M6)."""
 
 from contextlib import suppress
 from urllib.parse import parse_qs, urlsplit
@@ -17,20 +17,20 @@ from servers.server_process import free_port
 
 @pytest.fixture
 def url(places):
-    """An empty place."""
+    """The address of an empty store."""
     return places.take("postgres")
 
 
 @pytest.fixture
 def line(places):
-    """The server itself, as its owner."""
+    """A connection as the owner of the server."""
     with psycopg.connect(places.server("postgres"), autocommit=True) as line:
         yield line
 
 
 @pytest.fixture
 def guest(url, line):
-    """A URL of a role that may connect and nothing else."""
+    """The URL of a role that may only connect."""
     name = parse_qs(urlsplit(url).query)["schema"][0].replace("test", "guest")
     line.execute(f"create role {name} login password 'secret'")
     parts = urlsplit(url)
@@ -39,20 +39,20 @@ def guest(url, line):
 
 
 def without_user(url):
-    """Host, port and path of a URL."""
+    """Return host, port and path of a URL."""
     parts = urlsplit(url)
     return f"{parts.hostname}:{parts.port}{parts.path}"
 
 
 async def refusal(url, kind):
-    """What opening it says."""
+    """Return the error of opening a store."""
     with pytest.raises(kind) as caught:
         await open_store(url, SystemClock())
     return str(caught.value)
 
 
 async def repeated(verb):
-    """As often as it takes until the line is back."""
+    """Repeat a verb until the connection is back."""
     for _ in range(30):
         with suppress(StoreUnavailable):
             return await verb()
@@ -69,37 +69,37 @@ async def repeated(verb):
     ],
 )
 async def test_invalid_url_is_refused_before_connecting(url, says):
-    """M4: by its own words."""
+    """M4: the message names what is wrong with it."""
     assert says in await refusal(url, InvalidInput)
 
 
 async def test_unknown_host_is_reported():
-    """M4: check the host."""
+    """M4: the fix is to check the host."""
     url = "postgresql://no-such-host.invalid/db"
     assert "check the host of the URL" in await refusal(url, InvalidInput)
 
 
 async def test_unreachable_server_is_reported():
-    """M6: it may come back, so this may be repeated."""
+    """M6: it may come back, so the verb is safe to repeat."""
     said = await refusal(f"postgresql://u@127.0.0.1:{free_port()}/db", StoreUnavailable)
     assert "is the server running?" in said
 
 
 async def test_wrong_credentials_are_reported_without_the_password(guest):
-    """M4: check user and password; neither of them is repeated aloud."""
+    """M4: the fix is to check user and password; the message shows neither."""
     said = await refusal(guest.replace(":secret@", ":hunter2@"), InvalidInput)
     assert "check the user and password" in said
     assert "hunter2" not in said
 
 
 async def test_missing_database_is_reported(url):
-    """M4: create it."""
+    """M4: the fix is to create it."""
     said = await refusal(f"postgresql://postgres@{without_user(url)}-missing", InvalidInput)
     assert "createdb" in said
 
 
 async def test_missing_privileges_are_reported(guest, line):
-    """M4: a role without a schema of its own is told how to come by one; with one it works."""
+    """M4: a role without a schema learns how to get one, and works with it."""
     assert "CREATE SCHEMA … AUTHORIZATION" in await refusal(guest, StoreUnusable)
     name = urlsplit(guest).username
     line.execute(f"create schema {name} authorization {name}")
@@ -111,14 +111,14 @@ async def test_missing_privileges_are_reported(guest, line):
 
 
 async def test_read_only_server_is_reported(url):
-    """M4: a replica, or a database that is set so."""
+    """M4: a replica, or a database with default_transaction_read_only."""
     said = await refusal(f"{url}&options=-c%20default_transaction_read_only%3Don", StoreUnusable)
     assert "name the server that writes" in said
 
 
 @pytest.mark.parametrize("certificate", ["expired", None])
 async def test_untrusted_certificate_is_reported(url, places, certificate):
-    """M4: an expired certificate, or no TLS where it is asked for."""
+    """M4: an expired certificate, or no TLS where sslmode requires it."""
     with Proxy(places.server("postgres"), certificate=certificate) as proxy:
         root = "&sslrootcert=system" if certificate else ""
         mode = "verify-full" if certificate else "require"
@@ -127,7 +127,7 @@ async def test_untrusted_certificate_is_reported(url, places, certificate):
 
 
 async def test_lost_connection_is_reported_and_reopened(url, places, monkeypatch):
-    """M6: while the server is away verbs say so; once it is back they work, and all is there."""
+    """M6: verbs fail while the server is away; once it is back they work, and nothing is lost."""
     monkeypatch.setattr(runner, "POOL_TIMEOUT", 1.0)
     with Proxy(places.server("postgres")) as proxy:
         schema = urlsplit(url).query
@@ -145,7 +145,7 @@ async def test_lost_connection_is_reported_and_reopened(url, places, monkeypatch
 
 
 async def test_silent_connection_is_cut_after_the_timeout(url, places, monkeypatch):
-    """M6: nobody waits for ever; unknown whether it was applied, and safe to repeat."""
+    """M6: no verb waits for ever; it is unknown whether it was applied, and safe to repeat."""
     monkeypatch.setattr(runner, "CALL_TIMEOUT", 0.3)
     with Proxy(places.server("postgres")) as proxy:
         store = await open_store(f"{proxy.url}?{urlsplit(url).query}", SystemClock())
@@ -161,7 +161,7 @@ async def test_silent_connection_is_cut_after_the_timeout(url, places, monkeypat
 
 
 async def test_store_stops_preparing_statements_behind_a_pooler(url):
-    """M4: behind a transaction pooler nothing can be prepared; the store finds that out itself."""
+    """M4: behind a transaction pooler prepared statements get lost; the store detects it."""
     store = await open_store(url, SystemClock())
     await store.add([task("https://a.example/", crawl="c")])
     for connection in (
@@ -180,7 +180,7 @@ async def test_store_stops_preparing_statements_behind_a_pooler(url):
 
 
 async def test_full_pool_is_reported(url, monkeypatch):
-    """M4: whoever waits too long for a connection hears how many there are."""
+    """M4: a verb that waits too long for a connection says how many the pool has."""
     monkeypatch.setattr(runner, "POOL_TIMEOUT", 0.05)
     store = await open_store(url, SystemClock())
     taken = [store._runner._pool.getconn() for _ in range(runner.MAX_CONNECTIONS)]
@@ -201,7 +201,7 @@ async def test_closed_store_raises_closed(url):
 
 
 async def test_server_without_fsync_is_reported(url):
-    """M4: it is used, as the one of these tests is, and whoever works there knows."""
+    """M4: such a server is used, and the store says what a crash may lose."""
     store = await open_store(url, SystemClock())
     await store.close()
 

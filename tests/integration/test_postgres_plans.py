@@ -1,4 +1,4 @@
-"""What verbs cost a PostgreSQL server: rows touched, not rows there (M4, C3).
+"""The plans of verbs on a PostgreSQL server: they read what they need, not what exists (M4, C3).
 
 Every statement of a verb is explained while it runs, by the plan that is kept for it. The crawls
 are small here; `make plans` looks at a million queues (OUTRIDER_PLAN_ROWS).
@@ -27,7 +27,7 @@ VOLATILE = re.compile(r"\b(clock_timestamp|statement_timestamp|random|timeofday)
 
 
 class Plan:
-    """What one statement did."""
+    """The plan of one statement, and what it read."""
 
     def __init__(self, statement, top):
         self.statement = statement
@@ -36,7 +36,7 @@ class Plan:
 
     @property
     def rows(self):
-        """Rows of tables that were looked at, whether they were of use or not."""
+        """Rows of tables that were read, including those that were filtered out."""
         return sum(
             (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
             for node in self.nodes
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def scans(self):
-        """The ways in which tables were read."""
+        """How tables were read."""
         return {node["Node Type"] for node in self.nodes if "Relation Name" in node}
 
 
@@ -57,11 +57,11 @@ def _nodes(node):
 
 @pytest.fixture
 def plans(monkeypatch):
-    """The plans of all statements that are sent once it is called."""
+    """Return a function that starts recording the plans of all statements."""
     found = []
 
     class Explained(Pipeline):
-        """Explains what touches tables, before it is done."""
+        """Explains statements that touch tables, before they run."""
 
         def send(self, statement, params=()):
             verb = statement.split(maxsplit=1)[0]
@@ -97,7 +97,7 @@ def plans(monkeypatch):
 
 @pytest.fixture
 def make(places):
-    """A maker of stores with a large crawl."""
+    """Return a function that makes a store with a large crawl."""
 
     async def make(**filled):
         url = places.take("postgres")
@@ -113,12 +113,12 @@ def make(places):
 
 
 def most(plans):
-    """The dearest statement by rows, for a message."""
+    """Return the statement that read most rows, for a message."""
     return max(plans, key=lambda plan: plan.rows).statement[:200]
 
 
 def assert_cheap(plans, *, rows, blocks):
-    """Only indexes were read, and no more of anything than the verb has use for."""
+    """Assert that only indexes were read, and no more rows than the verb needs."""
     assert plans
     scans = {scan for plan in plans for scan in plan.scans}
     assert scans <= {"Index Scan", "Index Only Scan", "Tid Scan", "ModifyTable"}, scans
@@ -128,7 +128,7 @@ def assert_cheap(plans, *, rows, blocks):
 
 @pytest.mark.parametrize("is_routine", [True, False], ids=["routine", "judged"])
 async def test_claim_and_finish_read_rows_in_proportion_to_the_leases(make, plans, is_routine):
-    """C3: however many queues stand ready, and however many tasks wait in them."""
+    """C3: however many queues are ready, and however many tasks are pending in them."""
     store, begin = await make(each=2, is_routine=is_routine), plans
     found = begin()
 
@@ -143,7 +143,7 @@ async def test_claim_and_finish_read_rows_in_proportion_to_the_leases(make, plan
 
 
 async def test_empty_claim_reads_a_handful_of_rows(make, plans):
-    """C3: a million queues that sleep are one look at the first alarm."""
+    """C3: with a million queues that wait, a claim reads the first wake time."""
     store = await make(asleep_until=SystemClock().now_ms() + HOUR)
     found = plans()
 
@@ -198,7 +198,7 @@ async def test_links_that_gather_are_looked_up_in_one_statement(make, plans):
 
 
 async def test_write_of_shared_values_reads_only_the_replaced_ones(make, plans):
-    """N1: whoever writes some, or reads what is new, looks at no other."""
+    """N1: writing some values and reading new ones reads no others."""
     store = await make()
     await store.put_values(CRAWL, [SharedValueWrite("t", str(n), "x") for n in range(2000)])
     found = plans()

@@ -1,4 +1,4 @@
-"""Prices on one PostgreSQL, changed by several at once, and what they open (C8, C9, F10)."""
+"""Priority updates by several processes, and the queues they activate (C8, C9, F10)."""
 
 import asyncio
 
@@ -14,12 +14,12 @@ KEY = "a.example"
 
 
 def page(number, **fields):
-    """A page of one host."""
+    """Return a page of one host."""
     return task(f"https://{KEY}/{number}", key=KEY, crawl=CRAWL, **fields)
 
 
 async def lower(store, times):
-    """Take 1 from a price, so often that it was the one that was seen."""
+    """Lower a priority by 1 with compare-and-set, so many times."""
     lowered = 0
     while lowered < times:
         seen = (await store.task(CRAWL, page(1).fingerprint)).priority
@@ -27,7 +27,7 @@ async def lower(store, times):
 
 
 async def test_concurrent_priority_updates_of_one_task_lose_none(stores, line):
-    """C8: a price that was not seen any more is not written."""
+    """C8: an update whose seen priority is outdated is not applied."""
     await stores[0].add([page(1), page(2)])
     await asyncio.gather(*(lower(store, 25) for store in stores))
 
@@ -36,7 +36,7 @@ async def test_concurrent_priority_updates_of_one_task_lose_none(stores, line):
 
 
 async def test_priorities_of_concurrent_links_add_up(stores, line):
-    """F10: gathered under the lock of its queue, with an add and with a finish."""
+    """F10: added up under the lock of the queue, by an add and by a finish."""
     await stores[0].add([page(1), *(page(n, priority=-99.0) for n in range(2, 22))])
     brings = page(1, priority=-1.0, known="gather")
 
@@ -54,7 +54,7 @@ async def test_priorities_of_concurrent_links_add_up(stores, line):
 
 
 async def test_due_task_with_an_updated_priority_is_leased_once(url, line):
-    """C8, E1: nobody looked at its queue meanwhile, whose alarm is over by now."""
+    """C8, E1: its queue was not rescheduled meanwhile, and its wake time has passed."""
     clock = FakeClock()
     store = await PostgresStore.open(url, clock)
     await store.configure(CRAWL, rules(delay=0.0))
@@ -71,7 +71,7 @@ async def test_due_task_with_an_updated_priority_is_leased_once(url, line):
 
 
 async def test_focus_task_activates_a_queue_with_a_spent_session(url, line):
-    """C9: with an add or with a finish, though nothing else was asked about its queue."""
+    """C9: by an add or by a finish, though the queue was not loaded otherwise."""
     store = await PostgresStore.open(url, FakeClock())
     await store.configure(CRAWL, rules(delay=0.0, balance=1, opens_below=-5.0))
     await store.add([page(1), page(2), task("https://b.example/1", key="b.example", crawl=CRAWL)])

@@ -1,4 +1,4 @@
-"""Notes on one PostgreSQL, written by several at once: nothing is lost or missed (M4, F4, N1)."""
+"""Shared values written by several processes: none is lost or missed (M4, F4, N1)."""
 
 import asyncio
 from hashlib import md5
@@ -12,12 +12,12 @@ EACH = 100  # of two
 
 
 def page(number, **fields):
-    """A page of one host."""
+    """Return a page of one host."""
     return task(f"https://a.example/{number}", key="a.example", crawl=CRAWL, **fields)
 
 
 async def count_up(store, times):
-    """Add 1 to what a note says, so often that it was written."""
+    """Add 1 to a shared value with compare-and-set, so many times."""
     for _ in range(times):
         while True:
             (note,) = await store.values_since(CRAWL) or [None]
@@ -30,7 +30,7 @@ async def count_up(store, times):
 
 
 async def test_concurrent_compare_and_set_writes_lose_no_update(stores, monkeypatch):
-    """F5: whoever was too late is told so, and counts on from what stands; nobody is undone."""
+    """F5: a writer that was too late learns it, and adds to the current value; none is undone."""
     monkeypatch.setattr(runner, "MAX_ATTEMPTS", 1)
     await asyncio.gather(*(count_up(store, EACH) for store in stores))
 
@@ -40,7 +40,7 @@ async def test_concurrent_compare_and_set_writes_lose_no_update(stores, monkeypa
 
 
 async def chatter(store, name, times):
-    """Say something else again and again."""
+    """Write other texts again and again."""
     for number in range(times):
         await store.put_values(
             CRAWL, [SharedValueWrite(name, str(at), f"{number}") for at in range(3)]
@@ -48,7 +48,7 @@ async def chatter(store, name, times):
 
 
 async def follow(store, is_over):
-    """What is heard by one who only asks for what came after the last it heard."""
+    """Return the values that a reader sees that asks only for higher numbers."""
     heard, last = {}, 0
     while True:
         ends = is_over.is_set()
@@ -60,7 +60,7 @@ async def follow(store, is_over):
 
 
 async def test_reader_of_shared_values_by_number_misses_none(stores):
-    """N1: however many write meanwhile, no lower number turns up later than a higher one."""
+    """N1: no lower number becomes visible after a higher one, however many write."""
     is_over = asyncio.Event()
     reading = asyncio.create_task(follow(stores[0], is_over))
     await asyncio.gather(*(chatter(stores[n % 2], f"w{n}", 20) for n in range(4)))
@@ -71,7 +71,7 @@ async def test_reader_of_shared_values_by_number_misses_none(stores):
 
 
 async def test_name_longer_than_an_index_entry_is_stored(stores):
-    """N1: and two long names that begin alike are two."""
+    """N1: two long names with the same beginning are two."""
     first, second = ("\U0001f600" * (MAX_NAME_CHARS - 1) + end for end in "ab")
 
     assert await stores[0].put_values(
@@ -83,7 +83,7 @@ async def test_name_longer_than_an_index_entry_is_stored(stores):
 
 
 async def test_names_with_equal_checksums_stay_apart(stores):
-    """N1: whoever makes such names, as anybody can, writes over nobody's note."""
+    """N1: names made to collide replace no other value."""
     rest = "cKSMd5zYpgqf1YRDhkmxHkhPWptrkoyz28wnI9V0aHeAuaKnak"
     names = [f"TEXTCOLLBYfGiJUETHQ4h{letter}{rest}" for letter in "AE"]
     assert len({md5(name.encode(), usedforsecurity=False).digest() for name in names}) == 1
@@ -96,7 +96,7 @@ async def test_names_with_equal_checksums_stay_apart(stores):
 
 
 async def test_writing_shared_values_blocks_no_other_verb(line, stores):
-    """M4: adds, claims, repricing and finishes go on while somebody has all notes locked."""
+    """M4: adds, claims, priority updates and finishes run while all shared values are locked."""
     await stores[0].put_values(CRAWL, [SharedValueWrite("t", "a", "x")])
     with line.transaction():
         line.execute("lock table note in access exclusive mode")

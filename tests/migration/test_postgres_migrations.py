@@ -1,4 +1,4 @@
-"""The tables of a PostgreSQL store: fresh equals migrated, and releases work side by side (M4)."""
+"""Migrations: a migrated schema equals a fresh one, and releases share a schema (M4)."""
 
 import asyncio
 from urllib.parse import parse_qs, urlsplit
@@ -36,20 +36,20 @@ def prepare(url, migrations=None):
 
 
 def schema_of(url):
-    """The schema a place of ours is."""
+    """Return the schema of a URL."""
     return parse_qs(urlsplit(url).query)["schema"][0]
 
 
 @pytest.fixture
 def line(places):
-    """The server itself."""
+    """A connection to the server."""
     with psycopg.connect(places.server("postgres"), autocommit=True) as line:
         yield line
 
 
 @pytest.fixture
 def empty(places, line):
-    """A maker of addresses at which there is nothing yet."""
+    """Return a function that returns addresses of missing schemas."""
     urls = []
 
     def make():
@@ -65,7 +65,7 @@ def empty(places, line):
 
 
 def portrait(line, url):
-    """All that a catalog tells of a schema's tables."""
+    """Return what the catalog has of a schema's tables."""
     name = schema_of(url)
     return [
         line.execute(COLUMNS, (name,)).fetchall(),
@@ -75,12 +75,12 @@ def portrait(line, url):
 
 
 def second(text=ADDED):
-    """The migration of a release to come."""
+    """Return a migration of a later release."""
     return Migration(release_migrations()[-1].version + 1, "9999_later.sql", text)
 
 
 def test_migrated_schema_equals_a_fresh_one(empty, line):
-    """M4: a store that went through every release has the tables of one that is new."""
+    """M4: after the migrations of every release a store has the tables of a new one."""
     migrated, fresh = empty(), empty()
     for count in range(1, len(release_migrations()) + 1):
         prepare(migrated, release_migrations()[:count])
@@ -92,7 +92,7 @@ def test_migrated_schema_equals_a_fresh_one(empty, line):
 
 
 async def test_workers_of_two_releases_share_a_migrated_schema(empty):
-    """M4: a migration under way of a newer release disturbs nobody, unless it says so."""
+    """M4: a migration of a newer release stops no older worker, unless it is breaking."""
     url = empty()
     old = await PostgresStore.open(url, SystemClock())
     await old.add([task("https://a.example/1", crawl="test")])
@@ -108,7 +108,7 @@ async def test_workers_of_two_releases_share_a_migrated_schema(empty):
 
 
 async def test_worker_of_the_release_before_shared_values_still_works(empty, monkeypatch):
-    """M4: the release before notes made the store; both work on it, and one writes notes."""
+    """M4: the release before shared values made the store; both releases work on it."""
     url = empty()
     with monkeypatch.context() as before:
         before.setattr(migrate, "release_migrations", lambda: release_migrations()[:1])
@@ -126,7 +126,7 @@ async def test_worker_of_the_release_before_shared_values_still_works(empty, mon
 
 
 def test_schema_with_a_newer_breaking_migration_is_refused(empty, line):
-    """M4: whoever cannot work beside it says so, and changes nothing."""
+    """M4: an older release refuses it, and changes nothing."""
     url = empty()
     prepare(url, [*release_migrations(), second(f"-- breaking\n{ADDED}")])
     before = portrait(line, url)
@@ -137,7 +137,7 @@ def test_schema_with_a_newer_breaking_migration_is_refused(empty, line):
 
 
 def test_failed_migration_changes_nothing(empty, line):
-    """M4: each is one transaction; the next one who comes begins where it was."""
+    """M4: each is one transaction; the next process starts from the state before it."""
     url = empty()
     prepare(url)
     before = portrait(line, url)
@@ -151,7 +151,7 @@ def test_failed_migration_changes_nothing(empty, line):
 
 
 def test_schema_with_a_changed_migration_is_refused(empty):
-    """M4: a checksum tells which text made the tables."""
+    """M4: the checksum identifies the text that made the tables."""
     url, (first, *rest) = empty(), release_migrations()
     prepare(url, [first._replace(text=f"{first.text}\n-- changed"), *rest])
 
@@ -161,7 +161,7 @@ def test_schema_with_a_changed_migration_is_refused(empty):
 
 @pytest.mark.parametrize("table", ["customer", "migration"])
 def test_schema_with_foreign_tables_is_refused(empty, line, table):
-    """M4: nothing is written beside tables that are not ours."""
+    """M4: nothing is written beside tables that are not Outrider's."""
     url = empty()
     line.execute(f"create schema {schema_of(url)}")
     line.execute(f"create table {schema_of(url)}.{table} (id integer)")
@@ -175,7 +175,7 @@ def test_schema_with_foreign_tables_is_refused(empty, line, table):
 
 
 async def test_processes_that_open_an_empty_schema_at_once_share_one_store(empty):
-    """M4: one makes the tables, the others wait for it, and all see one store."""
+    """M4: one process creates the tables, the others wait for it, and all see one store."""
     url = empty()
     names = await asyncio.gather(*(asyncio.to_thread(prepare, url) for _ in range(4)))
 
@@ -183,7 +183,7 @@ async def test_processes_that_open_an_empty_schema_at_once_share_one_store(empty
 
 
 def test_server_older_than_the_minimum_is_refused(empty, monkeypatch):
-    """M4: the least version is named."""
+    """M4: the message names the minimum version."""
     monkeypatch.setattr(migrate, "MIN_VERSION", 990_000)
 
     with pytest.raises(StoreUnusable, match=r"is PostgreSQL \d+; 99 or newer is needed"):
@@ -191,7 +191,7 @@ def test_server_older_than_the_minimum_is_refused(empty, monkeypatch):
 
 
 def test_check_constraints_allow_every_state_and_reason(empty, line):
-    """B2, C1, I1: what SQL checks is what `core.states` tells; leased is having a lease."""
+    """B2, C1, I1: SQL checks the states of `core.states`; a leased task has a lease."""
     url = empty()
     prepare(url)
     checks = " ".join(text for _, text in portrait(line, url)[2])

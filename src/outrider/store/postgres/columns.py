@@ -1,8 +1,7 @@
 """The columns of the tables, in the order in which rows are read and written.
 
-A column stores one field of a record: `field` names it if it is not the column's own name, with a
-dot if it is in a part of the record (`politeness.level`). `rows` compiles from these tables how
-records become rows and rows become records.
+The columns of queues and tasks come from `engine.fields`; here are those that only this store has,
+and the tables of lists. `rows` compiles from them how records become rows and rows become records.
 """
 
 from __future__ import annotations
@@ -11,18 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, starmap
 from typing import Final, NamedTuple, TypeAlias
 
+from outrider.store.engine.fields import QUEUE_FIELDS, TASK_FIELDS, Field, Group
+
 
 class Column(NamedTuple):
     """One column: its name, its type in PostgreSQL, and the field of the record it stores."""
 
     name: str
     type: str
-    field: str = ""
-
-    @property
-    def source(self) -> str:
-        """The field it stores."""
-        return self.field or self.name
+    field: str = ""  # "": it stores no field
 
 
 Columns: TypeAlias = tuple[Column, ...]
@@ -44,60 +40,20 @@ def slices_of(parts: Iterable[Columns]) -> tuple[slice, ...]:
     return tuple(starmap(slice, pairwise(accumulate(map(len, parts), initial=0))))
 
 
+def _group(fields: Iterable[Field], group: Group) -> Columns:
+    """Return the columns of the fields that are written together."""
+    return tuple(
+        Column(field.sql_name, field.sql, field.name) for field in fields if field.group == group
+    )
+
+
+_CRAWL: Final = Column("crawl", "integer")
+
 # ---- queues
 
-QUEUE_NAMES: Final[Columns] = (
-    Column("id", "bigint", "number"),
-    Column("crawl", "integer"),
-    Column("key", "text"),
-)
-_EVERY_VERB: Final[Columns] = (
-    Column("pending", "bigint"),
-    Column("in_flight", "integer"),
-    Column("standing", "smallint", "list_state"),
-    Column("alarm_at", "bigint", "wake_at"),
-    Column("session", "bigint"),
-    Column("spent", "bigint"),
-    Column("next_ready_at", "bigint", "next_ready"),
-)
-_LEASE_STARTS: Final[Columns] = (
-    Column("turn", "bigint"),
-    Column("last_start_at", "bigint", "last_start"),
-    Column("last_cost", "bigint"),
-    Column("cost_sum", "bigint"),
-    Column("cost_count", "bigint"),
-)
-_VISIT_ENDS: Final[Columns] = (
-    Column("last_end_at", "bigint", "last_end"),
-    Column("last_delay", "double precision", "politeness.last_delay"),
-    Column("calm", "bigint", "politeness.calm"),
-    Column("visits_done", "bigint"),
-    Column("bytes", "bigint"),
-    Column("done", "bigint"),
-)
-_SELDOM: Final[Columns] = (
-    Column("epoch", "bigint"),
-    Column("said_paused", "boolean", "rules.paused"),
-    Column("said_retired", "boolean", "rules.retired"),
-    Column("precedence", "integer"),
-    Column("paused", "boolean"),
-    Column("retired", "text"),
-    Column("place", "bigint", "inactive_turn"),
-    Column("why", "text", "wait_reason"),
-    Column("delayed", "bigint"),
-    Column("named", "integer"),
-    Column("lent", "integer", "loaned"),
-    Column("crashed", "integer", "loan_crashes"),
-    Column("level", "bigint", "politeness.level"),
-    Column("throttles_in_row", "bigint", "politeness.throttles_in_row"),
-    Column("unreachable_in_row", "bigint", "politeness.unreachable_in_row"),
-    Column("blocks_in_row", "bigint", "politeness.blocks_in_row"),
-    Column("crawl_delay", "double precision", "politeness.crawl_delay"),
-    Column("errors_in_row", "bigint"),
-    Column("dead", "bigint"),
-    Column("dropped", "bigint"),
-    Column("routine_below", "bigint"),
-)
+QUEUE_NAMES: Final[Columns] = (*_group(QUEUE_FIELDS, "identity"), _CRAWL)
+_DELAYED_COUNT: Final = Column("delayed", "bigint")
+_FAST_PATH_BELOW: Final = Column("routine_below", "bigint")
 _ENTRY: Final[Columns] = (
     Column("precedence", "integer"),
     Column("priority", "double precision"),
@@ -112,7 +68,12 @@ def _first_entry(prefix: str, columns: Columns = _ENTRY) -> Columns:
 
 
 # Columns that are written together: a visit that begins or ends touches few of them.
-VALUE_PARTS: Final[tuple[Columns, ...]] = (_EVERY_VERB, _LEASE_STARTS, _VISIT_ENDS, _SELDOM)
+VALUE_PARTS: Final[tuple[Columns, ...]] = (
+    _group(QUEUE_FIELDS, "always"),
+    _group(QUEUE_FIELDS, "start"),
+    _group(QUEUE_FIELDS, "end"),
+    (*_group(QUEUE_FIELDS, "rare"), _DELAYED_COUNT, _FAST_PATH_BELOW),
+)
 DISCOVERY: Final = _first_entry("discovery")
 ACQUISITION: Final = _first_entry("acquisition")
 DELAYED: Final = _first_entry("delayed", (Column("lane", "smallint"), *_ENTRY))
@@ -122,72 +83,27 @@ QUEUE_COLUMNS: Final[Columns] = (*QUEUE_NAMES, *chain.from_iterable(QUEUE_PARTS)
 
 # ---- tasks
 
-TASK_NAMES: Final[Columns] = (
-    Column("id", "bigint", "number"),
-    Column("crawl", "integer"),
-    Column("fingerprint", "uuid"),
-    Column("discovered_at", "bigint", "discovered"),
-)
-TASK_DESCRIPTION: Final[Columns] = (
-    Column("queue", "bigint"),
-    Column("url", "text"),
-    Column("type", "text"),
-    Column("lane", "smallint"),
-    Column("depth", "bigint"),
-    Column("precedence", "integer"),
-    Column("priority", "double precision"),
-    Column("cost", "integer"),
-    Column("delay", "double precision"),
-    Column("known", "text"),
-    Column("roll", "bigint"),
-    Column("origin", "text"),
-    Column("via", "text"),
-    Column("tag", "text"),
-    Column("meta", "text"),
-    Column("breakdown", "json"),
-)
+TASK_NAMES: Final[Columns] = (*_group(TASK_FIELDS, "identity"), _CRAWL)
+TASK_DESCRIPTION: Final = _group(TASK_FIELDS, "about")
 # Columns that are written together: the place in a list, what every visit changes, the rest.
 TASK_PARTS: Final[tuple[Columns, ...]] = (
-    (Column("tie", "bigint"), Column("due_at", "bigint", "due")),
-    (
-        Column("state", "text"),
-        Column("token", "bigint"),
-        Column("attempts", "integer"),
-        Column("claimed_at", "bigint", "claimed"),
-        Column("finished_at", "bigint", "finished"),
-        Column("answer", "json"),
-        Column("answered_at", "bigint", "answered"),
-    ),
-    (
-        Column("failures", "integer"),
-        Column("crashes", "integer"),
-        Column("throttles", "integer"),
-        Column("reason", "text"),
-        Column("history", "json"),
-    ),
+    _group(TASK_FIELDS, "order"),
+    _group(TASK_FIELDS, "always"),
+    _group(TASK_FIELDS, "rare"),
 )
 TASK_HISTORY: Final[Columns] = tuple(chain.from_iterable(TASK_PARTS))
 TASK_COLUMNS: Final[Columns] = (*TASK_NAMES, *TASK_DESCRIPTION, *TASK_HISTORY)
 NEW_TASK: Final[Columns] = (*TASK_NAMES, *TASK_DESCRIPTION, *TASK_PARTS[0])  # without a history
-DESCRIPTION_UPDATE: Final[Columns] = (TASK_NAMES[0], *TASK_DESCRIPTION)
+DESCRIPTION_UPDATE: Final[Columns] = (*select(TASK_NAMES, ("id",)), *TASK_DESCRIPTION)
 
 # ---- leases
 
 HELD_LEASE: Final[Columns] = (
-    Column("token", "bigint"),
-    Column("worker", "text"),
-    Column("claimed_at", "bigint", "claimed"),
-    Column("deadline_at", "bigint", "deadline"),
-    Column("named", "boolean"),
-    Column("lent", "boolean", "loaned"),
+    *select(TASK_HISTORY, ("token", "claimed_at")),
+    *(column for column in _group(TASK_FIELDS, "lease") if column.name != "process"),
 )
-LEASE_COLUMNS: Final[Columns] = (
-    Column("task", "bigint"),
-    Column("crawl", "integer"),
-    Column("queue", "bigint"),
-    *HELD_LEASE,
-)
-LEASE_KEY: Final[Columns] = LEASE_COLUMNS[:1]
+LEASE_KEY: Final[Columns] = (Column("task", "bigint"),)
+LEASE_COLUMNS: Final[Columns] = (*LEASE_KEY, _CRAWL, Column("queue", "bigint"), *HELD_LEASE)
 
 # ---- lists of tasks and of queues
 
@@ -203,7 +119,7 @@ DELAYED_KEY: Final[Columns] = (
 )
 DELAYED_COLUMNS: Final[Columns] = (*DELAYED_KEY, Column("lane", "smallint"))
 READY_COLUMNS: Final[Columns] = (
-    Column("crawl", "integer"),
+    _CRAWL,
     Column("lane", "smallint"),
     Column("queue_precedence", "integer"),
     Column("precedence", "integer"),
@@ -212,13 +128,13 @@ READY_COLUMNS: Final[Columns] = (
     Column("queue", "bigint"),
 )
 INACTIVE_COLUMNS: Final[Columns] = (
-    Column("crawl", "integer"),
+    _CRAWL,
     Column("queue_precedence", "integer"),
     Column("place", "bigint"),
     Column("queue", "bigint"),
 )
 SNOOZE_COLUMNS: Final[Columns] = (
-    Column("crawl", "integer"),
+    _CRAWL,
     Column("at", "bigint"),
     Column("queue", "bigint"),
 )

@@ -28,6 +28,7 @@ from outrider.core.order import (
 from outrider.core.outcome import Answer
 from outrider.core.states import TaskState
 from outrider.core.task import PolitenessState, Task
+from outrider.store.engine.fields import compile_function
 from outrider.store.engine.records import Queue, TaskCounts, TaskRecord
 from outrider.store.engine.sorted_list import SortedList
 from outrider.store.postgres import columns
@@ -86,17 +87,9 @@ def delayed_columns(entry: int) -> tuple[int, Entry]:
 # ---- compiling
 
 
-def _compile(name: str, parameters: str, lines: Iterable[str]) -> Any:
-    """Return the function of these lines, as `dataclasses` makes its own."""
-    source = f"def {name}({parameters}):\n" + "\n".join(f"    {line}" for line in lines)
-    scope = dict(globals())
-    exec(compile(source, f"<{name}>", "exec"), scope)  # noqa: S102 - of the tables of `columns` only
-    return scope[name]
-
-
 def _parts(source: Iterable[Column], record: str) -> list[str]:
     """Return lines that read each part of a record once."""
-    found = dict.fromkeys(c.source.partition(".")[0] for c in source if "." in c.source)
+    found = dict.fromkeys(c.field.partition(".")[0] for c in source if "." in c.field)
     return [f"{part} = {record}.{part}" for part in found]
 
 
@@ -104,7 +97,7 @@ def _values(source: Iterable[Column], record: str, given: Mapping[str, str] | No
     """Return the tuple of a record's values; `given`: expressions of columns that are no field."""
     items = []
     for column in source:
-        field = column.source if "." in column.source else f"{record}.{column.source}"
+        field = column.field if "." in column.field else f"{record}.{column.field}"
         items.append((given or {}).get(column.name, field))
     return "(" + ", ".join(items) + ",)"
 
@@ -115,7 +108,7 @@ def _row_of(source: Iterable[Column]) -> str:
 
 def _politeness(stored: Columns, given: Mapping[str, str]) -> str:
     """Return the call that makes a queue's politeness state."""
-    by_field = {column.source: f"{column.name}_" for column in stored}
+    by_field = {column.field: f"{column.name}_" for column in stored}
     names = PolitenessState.__struct_fields__
     arguments = [given.get(name) or by_field[f"politeness.{name}"] for name in names]
     return f"PolitenessState({', '.join(arguments)})"
@@ -135,7 +128,7 @@ def _construct(
     Stored fields come from the variables of `_unpack`, others from `given`; those of `unstored`
     have their default. A field that is none of these fails here, at import.
     """
-    by_field = {column.source: f"{column.name}_" for column in stored}
+    by_field = {column.field.removeprefix("task."): f"{column.name}_" for column in stored}
     arguments = []
     for field in msgspec.structs.fields(struct):
         known = given.get(field.name) or by_field.get(field.name)
@@ -155,7 +148,10 @@ stored_delayed: Final[Callable[[Row], int]] = itemgetter(index_of(columns.QUEUE_
 
 def _slice(all_columns: Columns, part: Columns) -> slice:
     start = index_of(all_columns, part[0].name)
-    return slice(start, start + len(part))
+    found = slice(start, start + len(part))
+    if all_columns[found] != part:
+        raise TypeError(f"the columns {part} are not together")
+    return found
 
 
 QUEUE_VALUES: Final = _slice(columns.QUEUE_COLUMNS, columns.QUEUE_VALUES)
@@ -205,7 +201,7 @@ def _compile_queue_values() -> Callable[[Queue], Row]:
     given = {"delayed": "delayed_count(queue)", "routine_below": "fast_path_below(queue)"}
     source = columns.QUEUE_VALUES
     body = [*_parts(source, "queue"), f"return {_values(source, 'queue', given)}"]
-    found: Callable[[Queue], Row] = _compile("queue_values", "queue", body)
+    found: Callable[[Queue], Row] = compile_function("queue_values", "queue", body, globals())
     return found
 
 
@@ -224,10 +220,16 @@ def _compile_queue_from_row() -> Callable[
     call = _construct(PostgresQueue, stored, given, "ready_key0 ready_key1 is_dirty is_used")
     end = index_of(columns.QUEUE_COLUMNS, stored[-1].name) + 1
     body = [_unpack(stored, call, f"row[:{end}]"), f"return {call}"]
-    found: Callable[..., PostgresQueue] = _compile(
-        "queue_from_row", "row, like, lane0, lane1, delayed", body
+    found: Callable[..., PostgresQueue] = compile_function(
+        "queue_from_row", "row, like, lane0, lane1, delayed", body, globals()
     )
     return found
+
+
+def queue_names(number: int, crawl: int, key: str) -> Row:
+    """Return the columns that identify a queue."""
+    given = {"id": number, "crawl": crawl, "key": key}
+    return tuple(given[column.name] for column in columns.QUEUE_NAMES)
 
 
 queue_values: Final = _compile_queue_values()
@@ -291,7 +293,9 @@ def _compile_description() -> Callable[[Task, int], Row]:
         "breakdown": "encode_breakdown(task.breakdown)",
     }
     body = [f"return {_values(columns.TASK_DESCRIPTION, 'task', given)}"]
-    found: Callable[[Task, int], Row] = _compile("description", "task, queue", body)
+    found: Callable[[Task, int], Row] = compile_function(
+        "description", "task, queue", body, globals()
+    )
     return found
 
 
@@ -303,7 +307,9 @@ def _compile_history() -> Callable[[TaskRecord, int], Row]:
         "history": "encode_history(record.history)",
     }
     body = [f"return {_values(columns.TASK_HISTORY, 'record', given)}"]
-    found: Callable[[TaskRecord, int], Row] = _compile("history", "record, tie", body)
+    found: Callable[[TaskRecord, int], Row] = compile_function(
+        "history", "record, tie", body, globals()
+    )
     return found
 
 
@@ -325,7 +331,7 @@ def _compile_record_from_row() -> Callable[
             "answer": "None if answer_ is None else decode_answer(answer_)",
             "history": "_decode_history(history_) if history_ != '[]' else ()",
         },
-        "deadline worker body_page stored_key named loaned process",
+        "deadline worker named loaned process body_page stored_key",
     )
     body = [
         _unpack(stored, f"id_ {task} {record}", f"row[:{len(stored)}]"),
@@ -334,10 +340,22 @@ def _compile_record_from_row() -> Callable[
         f"return {record}",
     ]
     parameters = "row, crawl, key, queue, counts_of"
-    found: Callable[..., TaskRecord] = _compile("record_from_row", parameters, body)
+    found: Callable[..., TaskRecord] = compile_function(
+        "record_from_row", parameters, body, globals()
+    )
     return found
 
 
+def _compile_task_names() -> Callable[[TaskRecord, int, int], Row]:
+    given = {"id": "number", "crawl": "crawl", "fingerprint": "record.task.fingerprint.hex()"}
+    body = [f"return {_values(columns.TASK_NAMES, 'record', given)}"]
+    found: Callable[[TaskRecord, int, int], Row] = compile_function(
+        "task_names", "record, number, crawl", body, globals()
+    )
+    return found
+
+
+task_names: Final = _compile_task_names()
 description: Final = _compile_description()
 history: Final = _compile_history()
 record_from_row: Final = _compile_record_from_row()
@@ -347,14 +365,16 @@ record_from_row: Final = _compile_record_from_row()
 
 def _compile_lease_values() -> Callable[[TaskRecord], Row]:
     body = [f"return {_values(columns.HELD_LEASE, 'record')}"]
-    found: Callable[[TaskRecord], Row] = _compile("lease_values", "record", body)
+    found: Callable[[TaskRecord], Row] = compile_function("lease_values", "record", body, globals())
     return found
 
 
 def _compile_set_lease() -> Callable[[TaskRecord, Row], None]:
-    fields = ", ".join(f"record.{column.source}" for column in columns.HELD_LEASE)
+    fields = ", ".join(f"record.{column.field}" for column in columns.HELD_LEASE)
     body = ["record.state = TaskState.LEASED", f"{fields} = lease"]
-    found: Callable[[TaskRecord, Row], None] = _compile("set_lease", "record, lease", body)
+    found: Callable[[TaskRecord, Row], None] = compile_function(
+        "set_lease", "record, lease", body, globals()
+    )
     return found
 
 
@@ -404,7 +424,9 @@ def _compile_fast_lease() -> Callable[[Row, str], FastLease]:
     names = [arguments.get(name, f"{name}_") for name in FastLease._fields]
     call = f"FastLease({', '.join(names)})"
     body = [_unpack(stored, call), f"return {call}"]
-    found: Callable[[Row, str], FastLease] = _compile("fast_lease_from_row", "row, crawl", body)
+    found: Callable[[Row, str], FastLease] = compile_function(
+        "fast_lease_from_row", "row, crawl", body, globals()
+    )
     return found
 
 

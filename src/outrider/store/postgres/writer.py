@@ -138,11 +138,9 @@ class QueueWriter:
         new = [one for one in changed if not one.before.values]
         if new:
             after = [one.after for one in new]
-            by_column: list[Sequence[Any]] = [
-                [self.id_of(one.queue) for one in new],
-                [self._session.crawl] * len(new),
-                [one.queue.key for one in new],
-            ]
+            crawl = self._session.crawl
+            names = [rows.queue_names(self.id_of(q), crawl, q.key) for q, _, _ in new]
+            by_column: list[Sequence[Any]] = list(zip(*names, strict=True))
             by_column += self._values(after)
             for part in _FIRST_ENTRY_PARTS:
                 by_column += self._first_entries(after, part)
@@ -358,16 +356,11 @@ class Writer:
 
     def _new_row(self, record: TaskRecord) -> rows.Row:
         """Return a row of `columns.NEW_TASK`."""
-        session, task = self._session, record.task
-        entry = self._queue_writer.new_entries[record.key << DUE_BITS | record.due]
-        _, _, tie, number, due = entry
-        described = rows.description(task, self._queue_writer.id_of(record.queue))
+        writer = self._queue_writer
+        _, _, tie, number, due = writer.new_entries[record.key << DUE_BITS | record.due]
         return (
-            number,
-            session.crawl,
-            task.fingerprint.hex(),
-            record.discovered,
-            *described,
+            *rows.task_names(record, number, self._session.crawl),
+            *rows.description(record.task, writer.id_of(record.queue)),
             tie,
             due,
         )

@@ -1,4 +1,4 @@
-"""Array literals mean what the values meant."""
+"""Array parameters keep their values."""
 
 from psycopg.adapt import Transformer
 from psycopg.postgres import types
@@ -10,13 +10,13 @@ NASTY = ["", "plain", 'a "quote"', "back\\slash", "{brace}", "comma,", "NULL", "
 
 
 def read(literal, kind):
-    """The values, as the driver reads them."""
+    """Return the values, as the driver reads them."""
     loader = Transformer().get_loader(types[kind].array_oid, Format.TEXT)
     return loader.load(literal.encode())
 
 
 def test_text_array_keeps_texts():
-    """M4: whatever is in a URL, a reason or a key."""
+    """M4: any text in a URL, a reason or a key."""
     assert read(text_array([*NASTY, None]), "text") == [*NASTY, None]
 
 
@@ -28,12 +28,12 @@ def test_number_array_keeps_numbers():
 
 
 def test_unstorable_characters_are_replaced():
-    """M4: PostgreSQL has no character 0 and no half of a pair; one such text spoils no batch."""
+    """M4: PostgreSQL has no character 0 and no half of a pair; such a text fails no batch."""
     assert storable("a\0b") == "a␀b"
     assert storable("ü\0\ud800") == "ü␀?"
 
 
 def test_row_arrays_have_one_parameter_per_column():
-    """M4: one parameter a column, and no rows are no values."""
+    """M4: without rows, every parameter is an empty array."""
     assert row_arrays([(1, "a"), (2, None)], ["bigint", "text"]) == ["{1,2}", '{"a",NULL}']
     assert row_arrays([], ["bigint", "text"]) == ["{}", "{}"]

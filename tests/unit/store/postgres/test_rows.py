@@ -11,6 +11,7 @@ from outrider.store.engine.records import EMPTY_LIST, TaskRecord, new_queue
 from outrider.store.postgres import columns, rows
 from outrider.testing.builders import task
 
+NAMES = [column.name for column in columns.TASK_NAMES]
 NOT_STORED = {"ready_key0", "ready_key1", "lane0", "lane1", "delayed", "is_dirty", "is_used"}
 
 
@@ -34,7 +35,7 @@ def queue():
 
 def test_queue_comes_back_from_its_row(queue):
     """M4: every stored field; what follows from rules is taken of another queue under them."""
-    row = (queue.number, 1, queue.key, *rows.queue_values(queue))
+    row = (*rows.queue_names(queue.number, 1, queue.key), *rows.queue_values(queue))
     row += (None,) * (len(columns.QUEUE_COLUMNS) - len(row))
 
     found = rows.queue_from_row(row, queue, EMPTY_LIST, EMPTY_LIST, EMPTY_LIST)
@@ -51,8 +52,9 @@ def test_task_comes_back_from_its_row(queue):
     record.claimed, record.finished, record.answered, record.reason = 18, 19, 20, "gone"
     record.answer, record.history = Answer(200, 9, None, "e", None), ((1.5, "w", "500"),)
     record.key = rows.task_key(of_task.precedence, of_task.priority, 21, 5)
-    names = (5, 1, of_task.fingerprint, record.discovered)
-    row = (*names, *rows.description(of_task, 7), *rows.history(record, 21))
+    names = dict(zip(NAMES, rows.task_names(record, 5, 1), strict=True))
+    names["fingerprint"] = bytes.fromhex(names["fingerprint"])  # as it is read
+    row = (*names.values(), *rows.description(of_task, 7), *rows.history(record, 21))
 
     found = rows.record_from_row(row, of_task.crawl, queue.key, queue, lambda _: None)
 
@@ -62,11 +64,14 @@ def test_task_comes_back_from_its_row(queue):
 def test_lease_comes_back_from_its_row(queue):
     """H1: token, worker, start, deadline, and which kind of lease it is."""
     record = TaskRecord(5, task(), queue, None, 0, 0, 0)
-    lease = (9, "w", 10, 20, True, False)
+    values = {"token": 9, "worker": "w", "claimed": 10, "deadline": 20}
+    values |= {"named": True, "loaned": False}
+    lease = tuple(values[column.field] for column in columns.HELD_LEASE)
 
     rows.set_lease(record, lease)
 
     assert record.state is TaskState.LEASED
+    assert {name: getattr(record, name) for name in values} == values
     assert rows.lease_values(record) == lease
     assert rows.lease_row(record, 0, 1) == (5, 1, queue.number, *lease)
 
