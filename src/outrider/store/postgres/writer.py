@@ -179,7 +179,7 @@ class QueueWriter:
             for place, found in lazy_lists(queue)
             if found.removed or found.added
         ]
-        lanes = [one for one in moved if one[1] != DELAYED_PLACE]
+        lanes = [(id_, place, one) for id_, place, one in moved if place != DELAYED_PLACE]
         left = [self._left(queue, place, e) for queue, place, one in lanes for e in one.removed]
         self._send(sql.DELETE_PENDING, columns.PENDING_KEY, left)
         new = self.new_entries  # written with their tasks
