@@ -43,15 +43,6 @@ class StoredQueue(NamedTuple):
     inactive_key: int = 0
 
 
-class LockedQueue(NamedTuple):
-    """A row of `lock_queues`."""
-
-    id: int
-    key: str
-    is_fast: bool
-    is_unlisted: bool
-
-
 @final
 class ListRows:
     """The entries of queues' lists behind what is loaded; see `lazy_list.EntrySource`."""
@@ -253,15 +244,14 @@ class PostgresQueues:
         else:
             chunk[number] = queue
 
-    def insert_unloaded(self, row: LockedQueue) -> None:
+    def insert_unloaded(self, key: str, number: int) -> None:
         """Insert a locked queue that only gets more tasks: nothing else of it is loaded."""
-        queue = new_queue(row.key, row.id & NUMBER_MASK, 0, _NO_RULES)
+        queue = new_queue(key, number, 0, _NO_RULES)
         queue.lane0 = UnsortedAdditions(LANE_BYTES, [])
         queue.lane1 = UnsortedAdditions(LANE_BYTES, [])
         queue.list_state = INACTIVE  # so that the engine does not reschedule it for a new task
-        self.by_name[queue.key] = queue
+        self.by_name[key] = queue
         self.added_to.append(queue)
-        self._session.wakes_waiters = self._session.wakes_waiters or row.is_unlisted
 
     def with_rules(self, key: str, rules_key: rows.Row) -> Queue:
         """Return a queue under the rules that a row names; most queues share theirs."""
