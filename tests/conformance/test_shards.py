@@ -122,7 +122,7 @@ ORDERED = {
         "test_a_crawl_wide_change_returns_all",
         "test_a_crawl_wide_change_moves_only_those_it_changes",
         "test_a_crawl_wide_change_retires_all_that_are_over_it",
-        "test_a_ready_queue_is_judged_anew",
+        "test_a_ready_queue_is_rescheduled",
         "test_an_inactive_queue_goes_to_the_back",
         "test_letting_go_of_a_held_queue_opens_its_session",
         "test_setting_an_unchanged_value_reschedules",

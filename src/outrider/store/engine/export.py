@@ -6,7 +6,7 @@ queue that is created during an export comes before the remaining tasks, so befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,9 @@ import msgspec
 from outrider.core.order import NUMBER_BITS, TIE_MASK
 from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
+from outrider.store.engine import fields
 from outrider.store.engine.engine import CrawlEngine
+from outrider.store.engine.fields import QUEUE_FIELDS, TASK_FIELDS
 from outrider.store.engine.records import INACTIVE, READY, UNLISTED, Queue, TaskRecord
 from outrider.store.engine.state import CrawlState
 from outrider.store.export_items import (
@@ -32,7 +34,6 @@ from outrider.store.protocol import ResultPage
 QUEUE_SHIFT: Final = 32
 TASK_MASK: Final = (1 << QUEUE_SHIFT) - 1
 _LISTS: Final[Mapping[int, Any]] = {UNLISTED: None, READY: "ready", INACTIVE: "inactive"}
-LEASED: Final = TaskState.LEASED
 
 
 class HeldLease(NamedTuple):
@@ -94,81 +95,59 @@ def _released(queue: Queue, leases: Sequence[HeldLease], now: int) -> Queue:
 
 def export_queue(queue: Queue, leases: Sequence[HeldLease], now: int) -> SavedQueue:
     """Return a queue without its tasks, as if these leases of it were released now."""
-    queue = _released(queue, leases, now) if leases else queue
-    politeness = queue.politeness
-    return SavedQueue(
-        queue.key,
-        queue.turn,
-        _LISTS[queue.list_state],
-        queue.inactive_turn if queue.list_state == INACTIVE else 0,
-        or_none(queue.session),
-        queue.spent,
-        queue.next_ready,
-        queue.wait_reason,  # type: ignore[arg-type] # one of the reasons of `core.states`
-        or_none(queue.last_start),
-        or_none(queue.last_end),
-        queue.paused,
-        queue.retired,  # type: ignore[arg-type] # as above
-        (queue.rules.paused, queue.rules.retired),
-        politeness.level,
-        politeness.calm,
-        politeness.throttles_in_row,
-        politeness.unreachable_in_row,
-        politeness.blocks_in_row,
-        None if politeness.last_delay < 0 else politeness.last_delay,
-        politeness.crawl_delay,
-        queue.errors_in_row,
-        queue.visits_done,
-        queue.bytes,
-        queue.last_cost,
-        queue.cost_sum,
-        queue.cost_count,
-    )
+    return _queue_item(_released(queue, leases, now) if leases else queue)
 
 
-def export_task(record: TaskRecord, now: int) -> SavedTask:
-    """Return a task; a leased one is exported as pending (H5)."""
-    task, state, due = record.task, record.state, record.due
-    if state is LEASED:
-        state, due = TaskState.PENDING, now
-    breakdown = task.breakdown
-    return SavedTask(
-        task.url,
-        task.key,
-        task.fingerprint,
-        record.key >> NUMBER_BITS & TIE_MASK,
-        record.discovered,
-        None if due == record.discovered or state is not TaskState.PENDING else due,
-        state.value,  # type: ignore[arg-type] # all but leased
-        task.type,
-        task.lane,  # type: ignore[arg-type] # there are two
-        task.depth,
-        task.precedence,
-        task.priority,
-        task.cost,
-        task.delay,
-        task.known,
-        task.roll,
-        task.origin,
-        task.via,
-        task.tag,
-        task.meta.decode(),
-        None if breakdown is None else (breakdown.source, breakdown.terms),
-        record.attempts,
-        record.failures,
-        record.crashes,
-        record.throttles,
-        or_none(record.claimed),
-        or_none(record.finished),
-        record.reason,
-        None if record.answer is None else _answer(record.answer),
-        or_none(record.answered),
-        record.history,
-    )
+def _compile_queue_item() -> Callable[[Queue], SavedQueue]:
+    computed = {
+        "standing": "LISTS[queue.list_state]",
+        "place": "queue.inactive_turn if queue.list_state == INACTIVE else 0",
+        "said": "(rules.paused, rules.retired)",
+    }
+    values = fields.exported_values(QUEUE_FIELDS, "queue")
+    arguments = fields.arguments(SavedQueue.__struct_fields__, values, computed)
+    body = [
+        *fields.load_parts(QUEUE_FIELDS, "queue"),
+        f"return SavedQueue({', '.join(arguments)})",
+    ]
+    scope = {"SavedQueue": SavedQueue, "LISTS": _LISTS, "INACTIVE": INACTIVE}
+    return fields.compile_function("_queue_item", "queue", body, scope)  # type: ignore[no-any-return]
 
 
-def _answer(answer: Answer) -> SavedAnswer:
+def _compile_export_task() -> Callable[[TaskRecord, int], SavedTask]:
+    computed = {
+        "key": "task.key",
+        "tie": f"record.key >> {NUMBER_BITS} & {TIE_MASK}",
+        "due": "None if due == record.discovered or state is not PENDING else due",
+        "state": "state.value",
+        "meta": "task.meta.decode()",
+        "breakdown": "None if breakdown is None else (breakdown.source, breakdown.terms)",
+        "answer": "None if record.answer is None else answer_item(record.answer)",
+    }
+    values = fields.exported_values(TASK_FIELDS, "record")
+    arguments = fields.arguments(SavedTask.__struct_fields__, values, computed)
+    body = [
+        *fields.load_parts(TASK_FIELDS, "record"),
+        "breakdown, state, due = task.breakdown, record.state, record.due",
+        "if state is LEASED:",
+        "    state, due = PENDING, now",
+        f"return SavedTask({', '.join(arguments)})",
+    ]
+    scope = {
+        "SavedTask": SavedTask,
+        "PENDING": TaskState.PENDING,
+        "LEASED": TaskState.LEASED,
+        "answer_item": _answer_item,
+    }
+    return fields.compile_function("export_task", "record, now", body, scope)  # type: ignore[no-any-return]
+
+
+def _answer_item(answer: Answer) -> SavedAnswer:
     return SavedAnswer(*msgspec.structs.astuple(answer))
+
+
+_queue_item: Final = _compile_queue_item()
+export_task: Final = _compile_export_task()  # a task at a time; a leased one is pending (H5)
 
 
 def _end(crawl: CrawlState) -> SavedEnd:

@@ -185,6 +185,6 @@ def imported_values(fields: Iterable[Field], item: str) -> dict[str, str]:
     values = {}
     for field in fields:
         if field.exported:
-            value = f"{item}.{field.exported}"
-            values[field.name] = f"-1 if {value} is None else {value}" if field.none else value
+            value, never = f"{item}.{field.exported}", "-1.0" if field.sql == _REAL else "-1"
+            values[field.name] = f"{never} if {value} is None else {value}" if field.none else value
     return values

@@ -18,7 +18,9 @@ from outrider.core.outcome import Answer
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import PolitenessState, Task
+from outrider.store.engine import fields
 from outrider.store.engine.add import Adder
+from outrider.store.engine.fields import QUEUE_FIELDS, TASK_FIELDS
 from outrider.store.engine.port import Journal, QueueTable, TaskTable
 from outrider.store.engine.records import (
     COLUMNS,
@@ -181,7 +183,7 @@ class Restorer:
             return False
         last_turn, queue = self._state.last_turn, self._adder.new_queue(saved.key)
         self._state.last_turn = max(last_turn, saved.turn, saved.place)
-        _fill(queue, saved)
+        _fill_queue(queue, saved)
         if saved.standing is not None and _can_be_listed(queue, now):
             queue.inactive_turn = saved.place if saved.standing == "inactive" else _WAS_READY
         return True
@@ -257,52 +259,50 @@ def _can_be_listed(queue: Queue, now: int) -> bool:
     return is_free and queue.next_ready <= now
 
 
-def _fill(queue: Queue, saved: SavedQueue) -> None:
-    queue.turn, queue.paused, queue.retired = saved.turn, saved.paused, saved.retired
-    queue.session = -1 if saved.session is None else saved.session
-    queue.spent, queue.next_ready, queue.wait_reason = saved.spent, saved.next_ready, saved.why
-    queue.last_start, queue.last_end = _or_never(saved.last_start), _or_never(saved.last_end)
-    queue.politeness = PolitenessState(
-        saved.level,
-        saved.calm,
-        saved.throttles_in_row,
-        saved.unreachable_in_row,
-        saved.blocks_in_row,
-        -1.0 if saved.last_delay is None else saved.last_delay,
-        saved.crawl_delay,
-    )
-    queue.errors_in_row, queue.visits_done, queue.bytes = saved.errors, saved.dones, saved.bytes
-    queue.last_cost, queue.cost_sum = saved.last_cost, saved.cost_sum
-    queue.cost_count = saved.cost_count
-    paused, retired = saved.said
-    queue.rules = msgspec.structs.replace(queue.rules, paused=paused, retired=retired)
-    queue.update_gap()
+def _compile_fill_queue() -> Callable[[Queue, SavedQueue], None]:
+    values = fields.imported_values(QUEUE_FIELDS, "saved")
+    plain = {name: value for name, value in values.items() if "." not in name and name != "key"}
+    part = {name[len("politeness.") :]: value for name, value in values.items() if "." in name}
+    politeness = fields.arguments(PolitenessState.__struct_fields__, part, {})
+    body = [
+        *(f"queue.{name} = {value}" for name, value in plain.items()),
+        f"queue.politeness = PolitenessState({', '.join(politeness)})",
+        "paused, retired = saved.said",
+        "queue.rules = replace(queue.rules, paused=paused, retired=retired)",
+        "queue.update_gap()",
+    ]
+    scope = {"PolitenessState": PolitenessState, "replace": msgspec.structs.replace}
+    return fields.compile_function("_fill_queue", "queue, saved", body, scope)  # type: ignore[no-any-return]
 
 
-def _record_of(
-    number: int, task: Task, saved: SavedTask, queue: Queue, counts: TaskCounts
-) -> TaskRecord:
-    answer = saved.answer
-    return TaskRecord(
-        number=number,
-        task=task,
-        queue=queue,
-        counts=counts,
-        key=task_key(task.precedence, task.priority, saved.tie, number),
-        due=saved.discovered if saved.due is None else saved.due,
-        discovered=saved.discovered,
-        state=_STATES[saved.state],
-        attempts=saved.attempts,
-        failures=saved.failures,
-        crashes=saved.crashes,
-        throttles=saved.throttles,
-        claimed=_or_never(saved.claimed),
-        finished=_or_never(saved.finished),
-        reason=saved.reason,
-        answer=None if answer is None else Answer(*msgspec.structs.astuple(answer)),
-        history=saved.history,
-        answered=_or_never(saved.answered),
-    )
+def _compile_record_of() -> Callable[[int, Task, SavedTask, Queue, TaskCounts], TaskRecord]:
+    computed = {
+        "number": "number",
+        "task": "task",
+        "queue": "queue",
+        "counts": "counts",
+        "key": "task_key(task.precedence, task.priority, saved.tie, number)",
+        "due": "saved.discovered if saved.due is None else saved.due",
+        "state": "STATES[saved.state]",
+        "answer": "None if saved.answer is None else Answer(*astuple(saved.answer))",
+    }
+    imported = fields.imported_values(TASK_FIELDS, "saved")
+    values = {name: value for name, value in imported.items() if "." not in name} | computed
+    arguments = ", ".join(f"{name}={value}" for name, value in values.items())
+    scope = {
+        "TaskRecord": TaskRecord,
+        "Answer": Answer,
+        "STATES": _STATES,
+        "task_key": task_key,
+        "astuple": msgspec.structs.astuple,
+    }
+    body = [f"return TaskRecord({arguments})"]
+    parameters = "number, task, saved, queue, counts"
+    return fields.compile_function("_record_of", parameters, body, scope)  # type: ignore[no-any-return]
+
+
+_fill_queue: Final = _compile_fill_queue()
+_record_of: Final = _compile_record_of()
 
 
 def _or_never(at: int | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -11,7 +12,9 @@ from outrider.core.order import DELAYED_SHIFT, DUE_BITS, KEY_MASK, NUMBER_MASK
 from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES
+from outrider.store.engine import fields
 from outrider.store.engine.engine import CrawlEngine
+from outrider.store.engine.fields import TASK_FIELDS
 from outrider.store.engine.records import (
     COLUMNS,
     INACTIVE,
@@ -202,39 +205,42 @@ def shown_state(crawl: HasStatus, record: TaskRecord) -> tuple[TaskState, str | 
     return record.state, record.reason
 
 
-def task_view(crawl: HasStatus, record: TaskRecord) -> TaskView:
-    """B1: return the view of a task."""
-    task = record.task
-    state, reason = shown_state(crawl, record)
-    return TaskView(  # positional: readers ask for many, and keywords cost more than the rest
-        record.number,
-        task.url,
-        task.key,
-        task.fingerprint,
-        state,
-        task.type,
-        LANES[task.lane],
-        task.depth,
-        task.precedence,
-        task.priority,
-        breakdown_of(task),
-        task.cost,
-        task.origin,
-        task.via,
-        task.tag,
-        msgspec.json.decode(task.meta) if task.meta else {},
-        record.attempts,
-        record.failures,
-        record.crashes,
-        reason,
-        record.worker if state is TaskState.LEASED else None,
-        record.discovered / 1000,
-        record.due / 1000 if state in _OPEN else None,
-        instant(record.claimed),
-        instant(record.finished),
-        record.answer,
-        record.history,
-    )
+def _compile_task_view() -> Callable[[HasStatus, TaskRecord], TaskView]:
+    computed = {
+        "key": "task.key",
+        "state": "state",
+        "lane": "LANES[task.lane]",
+        "breakdown": "breakdown_of(task)",
+        "meta": "decode(task.meta) if task.meta else {}",
+        "reason": "reason",
+        "worker": "record.worker if state is LEASED else None",
+        "discovered_at": "record.discovered / 1000",
+        "due_at": "record.due / 1000 if state in OPEN else None",
+        "claimed_at": "None if record.claimed < 0 else record.claimed / 1000",
+        "finished_at": "None if record.finished < 0 else record.finished / 1000",
+    }
+    names = TaskView.__struct_fields__
+    shown = [f for f in TASK_FIELDS if f.name.removeprefix("task.") in names]
+    values = {f.last_name: fields.read(f, "record") for f in shown}
+    arguments = fields.arguments(names, values, computed)
+    body = [
+        *fields.load_parts(TASK_FIELDS, "record"),
+        "state, reason = shown_state(crawl, record)",
+        f"return TaskView({', '.join(arguments)})",
+    ]
+    scope = {
+        "TaskView": TaskView,
+        "LANES": LANES,
+        "LEASED": TaskState.LEASED,
+        "OPEN": _OPEN,
+        "breakdown_of": breakdown_of,
+        "decode": msgspec.json.decode,
+        "shown_state": shown_state,
+    }
+    return fields.compile_function("task_view", "crawl, record", body, scope)  # type: ignore[no-any-return]
+
+
+task_view: Final = _compile_task_view()  # B1: the view of a task
 
 
 def position_of(crawl: CrawlEngine, record: TaskRecord, now: int) -> QueuePosition:

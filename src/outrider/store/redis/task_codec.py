@@ -20,6 +20,7 @@ from outrider.core.order import ordered, unordered
 from outrider.core.outcome import Answer
 from outrider.core.task import KnownRule, Task
 from outrider.errors import StoreDamaged
+from outrider.store.engine.fields import arguments, compile_function
 from outrider.store.redis.rows import KNOWN_RULES, TaskRow, bytes_of
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -160,26 +161,29 @@ def decode_task(crawl: str, row: TaskRow, kind: Kind, key: str) -> Task:
     end = _URL_AT + int.from_bytes(body[:_URL_AT], "big")
     rest = _decode_rest(body[end:])
     precedence, bits = _RANK.unpack_from(bytes_of(row.order))
-    return Task(
-        crawl=crawl,
-        fingerprint=rest.fingerprint,
-        url=body[_URL_AT:end].decode(),
-        key=key,
-        type=kind.type,
-        lane=row.lane,
-        depth=kind.depth if rest.depth < 0 else rest.depth,
-        precedence=precedence,
-        priority=unordered(bits),
-        cost=row.cost,
-        delay=rest.delay,
-        known=rest.known,
-        roll=row.roll,
-        origin=kind.origin,
-        via=rest.via,
-        tag=kind.tag,
-        meta=rest.meta,
-        breakdown=_decode_breakdown(_verify_checksum(why, "a breakdown")) if why else None,
+    breakdown = _decode_breakdown(_verify_checksum(why, "a breakdown")) if why else None
+    url = body[_URL_AT:end].decode()
+    task: Task = _make_task(
+        crawl, row, kind, key, rest, url, precedence, unordered(bits), breakdown
     )
+    return task
+
+
+# Where each field of a task comes from. Compiled, since keyword arguments would take longer, and
+# every lease needs it.
+_TASK_VALUES: Final = {
+    **{name: name for name in ("crawl", "key", "url", "precedence", "priority", "breakdown")},
+    **{name: f"row.{name}" for name in ("lane", "cost", "roll")},
+    **{name: f"rest.{name}" for name in _Rest.__struct_fields__},
+    **{name: f"kind.{name}" for name in Kind._fields},
+    "depth": "kind.depth if rest.depth < 0 else rest.depth",
+}
+_make_task: Final = compile_function(
+    "make_task",
+    "crawl, row, kind, key, rest, url, precedence, priority, breakdown",
+    [f"return Task({', '.join(arguments(Task.__struct_fields__, _TASK_VALUES, {}))})"],
+    {"Task": Task},
+)
 
 
 def encode_answer(answer: Answer | None) -> bytes:

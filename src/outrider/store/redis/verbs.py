@@ -5,7 +5,7 @@ A page's verdict and its links stay in one call (H6); tasks are answered in thei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -16,7 +16,8 @@ from outrider.core.pick import Streak
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, Task
-from outrider.core.verdict import Finished, Verdict
+from outrider.core.verdict import Finished, Revisit, Verdict
+from outrider.store.engine.fields import arguments, compile_function
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 from outrider.store.redis.rows import (
     STATE_NUMBERS,
@@ -274,38 +275,42 @@ def _finished(verdict: Verdict, word: bytes) -> Finished:
     return Finished(True, STATES[word[0] - ord("0")], answers)
 
 
-def _row_of(verdict: Verdict) -> VerdictRow:
-    answer, revisit = verdict.answer, verdict.revisit
-    again: Any = None
-    if revisit is not None:
-        rank = raw(rank_bytes(revisit.precedence, revisit.priority))
-        breakdown = raw(encode_breakdown(revisit.breakdown))
-        again = (to_ms(revisit.after), revisit.type, revisit.lane, rank, breakdown)
-    return VerdictRow(
-        task=verdict.task,
-        token=verdict.token,
-        outcome=verdict.outcome,
-        state=STATE_NUMBERS[verdict.state],
-        links=len(verdict.tasks),
-        delay=to_ms(verdict.delay),
-        last_delay=verdict.delay,
-        answer=None if answer is None else raw(encode_answer(answer)),
-        size=0 if answer is None else answer.bytes,
-        throttles_in_row=verdict.throttles_in_row,
-        unreachable_in_row=verdict.unreachable_in_row,
-        blocks_in_row=verdict.blocks_in_row,
-        calm=verdict.calm,
-        crawl_delay=verdict.crawl_delay,
-        level=verdict.level,
-        counts=verdict.counts,
-        failed=verdict.failed,
-        throttled=verdict.throttled,
-        retry_in=to_ms(verdict.retry_in),
-        reason=verdict.reason,
-        penalty=verdict.penalty,
-        touched=verdict.touched,
-        snooze=to_ms(verdict.snooze),
-        snooze_reason=verdict.snooze_reason,
-        retire=verdict.retire,
-        revisit=again,
-    )
+def _revisit_row(revisit: Revisit) -> tuple[int, str, int, msgspec.Raw, msgspec.Raw]:
+    rank = raw(rank_bytes(revisit.precedence, revisit.priority))
+    breakdown = raw(encode_breakdown(revisit.breakdown))
+    return to_ms(revisit.after), revisit.type, revisit.lane, rank, breakdown
+
+
+# Fields of a verdict's row that are not the verdict's of the same name.
+_COMPUTED: Final = {
+    "state": "STATE_NUMBERS[verdict.state]",
+    "links": "len(verdict.tasks)",
+    "delay": "to_ms(verdict.delay)",
+    "last_delay": "verdict.delay",
+    "answer": "None if answer is None else raw(encode_answer(answer))",
+    "size": "0 if answer is None else answer.bytes",
+    "retry_in": "to_ms(verdict.retry_in)",
+    "snooze": "to_ms(verdict.snooze)",
+    "revisit": "None if verdict.revisit is None else revisit_row(verdict.revisit)",
+}
+_COPIED: Final = {
+    name: f"verdict.{name}" for name in VerdictRow.__struct_fields__ if name not in _COMPUTED
+}
+_VALUES: Final = arguments(VerdictRow.__struct_fields__, _COPIED, _COMPUTED)
+# Compiled, since keyword arguments would take twice as long, and every visit needs it.
+_row_of: Final[Callable[[Verdict], VerdictRow]] = compile_function(
+    "row_of",
+    "verdict",
+    [
+        "answer = verdict.answer",
+        f"return VerdictRow({', '.join(_VALUES)})",
+    ],
+    {
+        "VerdictRow": VerdictRow,
+        "STATE_NUMBERS": STATE_NUMBERS,
+        "encode_answer": encode_answer,
+        "raw": raw,
+        "revisit_row": _revisit_row,
+        "to_ms": to_ms,
+    },
+)
