@@ -7,6 +7,7 @@ import pytest
 
 from outrider.core.outcome import Blocked, Done, Failed, Throttled, Unreachable
 from outrider.core.policy import politeness
+from outrider.fetch import robots
 from outrider.testing.web import (
     HOSTILE,
     Site,
@@ -37,8 +38,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(politeness, "FIRST_THROTTLE_SNOOZE", 0.3)
     monkeypatch.setattr(politeness, "FIRST_UNREACHABLE_SNOOZE", 0.02)
     monkeypatch.setattr(politeness, "MAX_UNREACHABLE_SNOOZE", 0.05)
-    for module in ("robots", "entrance"):
-        monkeypatch.setattr(f"outrider.fetch.{module}.CLOSED_FOR", 0.2)
+    monkeypatch.setattr(robots, "CLOSED_SECONDS", 0.2)
 
 
 # ---- those that move

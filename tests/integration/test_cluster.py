@@ -9,7 +9,7 @@ import redis
 from redis.crc import key_slot
 
 from fleet.fake_web import World
-from fleet.run import play
+from fleet.run import run
 from outrider.clock import SystemClock
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreDamaged, StoreUnavailable, StoreUnusable
@@ -275,8 +275,8 @@ async def _outlives(cluster, node, line):
 def test_killed_master_loses_and_repeats_nothing(tmp_path):
     """Several workers; each master is killed and restarted; the workers' logs agree."""
     world = World(hosts=20, pages=40)
-    played = play("cluster", "node-killed", 2, tmp_path, world)
+    played = run("cluster", "node-killed", 2, tmp_path, world)
 
-    assert played.judgement.is_clean, played.judgement
-    assert played.judgement.visits >= world.hosts * world.pages
+    assert played.report.is_clean, played.report
+    assert played.report.visits >= world.hosts * world.pages
     assert played.recovery is not None

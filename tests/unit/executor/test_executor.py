@@ -463,7 +463,7 @@ async def test_executor_starts_with_slots_moved_between_its_bounds(wanted, most,
     assert (crowd.most, stats.done) == (most, 20)
 
 
-async def test_executor_told_of_fewer_slots_begins_no_visit_until_others_have_drained():
+async def test_executor_with_fewer_slots_begins_no_visit_until_others_have_drained():
     """N3, J3: of many visits only as many are followed by another as the new bound allows."""
     running, after, gates = 0, [], [asyncio.Event() for _ in URLS]
     full = asyncio.Event()

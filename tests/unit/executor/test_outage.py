@@ -160,7 +160,7 @@ async def test_room_on_a_server_is_waited_for(quick):
     assert await outage.call(Bouncer(2, StoreFull("maxmemory"))) == "answer"
 
 
-async def test_whoever_must_stop_waits_no_longer(monkeypatch):
+async def test_stopping_executor_waits_no_longer(monkeypatch):
     """The wait under way is cut short too."""
     monkeypatch.setattr(outage_module, "FIRST_WAIT", 3600.0)
     monkeypatch.setattr(outage_module, "MAX_WAIT", 3600.0)
@@ -173,7 +173,7 @@ async def test_whoever_must_stop_waits_no_longer(monkeypatch):
         await call
 
 
-async def test_whoever_is_cancelled_in_the_moment_it_must_stop_is_cancelled():
+async def test_call_cancelled_while_stopping_is_cancelled():
     """J4: else what a run ends with would be waited for for ever."""
     outage = Outage(dice=lambda: 1.0)
     call = asyncio.ensure_future(outage.call(Bouncer(1)))
@@ -250,7 +250,7 @@ async def test_visits_go_on_while_the_store_is_away(quick, far, line):
     assert "back" in told[1]
 
 
-async def test_whoever_lost_its_lease_meanwhile_drops_the_visit(quick, far, line):
+async def test_worker_that_lost_its_lease_drops_the_visit(quick, far, line):
     """H3: another worker's visit counts; the late one is neither counted nor kept."""
     shelf, gate = Shelf(), asyncio.Event()
 

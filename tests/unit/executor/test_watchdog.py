@@ -66,7 +66,7 @@ def test_visits_without_an_end_are_a_hang(dog, worker):
     assert (when, wrong) == (MAX_CHECKS - 1, "2 visits do not end: https://a.example/, for 120 s")
 
 
-def test_a_moment_of_progress_begins_it_anew(dog, worker):
+def test_progress_restarts_the_count_of_checks(dog, worker):
     """Slow is not dead."""
     for _ in range(5):
         assert looks(dog, worker, MAX_CHECKS) is None

@@ -184,7 +184,7 @@ async def test_what_earlier_visits_taught_is_known_from_the_start(frontier, cloc
         assert (await frontier.claim(10)).wake_in == 7.0
 
 
-async def test_nobody_else_is_served(frontier, bench, clock):
+async def test_borrowed_queue_serves_no_other_worker(frontier, bench, clock):
     """C7: a borrowed queue is its borrower's alone."""
     await frontier.claim(1)
     async with Frontier.attach(bench._store, clock=clock) as other:
@@ -334,7 +334,7 @@ async def test_a_poll_takes_so_many_and_no_more(frontier, clock):
     assert sorted(lent) == [2, 3]
 
 
-async def test_the_end_of_the_crawl_is_told(frontier, bench, clock):
+async def test_claim_reports_the_end_of_the_crawl(frontier, bench, clock):
     """I2: by the poll that finds nothing."""
     for _ in range(5):
         await visit(frontier)
@@ -365,7 +365,7 @@ async def test_a_lease_is_worth_what_is_left_of_it(frontier, bench, clock, line)
     assert lease.lease_for == 35.0
 
 
-async def test_what_could_not_be_renewed_is_not_begun(frontier, bench, clock, line):
+async def test_task_whose_lease_was_not_renewed_is_not_visited(frontier, bench, clock, line):
     """D7: it may be somebody else's."""
     await frontier.claim(1)
     line.lost = {"extend"}
@@ -475,7 +475,7 @@ class Full:
         raise StoreFull("no room")
 
 
-async def test_a_batch_that_cannot_be_finished_is_told_though_it_was_asked_to_stop():
+async def test_failed_batch_raises_even_after_stop():
     """J4: batches are finished beside the loop, and what goes wrong there is not lost."""
 
     async def handle(visit):

@@ -152,7 +152,7 @@ class TestShortDenials:
         ],
     )
     @pytest.mark.parametrize("status", [200, 403, 503])
-    def test_a_short_page_that_suspects_us_is_a_denial(self, status, text):
+    def test_short_page_that_suspects_a_robot_is_a_denial(self, status, text):
         """With status 200 too: it says nothing else."""
         assert detect(answer(status, html("h.example", text))) == "denied: short page"
 
@@ -184,7 +184,7 @@ class TestOrdinaryPages:
         assert detect(answer(status, html("How challenges work", quoted + PROSE * 40))) is None
         assert detect(answer(status, quoted + PROSE * 40)) is None
 
-    def test_a_page_that_lets_us_through_may_carry_the_vendors_scripts(self):
+    def test_ordinary_page_with_vendor_scripts_is_no_block(self):
         """Protected sites have them on every page."""
         scripts = (
             '<script src="/_Incapsula_Resource?SWJIYLWA=1"></script>'

@@ -90,7 +90,7 @@ class TestKeeping:
 
         assert cache.get(KEY).body == body
 
-    def test_a_batch_is_written_without_being_told(self):
+    def test_full_batch_is_written_without_flush(self):
         """At most a batch is lost with the process, and no page waits for a write of its own."""
         file = CacheFile(None)
         cache = ResponseCache(file)
@@ -258,7 +258,7 @@ class TestFile:
     @pytest.mark.parametrize(
         "content", [b"precious words", b"SQLite format 3\0" + b"\1" * 84, b"\0" * 5000]
     )
-    def test_a_strangers_file_is_refused_and_untouched(self, tmp_path, content):
+    def test_foreign_file_is_refused_and_untouched(self, tmp_path, content):
         """Nobody's file is overwritten by a cache."""
         path = tmp_path / "cache"
         path.write_bytes(content)
@@ -268,7 +268,7 @@ class TestFile:
         assert path.read_bytes() == content
         assert list(tmp_path.iterdir()) == [path]
 
-    def test_a_strangers_database_is_refused_and_untouched(self, tmp_path):
+    def test_foreign_database_is_refused_and_untouched(self, tmp_path):
         """Also one that SQLite could well open, such as a crawl."""
         path = tmp_path / "cache"
         db = sqlite3.connect(path)
@@ -307,7 +307,7 @@ class TestFile:
 
         assert file.get(b"a") == b"1"
 
-    def test_a_damaged_file_of_ours_is_begun_anew_and_says_so(self, tmp_path):
+    def test_damaged_cache_is_replaced_and_reported(self, tmp_path):
         """It is only a cache: what it held is fetched again, and the crawl goes on."""
         path = tmp_path / "cache"
         file = CacheFile(path)
@@ -323,7 +323,7 @@ class TestFile:
         file.put_many([(b"a", b"1")])
         assert file.get(b"a") == b"1"
 
-    def test_a_file_cut_short_is_begun_anew(self, tmp_path):
+    def test_truncated_cache_is_replaced(self, tmp_path):
         """Whether it is seen at opening, at reading or at writing."""
         path = tmp_path / "cache"
         file = CacheFile(path)

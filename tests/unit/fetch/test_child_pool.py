@@ -61,7 +61,7 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-async def apart(place):
+async def pool(place):
     """A user's function, called elsewhere; nothing of it is left after the test."""
     one = ChildPool("outside_work:work", seconds=20.0, memory=256 * 2**20)
     yield one
@@ -94,21 +94,21 @@ async def gone(pid):
             await asyncio.sleep(0.02)
 
 
-async def test_a_function_is_called_elsewhere(apart):
+async def test_a_function_is_called_elsewhere(pool):
     """In one other process, again and again; plain data goes there and comes back."""
     value = {"a": [1, 2.5, None, True, "ü", b"\0\xff"]}
 
-    assert await apart.call(value) == value
-    pid = await apart.call("pid", int)
+    assert await pool.call(value) == value
+    pid = await pool.call("pid", int)
     assert pid != os.getpid()
-    assert pid == await apart.call("pid", int)
+    assert pid == await pool.call("pid", int)
 
 
-async def test_a_large_argument_comes_through(apart):
+async def test_a_large_argument_comes_through(pool):
     """More than a pipe holds, both ways."""
     body = os.urandom(3_000_000)
 
-    assert await apart.call(body, bytes) == body
+    assert await pool.call(body, bytes) == body
 
 
 @pytest.mark.parametrize(
@@ -121,113 +121,113 @@ async def test_a_large_argument_comes_through(apart):
         ("object", "raised"),
     ],
 )
-async def test_whatever_a_function_does_is_a_value(apart, asked, kind):
+async def test_whatever_a_function_does_is_a_value(pool, asked, kind):
     """And the next call is answered."""
-    told = await apart.call(asked)
+    told = await pool.call(asked)
 
     assert isinstance(told, Fault)
     assert told.kind == kind
-    assert await apart.call("well") == "well"
+    assert await pool.call("well") == "well"
 
 
-async def test_a_death_is_noticed_by_one_alone(apart, caplog):
+async def test_a_death_is_noticed_by_one_alone(pool, caplog):
     """Whoever else asked how a child ended would take the answer from the loop."""
     pids = []
     for _ in range(10):
-        pids.append(await apart.call("pid", int))
-        await apart.call("die")
+        pids.append(await pool.call("pid", int))
+        await pool.call("die")
     for pid in pids:
         await gone(pid)
-    await apart.close()
+    await pool.close()
 
     assert not caplog.records
 
 
-async def test_a_raised_exception_is_told_and_costs_no_process(apart):
+async def test_raised_exception_is_reported_and_child_is_kept(pool):
     """A function that raises is well: its process goes on."""
-    pid = await apart.call("pid", int)
+    pid = await pool.call("pid", int)
 
-    assert await apart.call("raise") == Fault("raised", "ValueError: no")
-    assert await apart.call("pid", int) == pid
+    assert await pool.call("raise") == Fault("raised", "ValueError: no")
+    assert await pool.call("pid", int) == pid
 
 
 @pytest.mark.parametrize("asked", ["hang", "stop"])
 async def test_a_function_that_takes_too_long_is_ended(place, asked):
     """Its process too; the next call has a new one."""
-    apart = ChildPool("outside_work:work", seconds=0.5)
-    pid = await apart.call("pid", int)
+    pool = ChildPool("outside_work:work", seconds=0.5)
+    pid = await pool.call("pid", int)
 
-    assert await apart.call(asked) == Fault("time", "took longer than 0.5 s")
+    assert await pool.call(asked) == Fault("time", "took longer than 0.5 s")
     await gone(pid)
-    assert await apart.call("pid", int) != pid
-    await apart.close()
+    assert await pool.call("pid", int) != pid
+    await pool.close()
 
 
-async def test_printing_does_no_harm(apart):
+async def test_printing_does_no_harm(pool):
     """The pipe is not where a function prints to or reads from."""
-    assert await apart.call("print") == ""
-    assert await apart.call("well") == "well"
+    assert await pool.call("print") == ""
+    assert await pool.call("well") == "well"
 
 
-async def test_an_answer_is_bounded(apart, monkeypatch):
+async def test_an_answer_is_bounded(pool, monkeypatch):
     """By the child, and by whoever reads it."""
-    assert await apart.call("well") == "well"
+    assert await pool.call("well") == "well"
     monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 1000)
 
-    assert (await apart.call("long")).kind == "size"
-    assert await apart.call("well") == "well"
+    assert (await pool.call("long")).kind == "size"
+    assert await pool.call("well") == "well"
 
 
-async def test_an_answer_of_another_type_is_a_fault(apart):
+async def test_an_answer_of_another_type_is_a_fault(pool):
     """A child is not believed."""
-    assert isinstance(await apart.call("text", int), Fault)
+    assert isinstance(await pool.call("text", int), Fault)
 
 
 @pytest.mark.parametrize("target", ["absent_module:f", "outside_work:absent", "outside_work:value"])
 async def test_a_function_that_is_not_there_is_a_fault(place, target):
     """It says what could not be had."""
-    apart = ChildPool(target)
-    told = await apart.call(1)
+    pool = ChildPool(target)
+    told = await pool.call(1)
 
     assert told.kind == "start"
     assert target in told.detail
-    await apart.close()
+    await pool.close()
 
 
-async def test_a_cancelled_call_leaves_no_answer_for_the_next(apart):
+async def test_a_cancelled_call_leaves_no_answer_for_the_next(pool):
     """Its child is ended: the next call must not read an answer that was not for it."""
-    pid = await apart.call("pid", int)
-    call = asyncio.create_task(apart.call("hang"))
+    pid = await pool.call("pid", int)
+    call = asyncio.create_task(pool.call("hang"))
     await asyncio.sleep(0.05)
     call.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await call
 
-    assert await apart.call("well") == "well"
+    assert await pool.call("well") == "well"
     await gone(pid)
 
 
 async def test_children_work_side_by_side(place):
     """As many as are allowed; a call that hangs holds up no other."""
-    apart = ChildPool("outside_work:work", seconds=20.0, children=2)
-    await asyncio.gather(apart.call("well"), apart.call("well"))
-    hanging = asyncio.create_task(apart.call("hang"))
-    pids = {await apart.call("pid", int) for _ in range(3)}
+    pool = ChildPool("outside_work:work", seconds=20.0, children=2)
+    await asyncio.gather(pool.call("well"), pool.call("well"))
+    hanging = asyncio.create_task(pool.call("hang"))
+    pids = {await pool.call("pid", int) for _ in range(3)}
 
     assert len(pids) == 1
     assert not hanging.done()
-    await apart.close()
+    await pool.close()
     assert (await hanging).kind == "died"
 
 
 async def test_closing_leaves_no_pipe(place):
     """Also of a child that was ended long ago, and of one whose pipe somebody else holds."""
     before = pipes()
-    apart = ChildPool("outside_work:work", seconds=20.0)
+    pool = ChildPool("outside_work:work", seconds=20.0)
     for asked in ("die", "exit"):
-        await apart.call(asked)
-    other = await apart.call("leave", int)
-    await apart.close()
+        await pool.call(asked)
+    other = await pool.call("leave", int)
+    await pool.close()
     await asyncio.sleep(0)  # the loop closes them at its next turn
 
     assert pipes() == before
@@ -236,9 +236,9 @@ async def test_closing_leaves_no_pipe(place):
 
 async def test_closing_leaves_no_process(place):
     """Neither running nor as a zombie, nor what the function started."""
-    apart = ChildPool("outside_work:work", seconds=20.0)
-    pid, other = await apart.call("pid", int), await apart.call("fork", int)
-    await apart.close()
+    pool = ChildPool("outside_work:work", seconds=20.0)
+    pid, other = await pool.call("pid", int), await pool.call("fork", int)
+    await pool.close()
 
     assert not is_known(pid)
     await gone(other)
@@ -249,9 +249,9 @@ import asyncio, os, sys
 from outrider.fetch.child_pool import ChildPool
 
 async def main():
-    apart = ChildPool("outside_work:work", seconds=1.0)
-    print(await apart.call("pid", int), flush=True)
-    await apart.call(sys.argv[1])
+    pool = ChildPool("outside_work:work", seconds=1.0)
+    print(await pool.call("pid", int), flush=True)
+    await pool.call(sys.argv[1])
     await asyncio.sleep(600)
 
 asyncio.run(main())

@@ -88,7 +88,7 @@ async def test_a_lookup_goes_on_when_the_one_who_asked_is_gone():
         (UnicodeError("label too long"), "dns: no such host"),
     ],
 )
-async def test_a_failure_is_told_and_remembered_for_a_moment(error, expected):
+async def test_failed_lookup_is_reported_and_cached_briefly(error, expected):
     """A dead name is not asked for by every visit."""
     book = Phonebook(error)
     of = resolver(book)
@@ -178,7 +178,7 @@ async def test_the_names_remembered_are_bounded(monkeypatch):
     assert book.asked == ["a.test", "b.test", "c.test", "a.test"]
 
 
-async def test_a_name_asked_for_anew_is_the_youngest_again(monkeypatch):
+async def test_name_looked_up_again_becomes_the_newest(monkeypatch):
     """What is forgotten first is what was looked up longest ago."""
     monkeypatch.setattr(dns, "MAX_NAMES", 2)
     of = resolver(Phonebook(("1.1.1.1",)), max_age=0.0)
@@ -196,7 +196,7 @@ async def test_the_system_is_asked_in_a_thread():
         await of.close()
 
 
-async def test_who_waits_when_it_is_closed_is_told_so():
+async def test_closing_the_resolver_fails_pending_lookups():
     """Closing is no cancellation of the one who asked."""
     book = Phonebook(("1.1.1.1",))
     book.is_open.clear()

@@ -170,12 +170,12 @@ def pool(monkeypatch):
 
 async def test_good_page_waits_for_one_bad_page_of_each_other_host(pool):
     """Twelve bad pages of one host and one of each of ten others: the good one is read at once."""
-    apart, log = pool
-    bad = [asyncio.create_task(apart.call(f"bad{n}", key="evil")) for n in range(12)]
-    bad += [asyncio.create_task(apart.call(f"bad{n}", key=f"evil{n}")) for n in range(10)]
+    pool, log = pool
+    bad = [asyncio.create_task(pool.call(f"bad{n}", key="evil")) for n in range(12)]
+    bad += [asyncio.create_task(pool.call(f"bad{n}", key=f"evil{n}")) for n in range(10)]
     await settled()
 
-    assert await apart.call("good", key="fine") == "answered"
+    assert await pool.call("good", key="fine") == "answered"
     # Each bad host had one quick try at most before it, and one page the whole limit beside it.
     assert log.index("good") <= 11 + 3
     for task in bad:
@@ -185,25 +185,25 @@ async def test_good_page_waits_for_one_bad_page_of_each_other_host(pool):
 
 async def test_page_that_needs_more_than_the_quick_limit_is_run_again_with_the_whole(pool):
     """And the next of its host at once with the whole, until one succeeds."""
-    apart, log = pool
-    first = await apart.call("bad1", key="evil")
-    second = await apart.call("bad2", key="evil")
+    pool, log = pool
+    first = await pool.call("bad1", key="evil")
+    second = await pool.call("bad2", key="evil")
     assert first == second == Fault("time", "took longer than 0.2 s")
     assert log == ["bad1", "bad1", "bad2"]
 
-    await apart.call("good1", key="evil")
-    assert not apart._faults["evil"]
+    await pool.call("good1", key="evil")
+    assert not pool._faults["evil"]
 
 
 async def test_host_with_bad_pages_does_not_delay_the_quick_ones(pool):
     """Its pages wait for the one slow child; those of others never do."""
-    apart, log = pool
-    await apart.call("bad0", key="evil")
-    bad = [asyncio.create_task(apart.call(f"bad{n}", key="evil")) for n in range(1, 9)]
+    pool, log = pool
+    await pool.call("bad0", key="evil")
+    bad = [asyncio.create_task(pool.call(f"bad{n}", key="evil")) for n in range(1, 9)]
     await settled()
     before = len(log)
     for number in range(5):
-        await apart.call(f"good{number}", key="fine")
+        await pool.call(f"good{number}", key="fine")
 
     assert log[before:] == [f"good{number}" for number in range(5)]
     for task in bad:
@@ -213,15 +213,15 @@ async def test_host_with_bad_pages_does_not_delay_the_quick_ones(pool):
 
 async def test_call_that_finds_no_child_in_time_is_a_fault(pool):
     """The wait is bounded, so that a visit ends before its lease and its time are over."""
-    apart, _ = pool
-    apart._max_wait = 0.0
-    apart._faults.add("evil")
-    running = asyncio.create_task(apart._call(apart._slow_slots, "other", b"xxxxxbad", 60.0))
-    apart._max_wait = None
+    pool, _ = pool
+    pool._max_wait = 0.0
+    pool._faults.add("evil")
+    running = asyncio.create_task(pool._call(pool._slow_slots, "other", b"xxxxxbad", 60.0))
+    pool._max_wait = None
     await settled()
-    apart._max_wait = 0.0
+    pool._max_wait = 0.0
 
-    told = await apart.call("bad", key="evil")
+    told = await pool.call("bad", key="evil")
     assert told.kind == "busy"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

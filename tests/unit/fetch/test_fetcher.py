@@ -504,7 +504,7 @@ async def test_a_chain_of_redirects_is_cut(crawl):
         ("http://[", "redirect: bad-url"),
     ],
 )
-async def test_a_redirect_that_is_not_ours_to_follow_drops_the_page(crawl, location, reason):
+async def test_redirect_to_refused_url_drops_the_page(crawl, location, reason):
     """G0."""
     it = await crawl(
         {HOME + "a": (302, b"", ("Location", location)), HOME: page("/a")},
@@ -546,7 +546,7 @@ async def test_a_redirect_to_the_same_identity_is_followed_in_the_same_visit_aft
     assert it.web.times == [0.0, 1.0]
 
 
-async def test_a_page_that_sends_us_back_to_itself_is_dropped(crawl):
+async def test_page_that_redirects_to_itself_is_dropped(crawl):
     """K1: a loop is cut, with the delay between its requests."""
     it = await crawl({HOME: (302, b"", ("Location", "/"))}, fetch={"robots": False})
     visit = await it.visit(HOME)

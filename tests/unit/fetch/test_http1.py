@@ -45,7 +45,7 @@ async def lost(host):
 # ---- what is told
 
 
-async def test_an_answer_is_told_as_it_came(net):
+async def test_response_is_returned_as_sent(net):
     """Fields keep their order and spelling; whom we spoke to and when is told too."""
     fields = b"X-B: 1\r\nx-a: \xc3\xa9 \xe9\r\nX-b: \xc3\xa9\r\nContent-Length: 2\r\n"
     server = await net.serve({"/a": b"HTTP/1.1 404 Not Here\r\n" + fields + b"\r\nno"})
@@ -95,7 +95,7 @@ def test_an_agent_with_a_slash_is_whole():
     assert "(" not in user_agent(FetchSettings(user_agent="Otter"))
 
 
-async def test_fields_of_ours_are_sent_if_they_can_be(net):
+async def test_given_header_fields_are_sent_if_valid(net):
     """An ETag of a host may hold what no header may; the others go out."""
     server = await net.serve({"/": OK})
     conditions = {"If-None-Match": '"a\nb"', "If-Modified-Since": "Mon, 01 Jan 2024 00:00:00 GMT"}
@@ -317,7 +317,7 @@ async def test_targets_change_where_a_connection_goes_and_nothing_else(net):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "inner.test"])
-async def test_nobody_is_led_inside(net, host):
+async def test_private_addresses_are_refused(net, host):
     """Neither by a literal address nor by a name; nothing is sent, so no delay begins."""
 
     async def inside(host):
@@ -340,7 +340,7 @@ async def test_the_socket_is_checked_even_if_the_resolver_is_not(net):
     assert (got.reason, server.connections) == ("private-address", 0)
 
 
-async def test_a_name_nobody_has_is_unreachable(net):
+async def test_unknown_host_name_is_unreachable(net):
     """DNS says so."""
     got = await net.client(_lookup=lost).get("http://nobody.test/")
     assert got == Unreachable("dns: no such host")
@@ -372,7 +372,7 @@ async def test_a_closed_port_is_unreachable(net):
 
 
 @pytest.mark.parametrize("url", ["http://[::1/", "http:///", "ftp://a.test/"])
-async def test_what_is_no_url_for_us_is_dropped(net, url):
+async def test_invalid_url_is_dropped(net, url):
     """Nothing is sent, nothing is raised."""
     got = await net.client().get(url)
     assert got == Dropped("bad-url", got.seconds, visited=False)
@@ -390,7 +390,7 @@ async def test_a_certificate_we_trust_is_a_connection_like_any(net, server_tls, 
     assert server.connections == 1
 
 
-async def test_a_certificate_nobody_signed_is_unreachable(net, server_tls):
+async def test_self_signed_certificate_is_unreachable(net, server_tls):
     """We do not speak to whom we cannot know."""
     server = await net.serve({"/": OK}, server_tls)
     client = net.client(connect_to={"web.test": f"127.0.0.1:{server.port}"})

@@ -23,7 +23,7 @@ async def body_of(handler):
     return payload
 
 
-async def test_whoever_waits_for_the_body_is_told_that_it_broke(handler):
+async def test_broken_connection_fails_the_wait_for_the_body(handler):
     """Not only those who wait for the next head."""
     payload = await body_of(handler)
     handler.set_exception(ServerDisconnectedError(), OSError("why"))

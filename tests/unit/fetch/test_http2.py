@@ -167,7 +167,7 @@ async def test_requests_at_one_time_share_a_connection(web):
     assert web.server.connections == 1
 
 
-async def test_a_connection_that_was_closed_meanwhile_is_nobodys_failure(web):
+async def test_closed_idle_connection_fails_no_request(web):
     """The next request opens another."""
 
     def last(h2, stream):
@@ -241,7 +241,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-async def test_what_goes_wrong_is_told(web, case):
+async def test_failed_request_has_its_reason(web, case):
     """One value with its reason, and the next request is answered."""
     answer, reason = BAD[case]
     patience = {"read_timeout": 0.25} if "time" in reason else {}

@@ -181,7 +181,7 @@ class TestClient:
         assert await failing(errno.ECONNREFUSED) == Unreachable("connect: refused")
 
     @pytest.mark.parametrize("number", [socket.EAI_AGAIN, socket.EAI_NONAME, socket.EAI_FAIL])
-    async def test_names_that_are_not_found_without_a_network_are_nobodys(self, failing, number):
+    async def test_failed_lookup_without_network_is_a_local_fault(self, failing, number):
         """The resolver cannot know."""
 
         async def lookup(_):

@@ -92,12 +92,12 @@ def test_headers_are_found_whatever_their_case():
 
 
 @pytest.mark.parametrize("told", ["", "application/octet-stream", "unknown/unknown"])
-def test_a_media_type_that_is_not_told_is_sniffed(told):
+def test_missing_media_type_is_sniffed(told):
     """A host that does not say is judged by its first bytes."""
     assert page(b" \n<!DOCTYPE HTML><p>", told).media_type == "text/html"
 
 
-def test_a_media_type_that_is_told_is_believed():
+def test_given_media_type_is_used():
     """However the bytes look."""
     assert page(b"<html>", "text/plain; charset=x").media_type == "text/plain"
 

@@ -40,7 +40,7 @@ def page(body, content_type=HTML, *, type="page", url=URL):
         b"<p <p " + ATTRIBUTES + b">",
     ],
 )
-def test_dangerous_pages_are_told(body):
+def test_dangerous_pages_are_recognised(body):
     """Too large, too many tags, or a tag of too many attributes however it hides its end."""
     assert needs_child(page(body))
 

@@ -53,7 +53,7 @@ class TestDates:
         assert retry_after(until, "Sun, 06 Nov 1994 09:49:37 GMT", NOW) == 120.0
 
     @pytest.mark.parametrize("date", [None, "yesterday", ""])
-    def test_without_a_date_it_counts_from_ours(self, date):
+    def test_without_date_field_it_counts_from_own_clock(self, date):
         """A missing or unreadable Date leaves only our own clock."""
         assert retry_after("Sun, 06 Nov 1994 08:50:37 GMT", date, NOW) == 60.0
 

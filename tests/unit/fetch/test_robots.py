@@ -49,7 +49,7 @@ class TestWhoIsMeant:
 
         assert allowed(text, "/", "/private/x") == [True, False]
 
-    def test_without_a_group_of_ours_everybodys_holds(self):
+    def test_without_own_group_the_group_for_all_applies(self):
         """The asterisk is for those who are not named."""
         assert allowed(
             "User-agent: other\nDisallow: /a\n\nUser-agent: *\nDisallow: /b", "/a", "/b"
@@ -64,7 +64,7 @@ class TestWhoIsMeant:
         assert allowed(f"User-agent: {name}\nDisallow: /", "/x") == [False]
 
     @pytest.mark.parametrize("name", ["out", "outriders", "rider", "my-outrider", ""])
-    def test_names_that_only_resemble_ours_are_not_ours(self, name):
+    def test_similar_robot_names_do_not_match(self, name):
         """Whole names are compared: a group for `out` neither binds nor frees us."""
         text = f"User-agent: {name}\nAllow: /\n\nUser-agent: *\nDisallow: /"
 
@@ -85,11 +85,11 @@ class TestWhoIsMeant:
 
         assert allowed(text, "/a") == [False]
 
-    def test_rules_before_any_name_are_nobodys(self):
+    def test_rules_before_any_name_are_ignored(self):
         """RFC 9309: a group starts with a user-agent line."""
         assert allowed("Disallow: /\nUser-agent: *\nAllow: /", "/x") == [True]
 
-    def test_an_empty_group_of_ours_allows_all(self):
+    def test_empty_own_group_allows_all(self):
         """An empty Disallow forbids nothing, and everybody's rules are not for us."""
         text = "User-agent: *\nDisallow: /\n\nUser-agent: outrider\nDisallow:\n"
 
@@ -206,7 +206,7 @@ class TestDelays:
         """Crawl-delay or Request-rate, whichever is longer; garbage is ignored."""
         assert told(f"User-agent: *\n{lines}\n").crawl_delay == delay
 
-    def test_the_delay_of_others_is_not_ours(self):
+    def test_crawl_delay_of_other_robots_is_ignored(self):
         """It belongs to its group."""
         text = "User-agent: outrider\nCrawl-delay: 2\nUser-agent: *\nCrawl-delay: 60"
 
@@ -380,7 +380,7 @@ class TestShelf:
 
         assert with_file(tmp_path, clock, lambda shelf: shelf.get(SITE)) == rules
 
-    def test_under_another_name_a_host_is_asked_anew(self, clock, tmp_path):
+    def test_another_user_agent_requests_robots_txt_again(self, clock, tmp_path):
         """What one robot was told is not for another."""
         with_file(tmp_path, clock, lambda shelf: shelf.put(SITE, told("")))
 

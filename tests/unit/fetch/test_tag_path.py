@@ -43,7 +43,7 @@ def test_a_link_carries_the_tags_around_its_anchor(html, path):
     assert len(told) <= 120
 
 
-def test_nothing_is_told_unless_asked_for():
+def test_tag_paths_are_absent_unless_wanted():
     """Most crawls do not learn: their links stay plain."""
     one = found("<main><a href=x>", tag_path=False)
     assert one.tag_paths == []

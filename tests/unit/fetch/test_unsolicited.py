@@ -152,7 +152,7 @@ async def test_clean_answers_keep_their_connection(visit):
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
-async def test_host_that_speaks_first_is_not_heard(visit, is_tls):
+async def test_bytes_before_the_request_are_refused(visit, is_tls):
     """The first connection may come too late to tell; no later request is answered by it."""
     host = Host(GOOD, before=EVIL)
     get = await visit(host, is_tls=is_tls)

@@ -292,11 +292,7 @@ class PostgresCrawls:
             writes=bool(row.id) and not self._reads,
             is_exclusive=self._is_exclusive,
         )
-        journal = PostgresJournal(
-            session,
-            values_lock=self._lock("notes", state.name),
-            events_lock=self._lock("events", state.name),
-        )
+        journal = PostgresJournal(session, lambda what: self._lock(what, state.name))
         return PostgresCrawl(state, session, journal, row)
 
     def _uncreated(self, name: str) -> PostgresCrawl:

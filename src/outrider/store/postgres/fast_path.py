@@ -172,27 +172,15 @@ class PostgresFastPath:
         return [self._lease_of(row, request, now) for row in found]
 
     def _lease_of(self, row: rows.Row, request: ClaimRequest, now: int) -> Lease:
-        state = self._state
-        leased = rows.fast_lease_from_row(row, state.name)
-        task = leased.task
-        _count_move(state.counts_of(task), _PENDING, _LEASED)
+        state, worker, lasts = self._state, request.worker, request.lease_for
+        lease, answer, answered = rows.fast_lease(
+            row, state.name, state.store, worker, lasts, self._queues.with_rules
+        )
+        _count_move(state.counts_of(lease.about), _PENDING, _LEASED)
         state.pending -= 1
         state.leased += 1
-        lease = Lease(
-            state.store,
-            leased.number,
-            leased.token,
-            task,
-            leased.attempts + 1,
-            request.worker,
-            request.lease_for,
-            leased.failures,
-            leased.throttles,
-            self._queues.with_rules(task.key, leased.rules_key).rules,
-            leased.politeness,
-        )
-        if leased.answer is not None:
-            set_last_answer(lease, rows.decode_answer(leased.answer), now - leased.answered)
+        if answer is not None:
+            set_last_answer(lease, rows.decode_answer(answer), now - answered)
         return lease
 
     # ---- finishes

@@ -11,7 +11,7 @@ one before it had committed. Claims, adds and finishes never wait for that lock.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 import msgspec
@@ -52,11 +52,11 @@ _decode_counts = msgspec.json.Decoder(tuple[str, str | None, str, int]).decode
 class PostgresJournal:
     """See `port.Journal`."""
 
-    __slots__ = ("_crawl", "_events_lock", "_pipeline", "_session", "_values_lock")
+    __slots__ = ("_crawl", "_lock", "_pipeline", "_session")
 
-    def __init__(self, session: Session, *, values_lock: int, events_lock: int) -> None:
+    def __init__(self, session: Session, lock: Callable[[str], int]) -> None:
         self._session, self._pipeline, self._crawl = session, session.pipeline, session.crawl
-        self._values_lock, self._events_lock = values_lock, events_lock
+        self._lock = lock  # the number of an advisory lock of the crawl
 
     # ---- roots
 
@@ -84,7 +84,7 @@ class PostgresJournal:
 
     def put_values(self, values: Sequence[SharedValueWrite], now: int) -> list[int]:
         """See `port.Journal`: each new value replaces the one that was there."""
-        self._pipeline.send(sql.LOCK_EXCLUSIVE, (self._values_lock,))
+        self._pipeline.send(sql.LOCK_EXCLUSIVE, (self._lock("notes"),))
         topics = text_array(value.topic for value in values)
         names = text_array(value.name for value in values)
         params = (topics, names, self._crawl, self._crawl)
@@ -145,7 +145,7 @@ class PostgresJournal:
 
     def _next_number(self, count: int) -> int:
         """Return the number of the last of so many new events."""
-        self._pipeline.send(sql.LOCK_EXCLUSIVE, (self._events_lock,))
+        self._pipeline.send(sql.LOCK_EXCLUSIVE, (self._lock("events"),))
         params = (self._session.sequence("events"), count)
         ((numbers,),) = self._pipeline.rows(sql.NEXT_EVENT_NUMBERS, params)
         last: int = numbers[-1]

@@ -23,7 +23,6 @@ from outrider.store.engine.records import (
     new_queue,
 )
 from outrider.store.engine.schedule import Schedule, inactive_key
-from outrider.store.engine.sorted_list import SortedList
 from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import rows, sql
 from outrider.store.postgres.lazy_list import DELAYED_PLACE, END, LazyList, UnsortedAdditions
@@ -42,15 +41,6 @@ class StoredQueue(NamedTuple):
     ready_keys: tuple[int, int] = (0, 0)
     wake_at: int = 0
     inactive_key: int = 0
-
-
-class LockedQueue(NamedTuple):
-    """A row of `lock_queues`."""
-
-    id: int
-    key: str
-    is_fast: bool
-    is_unlisted: bool
 
 
 @final
@@ -203,13 +193,13 @@ class PostgresQueues:
         known = self.by_number.get(number)
         if known is not None:
             return known
-        firsts = rows.first_entries(row)
+        firsts = discovery, acquisition, _ = rows.first_entries(row)
         queue = self._queue_of(row, firsts)
         self._insert(queue)
-        if firsts[0]:
-            self.entries[firsts[0]] = row[rows.DISCOVERY]
-        if firsts[1]:
-            self.entries[firsts[1]] = row[rows.ACQUISITION]
+        if discovery:
+            self.entries[discovery] = row[rows.DISCOVERY]
+        if acquisition:
+            self.entries[acquisition] = row[rows.ACQUISITION]
         if queue.list_state:
             self.schedule.listed += 1
             if queue.list_state == READY:
@@ -225,27 +215,25 @@ class PostgresQueues:
 
     def _queue_of(self, row: rows.Row, firsts: tuple[int, int, int]) -> Queue:
         """Return the queue of a row; of its lists only the first entries are loaded."""
+        queue_id, source = rows.queue_id(row), self._list_rows
         like = self.with_rules(rows.queue_key(row), row[rows.RULES_KEY])
-        is_whole = sum(map(bool, firsts)) == rows.pending_count(row)
         first, second, third = firsts
-        queue_id = rows.queue_id(row)
-        lane0 = self._lazy_list(LANE_BYTES, queue_id, 0, first, is_whole)
-        lane1 = self._lazy_list(LANE_BYTES, queue_id, 1, second, is_whole)
-        delayed = self._lazy_list(DELAYED_BYTES, queue_id, DELAYED_PLACE, third, is_whole)
-        if isinstance(delayed, LazyList):
-            delayed.size = rows.stored_delayed(row)
+        lane0 = lane1 = delayed = EMPTY_LIST
+        is_whole = (first > 0) + (second > 0) + (third > 0) == rows.pending_count(row)
+        if first:
+            edge = END if is_whole else first
+            lane0 = LazyList(LANE_BYTES, [first], None, 1, source, queue_id, 0, edge)
+        if second:
+            edge = END if is_whole else second
+            lane1 = LazyList(LANE_BYTES, [second], None, 1, source, queue_id, 1, edge)
+        if third:
+            edge, size = END if is_whole else third, rows.stored_delayed(row)
+            place = DELAYED_PLACE
+            delayed = LazyList(DELAYED_BYTES, [third], None, 1, source, queue_id, place, edge, size)
         queue = rows.queue_from_row(row, like, lane0, lane1, delayed)
         if queue.gap >= 0:
             queue.update_gap()
         return queue
-
-    def _lazy_list(
-        self, width: int, queue: int, place: int, first: int, is_whole: bool
-    ) -> SortedList:
-        if not first:
-            return EMPTY_LIST
-        edge = END if is_whole else first
-        return LazyList(width, [first], None, 1, self._list_rows, queue, place, edge)
 
     def _insert(self, queue: Queue) -> None:
         number = queue.number
@@ -256,15 +244,14 @@ class PostgresQueues:
         else:
             chunk[number] = queue
 
-    def insert_unloaded(self, row: LockedQueue) -> None:
+    def insert_unloaded(self, key: str, number: int) -> None:
         """Insert a locked queue that only gets more tasks: nothing else of it is loaded."""
-        queue = new_queue(row.key, row.id & NUMBER_MASK, 0, _NO_RULES)
+        queue = new_queue(key, number, 0, _NO_RULES)
         queue.lane0 = UnsortedAdditions(LANE_BYTES, [])
         queue.lane1 = UnsortedAdditions(LANE_BYTES, [])
         queue.list_state = INACTIVE  # so that the engine does not reschedule it for a new task
-        self.by_name[queue.key] = queue
+        self.by_name[key] = queue
         self.added_to.append(queue)
-        self._session.wakes_waiters = self._session.wakes_waiters or row.is_unlisted
 
     def with_rules(self, key: str, rules_key: rows.Row) -> Queue:
         """Return a queue under the rules that a row names; most queues share theirs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -27,7 +27,7 @@ from outrider.core.order import (
 )
 from outrider.core.outcome import Answer
 from outrider.core.states import TaskState
-from outrider.core.task import PolitenessState, Task
+from outrider.core.task import Lease, PolitenessState, Task
 from outrider.store.engine.fields import compile_function
 from outrider.store.engine.records import Queue, TaskCounts, TaskRecord
 from outrider.store.engine.sorted_list import SortedList
@@ -285,28 +285,33 @@ _TASK_FIELDS: Final = {
 }
 
 
+# How columns are written that are not as their field is.
+_DESCRIPTION: Final = {
+    "queue": "queue",
+    "priority": "task.priority + 0.0",
+    "meta": "task.meta.decode()",
+    "breakdown": "encode_breakdown(task.breakdown)",
+}
+
+
 def _compile_description() -> Callable[[Task, int], Row]:
-    given = {
-        "queue": "queue",
-        "priority": "task.priority + 0.0",
-        "meta": "task.meta.decode()",
-        "breakdown": "encode_breakdown(task.breakdown)",
-    }
-    body = [f"return {_values(columns.TASK_DESCRIPTION, 'task', given)}"]
+    body = [f"return {_values(columns.TASK_DESCRIPTION, 'task', _DESCRIPTION)}"]
     found: Callable[[Task, int], Row] = compile_function(
         "description", "task, queue", body, globals()
     )
     return found
 
 
+_HISTORY: Final = {
+    "tie": "tie",
+    "state": "('pending' if record.state is TaskState.LEASED else record.state.value)",
+    "answer": "None if record.answer is None else encode_answer(record.answer)",
+    "history": "encode_history(record.history)",
+}
+
+
 def _compile_history() -> Callable[[TaskRecord, int], Row]:
-    given = {
-        "tie": "tie",
-        "state": "('pending' if record.state is TaskState.LEASED else record.state.value)",
-        "answer": "None if record.answer is None else encode_answer(record.answer)",
-        "history": "encode_history(record.history)",
-    }
-    body = [f"return {_values(columns.TASK_HISTORY, 'record', given)}"]
+    body = [f"return {_values(columns.TASK_HISTORY, 'record', _HISTORY)}"]
     found: Callable[[TaskRecord, int], Row] = compile_function(
         "history", "record, tie", body, globals()
     )
@@ -346,16 +351,26 @@ def _compile_record_from_row() -> Callable[
     return found
 
 
-def _compile_task_names() -> Callable[[TaskRecord, int, int], Row]:
-    given = {"id": "number", "crawl": "crawl", "fingerprint": "record.task.fingerprint.hex()"}
-    body = [f"return {_values(columns.TASK_NAMES, 'record', given)}"]
-    found: Callable[[TaskRecord, int, int], Row] = compile_function(
-        "task_names", "record, number, crawl", body, globals()
-    )
+TaskRow: TypeAlias = Callable[[TaskRecord, int, int, int, int], Row]
+
+
+def _compile_task_row(table: Columns) -> TaskRow:
+    """Compile what turns a record, its number, crawl, queue and tie into a row."""
+    given = {
+        "id": "number",
+        "crawl": "crawl",
+        "fingerprint": "task.fingerprint.hex()",
+        **_DESCRIPTION,
+        **_HISTORY,
+    }
+    body = ["task = record.task", f"return {_values(table, 'record', given)}"]
+    parameters = "record, number, crawl, queue, tie"
+    found: TaskRow = compile_function("task_row", parameters, body, globals())
     return found
 
 
-task_names: Final = _compile_task_names()
+new_task: Final = _compile_task_row(columns.NEW_TASK)
+whole_task: Final = _compile_task_row(columns.TASK_COLUMNS)
 description: Final = _compile_description()
 history: Final = _compile_history()
 record_from_row: Final = _compile_record_from_row()
@@ -396,38 +411,34 @@ def lease_row(record: TaskRecord, base: int, crawl: int) -> Row:
 
 # ---- what the fast path leased
 
-
-class FastLease(NamedTuple):
-    """A row of `fast_lease`."""
-
-    number: int
-    token: int
-    task: Task
-    rules_key: Row
-    politeness: PolitenessState
-    attempts: int
-    failures: int
-    throttles: int
-    answer: str | None  # JSON
-    answered: int
+LeaseOf: TypeAlias = Callable[
+    [Row, str, str, str, float, Callable[[str, Row], Queue]], tuple[Lease, str | None, int]
+]
 
 
-def _compile_fast_lease() -> Callable[[Row, str], FastLease]:
+def _compile_fast_lease() -> LeaseOf:
+    """Compile what turns a row of `fast_lease` into a lease, its last answer and that one's time.
+
+    It takes the row, the names of crawl, store and worker, the lease's duration, and what returns a
+    queue under the rules that a row names.
+    """
     stored = columns.FAST_LEASE
-    arguments = {
-        "number": "task_ & NUMBER_MASK",
-        "task": _construct(Task, stored, {**_TASK_FIELDS, "key": "key_"}),
-        "rules_key": _row_of(columns.RULES_KEY),
-        "politeness": _politeness(stored, {"level": "0"}),
-        "answered": "answered_at_",
+    given = {
+        "store": "store",
+        "task": "task_ & NUMBER_MASK",
+        "token": "token_",
+        "about": _construct(Task, stored, {**_TASK_FIELDS, "key": "key_"}),
+        "attempt": "attempts_ + 1",
+        "worker": "worker",
+        "lease_for": "lease_for",
+        "rules": f"with_rules(key_, {_row_of(columns.RULES_KEY)}).rules",
+        "manners": _politeness(stored, {"level": "0"}),
     }
-    names = [arguments.get(name, f"{name}_") for name in FastLease._fields]
-    call = f"FastLease({', '.join(names)})"
-    body = [_unpack(stored, call), f"return {call}"]
-    found: Callable[[Row, str], FastLease] = compile_function(
-        "fast_lease_from_row", "row, crawl", body, globals()
-    )
+    result = f"{_construct(Lease, stored, given, 'holder last')}, answer_, answered_at_"
+    body = [_unpack(stored, result), f"return {result}"]
+    parameters = "row, crawl, store, worker, lease_for, with_rules"
+    found: LeaseOf = compile_function("fast_lease", parameters, body, globals())
     return found
 
 
-fast_lease_from_row: Final = _compile_fast_lease()
+fast_lease: Final = _compile_fast_lease()

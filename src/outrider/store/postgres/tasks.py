@@ -17,7 +17,7 @@ from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import rows, sql
 from outrider.store.postgres.lazy_list import END, LazyList
 from outrider.store.postgres.pipeline import Result, number_array, text_array, uuid_array
-from outrider.store.postgres.queues import LockedQueue, PostgresQueues
+from outrider.store.postgres.queues import PostgresQueues
 from outrider.store.postgres.session import LAST_TASK, Session
 
 _NO_QUEUE: Final = new_queue("", 0, 0, QueueRules())  # of tasks that are only read
@@ -173,11 +173,13 @@ class PostgresTasks:
         tasks = loading.tasks.fetchall() if loading.tasks is not None else []
         locked = loading.queues.fetchall() if loading.queues is not None else []
         with_tasks, rest = {rows.task_queue(row) for row in tasks}, []
-        for row in map(LockedQueue._make, locked):
-            if row.is_fast and row.key in loading.add_only and row.id not in with_tasks:
-                self._queues.insert_unloaded(row)
+        for queue, key, is_fast, is_unlisted in locked:
+            if is_fast and key in loading.add_only and queue not in with_tasks:
+                self._queues.insert_unloaded(key, queue & NUMBER_MASK)
+                if is_unlisted:
+                    self._session.wakes_waiters = True
             else:
-                rest.append(row.id)
+                rest.append(queue)
         self._queues.load_locked(rest)
         self._queues.mark_absent(loading.keys)
         self._take_tasks(tasks)

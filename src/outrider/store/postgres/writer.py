@@ -179,7 +179,7 @@ class QueueWriter:
             for place, found in lazy_lists(queue)
             if found.removed or found.added
         ]
-        lanes = [one for one in moved if one[1] != DELAYED_PLACE]
+        lanes = [(id_, place, one) for id_, place, one in moved if place != DELAYED_PLACE]
         left = [self._left(queue, place, e) for queue, place, one in lanes for e in one.removed]
         self._send(sql.DELETE_PENDING, columns.PENDING_KEY, left)
         new = self.new_entries  # written with their tasks
@@ -347,28 +347,17 @@ class Writer:
         inserted = self._tasks.inserted
         if not inserted:
             return
-        if all(record.is_untouched() for record in inserted):
-            table, statement, row = columns.NEW_TASK, sql.INSERT_NEW_TASKS, self._new_row
-        else:
-            table, statement, row = columns.TASK_COLUMNS, sql.INSERT_TASKS, self._whole_row
-        arrays = row_arrays([*map(row, inserted)], types_of(table))
+        is_new = all(record.is_untouched() for record in inserted)
+        table = columns.NEW_TASK if is_new else columns.TASK_COLUMNS
+        statement = sql.INSERT_NEW_TASKS if is_new else sql.INSERT_TASKS
+        row_of = rows.new_task if is_new else rows.whole_task
+        crawl, writer = self._session.crawl, self._queue_writer
+        found = []
+        for record in inserted:
+            _, _, tie, number, _ = writer.new_entries[record.key << DUE_BITS | record.due]
+            found.append(row_of(record, number, crawl, writer.id_of(record.queue), tie))
+        arrays = row_arrays(found, types_of(table))
         self._session.pipeline.send(statement, (*arrays, self._session.now))
-
-    def _new_row(self, record: TaskRecord) -> rows.Row:
-        """Return a row of `columns.NEW_TASK`."""
-        writer = self._queue_writer
-        _, _, tie, number, due = writer.new_entries[record.key << DUE_BITS | record.due]
-        return (
-            *rows.task_names(record, number, self._session.crawl),
-            *rows.description(record.task, writer.id_of(record.queue)),
-            tie,
-            due,
-        )
-
-    def _whole_row(self, record: TaskRecord) -> rows.Row:
-        """Return a row of `columns.TASK_COLUMNS`."""
-        *described, tie, _ = self._new_row(record)
-        return (*described, *rows.history(record, tie))
 
     def _write_additions(self) -> None:
         """Write queues that were locked and not loaded, and only got more tasks."""

@@ -11,7 +11,7 @@ from outrider.store.engine.records import EMPTY_LIST, TaskRecord, new_queue
 from outrider.store.postgres import columns, rows
 from outrider.testing.builders import task
 
-NAMES = [column.name for column in columns.TASK_NAMES]
+NAMES = [column.name for column in columns.TASK_COLUMNS]
 NOT_STORED = {"ready_key0", "ready_key1", "lane0", "lane1", "delayed", "is_dirty", "is_used"}
 
 
@@ -52,9 +52,8 @@ def test_task_comes_back_from_its_row(queue):
     record.claimed, record.finished, record.answered, record.reason = 18, 19, 20, "gone"
     record.answer, record.history = Answer(200, 9, None, "e", None), ((1.5, "w", "500"),)
     record.key = rows.task_key(of_task.precedence, of_task.priority, 21, 5)
-    names = dict(zip(NAMES, rows.task_names(record, 5, 1), strict=True))
-    names["fingerprint"] = bytes.fromhex(names["fingerprint"])  # as it is read
-    row = (*names.values(), *rows.description(of_task, 7), *rows.history(record, 21))
+    written = dict(zip(NAMES, rows.whole_task(record, 5, 1, 7, 21), strict=True))
+    row = tuple((written | {"fingerprint": of_task.fingerprint}).values())  # as it is read
 
     found = rows.record_from_row(row, of_task.crawl, queue.key, queue, lambda _: None)
 
