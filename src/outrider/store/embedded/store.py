@@ -196,7 +196,8 @@ class EmbeddedStore(ForwardingStore):
     def _check_last_page(self) -> None:
         wanted, found = self._lock.remembered(), self._file.last_page
         if found < wanted:
-            what = f"its last page is {found}, but {wanted} was acknowledged: its log is missing or damaged"
+            what = f"its last page is {found}, but {wanted} was acknowledged"
+            what = f"{what}: its log is missing or damaged"
             raise StoreDamaged(damaged(self.path, what))
 
     def _load(self) -> None:
