@@ -111,7 +111,7 @@ MADE_LATER = {
     "outrider/output/warc.py:Warc._number_in": LOCAL,
     "outrider/store/address.py:_secrets": OWNER,
     "outrider/store/address.py:hide_secrets": "an escaped text, looked for as it is",
-    "outrider/store/embedded/lock.py:_told_by_the_system": LOCAL,
+    "outrider/store/embedded/lock.py:_locking_process": LOCAL,
     "outrider/store/redis/connect.py:_check_database": OWNER,
     "outrider/store/redis/script_client.py:_assemble": OURS,
 }

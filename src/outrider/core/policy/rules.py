@@ -120,7 +120,7 @@ class CrawlRules(msgspec.Struct, frozen=True):
         """Whether all keys have the same rules."""
         return not (self.keys or self.said or self.runtime)
 
-    def ordered(self, target: str, changes: Override) -> CrawlRules:
+    def with_override(self, target: str, changes: Override) -> CrawlRules:
         """Return these rules with a runtime change for a key or suffix; None removes a field.
 
         A pause or retirement also replaces those of narrower keys.
@@ -157,7 +157,7 @@ def _without(entry: Override, names: AbstractSet[str]) -> Override:
     return {name: value for name, value in entry.items() if name not in names}
 
 
-def acted(rules: QueueRules, now: QueueRules) -> QueueRules:
+def use_actions(rules: QueueRules, now: QueueRules) -> QueueRules:
     """Return a queue's rules with the fields of queue actions updated: those apply at once."""
     if (rules.paused, rules.retired) == (now.paused, now.retired):
         return rules  # millions of queues share them

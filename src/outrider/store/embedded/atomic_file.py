@@ -1,4 +1,4 @@
-"""New files appear whole or not at all, and never in place of another."""
+"""New files are created atomically, and never overwrite another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.store.embedded.lock import SUFFIX, Lock
 
 @contextmanager
 def new_file(target: Path) -> Iterator[Path]:
-    """A draft beside a file that is not there yet; whatever was not placed is gone at the end."""
+    """Yield the path of a draft beside a new file; one that was not published is deleted."""
     _check(target)
     draft = Path(f"{target}.partial")
     lock = Lock(draft)
@@ -46,10 +46,10 @@ def _clear(draft: Path) -> None:
 
 
 def publish(draft: Path, target: Path) -> None:
-    """Let the draft have its name, once the disk has it."""
+    """Sync a draft to the disk, then rename it to its target."""
     log = Path(f"{draft}-wal")
     if log.exists() and log.stat().st_size:
-        raise StoreFull(f"{target}: its log could not be folded into it; make room, and try again")
+        raise StoreFull(f"{target}: its log could not be checkpointed; make room, and try again")
     _sync(draft)
     try:
         os.link(draft, target)

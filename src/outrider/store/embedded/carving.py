@@ -1,7 +1,8 @@
-"""Pages straight from SQLite's leaves, file and log, where its trees cannot be followed.
+"""Carving: reads pages from SQLite's leaves in file and log, where its trees are broken.
 
-Every leaf is looked at, whoever still points to it; a row counts if the checksum, which covers its
-number, says that it is a page. Rows of ours never change, so an old leaf is as good as a new one.
+Every leaf is read, whether or not the tree still refers to it; a row counts if its checksum, which
+covers its number, is that of a page. Rows of Outrider never change, so an old leaf is as good as a
+new one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from outrider.store.embedded.file import Row
-from outrider.store.embedded.read_only_file import LARGEST, is_page
+from outrider.store.embedded.read_only_file import MAX_ROW_BYTES, is_page
 
 _LEAF: Final = 0x0D  # of a table
 _WIDTH: Final = 4096  # SQLite's own choice
@@ -47,28 +48,28 @@ class Carving:
 
     @property
     def count(self) -> int:
-        """How many were found."""
+        """The number of pages found."""
         return sum(map(bool, self._places))
 
     def has(self, number: int) -> bool:
-        """Whether that page was found."""
+        """Return whether that page was found."""
         return number <= self.last and bool(self._places[number])
 
     def page(self, number: int) -> bytes:
-        """A page that was found."""
+        """Return a page that was found."""
         place = self._places[number]
         found = self._row(self._leaf(place >> _CELL_BITS), place & _CELL_MASK)
         assert found is not None  # noqa: S101 - it was read before
         return found[1]
 
     def rows(self) -> Iterator[Row]:
-        """All pages that were found, in order."""
+        """Return all pages found, in order."""
         return (
             (number, self.page(number)) for number in range(1, self.last + 1) if self.has(number)
         )
 
     def close(self) -> None:
-        """Let go of file and log."""
+        """Close file and log."""
         self._file.close()
         self._log.close()
 
@@ -98,17 +99,17 @@ class Carving:
         self._places[number] = self._places[number] or place
 
     def _row(self, data: bytes, cell: int) -> Row | None:
-        """A row of two columns: its number, which is no part of its content, and a blob."""
+        """Return a row of two columns: its number, which is not in its content, and a blob."""
         try:
             size, at = _varint(data, cell)
             number, at = _varint(data, at)
-            content = self._content(data, at, size) if 3 <= size < LARGEST else b""
+            content = self._content(data, at, size) if 3 <= size < MAX_ROW_BYTES else b""
             return (number, _blob(content)) if content else None
         except IndexError:
             return None
 
     def _content(self, data: bytes, at: int, size: int) -> bytes:
-        """What is in the leaf, and what overflowed."""
+        """Return what is in the leaf, and what overflowed."""
         here = _kept_in_leaf(size, self.width)
         parts, left = [data[at : at + here]], size - here
         onward = int.from_bytes(data[at + here : at + here + 4], "big") if left else 0
@@ -126,7 +127,7 @@ class Carving:
 
 
 class _Log:
-    """The frames of a write-ahead log; also those behind a broken one, which SQLite leaves out."""
+    """The frames of a write-ahead log, with those behind a broken one, which SQLite ignores."""
 
     def __init__(self, path: Path, width: int) -> None:
         self._file = path.open("rb") if path.exists() else None
@@ -144,12 +145,12 @@ class _Log:
         starts = range(_LOG_HEAD, size - self._step + 1, self._step)
         heads = [(at, self._read(at, _FRAME_HEAD)) for at in starts]
         mine = [(at, head) for at, head in heads if head[8:16] == salt]
-        for at, head in mine or heads:  # a salt that fits nowhere is itself hurt
+        for at, head in mine or heads:  # a salt that fits no frame is damaged itself
             self._last[int.from_bytes(head[:4], "big")] = len(self._frames)
             self._frames.append(at)
 
     def _read(self, at: int, size: int) -> bytes:
-        assert self._file is not None  # noqa: S101 - who has no file has no frames
+        assert self._file is not None  # noqa: S101 - without a file there are no frames
         self._file.seek(at)
         return self._file.read(size)
 
@@ -171,7 +172,7 @@ def _width(head: bytes) -> int:
 
 
 def _kept_in_leaf(size: int, width: int) -> int:
-    """The file format's own formula for how much of a row does not overflow."""
+    """Return how much of a row does not overflow, by the formula of the file format."""
     most, least = width - 35, (width - 12) * 32 // 255 - 23
     if size <= most:
         return size
@@ -190,7 +191,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _blob(content: bytes) -> bytes:
-    """The second column: the first is the number, kept as NULL."""
+    """Return the second column: the first is the number, stored as NULL."""
     head, at = _varint(content, 0)
     first, at = _varint(content, at)
     second, _ = _varint(content, at)

@@ -1,4 +1,4 @@
-"""Examining a file: what is intact and what is not, told whole; only reads."""
+"""Examination of a file: what is intact and what is not; only reads."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ from outrider.store.embedded.store import PageCache
 from outrider.store.engine.views import crawl_view
 from outrider.store.health import CrawlHealth, Diagnosis, Finding, PageHealth, State, Tell
 
-LARGE: Final = 256 << 20  # bytes of a file whose indexes SQLite does not compare with its tables
-PATIENCE: Final = 30.0  # seconds for SQLite's own check
-BESIDE: Final = 5.0  # the same beside a holder, whose log only grows meanwhile
-PROGRESS: Final = 20_000  # steps of SQLite between two looks at the clock
+LARGE_FILE: Final = 256 << 20  # bytes; above, SQLite does not compare indexes with tables
+CHECK_TIMEOUT: Final = 30.0  # seconds for SQLite's own check
+HELD_CHECK_TIMEOUT: Final = 5.0  # the same beside a holder, whose log only grows meanwhile
+PROGRESS: Final = 20_000  # steps of SQLite between two readings of the clock
 _HIDDEN: Final = (
     "{:,} intact pages at its end are not seen by SQLite: they were never acknowledged, or the "
-    "log is hurt before them, and --rescue has more than the file"
+    "log is damaged before them, and --rescue has more than the file"
 )
 _META: Final = ("id", "secret", "snapshot")
 
 
 def examine(path: Path, clock: Clock, tell: Tell = lambda _: None) -> Diagnosis:
-    """Look at everything; raises `StoreUnusable` if it is no file of ours, or cannot be read."""
+    """Examine a file; raises `StoreUnusable` if it is not one of Outrider, or cannot be read."""
     wrong = find_fault(path)
     if wrong is not None:
         return Examination(path, None, clock, tell).all(wrong)
     try:
-        return read_file(path, lambda look: Examination(path, look, clock, tell).all())
+        return read_file(path, lambda file: Examination(path, file, clock, tell).all())
     except StoreDamaged as error:
         return Examination(path, None, clock, tell).all(f"SQLite cannot open it: {error}")
 
 
 class Examination:
-    """One look at one file; without a `Look`, at what can be carved out of it."""
+    """One examination of a file; without a `ReadOnlyFile`, of what can be carved out of it."""
 
-    def __init__(self, path: Path, look: ReadOnlyFile | None, clock: Clock, tell: Tell) -> None:
-        self.path, self._look, self._clock, self._tell = path, look, clock, tell
-        self._holder = look.holder if look else holder_of(path)
+    def __init__(self, path: Path, file: ReadOnlyFile | None, clock: Clock, tell: Tell) -> None:
+        self.path, self._file, self._clock, self._tell = path, file, clock, tell
+        self._holder = file.holder if file else holder_of(path)
         self._wanted = remembered_beside(path)
         self._head = _first_bytes(path)
         self._findings: list[Finding] = []
@@ -72,37 +72,37 @@ class Examination:
         self.snapshot = Snapshot()
 
     def all(self, wrong: str = "") -> Diagnosis:
-        """Everything, from the outside in."""
-        self._say(
+        """Examine everything, from the outside in."""
+        self._add(
             "file", "damaged" if wrong else "ok", wrong or f"of Outrider, format {self._format}"
         )
         if self._holder is not None:
-            self._say("held", "note", f"by {self._holder.name}; looked at beside it")
-        self._see_size()
-        if self._look is not None:
-            self._see_sqlite(self._look)
-            self._see_meta(self._look)
+            self._add("held", "note", f"by {self._holder.name}; examined while it holds it")
+        self._check_size()
+        if self._file is not None:
+            self._check_sqlite(self._file)
+            self._check_meta(self._file)
         inventory = self.inventory()
         try:
-            self._see_pages(inventory)
-            self._see_lock(inventory)
-            if self._look is not None:
-                self._see_rest(self._look)
+            self._check_pages(inventory)
+            self._check_lock(inventory)
+            if self._file is not None:
+                self._check_rest(self._file)
             return self._diagnosis(inventory)
         finally:
             inventory.close()
 
     def inventory(self, *, with_hidden: bool = False) -> Inventory:
-        """Its pages, each read and checked."""
+        """Return its pages, each read and checked."""
         return Inventory(
             self.path,
-            self._look,
+            self._file,
             wanted=self._wanted,
             with_hidden=with_hidden,
             tell=lambda number: self._tell(f"page {number:,}"),
         )
 
-    def _say(self, what: str, state: State, detail: str) -> None:
+    def _add(self, what: str, state: State, detail: str) -> None:
         self._findings.append(Finding(what, state, detail))
 
     @property
@@ -111,129 +111,129 @@ class Examination:
 
     # ---- the outside
 
-    def _see_size(self) -> None:
+    def _check_size(self) -> None:
         size, log = self.path.stat().st_size, _log_size(self.path)
         width = int.from_bytes(self._head[16:18], "big")
         wanted = int.from_bytes(self._head[28:32], "big") * (65_536 if width == 1 else width)
         is_told = self._head[24:28] == self._head[92:96]
         if size < wanted and is_told and not log:
-            self._say("size", "damaged", f"cut short: {size:,} of {wanted:,} bytes")
+            self._add("size", "damaged", f"cut short: {size:,} of {wanted:,} bytes")
         else:
-            self._say("size", "ok", f"{size:,} bytes, and {log:,} in its log")
+            self._add("size", "ok", f"{size:,} bytes, and {log:,} in its log")
 
-    def _see_lock(self, inventory: Inventory) -> None:
+    def _check_lock(self, inventory: Inventory) -> None:
         last = inventory.intact.rfind(1)
         if not self._wanted:
-            self._say(
+            self._add(
                 "lock", "note", "no acknowledged page is remembered since the machine started"
             )
         elif last < self._wanted:
             what = (
                 f"page {self._wanted:,} was acknowledged, and the last one here is {max(last, 0):,}"
             )
-            self._say("lock", "damaged", f"{what}: its log ({self.path}-wal) is gone or hurt")
+            self._add("lock", "damaged", f"{what}: its log ({self.path}-wal) is missing or damaged")
         else:
-            self._say("lock", "ok", f"page {self._wanted:,} was acknowledged, and is here")
+            self._add("lock", "ok", f"page {self._wanted:,} was acknowledged, and is here")
 
-    # ---- SQLite's part
+    # ---- SQLite
 
-    def _see_sqlite(self, look: ReadOnlyFile) -> None:
-        check = "quick_check" if self.path.stat().st_size > LARGE else "integrity_check"
-        seconds = BESIDE if look.holder else PATIENCE
+    def _check_sqlite(self, file: ReadOnlyFile) -> None:
+        check = "quick_check" if self.path.stat().st_size > LARGE_FILE else "integrity_check"
+        seconds = HELD_CHECK_TIMEOUT if file.holder else CHECK_TIMEOUT
         self._tell(f"SQLite's {check}")
         deadline = self._clock.now_ms() + seconds * 1000
-        look.connection.set_progress_handler(lambda: self._clock.now_ms() > deadline, PROGRESS)
+        file.connection.set_progress_handler(lambda: self._clock.now_ms() > deadline, PROGRESS)
         try:
-            wrong = [row[0] for row in look.connection.execute(f"PRAGMA {check}(10)")]
+            wrong = [row[0] for row in file.connection.execute(f"PRAGMA {check}(10)")]
         except apsw.InterruptError:
-            self._say(
+            self._add(
                 "sqlite", "note", f"{check} found nothing in {seconds:g} s, and was ended then"
             )
             return
         except apsw.Error as error:
             wrong = [str(error)]
         finally:
-            look.connection.set_progress_handler(None)
+            file.connection.set_progress_handler(None)
         is_well = wrong == ["ok"]
-        self._say(
+        self._add(
             "sqlite",
             "ok" if is_well else "damaged",
             f"{check}: " + "; ".join(wrong).replace("\n", " "),
         )
 
-    def _see_meta(self, look: ReadOnlyFile) -> None:
-        wrong = [text for name in _META if (text := _wrong_with(look, name))]
-        self._say(
+    def _check_meta(self, file: ReadOnlyFile) -> None:
+        wrong = [text for name in _META if (text := _wrong_with(file, name))]
+        self._add(
             "meta", "damaged" if wrong else "ok", "; ".join(wrong) or "id, secret and snapshot"
         )
 
-    # ---- our part
+    # ---- pages and snapshot
 
-    def _see_pages(self, inventory: Inventory) -> None:
+    def _check_pages(self, inventory: Inventory) -> None:
         if inventory.hidden:
-            self._say("log", "note", _HIDDEN.format(inventory.hidden))
-        if not (inventory.lost or inventory.broken or inventory.hurt):
-            self._say("pages", "ok", f"{inventory.last:,}, none missing, every checksum right")
+            self._add("log", "note", _HIDDEN.format(inventory.hidden))
+        if not (inventory.lost or inventory.broken or inventory.bad_rows):
+            self._add("pages", "ok", f"{inventory.last:,}, none missing, every checksum right")
             return
         found = f"{inventory.last - inventory.lost:,} of {inventory.last:,} are intact"
         named = ", ".join(map(str, inventory.first_lost()[:10]))
         lost = f"; lost: {named}" + (", …" if inventory.lost > 10 else "") if named else ""
         broken = f"; SQLite's tree is broken: {inventory.broken}" if inventory.broken else ""
-        self._say("pages", "damaged", found + lost + broken)
+        self._add("pages", "damaged", found + lost + broken)
 
-    def _see_rest(self, look: ReadOnlyFile) -> None:
+    def _check_rest(self, file: ReadOnlyFile) -> None:
         try:
-            with look.steady():
-                self.check_snapshot(look)
-                self._see_load(look)
+            with file.transaction():
+                self.check_snapshot(file)
+                self._check_load(file)
         except StoreError as error:
-            self._say("load", "damaged", self._plain(error))
+            self._add("load", "damaged", self._plain(error))
 
-    def check_snapshot(self, look: ReadOnlyFile) -> None:
-        """The snapshot that holds, and every piece of it."""
+    def check_snapshot(self, file: ReadOnlyFile) -> None:
+        """Check every piece of the current snapshot."""
         self._tell("the snapshot")
         try:
-            mark = current_snapshot(look)
-            whole = self._read_pieces(look, mark)
+            mark = current_snapshot(file.reader)
+            whole = self._read_pieces(file, mark)
         except (StoreError, msgspec.MsgspecError) as error:
-            self._say("snapshot", "damaged", self._plain(error))
+            self._add("snapshot", "damaged", self._plain(error))
             return
         if not mark.snapshot:
-            self._say("snapshot", "ok", "none was taken yet")
+            self._add("snapshot", "ok", "none was taken yet")
             return
         self.snapshot = self.snapshot._replace(is_whole=whole == mark.pieces)
         text = (
             f"{whole:,} of {mark.pieces:,} pieces are intact; the tail begins at {mark.page + 1:,}"
         )
-        self._say("snapshot", "ok" if whole == mark.pieces else "damaged", text)
+        self._add("snapshot", "ok" if whole == mark.pieces else "damaged", text)
 
-    def _read_pieces(self, look: ReadOnlyFile, mark: SnapshotMark) -> int:
-        """How many are intact; what they tell of crawls and pages is kept."""
+    def _read_pieces(self, file: ReadOnlyFile, mark: SnapshotMark) -> int:
+        """Return how many pieces are intact; keeps updates and spans."""
         self.snapshot, count = Snapshot(mark.page, [], []), 0
-        for piece in _pieces(look, mark):
+        for piece in _pieces(file, mark):
             count += 1
             if isinstance(piece, CrawlPiece):
-                self.snapshot.extras.append((piece.crawl, piece.update))
+                self.snapshot.updates.append((piece.crawl, piece.update))
             elif isinstance(piece, SpanPiece):
                 self.snapshot.spans.append(piece)
         return count
 
-    def _see_load(self, look: ReadOnlyFile) -> None:
+    def _check_load(self, file: ReadOnlyFile) -> None:
         self._tell("loading it, in memory only")
         try:
-            look.identify()
-            shelf = PageCache(look)
+            reader, pages = file.reader, PageCache(file.reader)
+            store, secret = reader.required_meta("id").decode(), reader.required_meta("secret")
             make = lambda index, name, created: FileCrawl(  # noqa: E731
-                name, look.id, created, index=index, reader=shelf, secret=look.secret
+                name, store, created, index=index, reader=pages, secret=secret
             )
-            self._loaded = FileLoader(look, make).load()
+            self._loaded = FileLoader(reader, make).load()
             tasks = sum(crawl.state.last_task for crawl in self._loaded)
-            self._say("load", "ok", f"{len(self._loaded):,} crawls, {tasks:,} tasks")
+            self._add("load", "ok", f"{len(self._loaded):,} crawls, {tasks:,} tasks")
         except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of a reader
-            self._say("load", "damaged", f"it cannot be opened: {self._plain(error)}")
+            self._add("load", "damaged", f"it cannot be opened: {self._plain(error)}")
 
     def _plain(self, error: Exception) -> str:
-        """Without what every other command adds: to ask the doctor."""
+        """Return an error without the advice to run the doctor."""
         text = (
             str(error)
             .removeprefix(f"{self.path} is damaged: ")
@@ -255,7 +255,7 @@ class Examination:
             holder=self._holder,
             findings=self._findings,
             pages=PageHealth(inventory.last, intact, inventory.lost, inventory.first_lost()),
-            crawls=[counted(crawl) for crawl in self._loaded or ()]
+            crawls=[intact_health(crawl) for crawl in self._loaded or ()]
             if is_healthy
             else self._surveyed(inventory),
             next=list(self._advice(inventory, is_healthy=is_healthy)),
@@ -266,8 +266,8 @@ class Examination:
         found = build_index(inventory, self.snapshot, lambda *_: None)
         loaded = {crawl.index: crawl for crawl in self._loaded or ()}
         return [
-            health_of(index, words, self.snapshot, inventory, loaded.get(index))
-            for index, words in found.items()
+            health_of(index, crawl, self.snapshot, inventory, loaded.get(index))
+            for index, crawl in found.items()
         ]
 
     def _advice(self, inventory: Inventory, *, is_healthy: bool) -> Iterator[str]:
@@ -275,20 +275,20 @@ class Examination:
             yield "nothing is wrong"
             return
         if self._holder is not None:
-            yield f"end {self._holder.name}, and look again: nothing is rescued from a file in use"
+            yield f"end {self._holder.name}, and file again: nothing is rescued from a file in use"
         if inventory.intact.rfind(1) < self._wanted:
-            yield f"if {self.path}-wal was moved or deleted, put it back, and look again"
+            yield f"if {self.path}-wal was moved or deleted, put it back, and file again"
         yield "if there is a checkpoint of it, examine that too: outrider doctor COPY"
         yield f"write what is intact to a new file: outrider doctor {self.path} --rescue NEW"
         if untold := self.snapshot.untold(inventory):
             yield (
-                f"what stood on {untold:,} of the lost pages nothing tells: up to "
+                f"{untold:,} of the lost pages are in no snapshot: up to "
                 f"{untold * log_pages.PAGE_ITEMS:,} more tasks may come back as they were before"
             )
 
 
-def counted(crawl: FileCrawl) -> CrawlHealth:
-    """A crawl that loads, and of which nothing is lost."""
+def intact_health(crawl: FileCrawl) -> CrawlHealth:
+    """Return the health of a crawl that loads without loss."""
     view = crawl_view(crawl.state)
     return CrawlHealth(
         crawl=crawl.name,
@@ -308,32 +308,34 @@ def counted(crawl: FileCrawl) -> CrawlHealth:
 
 def health_of(
     index: int,
-    words: CrawlIndex,
+    crawl: CrawlIndex,
     snapshot: Snapshot,
     inventory: Inventory,
     loaded: FileCrawl | None = None,
 ) -> CrawlHealth:
-    """A crawl of a damaged file; one that loads all the same tells its counts."""
-    outdated = words.outdated(snapshot.of(index), inventory.intact)
-    name, lost = words.name or f"crawl {index}", words.lost
-    intact = words.known - lost - outdated
+    """Return the health of a crawl of a damaged file; with its counts if it loads."""
+    outdated = crawl.outdated(snapshot.of(index), inventory.intact)
+    name, lost = crawl.name or f"crawl {index}", crawl.lost
+    intact = crawl.known - lost - outdated
     if loaded is not None:
-        return msgspec.structs.replace(counted(loaded), intact=intact, outdated=outdated, lost=lost)
-    return CrawlHealth(crawl=name, known=words.known, intact=intact, outdated=outdated, lost=lost)
+        return msgspec.structs.replace(
+            intact_health(loaded), intact=intact, outdated=outdated, lost=lost
+        )
+    return CrawlHealth(crawl=name, known=crawl.known, intact=intact, outdated=outdated, lost=lost)
 
 
-def _pieces(look: ReadOnlyFile, mark: SnapshotMark) -> Iterator[Piece]:
+def _pieces(file: ReadOnlyFile, mark: SnapshotMark) -> Iterator[Piece]:
     low, high = mark.snapshot << PIECE_BITS, mark.snapshot + 1 << PIECE_BITS
-    for name, data in look.rows("piece", low - 1):
+    for name, data in file.rows("piece", low - 1):
         if name >= high:
             return
         if is_piece(name, data):
             yield decode_piece(data[4:])
 
 
-def _wrong_with(look: ReadOnlyFile, name: str) -> str:
+def _wrong_with(file: ReadOnlyFile, name: str) -> str:
     try:
-        is_missing = look.meta(name) is None and name != "snapshot"
+        is_missing = file.reader.meta(name) is None and name != "snapshot"
     except StoreError as error:
         return str(error)
     return f"the file's {name!r} is missing" if is_missing else ""

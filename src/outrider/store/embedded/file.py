@@ -1,7 +1,7 @@
-"""The file: pages and pieces in SQLite, appended whole or not at all, read with their checksums.
+"""The file: log pages and snapshot pieces in SQLite, appended atomically, read with checksums.
 
-A write that fails has changed nothing. Whatever is not what was written is refused by name, with
-the way out; nothing is ever emptied or repaired unasked.
+A write that fails has changed nothing. Content that differs from what was written raises an error
+that names it and the next step; nothing is ever emptied or repaired by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
 import apsw
 
@@ -25,8 +25,8 @@ from outrider.store.embedded import log_pages
 
 APPLICATION: Final = 0x4F555452  # "OUTR"
 FORMAT: Final = 1
-WAL_PAGES: Final = 2000  # of the write-ahead log before it is folded into the file
-READS_ALONE: Final = 3  # pages read by one verb before they are read in one transaction
+WAL_PAGES: Final = 2000  # of the write-ahead log before it is checkpointed
+SINGLE_READS: Final = 3  # pages read by one verb before they are read in one transaction
 PIECE_BITS: Final = 32  # of a piece's number; above them its snapshot's
 
 _MAGIC: Final = b"SQLite format 3\0"
@@ -38,14 +38,131 @@ CREATE TABLE piece (id INTEGER PRIMARY KEY, data BLOB NOT NULL);
 """
 
 _ADD_PAGE: Final = "INSERT INTO page VALUES (?, ?)"
-# Cast: a bit that flipped may have made a text of a blob, which could not even be read.
+# CAST: in a damaged file a blob may have become a text, which could not even be read.
 _GET_PAGE: Final = "SELECT CAST(data AS BLOB) FROM page WHERE id = ?"
 
 Row = tuple[int, bytes]
 
 
+@final
+class FileReader:
+    """Reads pages, pieces of snapshots and metadata through one connection.
+
+    `translate` turns errors of SQLite and damage into errors of the file's user.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        db: apsw.Connection,
+        translate: Callable[[Exception], StoreError],
+        *,
+        single_reads: int = SINGLE_READS,
+    ) -> None:
+        self.path = path
+        self._db, self._translate, self._single_reads = db, translate, single_reads
+        self._cursor, self._reads = db.cursor(), 0
+        self._blob: apsw.Blob | None = None
+
+    def page(self, number: int) -> bytes:
+        """Return a page, its checksum verified.
+
+        In one transaction many pages cost half as much, but a single one costs more.
+        """
+        self._reads += 1
+        try:
+            if self._reads <= self._single_reads:
+                data: bytes = self._cursor.execute(_GET_PAGE, (number,)).get or b""
+            elif self._blob is None:
+                data = self._first_of_many(number)
+            else:  # one handle moves from page to page, without a statement for each
+                self._blob.reopen(number)
+                data = self._blob.read()
+            log_pages.check_page(number, data)
+        except StoreDamaged as error:
+            raise StoreDamaged(damaged(self.path, str(error))) from None
+        except apsw.Error as error:
+            raise explain_error(self.path, error) from error
+        return data
+
+    def _first_of_many(self, number: int) -> bytes:
+        if not self._db.in_transaction:
+            self._db.execute("BEGIN")
+        self._blob = self._db.blob_open("main", "page", "data", number, False)
+        return self._blob.read()
+
+    def close_blob(self) -> None:
+        """Close the handle of the last page read: it would keep a write from committing."""
+        blob, self._blob = self._blob, None
+        if blob is not None:
+            blob.close(True)
+
+    def end_transaction(self) -> None:
+        """End a transaction of many reads, so that the log can be checkpointed."""
+        self._reads = 0
+        self.close_blob()
+        if self._db.in_transaction:
+            with self.translating():
+                self._db.execute("COMMIT")
+
+    def last_page(self) -> int:
+        """Return the number of the last page; 0 if there is none."""
+        with self.translating():
+            row = self._db.execute("SELECT max(id) FROM page").fetchone()
+        return row[0] or 0 if row else 0
+
+    def pages_after(self, number: int) -> Iterator[log_pages.LogPage]:
+        """Return all pages after that one, in order and without a gap."""
+        with self.translating():
+            for found, data in self._db.execute(
+                "SELECT id, CAST(data AS BLOB) FROM page WHERE id > ? ORDER BY id", (number,)
+            ):
+                number += 1
+                if found != number:
+                    raise StoreDamaged(f"page {number} is missing")
+                yield log_pages.decode_page(found, data or b"")
+
+    def pieces(self, snapshot: int) -> Iterator[bytes]:
+        """Return the pieces of a snapshot, in order and without a gap."""
+        low, high = snapshot << PIECE_BITS, snapshot + 1 << PIECE_BITS
+        query = "SELECT id, CAST(data AS BLOB) FROM piece WHERE id >= ? AND id < ? ORDER BY id"
+        with self.translating():
+            for index, (number, data) in enumerate(self._db.execute(query, (low, high))):
+                if number != low + index:
+                    raise StoreDamaged(f"piece {index} of snapshot {snapshot} is missing")
+                what = f"piece {index} of snapshot {snapshot}"
+                yield _verify_checksum(what, number, data or b"")
+
+    def meta(self, name: str) -> bytes | None:
+        """Return a value of the file itself."""
+        with self.translating():
+            query = "SELECT CAST(value AS BLOB) FROM meta WHERE name = ?"
+            row = self._db.execute(query, (name,)).fetchone()
+            return (
+                None if row is None else _verify_checksum(f"the file's {name!r}", 0, row[0] or b"")
+            )
+
+    def required_meta(self, name: str) -> bytes:
+        """Return a value that every file has."""
+        value = self.meta(name)
+        if value is None:
+            raise self._translate(StoreDamaged(f"the file's {name!r} is missing"))
+        return value
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Translate errors of SQLite and damage."""
+        try:
+            yield
+        except (StoreDamaged, apsw.Error) as error:
+            translated = self._translate(error)
+            if translated is error:
+                raise
+            raise translated from error
+
+
 class CrawlFile:
-    """An open file of ours; the caller holds its lock."""
+    """An open file of Outrider, to read and append; the caller holds its lock."""
 
     def __init__(self, path: Path, *, is_synced: bool = False, vfs: str | None = None) -> None:
         self.path = path
@@ -54,33 +171,36 @@ class CrawlFile:
         if not path.exists():
             _create(path)
         check_file(path)
-        self._blob: apsw.Blob | None = None
         self._checkpointer = _Checkpointer(self._connect)
-        with self._translate_errors():
+        try:
             self._db = self._writer = self._connect()
-            try:
-                self._read_first(is_synced=is_synced)
-            except BaseException:
-                self.abandon()
-                raise
-        self._cursor, self._reads = self._db.cursor(), 0
-        self._writer.set_wal_hook(self._written)
+        except apsw.Error as error:
+            raise explain_error(path, error) from error
+        self.reader = reader = FileReader(path, self._db, self._translate)
+        try:
+            self.id = reader.required_meta("id").decode()
+            self.secret = reader.required_meta("secret")
+            self.last_page = reader.last_page()
+            if is_synced:  # a thread waits for the disk with this one, while verbs read
+                with reader.translating():
+                    self._writer = self._connect()
+        except BaseException:
+            self.abandon()
+            raise
+        self._writer.set_wal_hook(self._after_commit)
 
-    def _read_first(self, *, is_synced: bool) -> None:
-        self.id = self._required("id").decode()
-        self.secret = self._required("secret")
-        row = self._db.execute("SELECT max(id) FROM page").fetchone()
-        self.last_page: int = row[0] or 0 if row else 0
-        if is_synced:  # whoever waits for the disk does so in a thread, while others read
-            self._writer = self._connect()
+    def _translate(self, error: Exception) -> StoreError:
+        if isinstance(error, apsw.Error):
+            return explain_error(self.path, error)
+        return StoreDamaged(damaged(self.path, str(error)))
 
-    # ---- pages
+    # ---- writing
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add pages, all or none; the caller numbers them from `last_page` on."""
         db = self._writer
         if db is self._db:
-            self._let_go()
+            self.reader.close_blob()
         try:
             if len(rows) == 1 and not db.in_transaction:
                 db.execute(_ADD_PAGE, rows[0])
@@ -92,102 +212,34 @@ class CrawlFile:
         except apsw.Error as error:
             with suppress(apsw.Error):  # some errors have rolled back by themselves
                 db.execute("ROLLBACK")
-            raise explained(self.path, error) from error
+            raise explain_error(self.path, error) from error
         self.last_page = rows[-1][0]
-
-    def page(self, number: int) -> bytes:
-        """A page, checked. In one transaction many pages cost half as much, but one costs more."""
-        self._reads += 1
-        try:
-            if self._reads <= READS_ALONE:
-                data: bytes = self._cursor.execute(_GET_PAGE, (number,)).get or b""
-            elif self._blob is None:
-                data = self._first_of_many(number)
-            else:  # one handle goes from page to page, without a statement for each
-                self._blob.reopen(number)
-                data = self._blob.read()
-            log_pages.check_page(number, data)
-        except StoreDamaged as error:
-            raise StoreDamaged(damaged(self.path, str(error))) from None
-        except apsw.Error as error:
-            raise explained(self.path, error) from error
-        return data
-
-    def _let_go(self) -> None:
-        blob, self._blob = self._blob, None
-        if blob is not None:
-            blob.close(True)
-
-    def _first_of_many(self, number: int) -> bytes:
-        if not self._db.in_transaction:
-            self._db.execute("BEGIN")
-        self._blob = self._db.blob_open("main", "page", "data", number, False)
-        return self._blob.read()
-
-    def rest(self) -> None:
-        """Nothing is read or written for a while: others may fold the log."""
-        self._reads = 0
-        self._let_go()
-        if self._db.in_transaction:
-            with self._translate_errors():
-                self._db.execute("COMMIT")
-
-    def pages_after(self, number: int) -> Iterator[log_pages.LogPage]:
-        """All pages after that one, in order and without a gap."""
-        with self._translate_errors():
-            for name, data in self._db.execute(
-                "SELECT id, CAST(data AS BLOB) FROM page WHERE id > ? ORDER BY id", (number,)
-            ):
-                number += 1
-                if name != number:
-                    raise StoreDamaged(f"page {number} is missing")
-                yield log_pages.decode_page(name, data or b"")
-
-    # ---- pieces of snapshots
 
     def put_piece(self, snapshot: int, number: int, data: bytes) -> None:
         """Add a piece to a snapshot."""
-        name = snapshot << PIECE_BITS | number
-        with self._translate_errors():
-            self._db.execute("INSERT INTO piece VALUES (?, ?)", (name, _summed(name, data)))
-
-    def pieces(self, snapshot: int) -> Iterator[bytes]:
-        """The pieces of a snapshot, in order and without a gap."""
-        low, high = snapshot << PIECE_BITS, snapshot + 1 << PIECE_BITS
-        query = "SELECT id, CAST(data AS BLOB) FROM piece WHERE id >= ? AND id < ? ORDER BY id"
-        with self._translate_errors():
-            for place, (name, data) in enumerate(self._db.execute(query, (low, high))):
-                if name != low + place:
-                    raise StoreDamaged(f"piece {place} of snapshot {snapshot} is missing")
-                yield _checked(f"piece {place} of snapshot {snapshot}", name, data or b"")
+        key = snapshot << PIECE_BITS | number
+        with self.reader.translating():
+            self._db.execute("INSERT INTO piece VALUES (?, ?)", (key, _add_checksum(key, data)))
 
     def drop_pieces(self, snapshot: int, limit: int) -> bool:
-        """Forget some of the pieces of other snapshots; whether any are left."""
+        """Delete some of the pieces of other snapshots; return whether any are left."""
         low, high = snapshot << PIECE_BITS, snapshot + 1 << PIECE_BITS
         others = "SELECT id FROM piece WHERE id < ? OR id >= ? LIMIT ?"
-        with self._translate_errors():
+        with self.reader.translating():
             self._db.execute(f"DELETE FROM piece WHERE id IN ({others})", (low, high, limit))  # noqa: S608
             return bool(self._db.execute(others, (low, high, 1)).fetchone())
 
-    # ---- meta
-
-    def meta(self, name: str) -> bytes | None:
-        """A value of the file itself."""
-        with self._translate_errors():
-            query = "SELECT CAST(value AS BLOB) FROM meta WHERE name = ?"
-            row = self._db.execute(query, (name,)).fetchone()
-            return None if row is None else _checked(f"the file's {name!r}", 0, row[0] or b"")
-
     def set_meta(self, name: str, value: bytes) -> None:
-        """Say it anew."""
-        with self._translate_errors():
-            self._db.execute("REPLACE INTO meta VALUES (?, ?)", (name, _summed(0, value)))
+        """Set a value of the file itself."""
+        with self.reader.translating():
+            self._db.execute("REPLACE INTO meta VALUES (?, ?)", (name, _add_checksum(0, value)))
 
-    def _required(self, name: str) -> bytes:
-        value = self.meta(name)
-        if value is None:
-            raise StoreDamaged(f"the file's {name!r} is missing")
-        return value
+    def is_writable(self) -> bool:
+        """Return whether a write succeeds now."""
+        with suppress(StoreError):
+            self.set_meta("tried", b"")
+            return True
+        return False
 
     # ---- opening and closing
 
@@ -196,7 +248,7 @@ class CrawlFile:
         db = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
         try:
             db.set_busy_timeout(10_000)
-            # A file that is refused keeps its log as it is: only `close` folds it in.
+            # A refused file keeps its log as it is: only `close` checkpoints it.
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute(f"PRAGMA synchronous = {self._level}")
@@ -206,77 +258,60 @@ class CrawlFile:
             raise
         return db
 
-    def _written(self, _db: apsw.Connection, _name: str, count: int) -> int:
-        """After a commit: a long log is folded into the file meanwhile, by another thread."""
+    def _after_commit(self, _db: apsw.Connection, _name: str, count: int) -> int:
+        """Let another thread checkpoint a long log."""
         if count > WAL_PAGES:
-            self._checkpointer.fold()
-        if count > 4 * WAL_PAGES and not self._checkpointer.is_folding:
-            with suppress(apsw.Error):  # the commit stands, whatever becomes of this
+            self._checkpointer.start()
+        if count > 4 * WAL_PAGES and not self._checkpointer.is_running:
+            with suppress(apsw.Error):  # the commit is done, whatever becomes of this
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         return apsw.SQLITE_OK
 
     def close(self) -> None:
-        """Fold the log into the file, and let go."""
+        """Checkpoint the log, and close the file."""
         self._checkpointer.close()
-        with suppress(apsw.Error):  # the log is whole, and is folded by whoever opens it next
-            self.rest()
+        with suppress(apsw.Error):  # the log is complete, and the next opening checkpoints it
+            self.reader.end_transaction()
             self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
             if self._writer is not self._db:
                 self._writer.close()
             self._db.close()
 
     def abandon(self) -> None:
-        """Let go of the file as it is, its log included, after an opening that failed."""
+        """Close the file as it is, its log included, after a failed opening."""
         self._checkpointer.close()
         for db in {self._writer, self._db}:
             with suppress(apsw.Error):
                 db.close(True)
 
-    def is_writable(self) -> bool:
-        """Whether a write would go through now."""
-        with suppress(StoreError):
-            self.set_meta("tried", b"")
-            return True
-        return False
-
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        """Errors of SQLite and damage are said of this file, with the way out."""
-        try:
-            yield
-        except StoreDamaged as error:
-            raise StoreDamaged(damaged(self.path, str(error))) from None
-        except apsw.Error as error:
-            raise explained(self.path, error) from error
-
 
 class _Checkpointer:
-    """A thread that folds the write-ahead log into the file, so that no verb waits for the disk."""
+    """A thread that checkpoints the write-ahead log, so that no verb waits for it."""
 
     def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
         self._connect = connect
         self._wanted = threading.Event()
         self._is_closed = False
-        self.is_folding = False
+        self.is_running = False
         self._thread: threading.Thread | None = None
 
-    def fold(self) -> None:
-        """Soon."""
+    def start(self) -> None:
+        """Checkpoint soon."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True, name="outrider-fold")
             self._thread.start()
-        if not self.is_folding:
-            self.is_folding = True
+        if not self.is_running:
+            self.is_running = True
             self._wanted.set()
 
     def _run(self) -> None:
-        with suppress(apsw.Error):  # a log that cannot be folded stays, and the next verb will tell
+        with suppress(apsw.Error):  # the log stays, and the next verb reports the error
             db = self._connect()
             while self._wanted.wait() and not self._is_closed:
                 self._wanted.clear()
                 with suppress(apsw.BusyError, apsw.FullError, apsw.IOError):
                     db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                self.is_folding = False
+                self.is_running = False
             db.close()
 
     def close(self) -> None:
@@ -287,49 +322,49 @@ class _Checkpointer:
 
 
 def _create(path: Path) -> None:
-    """A new file appears whole or not at all."""
+    """Create a new file atomically."""
     draft = Path(f"{path}-new-{uuid.uuid4().hex[:8]}")
     try:
         db = apsw.Connection(str(draft))
         try:
-            _write_first(db)
+            _write_schema(db)
         finally:
             db.close()
-        with suppress(FileExistsError):  # somebody else was quicker: theirs is as good
+        with suppress(FileExistsError):  # another process was quicker
             os.link(draft, path)
     except (apsw.Error, OSError) as error:
-        raise _not_made(path, error) from error
+        raise _creation_error(path, error) from error
     finally:
         for part in (draft, Path(f"{draft}-journal")):
             part.unlink(missing_ok=True)
 
 
-def _write_first(db: apsw.Connection) -> None:
+def _write_schema(db: apsw.Connection) -> None:
     with db:
         db.execute(_SCHEMA)
         for name, value in (
             ("id", uuid.uuid4().hex.encode()),
             ("secret", secrets.token_bytes(32)),
         ):
-            db.execute("INSERT INTO meta VALUES (?, ?)", (name, _summed(0, value)))
+            db.execute("INSERT INTO meta VALUES (?, ?)", (name, _add_checksum(0, value)))
         db.execute(f"PRAGMA application_id = {APPLICATION}")
         db.execute(f"PRAGMA user_version = {FORMAT}")
 
 
-def _not_made(path: Path, error: Exception) -> StoreError:
+def _creation_error(path: Path, error: Exception) -> StoreError:
     if not path.parent.is_dir():
         return StoreUnusable(f"{path}: there is no directory {path.parent}; make it first")
-    if isinstance(error, apsw.FullError | apsw.IOError) or _is_want_of_room(error):
+    if isinstance(error, apsw.FullError | apsw.IOError) or _is_disk_full(error):
         return StoreFull(f"{path}: no room for a new file; make room, and try again")
     return StoreUnusable(f"{path}: a new file cannot be made here ({error}); try another directory")
 
 
-def _is_want_of_room(error: Exception) -> bool:
+def _is_disk_full(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is not a file of ours that can be used, before SQLite touches it."""
+    """Refuse what is not a usable file of Outrider, before SQLite opens it."""
     try:
         info = path.stat()
         head = b"" if not stat.S_ISREG(info.st_mode) else _first_bytes(path)
@@ -338,14 +373,14 @@ def check_file(path: Path) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise StoreUnusable(f"{path} is not a file; name one, such as {path}/crawl.outrider")
     if not head:
-        raise StoreDamaged(damaged(path, "it is empty, which no file of ours ever is"))
+        raise StoreDamaged(damaged(path, "it is empty, which no file of Outrider ever is"))
     if head[:16] != _MAGIC or int.from_bytes(head[68:72], "big") != APPLICATION:
-        raise StoreUnusable(_foreign(path, head))
+        raise StoreUnusable(_foreign_file(path, head))
     if int.from_bytes(head[60:64], "big") > FORMAT:
         raise StoreUnusable(f"{path} was written by a newer release of Outrider; use that one")
     if not info.st_mode & 0o222 or not os.access(path, os.W_OK):
         raise StoreUnusable(f"{path} is read-only; make it writable, or work on a copy")
-    _look_for_the_end(path, info.st_size, head)
+    _check_size(path, info.st_size, head)
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -353,7 +388,7 @@ def _first_bytes(path: Path) -> bytes:
         return file.read(_HEAD_BYTES)
 
 
-def _foreign(path: Path, head: bytes) -> str:
+def _foreign_file(path: Path, head: bytes) -> str:
     if head[:16] == _MAGIC and len(head) == _HEAD_BYTES:
         return f"{path} is a SQLite database, but not one of Outrider's; name another file"
     return (
@@ -362,10 +397,10 @@ def _foreign(path: Path, head: bytes) -> str:
     )
 
 
-def _look_for_the_end(path: Path, size: int, head: bytes) -> None:
+def _check_size(path: Path, size: int, head: bytes) -> None:
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:
-        return  # the log may still hold what is missing here
+        return  # the log may have what is missing here
     width = int.from_bytes(head[16:18], "big")
     wanted = int.from_bytes(head[28:32], "big") * (65_536 if width == 1 else width)
     if size < wanted and head[24:28] == head[92:96]:
@@ -373,12 +408,12 @@ def _look_for_the_end(path: Path, size: int, head: bytes) -> None:
 
 
 def damaged(path: Path, what: str) -> str:
-    """What is said of every damage."""
+    """Return the message of any damage: what is wrong, and the next step."""
     return f"{path} is damaged: {what}; see what is intact: outrider doctor {path}"
 
 
-def explained(path: Path, error: apsw.Error) -> StoreError:
-    """SQLite's error in our words."""
+def explain_error(path: Path, error: apsw.Error) -> StoreError:
+    """Return an error of SQLite as an error of the store, with the next step."""
     if isinstance(error, apsw.FullError | apsw.IOError):
         return StoreFull(
             f"{path}: could not be written ({error}); nothing was changed: make room on its disk, "
@@ -390,14 +425,14 @@ def explained(path: Path, error: apsw.Error) -> StoreError:
             "of open files (ulimit -n); nothing was changed"
         )
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError | apsw.CantOpenError):
-        return StoreUnusable(f"{path}: cannot be written ({error}); check who may write it")
+        return StoreUnusable(f"{path}: cannot be written ({error}); check its permissions")
     if isinstance(error, apsw.BusyError):
         return StoreError(f"{path}: another program keeps it locked ({error}); end that program")
     return StoreDamaged(damaged(path, str(error)))
 
 
 def _lacks_descriptors(error: apsw.Error) -> bool:
-    """Whether a file was not opened for want of a descriptor: SQLite has no word for it."""
+    """Return whether a file was not opened for lack of descriptors: SQLite does not say."""
     if not isinstance(error, apsw.CantOpenError):
         return False
     try:
@@ -407,12 +442,12 @@ def _lacks_descriptors(error: apsw.Error) -> bool:
     return False
 
 
-def _summed(name: int, data: bytes) -> bytes:
+def _add_checksum(name: int, data: bytes) -> bytes:
     return zlib.crc32(data, name & 0xFFFFFFFF).to_bytes(4, "little") + data
 
 
-def _checked(what: str, name: int, data: bytes) -> bytes:
-    is_bytes = isinstance(data, bytes)  # SQLite may take a damaged row for anything
+def _verify_checksum(what: str, name: int, data: bytes) -> bytes:
+    is_bytes = isinstance(data, bytes)  # in a damaged file SQLite may return any type
     if not is_bytes or zlib.crc32(data[4:], name & 0xFFFFFFFF).to_bytes(4, "little") != data[:4]:
         raise StoreDamaged(f"{what} is not what was written: its checksum differs")
     return data[4:]

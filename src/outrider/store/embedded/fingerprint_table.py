@@ -1,9 +1,9 @@
-"""Which fingerprints are known, as two arrays: sixty-four keyed bits, and the task's number.
+"""The fingerprint table: two arrays, of 64 keyed bits of each fingerprint and of its task's number.
 
-A hash has two halves, and each half a bucket of eight, in order of the halves; it lies in the one
-that was emptier when it came. The few that found both full are spilled into a dict. So a batch is
-looked up in one go. The table grows in place, from its end down and a stretch at a time: buckets of
-halves from `_line` on have their place in the larger table already, the others in the smaller.
+Each half of a hash names a bucket of eight slots; the hash is in the one that was emptier when it
+was added. The few that found both full are spilled into a dict. So a batch is looked up at once.
+The table grows in place, from its end down and some buckets at a time: halves from `_moved_from` on
+have their bucket in the larger table already, the others in the smaller one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ FIRST_BUCKETS: Final = 64  # buckets of a new table
 MAX_LOAD: Final = 0.75  # load at which the table begins to grow
 GROWTH: Final = 1.22
 MOVE_STEP: Final = 1024  # buckets moved at a time
-TASKS_PER_TEN_BUCKETS: Final = (
-    3  # tenths of a task that may come for each bucket moved: else the rest overflows
-)
+TASKS_PER_TEN_BUCKETS: Final = 3  # added while ten buckets are moved; more would spill
 PIECE_BUCKETS: Final = 1024  # buckets of a piece
 
 _HALF: Final = np.uint64(32)
@@ -40,7 +38,7 @@ _BUCKET: Final = struct.Struct(f"={SLOTS}Q").unpack_from
 
 
 class Shape(NamedTuple):
-    """How large the table is, and how far it has grown."""
+    """The size of the table, and how far it has grown."""
 
     buckets: int
     target: int  # buckets of the larger table; the same when it does not grow
@@ -68,7 +66,7 @@ class FingerprintTable:
 
     def _allocate(self, buckets: int) -> None:
         slots = buckets * SLOTS
-        # Memory that an array looks at cannot be extended: nobody looks meanwhile.
+        # Memory that an array refers to cannot be extended, so the arrays are dropped meanwhile.
         self._hashes, self._numbers = self._hashes[:0].copy(), self._numbers[:0].copy()
         self._rows = self._hashes.reshape(0, SLOTS)
         for memory_ in self._memories:
@@ -79,7 +77,7 @@ class FingerprintTable:
         self._fills = np.concatenate((self._fills, np.zeros(buckets - len(self._fills), np.int8)))
 
     def hashes(self, fingerprints: Sequence[bytes]) -> Hashes:
-        """Sixty-four bits of each, keyed: nobody can choose URLs that collide here."""
+        """Return 64 keyed bits of each: no site can choose URLs that collide here."""
         halves = np.frombuffer(b"".join(fingerprints), "<u8").reshape(-1, 2)
         first, second, third, fourth = self._keys
         mixed = (halves[:, 0] ^ first) * second + (halves[:, 1] ^ third) * fourth
@@ -89,7 +87,7 @@ class FingerprintTable:
         return hashes
 
     def _buckets_of(self, hashes: Hashes) -> tuple[Places, Places]:
-        """The two buckets of each hash, as far as the table has grown."""
+        """Return the two buckets of each hash, as far as the table has grown."""
         return self._bucket_of(hashes >> _HALF), self._bucket_of(hashes & _LOW)
 
     def _bucket_of(self, halves: Hashes) -> Places:
@@ -101,7 +99,7 @@ class FingerprintTable:
         return (halves * sizes >> _HALF).view(np.int64)
 
     def find(self, hashes: Hashes) -> Numbers:
-        """The number of each; 0 for those not known."""
+        """Return the number of each; 0 for unknown ones."""
         found = np.zeros(len(hashes), np.uint32)
         wanted = hashes[:, None]
         for buckets in self._buckets_of(hashes):
@@ -111,11 +109,11 @@ class FingerprintTable:
         return self._find_spilled(hashes, found) if self._spilled else found
 
     def get(self, fingerprint: bytes) -> int:
-        """The number of one; 0: not known."""
+        """Return the number of one; 0: unknown."""
         return self.get_few((fingerprint,)).get(fingerprint, 0)
 
     def get_few(self, fingerprints: Sequence[bytes]) -> dict[bytes, int]:
-        """The numbers of those known, without arrays: for a handful that is quicker."""
+        """Return the numbers of the known ones, without arrays: quicker for a few."""
         first, second, third, fourth = self._plain_keys
         moved_from, small, large, memory = (
             self._moved_from,
@@ -148,7 +146,7 @@ class FingerprintTable:
         return found
 
     def add(self, hashes: Hashes, numbers: Numbers) -> None:
-        """Know these, none of which is known; never so many at once that they find no room."""
+        """Add fingerprints that are not in the table, in batches that find room."""
         most = max(64, self._buckets)
         for start in range(0, len(hashes), most):
             self._add(hashes[start : start + most], numbers[start : start + most])
@@ -163,7 +161,7 @@ class FingerprintTable:
             self._grow(len(hashes))
 
     def _put(self, hashes: Hashes, numbers: Numbers, nearer: Places, other: Places) -> None:
-        """Each into one bucket or the other, or out of the table."""
+        """Put each into one bucket or the other, or spill it."""
         left = self._place(hashes, numbers, nearer)
         if len(left):
             hashes, numbers = hashes[left], numbers[left]
@@ -171,7 +169,7 @@ class FingerprintTable:
                 self._spilled[int(hashes[place])] = int(numbers[place])
 
     def _place(self, hashes: Hashes, numbers: Numbers, buckets: Places) -> Places:
-        """Each into its bucket; which found it full."""
+        """Put each into its bucket; return which found it full."""
         order = np.argsort(buckets, kind="stable")
         buckets = buckets.take(order)
         places = self._fills.take(buckets) + _ranks(buckets)
@@ -181,13 +179,13 @@ class FingerprintTable:
             left, order, buckets, places = order[~here], order[here], buckets[here], places[here]
         slots = buckets * SLOTS + places
         self._hashes[slots], self._numbers[slots] = hashes.take(order), numbers.take(order)
-        self._fills[buckets] = places + 1  # the last of equal buckets is the one that stays
+        self._fills[buckets] = places + 1  # of equal buckets the last one counts
         return left
 
     # ---- growing
 
     def _grow(self, by: int) -> None:
-        """Move so much that the table has grown before it is full again."""
+        """Move so many buckets that the growth ends before the table is full again."""
         if self._moved_from == _WHOLE:
             if self.count < MAX_LOAD * SLOTS * self._buckets:
                 return
@@ -220,7 +218,7 @@ class FingerprintTable:
             self._unspill()
 
     def _taken(self, start: int, end: int) -> tuple[Hashes, Numbers, Hashes]:
-        """What lies in these buckets, and in which; they are empty then."""
+        """Empty these buckets; return their hashes, numbers and bucket numbers."""
         part = slice(start * SLOTS, end * SLOTS)
         slots = np.flatnonzero(self._hashes[part])
         hashes, numbers = self._hashes[part].take(slots), self._numbers[part].take(slots)
@@ -237,11 +235,11 @@ class FingerprintTable:
 
     @property
     def shape(self) -> Shape:
-        """What the pieces of a table mean."""
+        """What is needed to read the pieces of a table."""
         return Shape(self._buckets, self._target, self._moved_from, dict(self._spilled))
 
     def pieces(self) -> Iterator[tuple[int, bytes, bytes]]:
-        """All that is known, a stretch at a time: its place, hashes and numbers as they lie.
+        """Return the table in pieces: first slot, hashes and numbers.
 
         Nothing moves before the last piece was taken, or the iterator closed; what is added
         meanwhile may be missing.
@@ -256,13 +254,13 @@ class FingerprintTable:
             self._is_held = False
 
     def load(self, shape: Shape) -> None:
-        """Be what a table was copied as; its pieces follow."""
+        """Take over the shape of a stored table; its pieces follow."""
         self._buckets, self._target, self._moved_from, self._spilled = shape
         self._allocate(max(self._buckets, self._target))
         self.count = len(self._spilled)
 
     def load_piece(self, start: int, hashes: bytes, numbers: bytes) -> None:
-        """Know what a piece tells."""
+        """Load a piece."""
         values, end = np.frombuffer(hashes, "<u8"), start + len(hashes) // 8
         self._hashes[start:end] = values
         self._numbers[start:end] = np.frombuffer(numbers, "<u4")
@@ -271,14 +269,14 @@ class FingerprintTable:
 
 
 class _GrowableMemory:
-    """Memory that can be made longer without being copied, where the system lets us."""
+    """Memory that grows without being copied, where the system supports it."""
 
     def __init__(self, width: int) -> None:
         self._width = width
         self.memory = _mapped(mmap.PAGESIZE)
 
     def extend(self, slots: int) -> None:
-        """Room for so many; what is there stays."""
+        """Make room for so many slots; keeps the content."""
         pages = -(-slots * self._width // mmap.PAGESIZE)
         size = max(len(self.memory), pages * mmap.PAGESIZE)
         if size == len(self.memory):
@@ -296,7 +294,7 @@ def _mapped(size: int) -> mmap.mmap:
 
 
 def _ranks(buckets: Places) -> Places:
-    """The how-manieth of its bucket each is; equal ones stand together."""
+    """Return the rank of each within its bucket; equal buckets are adjacent."""
     places = np.arange(len(buckets))
     starts = np.zeros(len(buckets), np.int64)
     fresh = buckets[1:] != buckets[:-1]

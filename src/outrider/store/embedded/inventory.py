@@ -1,4 +1,4 @@
-"""Which pages of a file are intact, and where they are read: by its tree, or carved out of it."""
+"""The inventory of a file: which pages are intact, read by SQLite's tree or carved."""
 
 from __future__ import annotations
 
@@ -9,64 +9,64 @@ from typing import Protocol
 from outrider.errors import StoreDamaged
 from outrider.store.embedded.carving import Carving
 from outrider.store.embedded.file import Row
-from outrider.store.embedded.read_only_file import MOST, ReadOnlyFile, is_page
+from outrider.store.embedded.read_only_file import MAX_PAGES, ReadOnlyFile, is_page
 
 SHOWN = 100  # of what is lost, by number
 
 
 class Source(Protocol):
-    """Where intact pages are read."""
+    """Reads intact pages."""
 
     def rows(self) -> Iterator[Row]:
-        """All of them, in order."""
+        """Return all of them, in order."""
         ...
 
     def page(self, number: int) -> bytes:
-        """One of them."""
+        """Return one of them."""
         ...
 
 
 class Inventory:
-    """The pages of a file from the first to the last that ever was, as far as anything tells."""
+    """The pages of a file from the first to the last that is known to have existed."""
 
     def __init__(
         self,
         path: Path,
-        look: ReadOnlyFile | None,
+        file: ReadOnlyFile | None,
         *,
         wanted: int,
         with_hidden: bool,
         tell: Callable[[int], None],
     ) -> None:
         self.intact = bytearray(1)  # by number: whether it is
-        self.hurt = 0  # rows that are no page
-        self.broken = "" if look else "it cannot be opened"
-        self._look = look
+        self.bad_rows = 0  # that are no pages
+        self.broken = "" if file else "it cannot be opened"
+        self._file = file
         self._carving: Carving | None = None
-        if look is not None:
-            self._walk(look, tell)
-        self.hidden = 0 if wanted or look is None or look.holder else _hidden(path, self.last)
-        self._stretch(max(wanted, look.last_page if look and look.last_page < MOST else 0))
+        if file is not None:
+            self._walk(file, tell)
+        self.hidden = 0 if wanted or file is None or file.holder else _hidden(path, self.last)
+        self._extend(max(wanted, file.last_page if file and file.last_page < MAX_PAGES else 0))
         if self.lost or self.broken or (self.hidden and with_hidden):
             self._carve(path)
 
     @property
     def source(self) -> Source:
-        """Where the intact ones are read."""
+        """The reader of intact pages."""
         return self._carving or self
 
     @property
     def last(self) -> int:
-        """The highest number that ever was."""
+        """The highest number that is known to have existed."""
         return len(self.intact) - 1
 
     @property
     def lost(self) -> int:
-        """How many are not intact."""
+        """The number of lost pages."""
         return self.last - sum(self.intact)
 
     def first_lost(self) -> list[int]:
-        """The first ones that are not intact."""
+        """Return the first lost pages."""
         found: list[int] = []
         at = self.intact.find(0, 1)
         while at >= 0 and len(found) < SHOWN:
@@ -75,45 +75,45 @@ class Inventory:
         return found
 
     def has(self, number: int) -> bool:
-        """Whether that one is intact."""
+        """Return whether a page is intact."""
         return 0 < number <= self.last and bool(self.intact[number])
 
     def lost_after(self, number: int) -> int:
-        """How many behind that one are not intact."""
+        """Return the number of lost pages after that one."""
         return max(0, self.last - number) - sum(self.intact[number + 1 :])
 
     def rows(self) -> Iterator[Row]:
         """See `Source`; by the tree."""
-        if self._look is not None:
-            yield from ((number, data) for number, data in self._look.rows() if self.has(number))
+        if self._file is not None:
+            yield from ((number, data) for number, data in self._file.rows() if self.has(number))
 
     def page(self, number: int) -> bytes:
         """See `Source`; by the tree."""
-        if self._look is None:
+        if self._file is None:
             raise StoreDamaged(f"page {number} cannot be reached")
-        return self._look.page(number)
+        return self._file.reader.page(number)
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Close what was opened."""
         if self._carving is not None:
             self._carving.close()
 
-    # ---- looking
+    # ---- reading
 
-    def _walk(self, look: ReadOnlyFile, tell: Callable[[int], None]) -> None:
+    def _walk(self, file: ReadOnlyFile, tell: Callable[[int], None]) -> None:
         try:
-            for number, data in look.rows():
+            for number, data in file.rows():
                 if is_page(number, data):
                     self._keep(number)
                 else:
-                    self.hurt += 1
+                    self.bad_rows += 1
                 if not number & 0x3FFF:
                     tell(number)
         except StoreDamaged as error:
             self.broken = str(error)
 
     def _carve(self, path: Path) -> None:
-        """Taken instead of the tree if it finds more, or if the tree breaks off."""
+        """Use carved pages if there are more of them, or if the tree is broken."""
         carving = Carving(path)
         if carving.count <= sum(self.intact) and not self.broken:
             carving.close()
@@ -122,17 +122,17 @@ class Inventory:
             self.broken = self.broken or "it leaves out pages that are there"
         self._carving, last = carving, self.last
         self.intact = bytearray(carving.has(number) for number in range(carving.last + 1))
-        self._stretch(last)
+        self._extend(last)
 
     def _keep(self, number: int) -> None:
-        self._stretch(number)
+        self._extend(number)
         self.intact[number] = 1
 
-    def _stretch(self, last: int) -> None:
+    def _extend(self, last: int) -> None:
         self.intact += bytes(max(0, last + 1 - len(self.intact)))
 
 
 def _hidden(path: Path, last: int) -> int:
-    """Pages of the log that SQLite does not see: never acknowledged, or behind a hurt frame."""
+    """Return the number of log pages SQLite ignores: unacknowledged, or behind a damaged frame."""
     with Carving(path, only_log=True) as carving:
         return sum(carving.has(number) for number in range(last + 1, carving.last + 1))

@@ -20,7 +20,7 @@ from outrider.core.states import TaskState
 from outrider.errors import StoreDamaged
 from outrider.store.embedded import log_pages, queue_codec
 from outrider.store.embedded.crawl import FileCrawl
-from outrider.store.embedded.file import CrawlFile, damaged
+from outrider.store.embedded.file import FileReader, damaged
 from outrider.store.embedded.fingerprint_table import Shape
 from outrider.store.embedded.new_tasks import NewTasks
 from outrider.store.embedded.snapshot import (
@@ -58,8 +58,8 @@ MakeCrawl = Callable[[int, str, int], FileCrawl]
 class FileLoader:
     """Builds the crawls of a file."""
 
-    def __init__(self, file: CrawlFile, make: MakeCrawl) -> None:
-        self._file = file
+    def __init__(self, reader: FileReader, make: MakeCrawl) -> None:
+        self._reader = reader
         self._make = make
         self.crawls: dict[int, FileCrawl] = {}
         self.now = 0
@@ -72,10 +72,10 @@ class FileLoader:
     def load(self) -> list[FileCrawl]:
         """Return all crawls as they were after the last page."""
         with _without_gc():
-            mark = current_snapshot(self._file)
+            mark = current_snapshot(self._reader)
             self._read_snapshot(mark)
             self._end = mark.end
-            for page in self._file.pages_after(mark.page):
+            for page in self._reader.pages_after(mark.page):
                 self._read_page(page)
             for crawl in self.crawls.values():
                 self._insert_tasks(crawl, self._tails.pop(crawl.index, None))
@@ -86,12 +86,12 @@ class FileLoader:
 
     def _read_snapshot(self, mark: SnapshotMark) -> None:
         count = 0
-        for data in self._file.pieces(mark.snapshot):
+        for data in self._reader.pieces(mark.snapshot):
             self._read_piece(decode_piece(data))
             count += 1
         if count != mark.pieces:
             what = f"snapshot {mark.snapshot} has {count} of {mark.pieces} pieces"
-            raise StoreDamaged(damaged(self._file.path, what))
+            raise StoreDamaged(damaged(self._reader.path, what))
         for index, number in self._long:
             queue_codec.remove_promoted(self.crawls[index].queues.get(number))
         for crawl in self.crawls.values():
@@ -250,7 +250,7 @@ class FileLoader:
         found = (known, pending, len(crawl.leases.held))
         if stored != found:
             what = f"crawl {crawl.name!r} stores known, pending, leased {stored}, but has {found}"
-            raise StoreDamaged(damaged(self._file.path, what))
+            raise StoreDamaged(damaged(self._reader.path, what))
 
 
 def _queue_of(crawl: FileCrawl, key: str) -> Queue:

@@ -35,7 +35,7 @@ class Lock:
         self._boot = _boot_id()
 
     def take(self) -> bool:
-        """Whether it is ours now."""
+        """Try to take the lock; return whether this process has it now."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -49,17 +49,17 @@ class Lock:
         return True
 
     def remember(self, page: int) -> None:
-        """This page was acknowledged."""
+        """Write down the last acknowledged page."""
         text = b"%020d %s" % (page, self._boot)
         with suppress(OSError):  # no room: an older page is remembered, and the pages are there
             os.pwrite(self._file, b"%s %08x\n" % (text, zlib.crc32(text)), 0)
 
     def remembered(self) -> int:
-        """The last page acknowledged since the machine started; 0 if that is not known."""
+        """Return the last page acknowledged since the machine started; 0 if that is not known."""
         return _page_in(os.pread(self._file, 200, 0), self._boot)
 
     def sign(self, process: str) -> None:
-        """Write down which process holds the file; "": it was let go of in order."""
+        """Write down which process holds the file; "": it was closed in order."""
         text = b"%s %s" % (process.encode() or b"-", self._boot)
         line = b"%s %08x\n" % (text, zlib.crc32(text))
         with suppress(OSError):  # no room: the line before stays, and some leases last longer
@@ -69,21 +69,21 @@ class Lock:
             os.pwrite(self._file, line.ljust(200, b"\n"), _SIGNED_AT)
 
     def last_holder(self) -> str | None:
-        """What was signed last since the machine started; None if that is not known."""
+        """Return the process signed last since the machine started; None if that is not known."""
         words = _checked(os.pread(self._file, 200, _SIGNED_AT))
         if len(words) != 2 or words[1] != self._boot:
             return None
         return words[0].decode().removeprefix("-")
 
     def free(self) -> None:
-        """Anyone else may take it."""
+        """Release the lock."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def _boot_id() -> bytes:
-    """Which start of the machine this is; the same for ever where nobody tells."""
+    """Return an id of this machine start; a constant where the system has none."""
     return _BOOT.read_bytes().strip() if _BOOT.exists() else b"-"
 
 
@@ -93,16 +93,16 @@ def _page_in(text: bytes, boot: bytes) -> int:
 
 
 def _checked(line: bytes) -> list[bytes]:
-    """The words of a line; none if its checksum differs."""
+    """Return the words of a line; none if its checksum differs."""
     text, _, checksum = line.strip().rpartition(b" ")
     return text.split(b" ") if text and checksum == b"%08x" % zlib.crc32(text) else []
 
 
-# ---- for those who only look
+# ---- reading a lock without taking it
 
 
 def remembered_beside(path: Path) -> int:
-    """See `Lock.remembered`, of a lock that may be another's."""
+    """See `Lock.remembered`, of a lock that another process may hold."""
     try:
         return _page_in(Path(f"{path}{SUFFIX}").read_bytes()[:200], _boot_id())
     except FileNotFoundError:
@@ -110,7 +110,7 @@ def remembered_beside(path: Path) -> int:
 
 
 def holder_of(path: Path) -> Holder | None:
-    """Who holds a file; nobody is kept from taking it for longer than a glance."""
+    """Return the process that holds a file; the lock is tried for a moment only."""
     try:
         file = os.open(f"{path}{SUFFIX}", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def holder_of(path: Path) -> Holder | None:
 
 
 def _holder(file: int) -> Holder | None:
-    pid = _told_by_the_system(os.fstat(file))
+    pid = _locking_process(os.fstat(file))
     if pid is None:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -133,12 +133,12 @@ def _holder(file: int) -> Holder | None:
 
 
 def not_answering(path: Path, seconds: float) -> str:
-    """Which process holds a file and does not answer, since when, and what to do."""
+    """Return the message for a holder that does not answer: since when, and the next step."""
     return f"{_name(path)} holds {path} and does not answer for {seconds:g} s{_advice(path)}"
 
 
 def not_serving(path: Path, seconds: float) -> str:
-    """Which process holds a file and serves it to no other, and what to do."""
+    """Return the message for a holder that does not serve its file, and the next step."""
     return f"{_name(path)} holds it and does not serve it for {seconds:g} s{_advice(path)}"
 
 
@@ -148,7 +148,7 @@ def _name(path: Path) -> str:
 
 
 def _advice(path: Path) -> str:
-    """How it is with the holder: stopped, or busy; when it last wrote; how to go on."""
+    """Return the state of the holder, when it last wrote, and the next step."""
     holder = holder_of(path)
     pid = "its number" if holder is None or holder.pid is None else str(holder.pid)
     state = _state(holder.pid) if holder is not None and holder.pid is not None else ""
@@ -162,12 +162,12 @@ def _advice(path: Path) -> str:
 
 
 def _state(pid: int) -> str:
-    """How the system schedules a process: "T" is stopped; "" where that cannot be read."""
+    """Return the scheduling state of a process: "T" is stopped; "" if unknown."""
     return _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].strip()[:1]
 
 
 def _last_write(path: Path) -> str:
-    """When a page was last acknowledged: the lock is written then."""
+    """Return when a page was last acknowledged: the lock is written then."""
     try:
         at = datetime.fromtimestamp(Path(f"{path}{SUFFIX}").stat().st_mtime, UTC)
     except OSError:
@@ -175,8 +175,8 @@ def _last_write(path: Path) -> str:
     return f", and last wrote at {at.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-def _told_by_the_system(lock: os.stat_result) -> int | None:
-    """The process that locks it; None where the system does not tell, or nobody does."""
+def _locking_process(lock: os.stat_result) -> int | None:
+    """Return the process that locks it, from /proc/locks; None if there is none."""
     device = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
     found = re.search(rf"FLOCK +\S+ +WRITE +(\d+) +{device} ", _read(_LOCKS))
     return int(found[1]) if found else None

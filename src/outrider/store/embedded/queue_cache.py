@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, Protocol, final
 
-from outrider.core.policy.rules import QueueRules, acted, covers
+from outrider.core.policy.rules import QueueRules, covers, use_actions
 from outrider.store.embedded import log_pages, queue_codec
 from outrider.store.engine.records import (
     CHUNK_BITS,
@@ -185,7 +185,7 @@ class QueueCache:
     def restore_rules(self, queue: Queue) -> None:
         """Give a queue the rules of its epoch, with what operators said to it since."""
         rules = self._rules_of(queue.key, queue.epoch)
-        queue.use_rules(acted(rules, queue.rules), queue.epoch)
+        queue.use_rules(use_actions(rules, queue.rules), queue.epoch)
 
     def _rules_of(self, key: str, epoch: int) -> QueueRules:
         by_epoch = self._state.rules_by_epoch

@@ -72,7 +72,7 @@ class _Rescue:
         for end in ("", "-wal", "-shm"):
             Path(f"{draft}{end}").unlink(missing_ok=True)
         self._file = CrawlFile(draft)
-        self._reader = PageCache(self._file)
+        self._reader = PageCache(self._file.reader)
         self._crawls: dict[int, _Refilled] = {}
         self._now = 0
 
@@ -169,7 +169,7 @@ class _Rescue:
             pass
         self._tell("reading it back")
         self._crawls.clear()
-        for crawl in FileLoader(self._file, self._make).load():
+        for crawl in FileLoader(self._file.reader, self._make).load():
             _refresh_schedule(crawl, self._now)
             self._append(crawl)
 

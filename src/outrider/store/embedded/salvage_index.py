@@ -1,6 +1,6 @@
-"""What the intact pages of a file still tell: the last word on each task and each queue.
+"""The salvage index: on which intact page the last row of each task and each queue is.
 
-Pages are read once, in order; kept are two page numbers a task and one a queue.
+Pages are read once, in order; the index has two page numbers per task and one per queue.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ OnUpdate = Callable[[int, log_pages.CrawlUpdate], None]
 
 
 class CrawlIndex:
-    """The last intact words on one crawl, by number of task and queue; 0: there is none."""
+    """The pages of the last intact rows of one crawl, by number; 0: there is none."""
 
     def __init__(self) -> None:
         self.name = ""
-        self.told = 0  # tasks that its last page tells of
+        self.stored_count = 0  # tasks according to its last page
         self.task_pages: array[int] = array("I", [0])
-        self.bodies: array[int] = array("I", [0])  # the page that describes the task
+        self.bodies: array[int] = array("I", [0])  # the page with the `Task`
         self.queues: array[int] = array("I", [0])
-        self.faded: set[int] = set()  # described by an older page than their last word means
+        self.outdated_bodies: set[int] = set()  # known from an older page only
 
     @property
     def known(self) -> int:
-        """How many tasks it had."""
-        return max(self.told, len(self.task_pages) - 1)
+        """The number of tasks it had."""
+        return max(self.stored_count, len(self.task_pages) - 1)
 
     @property
     def lost(self) -> int:
-        """Tasks whose URL nothing tells any more."""
+        """The number of tasks whose URL is lost."""
         return self.known - int(np.count_nonzero(np.frombuffer(self.bodies, np.uint32)))
 
     def first_lost(self, count: int) -> list[int]:
-        """The first of them."""
+        """Return the first lost tasks."""
         bodies = np.frombuffer(self.bodies, np.uint32)
         gaps = np.flatnonzero(bodies[1:] == 0)[:count] + 1
         beyond = range(len(bodies), self.known + 1)
         return [*gaps.tolist(), *beyond[: count - len(gaps)]]
 
     def outdated(self, spans: Iterable[SpanPiece], intact: bytearray) -> int:
-        """Tasks whose last word a snapshot saw on a lost page, while an earlier one is intact."""
-        stale = set(self.faded)
+        """Return the number of tasks whose last row is lost, while an earlier one is intact."""
+        stale = set(self.outdated_bodies)
         whole = np.frombuffer(intact, np.uint8)
         for piece in spans:
             said = np.frombuffer(piece.task_pages, np.uint32)
@@ -67,7 +67,7 @@ class CrawlIndex:
     # ---- reading
 
     def add_page(self, page: log_pages.LogPage, inventory: Inventory) -> None:
-        """A page's word on tasks and queues is later than all before it."""
+        """Add a page: its rows are later than all before it."""
         for number, _ in page.new_tasks:
             self._set(self.task_pages, number, page.number)
             self._set(self.bodies, number, page.number)
@@ -83,9 +83,9 @@ class CrawlIndex:
         is_there = inventory.has(body)
         self._set(self.bodies, number, body if is_there else self._body(number))
         if is_there:
-            self.faded.discard(number)
+            self.outdated_bodies.discard(number)
         elif self._body(number):
-            self.faded.add(number)
+            self.outdated_bodies.add(number)
 
     def _body(self, number: int) -> int:
         return self.bodies[number] if number < len(self.bodies) else 0
@@ -98,32 +98,32 @@ class CrawlIndex:
 
 
 class Snapshot(NamedTuple):
-    """What is intact of the snapshot that holds."""
+    """What is intact of the current snapshot."""
 
-    page: int = 0  # after which the tail begins
-    extras: list[tuple[int, log_pages.CrawlUpdate]] = []  # noqa: RUF012
+    page: int = 0  # the last one before the snapshot
+    updates: list[tuple[int, log_pages.CrawlUpdate]] = []  # noqa: RUF012
     spans: list[SpanPiece] = []  # noqa: RUF012
     is_whole: bool = False
 
     def untold(self, inventory: Inventory) -> int:
-        """Lost pages that it does not know: what stood there was lost without a trace."""
+        """Return the number of lost pages it does not cover: their content is lost."""
         return inventory.lost_after(self.page if self.is_whole else 0)
 
     def of(self, index: int) -> list[SpanPiece]:
-        """The stretches of one crawl."""
+        """Return the spans of one crawl."""
         return [piece for piece in self.spans if piece.crawl == index]
 
 
 def build_index(
     inventory: Inventory, snapshot: Snapshot, on_update: OnUpdate
 ) -> dict[int, CrawlIndex]:
-    """Read every intact page; what the snapshot told of crawls themselves is heard in its place."""
+    """Read every intact page; updates of crawls in the snapshot are passed on at its place."""
     found: defaultdict[int, CrawlIndex] = defaultdict(CrawlIndex)
-    waiting = list(snapshot.extras)
+    waiting = list(snapshot.updates)
 
     def add_page(index: int, update: log_pages.CrawlUpdate) -> None:
-        words, row = found[index], update.crawl
-        words.name, words.told = row.name, max(words.told, row.last_task)
+        crawl, row = found[index], update.crawl
+        crawl.name, crawl.stored_count = row.name, max(crawl.stored_count, row.last_task)
         on_update(index, update)
 
     for number, data in inventory.source.rows():
@@ -134,7 +134,7 @@ def build_index(
             found[page.crawl].add_page(page, inventory)
             if page.is_last:
                 add_page(page.crawl, log_pages.decode_update(page.update))
-        except msgspec.MsgspecError:  # written whole, but not by a release that we can read
+        except msgspec.MsgspecError:  # written by a release whose format this one cannot read
             inventory.intact[number] = 0
     for index, update in waiting:
         add_page(index, update)

@@ -14,7 +14,7 @@ import msgspec
 
 from outrider.store.embedded import log_pages, queue_codec
 from outrider.store.embedded.crawl import FileCrawl, counts_row, value_rows
-from outrider.store.embedded.file import CrawlFile
+from outrider.store.embedded.file import CrawlFile, FileReader
 from outrider.store.embedded.queue_codec import Entries
 from outrider.store.embedded.task_table import SPAN, SPAN_BITS
 from outrider.store.engine.records import CHUNK_BITS
@@ -114,9 +114,9 @@ class SnapshotMark(msgspec.Struct, array_like=True):
 _decode_mark = msgspec.msgpack.Decoder(SnapshotMark).decode
 
 
-def current_snapshot(file: CrawlFile) -> SnapshotMark:
+def current_snapshot(reader: FileReader) -> SnapshotMark:
     """Return the mark of the current snapshot; all 0 if there is none."""
-    found = file.meta("snapshot")
+    found = reader.meta("snapshot")
     return SnapshotMark(0, 0, 0, 0) if found is None else _decode_mark(found)
 
 
@@ -128,7 +128,7 @@ def take(
     The previous snapshot is current until this one is complete and the pages of the changes it
     contains are written.
     """
-    old, page = current_snapshot(file), file.last_page
+    old, page = current_snapshot(file.reader), file.last_page
     number, count = old.snapshot + 1, 0
     while file.drop_pieces(old.snapshot, DROPPED):  # of one that was never complete
         yield queue_codec.PIECE_BYTES

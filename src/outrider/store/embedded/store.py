@@ -18,7 +18,7 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.errors import Closed, InvalidInput, StoreDamaged, StoreError, StoreFull, StoreUnusable
 from outrider.store.embedded import snapshot
 from outrider.store.embedded.crawl import FileCrawl, decode_rules, encode_rules
-from outrider.store.embedded.file import CrawlFile, Row, check_file, damaged
+from outrider.store.embedded.file import CrawlFile, FileReader, Row, check_file, damaged
 from outrider.store.embedded.group_commit import GroupCommit
 from outrider.store.embedded.loader import FileLoader
 from outrider.store.embedded.lock import Lock
@@ -38,10 +38,10 @@ MAX_CACHED_BYTES: Final = 8 << 20
 class PageCache:
     """Reads pages: recently read ones, those not yet written, and the file."""
 
-    __slots__ = ("_recent", "_size", "file", "unwritten")
+    __slots__ = ("_reader", "_recent", "_size", "unwritten")
 
-    def __init__(self, file: CrawlFile, unwritten: dict[int, bytes] | None = None) -> None:
-        self.file = file
+    def __init__(self, reader: FileReader, unwritten: dict[int, bytes] | None = None) -> None:
+        self._reader = reader
         self.unwritten = {} if unwritten is None else unwritten
         self._recent: dict[int, bytes] = {}
         self._size = 0
@@ -50,7 +50,7 @@ class PageCache:
         """Return a page, its checksum verified."""
         data = self._recent.get(number) or self.unwritten.get(number)
         if data is None:
-            data = self.file.page(number)
+            data = self._reader.page(number)
             self._size += len(data)
             if len(self._recent) >= MAX_CACHED_PAGES or self._size > MAX_CACHED_BYTES:
                 self._recent.clear()  # cheaper than to track which was used last
@@ -137,7 +137,7 @@ class EmbeddedStore(ForwardingStore):
         self._group = GroupCommit(self._append) if durability == "sync" else None
         self.is_inline = self._group is None
         unwritten = None if self._group is None else self._group.unwritten
-        self._crawls = FileCrawls(self._file, PageCache(self._file, unwritten), clock)
+        self._crawls = FileCrawls(self._file, PageCache(self._file.reader, unwritten), clock)
         self._verbs = EngineVerbs(self._crawls)
         self._snapshot: Iterator[int] | None = None  # under way
         self._new_items = 0  # written since the last snapshot
@@ -196,13 +196,12 @@ class EmbeddedStore(ForwardingStore):
     def _check_last_page(self) -> None:
         wanted, found = self._lock.remembered(), self._file.last_page
         if found < wanted:
-            what = (
-                f"its last page is {found}, but {wanted} was acknowledged: its log is gone or hurt"
-            )
+            what = f"its last page is {found}, but {wanted} was acknowledged"
+            what = f"{what}: its log is missing or damaged"
             raise StoreDamaged(damaged(self.path, what))
 
     def _load(self) -> None:
-        loader, crawls = FileLoader(self._file, self._crawls.make), self._crawls
+        loader, crawls = FileLoader(self._file.reader, self._crawls.make), self._crawls
         crawls.by_name = {crawl.name: crawl for crawl in loader.load()}
         crawls.used = {}
         crawls.last_now = max(crawls.last_now, loader.now)
@@ -243,13 +242,13 @@ class EmbeddedStore(ForwardingStore):
             if rows and self._group is None:
                 self._append(rows)
             self._mark_written(rows)
-            self._file.rest()
+            self._file.reader.end_transaction()
         except BaseException as error:
             # A verb refuses invalid input before it opens a crawl, or at least before it changes
             # one: memory is discarded only in the second case, for it may have created a crawl.
             self._is_stale = bool(self._crawls.used) or not isinstance(error, InvalidInput)
             with suppress(StoreError):
-                self._file.rest()
+                self._file.reader.end_transaction()
             raise
         if self._group is not None and (rows or self._group.unwritten):
             await self._wait_for_disk(self._group, rows)  # also for pages of verbs it depends on

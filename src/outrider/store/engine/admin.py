@@ -10,7 +10,7 @@ import msgspec
 from outrider.clock import to_ms
 from outrider.core import queue_action as actions
 from outrider.core.pattern import compile_pattern
-from outrider.core.policy.rules import QueueRules, acted, covers
+from outrider.core.policy.rules import QueueRules, covers, use_actions
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.records import UNLISTED, Queue, TaskRecord
@@ -28,14 +28,14 @@ def steer(
         return _steer_one(crawl, target, act, now)
     changes = _rule_changes(act)
     if after == 0 and target and changes:
-        crawl.replace_rules(crawl.state.rules.ordered(target, changes))
+        crawl.replace_rules(crawl.state.rules.with_override(target, changes))
     return _steer_many(crawl, target, act, now, after, limit)
 
 
 def _steer_one(crawl: CrawlEngine, target: str, act: actions.QueueAction, now: int) -> Step:
     queue, changes = crawl.queue(target), _rule_changes(act)
     if changes:
-        crawl.use_rules(crawl.state.rules.ordered(target, changes))
+        crawl.use_rules(crawl.state.rules.with_override(target, changes))
     if queue is not None:
         _apply(crawl, queue, act, now, everywhere=False)
     return Step(int(queue is not None), None)
@@ -78,7 +78,7 @@ def _apply(
         if not everywhere or queue.rules != rules:
             _set(crawl, queue, rules, now)
         return
-    queue.rules = acted(queue.rules, rules)
+    queue.rules = use_actions(queue.rules, rules)
     match act:
         case actions.Pause() | actions.Resume():
             queue.paused = isinstance(act, actions.Pause)

@@ -14,7 +14,7 @@ import msgspec
 from outrider.clock import to_ms
 from outrider.core import queue_action as actions
 from outrider.core.order import NUMBER_MASK
-from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
+from outrider.core.policy.rules import CrawlRules, QueueRules, covers, use_actions
 from outrider.core.queue_action import QueueAction
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.protocol import (
@@ -49,7 +49,7 @@ class _Action(msgspec.Struct, frozen=True):
         """Return the rules of a queue after the action; None: the queue is left alone."""
         new = self.rules.of(key)
         if not isinstance(self.act, actions.Set):
-            return acted(old, new)
+            return use_actions(old, new)
         return None if not self.target and old == new else new
 
     def encode(self) -> bytes:
@@ -104,7 +104,7 @@ class RedisAdmin:
         while True:
             old = await self._cache.refresh_crawl_rules(crawl)
             changes_rules = bool(target and changes and after == 0)
-            rules = old.rules.ordered(target, changes) if changes_rules else old.rules
+            rules = old.rules.with_override(target, changes) if changes_rules else old.rules
             step, queues = await self._targets(crawl, target, after, limit)
             completes = step.after is None and not target and isinstance(act, actions.Set)
             action = _Action(

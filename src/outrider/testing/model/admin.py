@@ -9,7 +9,7 @@ import msgspec
 from outrider.core import queue_action as actions
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.politeness import min_delay_between
-from outrider.core.policy.rules import CrawlRules, QueueRules, acted, covers
+from outrider.core.policy.rules import CrawlRules, QueueRules, covers, use_actions
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.protocol import (
     MAX_WORKERS,
@@ -116,7 +116,7 @@ class AdminVerbs(Verbs):
         c = self.crawl_of(crawl)
         changes = self.lasting_changes(act)
         if after == 0 and target and changes:
-            c.rules = c.rules.ordered(target, changes)
+            c.rules = c.rules.with_override(target, changes)
         if target and not target.startswith("."):
             named = c.queues.get(target) or c.queues.get(target.lower())
             target = named.key if named else target
@@ -148,7 +148,7 @@ class AdminVerbs(Verbs):
         now = self.clock.now_ms()
         rules = c.rules.of(q.key)
         if not isinstance(act, actions.Set):
-            q.rules = acted(q.rules, rules)  # actions hold at once, settings only by `set`
+            q.rules = use_actions(q.rules, rules)  # actions hold at once, settings only by `set`
         match act:
             case actions.Set():
                 if not everywhere or q.rules != rules:

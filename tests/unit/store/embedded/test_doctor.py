@@ -207,7 +207,7 @@ def test_a_newer_format_and_a_directory_are_refused(closed, clock, tmp_path):
 
 def test_a_large_file_gets_the_quick_check(closed, clock, monkeypatch):
     """It says which one it was."""
-    monkeypatch.setattr(doctor, "LARGE", 0)
+    monkeypatch.setattr(doctor, "LARGE_FILE", 0)
 
     assert "quick_check: ok" in detail(examine(closed, clock), "sqlite")
 

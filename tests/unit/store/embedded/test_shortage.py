@@ -8,14 +8,14 @@ import apsw
 import pytest
 
 from outrider.errors import StoreFull, StoreUnusable
-from outrider.store.embedded.file import explained
+from outrider.store.embedded.file import explain_error
 
 PATH = Path("crawl.outrider")
 
 
 def test_want_of_memory_is_no_damage():
     """Nothing was changed, and it may be tried again."""
-    assert isinstance(explained(PATH, apsw.NoMemError("out of memory")), StoreFull)
+    assert isinstance(explain_error(PATH, apsw.NoMemError("out of memory")), StoreFull)
 
 
 @pytest.mark.parametrize(("is_short", "kind"), [(True, StoreFull), (False, StoreUnusable)])
@@ -31,4 +31,4 @@ def test_file_that_cannot_be_opened_is_unusable_only_if_descriptors_are_left(
 
     monkeypatch.setattr(os, "open", opened)
 
-    assert type(explained(PATH, apsw.CantOpenError("unable to open"))) is kind
+    assert type(explain_error(PATH, apsw.CantOpenError("unable to open"))) is kind

@@ -5,7 +5,7 @@ import pytest
 from outrider.core.breakdown import Breakdown
 from outrider.core.states import TaskState
 from outrider.store.embedded import EmbeddedStore
-from outrider.store.embedded.file import CrawlFile
+from outrider.store.embedded.file import FileReader
 from outrider.store.embedded.task_table import FileTasks
 from outrider.store.protocol import ClaimRequest, PriorityUpdate, TaskFilter
 from outrider.testing.builders import done, rules, task
@@ -105,8 +105,8 @@ async def test_a_page_that_tells_of_many_is_read_once(store, clock, monkeypatch)
     """C8: reading a step and repricing it opens the file once for each page."""
     await store.close()
     again = EmbeddedStore.open(store.path, clock)
-    read, page = [], CrawlFile.page
-    monkeypatch.setattr(CrawlFile, "page", lambda f, n: read.append(n) or page(f, n))
+    read, page = [], FileReader.page
+    monkeypatch.setattr(FileReader, "page", lambda f, n: read.append(n) or page(f, n))
     await prices(again)
     await reprice(again, range(1, COUNT + 1), 0.0, 5.0)
 
