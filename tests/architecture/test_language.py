@@ -22,6 +22,10 @@ WORDS = {
     r"lends nothing": "leases no tasks",
     r"one a line": "one per line",
     r"(handed|hands) out": "leased",
+    r"seam": "store protocol",
+    r"footing|seating|stocking|roster|glimpse|ripe": "a noun of the field",
+    r"umpire|witness|duel": "checker, differential test",
+    r"strangers?": "unknown, unrelated",
 }
 CONSTANTS = {
     r"_?(MOST|LONGEST)": "MAX_…",
