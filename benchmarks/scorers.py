@@ -145,7 +145,7 @@ def broken(results: Mapping[str, Rows]) -> list[str]:
 
 
 def main() -> int:
-    """Measure, print, write down, judge."""
+    """Measure, print, write and check the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--docs", type=Path, nargs="*", default=[])
     parser.add_argument("--seeds", type=int, default=5)

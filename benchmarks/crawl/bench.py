@@ -1,4 +1,4 @@
-"""`make bench-crawl`: whole crawls on a web of our own, beside Scrapy and Crawlee, in one run.
+"""`make bench-crawl`: whole crawls on the test web: Outrider, Scrapy and Crawlee in one run.
 
 python benchmarks/crawl/bench.py [--quick] [--only rates|manners|kills|memory] [--rounds N]
                                  [--json OUT]

@@ -1,4 +1,4 @@
-"""The crawlers that are compared: how each is started, and what a run of it took and left."""
+"""The compared crawlers: how each is started, its cost and its output."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ours(*options: str) -> Command:
 
 
 def polite(*options: str) -> Command:
-    """Outrider, with its manners as they are."""
+    """Outrider with its default politeness."""
 
     def command(seed: str, folder: Path) -> list[str]:
         files = ["--store", str(folder / STORE), "--output", str(folder / "out")]
@@ -134,7 +134,7 @@ class Record:
 
 
 def counts_of(folder: Path) -> dict[str, Any]:
-    """What the store of a crawl of ours counted; nothing if there is none."""
+    """Return the counts of an Outrider crawl's store; empty if there is none."""
     store = folder / STORE
     if not store.exists():
         return {}

@@ -1,4 +1,4 @@
-"""A site of 1,500 pages, and kill -9: what is lost, fetched again, torn or doubled.
+"""Benchmark of kill -9 on a site of 1,500 pages: what is lost, fetched again, torn or doubled.
 
 The instants are random pages of the server's record. Ours is killed ten times; Scrapy with JOBDIR,
 its way of going on later, once at each of three instants, and is then started again. A task that
@@ -37,7 +37,7 @@ INSTANTS = (0.2, 0.34, 0.6)  # of the site's pages, when Scrapy is killed
 
 
 def measure(tell: Any, told: Any) -> dict[str, Any]:
-    """Ours, then Scrapy; always the whole site, since a small one is gone before it is killed."""
+    """Kill Outrider, then Scrapy; always on the whole site, since a small one ends too soon."""
     tell("kill -9", f"ours, {KILLS} times")
     mine = _tried(ours(), sorted(random.Random(3).sample(range(5, SITE.pages), KILLS)))
     for one in _our_measures(mine):

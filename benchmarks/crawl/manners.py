@@ -1,4 +1,4 @@
-"""With delays: how much of what politeness allows is used, and that none of it is overstepped.
+"""Benchmark with delays: the share of allowed visits that is used, and no violation.
 
 The bound: a host that has work takes one visit every (its delay + its mean duration) seconds, and
 all hosts together no more than the slots can carry:
@@ -42,7 +42,7 @@ TRIED = Shape(seed=8, hosts=60, pages=25, links=20, page_bytes=2048, doubles=0, 
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """A host while it has work."""
+    """A host, while it has tasks."""
 
     since: float
     until: float  # when its last visit begins
@@ -51,7 +51,7 @@ class Stay(msgspec.Struct, frozen=True):
 
 
 def measure(part: float, tell: Any, told: Any) -> dict[str, Any]:
-    """Both scenarios, each told as it is done."""
+    """Yield the figures of both scenarios, each when it is measured."""
     tell("delays", f"{ALLOWED.hosts} hosts, delays {DELAY:g} s and more")
     used = _used(_sized(ALLOWED, part))
     for one in _allowed_measures(used):
@@ -91,7 +91,7 @@ def _used(shape: Shape) -> dict[str, Any]:
 
 
 def share_of(hits: Sequence[Hit], web: Web, delay: float, slots: int) -> dict[str, float]:
-    """Visits achieved, the bound, and one as a share of the other."""
+    """Return visits, the allowed visits, and their ratio."""
     stays = list(_stays(hits, web, delay))
     bound = _integral(stays, slots / fmean(hit.seconds for hit in hits))
     achieved = sum(stay.visits for stay in stays)
@@ -116,7 +116,7 @@ def _led_to(parent: Iterable[Hit]) -> float:
 
 
 def _integral(stays: Iterable[Stay], most: float) -> float:
-    """Of what hosts with work allow, at most `most` a second."""
+    """Return the visits that hosts with tasks allow, at most `most` per second."""
     steps = [(stay.since, stay.rate) for stay in stays]
     steps += [(stay.until, -stay.rate) for stay in stays]
     total, rate, last = 0.0, 0.0, 0.0
@@ -136,7 +136,7 @@ def _allowed_measures(used: dict[str, Any]) -> Iterator[Measure]:
 
 
 def _tried(shape: Shape) -> dict[str, Any]:
-    """The same with hosts that throttle, and a crawler that is killed and started again."""
+    """Measure hosts that throttle, with a crawler that is killed and restarted."""
     dice = random.Random(9)
     with served(shape, "throttling") as web, tempfile.TemporaryDirectory() as place:
         pin(web.pid, cores()[0])

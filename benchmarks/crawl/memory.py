@@ -1,4 +1,4 @@
-"""Memory over a long crawl without delays: small pages, the process's resident bytes as it goes.
+"""Benchmark of memory over a long crawl of small pages without delays.
 
 The frontier keeps some 20 bytes of every finished task (its fingerprint, and where it stands), in
 tables that grow by steps; nothing else may grow with the pages. What waits is little here: each

@@ -1,4 +1,4 @@
-"""Pages a CPU second without delays: ours, Scrapy's and Crawlee's, on the same web in turns.
+"""Benchmark of pages per CPU second without delays: Outrider, Scrapy and Crawlee in turns.
 
 CPU is user and system time of the crawler and all it started. Start-up is taken off: that is what
 a crawl of one page takes, the least of all that were made, since noise only adds; a slow one would
@@ -72,7 +72,7 @@ def crawlers() -> tuple[dict[str, Command], list[str]]:
 
 
 def measure(part: float, rounds: int, tell: Any, told: Any) -> dict[str, Any]:
-    """Ratios beside promises, told for each web as it is done; and every run."""
+    """Yield ratios with their targets for each web, and every run."""
     found, missing = crawlers()
     for why in missing:
         tell("not measured", why)

@@ -1,4 +1,4 @@
-"""The webs that crawls are measured on, each served by a process of its own on a core of its own.
+"""The webs of the crawl benchmarks, each served by its own process on its own core.
 
 Beside the small world of `outrider.testing.web` there are two whose hosts differ in manners: they
 are worlds of addresses, so that a crawler needs no names, and host 0 leads to all others.
@@ -34,7 +34,7 @@ def served(shape: Shape, world: str = "small") -> WebProcess:
 
 
 def cores() -> tuple[int | None, int | None]:
-    """One for whoever serves, one for whoever crawls; None where cores cannot be chosen."""
+    """Return a core for the server and one for the crawler; None where cores cannot be chosen."""
     allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return (allowed[0], allowed[-1]) if len(allowed) > 1 else (None, None)
 
@@ -46,7 +46,7 @@ def pin(pid: int, core: int | None) -> None:
 
 
 def spent_by(pid: int) -> float:
-    """CPU seconds of a process so far, as far as the system tells; 0 where it does not."""
+    """Return the CPU seconds of a process so far; 0 where they are not reported."""
     stat = Path(f"/proc/{pid}/stat")
     if not stat.exists():
         return 0.0

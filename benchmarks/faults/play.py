@@ -1,6 +1,7 @@
-"""Every fault on every server, longer than CI does: what was lost, how soon it went on, how fast.
+"""Every failure on every server, longer than in the tests: losses, recovery and rates.
 
-`make faults`, or `python benchmarks/faults/play.py [--only postgres/kills] [--times N] [--json F]`.
+`make faults`, or, with `tests/support` on PYTHONPATH,
+`python benchmarks/faults/play.py [--only postgres/kills] [--times N] [--json F]`.
 """
 
 from __future__ import annotations

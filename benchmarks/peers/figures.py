@@ -1,4 +1,4 @@
-"""What the peers' scripts share: windows of CPU seconds, and the one JSON object a script prints.
+"""Shared by the peers' scripts: windows of CPU seconds, and the JSON object each prints.
 
 Standard library only: it runs in environments that hold a peer and nothing of ours.
 """

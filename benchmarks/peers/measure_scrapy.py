@@ -123,7 +123,7 @@ def claims_default(given: Given) -> dict[str, Any]:
 
 
 def claims_plain(given: Given) -> dict[str, Any]:
-    """The plain queue knows no hosts and asks nobody: only its own calls are timed."""
+    """Measure the plain queue, which has no hosts: only its own calls are timed."""
     pool = given.pool[:POOL]
     scheduler = filled(pool, **PLAIN)
     run, claimed = Run(window=5_000, batch=500), []

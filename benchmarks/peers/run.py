@@ -1,4 +1,4 @@
-"""Measure the peers on our workload, each in an environment of its own; a failure is a value.
+"""Benchmarks of the peers on Outrider's workload, each in its own environment.
 
 The contract, for `outrider bench` and anyone else:
 
@@ -151,7 +151,7 @@ def _answer(peer: str, options: list[str]) -> dict[str, Any]:
 
 
 def environment(peer: str) -> Path:
-    """The peer's interpreter; its environment is made if missing, made anew if pins changed."""
+    """The peer's interpreter; its environment is created if missing or if pins changed."""
     folder, pins = ENVIRONMENTS / peer, HERE / f"{peer}.txt"
     python, stamp = folder / "bin" / "python", folder / "installed.txt"
     wanted = f"# Python {platform.python_version()}\n{pins.read_text()}"

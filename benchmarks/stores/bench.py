@@ -1,4 +1,4 @@
-"""`make bench-stores`: our stores on real servers beside the raw engine and peers, in one run.
+"""`make bench-stores`: Outrider's stores on real servers, the raw engines and peers, in one run.
 
 python benchmarks/stores/bench.py [--quick] [--only redis|postgres|redis:idle|…] [--tasks N]
                                   [--queues N] [--held SECONDS] [--json OUT]

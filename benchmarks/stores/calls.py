@@ -1,4 +1,4 @@
-"""What a measurement is made of: calls timed by the wall, and CPU seconds of a server's processes.
+"""Measurements of calls: wall time, and CPU seconds of a server's processes.
 
 Rates come from the median call: a sync that took long, or a neighbour, moves it least.
 """

@@ -1,4 +1,4 @@
-"""Several workers as processes on one store: what a visit costs the server.
+"""Benchmark of several worker processes on one store: the server's cost of a visit.
 
 `python crew.py URL SECONDS` is one worker: it says it is there, waits for a line, works for so many
 seconds, says how many visits it made, and keeps its connections until its input ends.

@@ -1,4 +1,4 @@
-"""PostgreSQL: ours beside COPY and merge, a windowed poll and PgQueuer; flatness, snapshots."""
+"""Benchmarks of PostgreSQL: Outrider, COPY and merge, a windowed poll, PgQueuer; snapshots."""
 
 from __future__ import annotations
 
@@ -150,5 +150,5 @@ def _settle(server: PostgresServer) -> None:
 
 
 def place(server: PostgresServer, name: str) -> str:
-    """A store of ours on this server."""
+    """Return the URL of an Outrider store on this server."""
     return with_parameter(server.url, "schema", f"bench_{name}")

@@ -1,4 +1,4 @@
-"""Redis: ours beside minimal scripts and scrapy-redis; memory; idle claims; eight workers."""
+"""Benchmarks of Redis: Outrider, minimal scripts, scrapy-redis; memory; idle claims; workers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def _from_text(server: ValkeyServer, texts: list[str]) -> Calls:
 
 
 async def _memory(server: ValkeyServer, sizes: Sizes) -> tuple[list[Measure], dict[str, Any]]:
-    """Deep queues tell what a task is, queues of one task what both are together."""
+    """Measure memory per task in deep queues, and per task and queue in queues of one task."""
     deep, shallow = sizes.tasks // 5, sizes.tasks // 10
     await _kept(server, "first", even_pages(FIRST, FIRST // 10))
     before = _used(server)
@@ -132,5 +132,5 @@ PARTS = {"beside": _beside, "memory": _memory, "idle": _idle, "crew": _crew}
 
 
 def place(server: ValkeyServer, name: str) -> str:
-    """A store of ours on this server."""
+    """Return the URL of an Outrider store on this server."""
     return with_parameter(server.url, "prefix", name)

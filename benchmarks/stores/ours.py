@@ -1,4 +1,4 @@
-"""Our store on a server, driven as a worker drives it: through a frontier, in batches."""
+"""Outrider's store on a server, used as by a worker: through a frontier, in batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HANDS = 2  # batches a worker has under way
 
 
 class Worked:
-    """What a worker came to."""
+    """The result of a worker."""
 
     def __init__(self) -> None:
         self.claims, self.finishes = Calls(), Calls()
@@ -32,43 +32,43 @@ class Worked:
 
     @property
     def rate(self) -> float:
-        """Visits a second, by the wall."""
+        """Visits per second of wall time."""
         return self.visits / self.seconds
 
     def told(self) -> dict[str, Any]:
-        """For the report."""
+        """Return the figures of the report."""
         claims, finishes = self.claims.told(), self.finishes.told()
         return {"claims": claims, "finishes": finishes, "visits": self.visits, "rate": self.rate}
 
 
 async def opened(url: str, **politeness: Any) -> Frontier:
-    """A frontier without delays, unless some are asked for."""
+    """Open a frontier, by default without delays."""
     eager: dict[str, Any] = EAGER
     settings = {**eager, "politeness": {**eager["politeness"], **politeness}}
     return await Frontier.open(url, settings=settings)
 
 
 def admitted(frontier: Frontier, texts: Sequence[str]) -> list[Task]:
-    """What reaches a store: parsing is not measured."""
+    """Return tasks for a store: parsing is not measured."""
     settings = frontier.settings
     admission = admission_for(settings, frontier.crawl, scorer_for(settings), random.random)
     return cast("list[Task]", admission.admit(workload.parsed(list(texts)), are_seeds=True))
 
 
 async def batches(frontier: Frontier, texts: Sequence[str]) -> AsyncIterator[list[Task]]:
-    """The same in the batches adds come in."""
+    """Yield tasks in batches."""
     for start in range(0, len(texts), BATCH):
         yield admitted(frontier, texts[start : start + BATCH])
 
 
 async def fill(frontier: Frontier, texts: Sequence[str]) -> None:
-    """Add all of it."""
+    """Add all batches."""
     async for batch in batches(frontier, texts):
         await frontier.store.add(batch)
 
 
 async def fill_queues(frontier: Frontier, queues: int, each: int = 1) -> None:
-    """So many queues with so many tasks each."""
+    """Return tasks of so many queues with so many tasks each."""
     for page in range(each):
         for start in range(0, queues, BATCH):
             numbers = range(start, min(start + BATCH, queues))
@@ -77,14 +77,14 @@ async def fill_queues(frontier: Frontier, queues: int, each: int = 1) -> None:
 
 
 async def wait(frontier: Frontier) -> None:
-    """Until some queue may be awake; a store that ran dry has no figure."""
+    """Wait until a queue may be ready; an empty store has no figure."""
     if not (await frontier.stats()).pending:
         raise RuntimeError("all work was done before the end: ask for less, or fill more")
     await asyncio.sleep(0.002)
 
 
 async def work(frontier: Frontier, seconds: float, limit: int = CLAIM) -> Worked:
-    """Claim and finish for so long, two batches under way, as a worker has them."""
+    """Claim and finish for so long, with two batches in flight as a worker has."""
     worked = Worked()
     began = time.perf_counter()
     await asyncio.gather(*(_hand(frontier, worked, began + seconds, limit) for _ in range(HANDS)))
@@ -103,7 +103,7 @@ async def _hand(frontier: Frontier, worked: Worked, end: float, limit: int) -> N
 async def visit(
     frontier: Frontier, claims: Calls, finishes: Calls, limit: int = CLAIM
 ) -> tuple[int, float | None]:
-    """One claim, at most one task a host, and its end: how many, and when to ask again."""
+    """Claim at most one task per host and finish; return how many, and when to claim again."""
     with claims.timed(limit):
         claim = await frontier.claim(limit, per_queue=1)
     if claim:

@@ -1,4 +1,4 @@
-"""PgQueuer as it comes: jobs enqueued in batches, run as no-ops, drained.
+"""Benchmark of PgQueuer: jobs enqueued in batches, run as no-ops, drained.
 
 Runs in an environment of its own: `python peer_pgqueuer.py URL COUNT`; prints one JSON object.
 """

@@ -1,4 +1,4 @@
-"""scrapy-redis as it comes: its scheduler, filter and priority queue, without a reactor.
+"""Benchmark of scrapy-redis: its scheduler, filter and priority queue, without a reactor.
 
 Runs in an environment of its own: `python peer_scrapy_redis.py URL FILE`; prints one JSON object.
 """

@@ -1,4 +1,4 @@
-"""scrapy-redis and PgQueuer in environments of their own; one that cannot be measured says why."""
+"""Benchmarks of scrapy-redis and PgQueuer, each in its own environment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pgqueuer(url: str, count: int) -> dict[str, Any]:
 
 
 def ratio(name: str, rate: float, theirs: dict[str, Any], figure: str, target: float) -> Measure:
-    """Ours beside theirs."""
+    """Yield Outrider's rates divided by the peers'."""
     if theirs.get("reason") or theirs.get("lost"):
         why = theirs.get("reason") or "it lost work"
         return Measure(f"{name}: {why}"[:90], 0.0, "×", target)

@@ -1,4 +1,4 @@
-"""What people write on PostgreSQL without us: COPY and merge, and a windowed poll.
+"""The raw engine on PostgreSQL: COPY and merge, and a windowed poll.
 
 The poll is iudex's way: rank the best 10,000 rows by host, lock those that are first.
 """

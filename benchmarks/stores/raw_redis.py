@@ -1,4 +1,4 @@
-"""The least Redis can be asked to do for a frontier: dedup, enqueue, one per host, finish.
+"""The raw engine on Redis: minimal scripts for dedup, enqueue, one task per host, finish.
 
 No politeness, budgets, lanes, leases that expire, counters or answers: what is left is the engine.
 """

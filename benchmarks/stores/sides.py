@@ -1,4 +1,4 @@
-"""Measures that both engines share: ours beside the raw engine, batch by batch in turns."""
+"""Benchmarks for both servers: Outrider and the raw engine, alternating batch by batch."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Sides:
 
     @property
     def visits(self) -> tuple[float, float]:
-        """Claim + finish, tasks a second: the raw engine's and ours."""
+        """Measure claim + finish in tasks per second, of the raw engine and of Outrider."""
         return (
             1 / (1 / self.raw_claims.rate + 1 / self.raw_finishes.rate),
             1 / (1 / self.claims.rate + 1 / self.finishes.rate),

@@ -1,4 +1,4 @@
-"""How large a run is."""
+"""Sizes of a benchmark run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """The whole, unless told otherwise."""
+    """A full run."""
 
     tasks: int = 1_000_000
     queues: int = 1_000_000
@@ -21,7 +21,7 @@ class Sizes(msgspec.Struct, frozen=True):
 
 
 def quick() -> Sizes:
-    """For a look: promises at a size are judged at a smaller one."""
+    """A quick run: targets for a size are checked at a smaller one."""
     return Sizes(
         tasks=50_000,
         queues=50_000,

@@ -1,4 +1,4 @@
-"""A snapshot that somebody holds: dead rows pile up behind it. How slow do claims become?"""
+"""Benchmark of claims while a transaction holds an old snapshot, so that dead rows stay."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def refused(path, kind=StoreUnusable):
     return error
 
 
-def test_an_empty_file_is_damaged(tmp_path):
+def test_empty_file_is_damaged(tmp_path):
     """No file of ours is ever empty, so this one was emptied by somebody."""
     path = tmp_path / "crawl.outrider"
     path.touch()
@@ -73,7 +73,7 @@ def test_an_empty_file_is_damaged(tmp_path):
 
 
 @pytest.mark.parametrize("tenth", [1, 4, 7, 9])
-async def test_a_truncated_file_is_refused(closed, tenth):
+async def test_truncated_file_is_refused(closed, tenth):
     """Whole pages or not, wherever it was cut."""
     data = closed.read_bytes()
     closed.write_bytes(data[: len(data) * tenth // 10 - tenth])
@@ -81,13 +81,13 @@ async def test_a_truncated_file_is_refused(closed, tenth):
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 99, 100, 512, 4095, 4096])
-async def test_a_file_cut_down_to_its_first_bytes_is_refused(closed, length):
+async def test_file_of_a_few_bytes_is_refused(closed, length):
     """Even the part that says whose file it is may be missing."""
     closed.write_bytes(closed.read_bytes()[:length])
     assert f"outrider doctor {closed}" in refused(closed)
 
 
-def test_a_foreign_database_is_refused(tmp_path):
+def test_foreign_database_is_refused(tmp_path):
     """Somebody else's SQLite file is not ours to write."""
     path = tmp_path / "other.db"
     other = sqlite3.connect(path)
@@ -97,14 +97,14 @@ def test_a_foreign_database_is_refused(tmp_path):
     assert "name another file" in refused(path)
 
 
-def test_a_text_is_refused(tmp_path):
+def test_text_file_is_refused(tmp_path):
     """So is anything else."""
     path = tmp_path / "notes.txt"
     path.write_text("https://a.test/\n" * 100)
     assert "not a file of Outrider" in refused(path)
 
 
-def test_a_directory_is_refused(tmp_path):
+def test_directory_is_refused(tmp_path):
     """With a name that would do."""
     path = tmp_path / "crawls"
     path.mkdir()
@@ -112,7 +112,7 @@ def test_a_directory_is_refused(tmp_path):
     assert list(path.iterdir()) == []
 
 
-async def test_a_newer_format_is_refused(closed):
+async def test_newer_format_is_refused(closed):
     """An old release does not guess."""
     other = sqlite3.connect(closed)
     other.execute("PRAGMA user_version = 2")
@@ -121,40 +121,40 @@ async def test_a_newer_format_is_refused(closed):
     assert "newer release" in refused(closed)
 
 
-async def test_a_read_only_file_is_refused(closed):
+async def test_read_only_file_is_refused(closed):
     """As root too, who could write it all the same."""
     closed.chmod(0o444)
     assert "read-only" in refused(closed)
 
 
-def test_a_missing_directory_is_named(tmp_path):
+def test_missing_directory_is_named(tmp_path):
     """A typing error does not make directories."""
     path = tmp_path / "missing" / "crawl.outrider"
     assert str(path.parent) in refused(path)
     assert not path.parent.exists()
 
 
-def test_a_directory_that_is_a_file_is_named(tmp_path):
+def test_parent_that_is_a_file_is_named(tmp_path):
     """Nor does one that names a file where a directory should be."""
     (tmp_path / "file").write_text("")
     refused(tmp_path / "file" / "crawl.outrider")
 
 
-def test_a_log_that_was_deleted_after_a_kill_is_missed(killed):
+def test_log_deleted_after_a_kill_is_noticed(killed):
     """Its last pages were acknowledged, so they are not silently forgotten."""
     Path(f"{killed}-wal").unlink()
     assert f"outrider doctor {killed}" in refused(killed, StoreDamaged)
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.6, 0.9, 0.999])
-def test_a_log_that_was_cut_after_a_kill_is_missed(killed, kept):
+def test_log_truncated_after_a_kill_is_noticed(killed, kept):
     """SQLite would take what is left for all there was; what is left stays as it is."""
     log = Path(f"{killed}-wal")
     os.truncate(log, int(log.stat().st_size * kept))
     assert f"outrider doctor {killed}" in refused(killed, StoreDamaged)
 
 
-async def test_a_killed_file_opens_as_it_is(killed):
+async def test_file_of_a_killed_process_opens(killed):
     """What the tests above change is what they refuse."""
     store = EmbeddedStore.open(killed, FakeClock())
     assert (await store.crawl("default")).known == 300

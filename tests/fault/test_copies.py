@@ -63,9 +63,7 @@ class Work:
 @pytest.mark.slow
 @pytest.mark.usefixtures("tight")
 @pytest.mark.parametrize("seed", range(2 * ROUNDS))
-async def test_a_copy_taken_at_any_moment_opens_and_shows_what_its_store_shows(
-    seed, tmp_path, copied
-):
+async def test_copy_taken_at_any_moment_shows_what_its_store_shows(seed, tmp_path, copied):
     """Whatever a snapshot had copied by then, and whatever came in meanwhile (M3)."""
     clock, path = FakeClock(), tmp_path / "crawl.outrider"
     store = EmbeddedStore.open(path, clock)
@@ -92,7 +90,7 @@ async def until_snapshot_is_taken(store, monkeypatch, between):
 
 
 @pytest.mark.slow
-async def test_a_queue_that_is_looked_at_while_a_snapshot_is_taken_keeps_its_manners(
+async def test_queue_loaded_during_a_snapshot_keeps_its_politeness_state(
     tmp_path, copied, monkeypatch
 ):
     """D7: a queue without work comes into memory and leaves it unasked; no file forgets it."""
@@ -114,9 +112,7 @@ async def test_a_queue_that_is_looked_at_while_a_snapshot_is_taken_keeps_its_man
 
 
 @pytest.mark.slow
-async def test_tasks_that_become_due_while_a_snapshot_is_taken_wait_once(
-    tmp_path, copied, monkeypatch
-):
+async def test_task_due_during_a_snapshot_is_pending_once(tmp_path, copied, monkeypatch):
     """C6: no page tells of them, since nobody changed them; a long line is copied in pieces."""
     clock, path = FakeClock(), tmp_path / "crawl.outrider"
     monkeypatch.setattr("outrider.store.embedded.queue_codec.PIECE_BYTES", 4096)
@@ -148,7 +144,7 @@ async def copied_whole(tasks, path, clock, monkeypatch):
 
 
 @pytest.mark.slow
-async def test_a_queue_copied_before_the_order_changed_stands_where_the_new_one_puts_it(
+async def test_queue_packed_before_the_order_changed_is_sorted_by_the_new_order(
     tmp_path, copied, monkeypatch
 ):
     """C3: which place a queue has among the ready is told by no page, and may be outdated."""
@@ -166,7 +162,7 @@ async def test_a_queue_copied_before_the_order_changed_stands_where_the_new_one_
 
 
 @pytest.mark.slow
-async def test_a_queue_whose_tasks_ripened_after_they_were_copied_is_counted_as_ready(
+async def test_queue_whose_tasks_became_due_after_a_snapshot_is_ready(
     tmp_path, copied, monkeypatch
 ):
     """C6: that a task has become due is told by no page; its queue's row tells it stands ready."""

@@ -110,7 +110,7 @@ def hurt(parts, names, dice):
 @pytest.mark.slow
 @pytest.mark.parametrize("original", ["closed", "killed"], indirect=True)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-async def test_a_flipped_bit_is_named_or_harmless(chunk, original):
+async def test_flipped_bit_is_reported_or_harmless(chunk, original):
     """Never another exception, never a wrong value, never a silently emptied store."""
     parts, folder, names = original
     truth = await shown(laid_out(folder, parts))

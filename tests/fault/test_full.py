@@ -42,9 +42,7 @@ def disk(request):
 
 @both
 @pytest.mark.parametrize("disk", [apsw.FullError, apsw.IOError], indirect=True)
-async def test_a_verb_that_cannot_be_written_says_so_and_changes_nothing(
-    durability, disk, tmp_path
-):
+async def test_verb_that_cannot_be_written_raises_and_changes_nothing(durability, disk, tmp_path):
     """The error names the file and the fix; leases held before are finished afterwards."""
     path, clock = tmp_path / "crawl.outrider", FakeClock()
     store = EmbeddedStore.open(path, clock, durability=durability, vfs=disk.name)
@@ -78,9 +76,7 @@ async def test_a_verb_that_cannot_be_written_says_so_and_changes_nothing(
 @either
 @pytest.mark.usefixtures("tight")
 @pytest.mark.parametrize("seed", range(ROUNDS))
-async def test_a_store_works_on_through_one_full_disk_after_another(
-    seed, durability, disk, tmp_path
-):
+async def test_store_recovers_from_repeated_full_disks(seed, durability, disk, tmp_path):
     """Whatever was being written, snapshots and folds too: what was acknowledged is there."""
     path, clock, dice = tmp_path / "crawl.outrider", HoldableClock(), random.Random(seed)
     store = EmbeddedStore.open(path, clock, durability=durability, vfs=disk.name)
@@ -111,7 +107,7 @@ async def test_a_store_works_on_through_one_full_disk_after_another(
 @pytest.mark.slow
 @both
 @pytest.mark.usefixtures("tight")
-async def test_a_snapshot_that_cannot_be_written_fails_no_verb(durability, tmp_path, monkeypatch):
+async def test_failed_snapshot_fails_no_verb(durability, tmp_path, monkeypatch):
     """It is begun again later; the one before still holds."""
     path, clock, tried = tmp_path / "crawl.outrider", HoldableClock(), []
     worker = await Worker.open(path, tmp_path / "ledger", 3, durability, clock=clock)
@@ -152,14 +148,14 @@ def run_child(path, seed, durability, how):
 @pytest.mark.slow
 @either
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_a_file_that_may_not_grow_is_worked_on_again_when_it_may(seed, durability, tmp_path):
+def test_store_recovers_when_its_file_may_grow_again(seed, durability, tmp_path):
     """RLIMIT_FSIZE, in a process of its own: no restart is needed."""
     run_child(tmp_path / "crawl.outrider", seed, durability, "limit")
 
 
 @pytest.mark.slow
 @either
-def test_a_small_filesystem_that_fills_up_is_worked_on_again_when_freed(durability, tmp_path):
+def test_store_recovers_when_a_full_filesystem_is_freed(durability, tmp_path):
     """A real disk, full; the lock and SQLite's shared memory stand on it too."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(tmp_path)]
     try:
@@ -174,7 +170,7 @@ def test_a_small_filesystem_that_fills_up_is_worked_on_again_when_freed(durabili
         subprocess.run(["umount", str(tmp_path)], check=True)  # noqa: S607
 
 
-def test_a_file_that_cannot_be_made_for_want_of_room_leaves_nothing(tmp_path):
+def test_failed_creation_on_a_full_disk_leaves_nothing(tmp_path):
     """A typed error, and no half-made file to fall over later."""
     code = (
         "import sys, resource\n"

@@ -26,7 +26,7 @@ def chosen_points(seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", FILES)
-def test_a_file_whose_process_is_killed_again_and_again_keeps_what_was_acknowledged(seed, tmp_path):
+def test_file_of_repeatedly_killed_processes_keeps_what_was_acknowledged(seed, tmp_path):
     """Lost 0, doubled 0, half-applied 0, no visit too soon after reopening; counts add up."""
     durability = "sync" if seed % 3 == 2 else "process"
     done = rounds(tmp_path, seed, chosen_points(seed), durability)

@@ -52,7 +52,7 @@ class MarkedLog(LogFile):
 @pytest.mark.slow
 @pytest.mark.usefixtures("tight")
 @pytest.mark.parametrize("seed", range(2 * ROUNDS))
-async def test_after_a_power_cut_a_synced_file_holds_all_that_was_acknowledged(
+async def test_synced_file_has_everything_acknowledged_after_a_power_cut(
     seed, tmp_path, disk, started
 ):
     """Unsynced sectors are lost at random; lost 0, half-applied 0, and it opens (M3)."""
@@ -83,9 +83,7 @@ async def test_after_a_power_cut_a_synced_file_holds_all_that_was_acknowledged(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tight")
-async def test_calls_that_share_a_sync_are_each_there_whole_once_acknowledged(
-    tmp_path, disk, started
-):
+async def test_verbs_that_share_a_sync_are_complete_once_acknowledged(tmp_path, disk, started):
     """Group commit answers nobody before the disk has what it wrote."""
     path, first = started
     store = EmbeddedStore.open(path, FakeClock(), durability="sync", vfs=disk.name)
@@ -117,7 +115,7 @@ def _tasks_of(store):
     return lambda after: store.tasks("default", TaskFilter(), after=after, limit=1000)
 
 
-async def test_the_disk_is_waited_for_before_a_synced_verb_is_answered(disk, started):
+async def test_synced_verb_waits_for_the_disk_before_it_returns(disk, started):
     """Otherwise the test above would prove nothing: each answer is preceded by a sync."""
     path, _ = started
     store = EmbeddedStore.open(path, FakeClock(), durability="sync", vfs=disk.name)
@@ -128,7 +126,7 @@ async def test_the_disk_is_waited_for_before_a_synced_verb_is_answered(disk, sta
     await store.close()
 
 
-async def test_who_is_told_of_a_duplicate_is_told_what_the_disk_has(disk, started, tmp_path):
+async def test_duplicate_is_reported_only_after_the_disk_has_the_first(disk, started, tmp_path):
     """An answer that rests on another call's pages waits for them: known is known for good."""
     path, first = started
     store = EmbeddedStore.open(path, FakeClock(), durability="sync", vfs=disk.name)

@@ -18,7 +18,7 @@ FILES = [(stem, name) for stem, release in RELEASES.items() for name in release[
 
 
 @pytest.mark.parametrize(("stem", "name"), FILES, ids=[name for _, name in FILES])
-async def test_a_golden_file_tells_what_it_told_its_own_release(stem, name, tmp_path):
+async def test_golden_file_shows_what_it_showed_its_own_release(stem, name, tmp_path):
     """Statistics, queues, tasks, heatmap, changes, roots, and the next claims in their order."""
     found = await MAKE["told"](MAKE["copied"](name, tmp_path))
 
@@ -29,18 +29,18 @@ async def test_a_golden_file_tells_what_it_told_its_own_release(stem, name, tmp_
 
 
 @pytest.mark.parametrize("name", [name for _, name in FILES])
-def test_a_golden_file_is_healthy(name, tmp_path):
+def test_golden_file_is_healthy(name, tmp_path):
     """Also the one whose process was killed: its log is whole."""
     found = examine(MAKE["copied"](name, tmp_path), FakeClock())
 
     assert found.is_healthy, found.findings
 
 
-def test_this_format_has_its_golden_file():
+def test_current_format_has_a_golden_file():
     """Whoever changes the format adds one: `.venv/bin/python tests/golden/make.py`."""
     assert (FORMAT, VERSION) in {(r["format"], r["pages"]) for r in RELEASES.values()}
 
 
-def test_every_golden_file_has_its_telling():
+def test_every_golden_file_has_expected_content():
     """None is there that no test reads."""
     assert {path.name for path in HERE.glob("*.outrider")} == {name for _, name in FILES}

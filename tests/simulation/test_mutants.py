@@ -224,7 +224,7 @@ def first_caught(mutant):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_found(mutant, monkeypatch):
+def test_planted_bug_is_found(mutant, monkeypatch):
     """Within FOUND_WITHIN seeds some promise is seen broken."""
     if mutant.bug is not None:
         plant(mutant.bug, monkeypatch)
@@ -237,7 +237,7 @@ def test_a_planted_bug_is_found(mutant, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_healthy_store_passes_the_same_seeds():
+def test_correct_engine_passes_the_same_seeds():
     """What catches a bug accuses nobody else."""
     broken = [simulate(seed).violation for seed in range(FOUND_WITHIN)]
 

@@ -304,9 +304,9 @@ def _read_link(line: bytes, options: Mapping[str, Any]) -> str | Link | BadLine:
 def _read_json_link(line: bytes, options: Mapping[str, Any]) -> Link | BadLine:
     try:
         fields = msgspec.json.decode(line, type=dict[str, Any])
-        strangers = fields.keys() - _FIELDS
-        if strangers:
-            return _bad_line(line, _unknown_field(min(strangers)))
+        unknown = fields.keys() - _FIELDS
+        if unknown:
+            return _bad_line(line, _unknown_field(min(unknown)))
         return msgspec.convert({**options, **fields}, Link)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return _bad_line(line, str(error))

@@ -168,7 +168,7 @@ class LeaseConformance:
         assert (await record(store, "a/1")).state is TaskState.DONE
 
     async def test_many_are_released_at_once(self, store: FullStore) -> None:
-        """H5: each by itself; strangers among them spoil nothing."""
+        """H5: each by itself; unknown leases among them have no effect."""
         await configure(store, **NO_DELAY)
         await add(store, "a/1", "a/2", "b/1")
         held = {lease.id for lease in await claim(store, 3)}

@@ -34,7 +34,7 @@ _HUMAN: Final = (
 _ARTICLE: Final = (
     "<h1>How captchas work</h1>"
     + "<p>Some sites say access denied, or ask you to verify you are a human. This page tells of "
-    "their history at such length that nobody takes it for one of them.</p>" * 40
+    "their history at such length that no reader takes it for one of them.</p>" * 40
 )
 _CLOUDFLARE: Final = (("Server", "cloudflare"), ("CF-RAY", "0-LHR"))
 _MITIGATED: Final = (*_CLOUDFLARE, ("CF-Mitigated", "challenge"))

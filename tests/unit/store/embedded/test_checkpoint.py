@@ -17,7 +17,7 @@ from outrider.store.factory import examine
 
 
 @pytest.mark.parametrize("name", ["closed", "killed"])
-async def test_a_file_that_nobody_holds_is_copied(request, name, clock, tmp_path):
+async def test_checkpoint_copies_a_file_without_holder(request, name, clock, tmp_path):
     """With its log, and no trace of it."""
     path = request.getfixturevalue(name)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
@@ -32,7 +32,7 @@ async def test_a_file_that_nobody_holds_is_copied(request, name, clock, tmp_path
     assert examine(tmp_path / "copy", clock).crawls == examine(path, clock).crawls
 
 
-async def test_a_file_in_use_is_copied_beside_its_holder(closed, clock, tmp_path):
+async def test_checkpoint_copies_a_file_while_it_is_held(closed, clock, tmp_path):
     """Whatever was acknowledged before is in it; what comes later is not; both go on."""
     async with Frontier.open(closed, clock=clock) as frontier:
         await frontier.add(["https://before.example/"])
@@ -45,7 +45,7 @@ async def test_a_file_in_use_is_copied_beside_its_holder(closed, clock, tmp_path
         assert (await frontier.explain("https://after.example/")).task is None
 
 
-async def test_the_copy_is_as_private_as_the_file(closed, tmp_path):
+async def test_copy_has_the_permissions_of_the_file(closed, tmp_path):
     """Who may not read the one may not read the other."""
     closed.chmod(0o600)
     await checkpoint(closed, tmp_path / "copy")
@@ -53,7 +53,7 @@ async def test_the_copy_is_as_private_as_the_file(closed, tmp_path):
     assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o600
 
 
-async def test_nothing_is_overwritten(closed, tmp_path):
+async def test_checkpoint_never_overwrites_a_file(closed, tmp_path):
     """A copy that exists is refused by name; what a broken copy left is not in the way."""
     (tmp_path / "copy").write_text("mine")
     with pytest.raises(InvalidInput, match="copy exists"):
@@ -65,7 +65,7 @@ async def test_nothing_is_overwritten(closed, tmp_path):
     assert sorted(file.name for file in tmp_path.glob("other*")) == ["other"]
 
 
-async def test_two_do_not_write_one_copy(closed, tmp_path):
+async def test_second_checkpoint_to_the_same_copy_is_refused(closed, tmp_path):
     """The second is refused while the first is at work."""
     lock = Lock(tmp_path / "copy.partial")
     assert lock.take()
@@ -75,13 +75,13 @@ async def test_two_do_not_write_one_copy(closed, tmp_path):
 
 
 @pytest.mark.parametrize("store", ["memory://", "postgres://x/y"])
-async def test_stores_without_a_file_are_refused_with_the_alternative(store, tmp_path):
+async def test_checkpoint_of_a_store_without_file_names_the_alternative(store, tmp_path):
     """Export does the same for them."""
     with pytest.raises(InvalidInput, match="outrider export"):
         await checkpoint(store, tmp_path / "copy")
 
 
-async def test_a_damaged_file_is_not_copied_as_if_it_were_whole(closed, tmp_path, hurt):
+async def test_checkpoint_of_a_damaged_file_is_refused(closed, tmp_path, hurt):
     """The copy is read through before it has its name; the way out names the file."""
     hurt(closed, 20)
     with pytest.raises(StoreDamaged, match=f"outrider doctor {closed}"):
@@ -90,7 +90,7 @@ async def test_a_damaged_file_is_not_copied_as_if_it_were_whole(closed, tmp_path
     assert not list(tmp_path.glob("copy*"))
 
 
-async def test_what_is_no_file_of_ours_is_not_copied(closed, tmp_path):
+async def test_checkpoint_of_a_foreign_file_is_refused(closed, tmp_path):
     """Nor what is not there, nor to where nothing can be."""
     sqlite3.connect(tmp_path / "other").execute("CREATE TABLE t (x)").connection.close()
     with pytest.raises(StoreUnusable, match="not a file of Outrider"):
@@ -101,7 +101,7 @@ async def test_what_is_no_file_of_ours_is_not_copied(closed, tmp_path):
         await checkpoint(closed, tmp_path / "no" / "copy")
 
 
-async def test_a_copy_nobody_waits_for_any_more_is_given_up(closed, tmp_path, monkeypatch):
+async def test_cancelled_checkpoint_stops_and_leaves_nothing(closed, tmp_path, monkeypatch):
     """Cancelled after its first step, it leaves nothing behind."""
     monkeypatch.setattr(checkpoint_module, "STEP", 1)
     started, cancelled, told = asyncio.Event(), threading.Event(), []
@@ -124,7 +124,7 @@ async def test_a_copy_nobody_waits_for_any_more_is_given_up(closed, tmp_path, mo
     assert len(told) == 1
 
 
-async def test_a_file_taken_meanwhile_is_copied_again(closed, tmp_path, clock):
+async def test_checkpoint_starts_again_when_the_file_is_opened_meanwhile(closed, tmp_path, clock):
     """Nobody held it when the copy began: what was read without locks is not trusted."""
     taken = []
 

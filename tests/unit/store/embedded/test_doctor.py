@@ -37,7 +37,7 @@ def traces(path):
 
 
 @pytest.mark.parametrize("name", ["closed", "killed"])
-def test_a_healthy_file_is_called_so_and_left_alone(request, name, clock):
+def test_healthy_file_is_reported_healthy_and_not_changed(request, name, clock):
     """Counts by crawl and state; not a byte is written, no file appears."""
     path = request.getfixturevalue(name)
     before = traces(path)
@@ -56,7 +56,7 @@ def test_a_healthy_file_is_called_so_and_left_alone(request, name, clock):
     assert traces(path) == before
 
 
-async def test_a_file_that_is_held_is_looked_at_beside_its_holder(closed, clock):
+async def test_held_file_is_examined_while_it_is_held(closed, clock):
     """Who holds it is told; the crawl goes on while somebody looks, and afterwards."""
     async with Frontier.open(closed, clock=clock) as frontier:
         await frontier.add(["https://new.example/"])
@@ -72,7 +72,7 @@ async def test_a_file_that_is_held_is_looked_at_beside_its_holder(closed, clock)
     assert before == after
 
 
-def test_a_page_that_was_changed_is_named(closed, clock, hurt):
+def test_changed_page_is_reported_by_number(closed, clock, hurt):
     """With the tasks it was the last word on."""
     hurt(closed, 40)
     found = examine(closed, clock)
@@ -85,7 +85,7 @@ def test_a_page_that_was_changed_is_named(closed, clock, hurt):
     assert any("--rescue NEW" in advice for advice in found.next)
 
 
-def test_a_page_that_is_gone_is_named(closed, clock):
+def test_missing_page_is_reported_by_number(closed, clock):
     """A gap is seen."""
     with sqlite3.connect(closed) as db:
         db.execute("DELETE FROM page WHERE id = 41")
@@ -97,7 +97,7 @@ def test_a_page_that_is_gone_is_named(closed, clock):
     assert states(found)["pages"] == "damaged"
 
 
-def test_a_tail_that_is_gone_is_missed(killed, clock):
+def test_missing_last_pages_are_reported(killed, clock):
     """The lock remembers what was acknowledged; the way out names the log."""
     Path(f"{killed}-wal").unlink()
     found = examine(killed, clock)
@@ -107,7 +107,7 @@ def test_a_tail_that_is_gone_is_missed(killed, clock):
     assert any("put it back" in advice for advice in found.next)
 
 
-def test_a_log_that_was_hurt_is_noticed(killed, clock):
+def test_damaged_log_is_reported(killed, clock):
     """SQLite silently ends at a broken frame; the lock, and the pages behind it, tell."""
     log = Path(f"{killed}-wal")
     data = bytearray(log.read_bytes())
@@ -124,7 +124,7 @@ def test_a_log_that_was_hurt_is_noticed(killed, clock):
 
 
 @pytest.mark.parametrize("share", [0.0001, 0.3, 0.9])
-def test_a_file_cut_short_is_called_so(closed, clock, share):
+def test_truncated_file_is_reported(closed, clock, share):
     """However much is left."""
     os.truncate(closed, int(closed.stat().st_size * share) // 4096 * 4096 + 100)
     found = examine(closed, clock)
@@ -133,7 +133,7 @@ def test_a_file_cut_short_is_called_so(closed, clock, share):
     assert states(found)["size"] == "damaged"
 
 
-def test_an_empty_file_is_a_damaged_one(closed, clock):
+def test_empty_file_is_reported_damaged(closed, clock):
     """No file of ours is ever empty."""
     os.truncate(closed, 0)
     found = examine(closed, clock)
@@ -142,7 +142,7 @@ def test_an_empty_file_is_a_damaged_one(closed, clock):
     assert states(found)["file"] == "damaged"
 
 
-def test_a_head_that_was_changed_does_not_hide_the_rest(closed, clock):
+def test_changed_header_does_not_hide_intact_pages(closed, clock):
     """It is ours by what stands behind it, and its pages are found without SQLite."""
     data = closed.read_bytes()
     closed.write_bytes(b"\0" * 100 + data[100:])
@@ -153,7 +153,7 @@ def test_a_head_that_was_changed_does_not_hide_the_rest(closed, clock):
     assert [crawl.intact for crawl in found.crawls] == [1040, 1040]
 
 
-def test_a_tree_that_was_changed_does_not_hide_the_leaves(closed, clock):
+def test_changed_tree_does_not_hide_intact_leaves(closed, clock):
     """The root of the pages points to nowhere: every leaf is found all the same."""
     db = sqlite3.connect(closed)
     (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'page'").fetchone()
@@ -177,7 +177,7 @@ def test_a_tree_that_was_changed_does_not_hide_the_leaves(closed, clock):
         ("sql", "not a file of"),
     ],
 )
-def test_what_is_no_file_of_ours_is_refused(tmp_path, clock, content, complaint):
+def test_foreign_file_is_refused(tmp_path, clock, content, complaint):
     """By name; a stranger's database is not looked into."""
     path = tmp_path / "other"
     if content == "sql":
@@ -191,7 +191,7 @@ def test_what_is_no_file_of_ours_is_refused(tmp_path, clock, content, complaint)
         examine(path, clock)
 
 
-def test_a_newer_format_and_a_directory_are_refused(closed, clock, tmp_path):
+def test_newer_format_and_directory_are_refused(closed, clock, tmp_path):
     """Nothing is guessed."""
     db = apsw.Connection(str(closed))
     db.execute("PRAGMA user_version = 99")
@@ -205,14 +205,14 @@ def test_a_newer_format_and_a_directory_are_refused(closed, clock, tmp_path):
         examine("memory://", clock)
 
 
-def test_a_large_file_gets_the_quick_check(closed, clock, monkeypatch):
+def test_large_file_gets_the_quick_check(closed, clock, monkeypatch):
     """It says which one it was."""
     monkeypatch.setattr(doctor, "LARGE_FILE", 0)
 
     assert "quick_check: ok" in detail(examine(closed, clock), "sqlite")
 
 
-def test_no_check_takes_long(closed, monkeypatch):
+def test_check_of_sqlite_ends_at_its_timeout(closed, monkeypatch):
     """It says when SQLite's was ended; ours go on."""
     monkeypatch.setattr(doctor, "PROGRESS", 1)
     found = examine(closed, Hurried())
@@ -231,7 +231,7 @@ class Hurried(FakeClock):
         return super().now_ms()
 
 
-def test_a_value_that_was_changed_is_named(closed, clock):
+def test_changed_metadata_is_reported_by_name(closed, clock):
     """The file's own values have checksums too."""
     db = apsw.Connection(str(closed))
     db.execute("UPDATE meta SET value = zeroblob(20) WHERE name = 'secret'")
@@ -245,7 +245,7 @@ def test_a_value_that_was_changed_is_named(closed, clock):
     assert states(found)["load"] == "damaged"
 
 
-def test_a_piece_that_is_gone_is_missed(closed, clock):
+def test_missing_piece_of_a_snapshot_is_reported(closed, clock):
     """Pages are all there, but it does not load as it is."""
     db = apsw.Connection(str(closed))
     db.execute("DELETE FROM piece WHERE id = (SELECT min(id) + 2 FROM piece)")
@@ -257,13 +257,13 @@ def test_a_piece_that_is_gone_is_missed(closed, clock):
     assert [crawl.intact for crawl in found.crawls] == [1040, 1040]
 
 
-def test_nobody_is_called_a_holder_who_is_not(tmp_path, closed):
+def test_process_without_the_lock_is_not_reported_as_holder(tmp_path, closed):
     """A lock that is left over, and none at all."""
     assert holder_of(closed) is None
     assert holder_of(tmp_path / "nothing") is None
 
 
-def test_a_flip_is_never_taken_for_health_that_is_not(closed, clock):
+def test_flipped_bit_is_reported_unless_it_is_harmless(closed, clock):
     """Whatever the store refuses, the doctor calls damaged; 20 places by one seed."""
     rng, whole = random.Random(5), closed.read_bytes()
     for _ in range(20):
@@ -278,7 +278,7 @@ def test_a_flip_is_never_taken_for_health_that_is_not(closed, clock):
             CrawlFile(closed).close()
 
 
-def test_a_row_of_another_type_is_no_page(closed, clock):
+def test_row_of_another_type_is_not_a_page(closed, clock):
     """A flipped bit can make a number or a text of it."""
     db = apsw.Connection(str(closed))
     db.execute("UPDATE page SET data = 5 WHERE id = 30")
@@ -291,7 +291,7 @@ def test_a_row_of_another_type_is_no_page(closed, clock):
     assert states(found)["snapshot"] == "damaged"
 
 
-async def test_a_damaged_file_in_use_is_told_to_be_let_go_first(closed, clock, hurt):
+async def test_damaged_file_in_use_gets_the_advice_to_end_its_holder(closed, clock, hurt):
     """Its holder has not met the damage yet."""
     hurt(closed, 5)
     async with Frontier.open(closed, clock=clock) as frontier:

@@ -23,7 +23,7 @@ def filled(dice, table, size):
 
 
 @pytest.mark.parametrize("stretch", [4, 1024])
-def test_whatever_was_added_is_found_one_by_one_and_together(stretch, monkeypatch):
+def test_added_fingerprints_are_found_singly_and_in_batches(stretch, monkeypatch):
     """B3: and nobody else is."""
     monkeypatch.setattr(fingerprint_table, "MOVE_STEP", stretch)
     dice, table = Random(stretch), FingerprintTable(SECRET)
@@ -37,7 +37,7 @@ def test_whatever_was_added_is_found_one_by_one_and_together(stretch, monkeypatc
     assert (table.get(names[5]), table.get(strangers[0])) == (6, 0)
 
 
-def test_few_are_spilled_even_while_it_grows():
+def test_growing_table_spills_few_fingerprints():
     """Each costs ten times as much outside the table."""
     table, worst = FingerprintTable(SECRET), 0.0
     dice = Random(3)
@@ -49,7 +49,7 @@ def test_few_are_spilled_even_while_it_grows():
     assert worst < 0.04
 
 
-def test_a_copy_knows_what_it_was_copied_from():
+def test_loaded_table_has_all_fingerprints_of_the_stored_one():
     """As a snapshot copies it."""
     dice, table, copy = Random(4), FingerprintTable(SECRET), FingerprintTable(SECRET)
     names = filled(dice, table, 5000)

@@ -33,7 +33,7 @@ async def reborn(store, clock):
     return EmbeddedStore.open(files / "copy" / Path(store.path).name, clock)
 
 
-async def test_a_dead_borrowers_loan_is_taken_back(store, clock):
+async def test_reopening_expires_the_loan_of_a_dead_borrower(store, clock):
     """H4, C7: one crash, the others as released; the queue waits from now on, then is served."""
     await claim(store, 3, lend=True)
     again = await reborn(store, clock)
@@ -47,7 +47,7 @@ async def test_a_dead_borrowers_loan_is_taken_back(store, clock):
     await again.close()
 
 
-async def test_what_a_loan_counted_is_not_counted_again(store, clock):
+async def test_crashes_counted_by_a_loan_are_not_counted_again(store, clock):
     """C7: of one loan, though its process died between two steps of taking it back."""
     leases = await claim(store, 3, lend=True, lease_for=10.0)
     await store.extend([lease.id for lease in leases[1:]], lease_for=60.0)

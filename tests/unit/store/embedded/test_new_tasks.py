@@ -30,7 +30,7 @@ def born(dice, number):
     return task, tie, due, msgspec.msgpack.encode((task, tie, due, 0))
 
 
-def test_entries_of_many_are_those_of_each():
+def test_entries_computed_for_many_equal_those_computed_singly():
     """Every order there is: signs, zeros, extremes, both lanes."""
     dice, new_tasks, expected, rest = Random(1), NewTasks(), {}, []
     for number in range(1, 500):
@@ -50,6 +50,6 @@ def test_entries_of_many_are_those_of_each():
     assert new_tasks.numbers == list(range(1, 500))
 
 
-def test_nobody_born_is_no_line():
+def test_no_new_tasks_give_no_entries():
     """Nothing to join."""
     assert list(NewTasks().entries_by_lane()) == []

@@ -22,7 +22,7 @@ async def sleepy(tmp_path, monkeypatch):
         yield frontier
 
 
-async def test_reading_all_queues_wakes_none(sleepy):
+async def test_reading_all_queues_loads_none(sleepy):
     """Reports of a million hosts must not bring them all into memory."""
     (crawl,) = sleepy.store._crawls.by_name.values()
     queues = crawl.queues
@@ -38,7 +38,7 @@ async def test_reading_all_queues_wakes_none(sleepy):
     assert {view.key: view.next_url for view in views}["h7.example"] == "https://h7.example/0"
 
 
-async def test_a_glimpse_is_what_waking_would_show(sleepy):
+async def test_view_of_a_packed_queue_equals_that_of_the_loaded_one(sleepy):
     """The same queue, number for number."""
     seen = {view.key: view async for view in sleepy.queues()}
 

@@ -19,7 +19,7 @@ def queue():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_line_cut_while_it_changes_has_all_who_stayed(seed, monkeypatch):
+def test_list_cut_while_it_changes_has_every_entry_that_stayed(seed, monkeypatch):
     """What came or went meanwhile is mended by pages; who only stood there must be copied."""
     monkeypatch.setattr(queue_codec, "PIECE_BYTES", 4096)
     dice, line, copy = Random(seed), SortedList(LANE_BYTES, []), queue()
@@ -40,7 +40,7 @@ def test_a_line_cut_while_it_changes_has_all_who_stayed(seed, monkeypatch):
     assert len(found) == len(set(found))
 
 
-def test_a_queue_that_slept_is_the_queue_it_was():
+def test_packed_queue_has_the_lists_it_was_packed_with():
     """All three lines of it."""
     one = queue()
     for key in range(50, 0, -1):

@@ -39,7 +39,7 @@ def plain(task):
     return {name: getattr(task, name) for name in names}
 
 
-async def test_nothing_of_a_healthy_file_is_lost(closed, clock, tmp_path):
+async def test_rescue_of_a_healthy_file_loses_nothing(closed, clock, tmp_path):
     """The new file tells what the old one does, leases taken back and all."""
     new = tmp_path / "new"
     saved = rescue(closed, new, clock)
@@ -48,7 +48,7 @@ async def test_nothing_of_a_healthy_file_is_lost(closed, clock, tmp_path):
     assert await contents(new) == await contents(closed)
 
 
-async def test_what_a_log_holds_is_rescued(killed, clock, tmp_path):
+async def test_rescue_reads_the_log(killed, clock, tmp_path):
     """A killed process left nearly everything there."""
     saved = rescue(killed, tmp_path / "new", clock)
 
@@ -57,7 +57,7 @@ async def test_what_a_log_holds_is_rescued(killed, clock, tmp_path):
 
 
 @pytest.mark.parametrize("number", [1, 30, 70, 130])
-async def test_only_what_stood_on_a_lost_page_is_missing(closed, clock, tmp_path, hurt, number):
+async def test_rescue_loses_only_the_rows_of_a_lost_page(closed, clock, tmp_path, hurt, number):
     """Every other task is as it was; those that are lost are told by number."""
     whole = await contents(closed)
     hurt(closed, number)
@@ -74,7 +74,7 @@ async def test_only_what_stood_on_a_lost_page_is_missing(closed, clock, tmp_path
 
 
 @pytest.mark.parametrize("what", ["piece", "meta", "head", "root", "log"])
-async def test_all_is_rescued_if_every_page_is_there(request, clock, tmp_path, what):
+async def test_rescue_loses_nothing_while_every_page_is_intact(request, clock, tmp_path, what):
     """Whatever else is broken around them."""
     path = request.getfixturevalue("killed" if what == "log" else "closed")
     pristine = tmp_path / "pristine"
@@ -111,7 +111,7 @@ def broken(path, what):
         log.write_bytes(frames)
 
 
-async def test_a_rescued_crawl_goes_on(closed, clock, tmp_path, hurt):
+async def test_rescued_crawl_continues(closed, clock, tmp_path, hurt):
     """Everything pending is lent and finished, and the crawl ends."""
     hurt(closed, 50)
     rescue(closed, tmp_path / "new", clock)
@@ -127,7 +127,7 @@ async def test_a_rescued_crawl_goes_on(closed, clock, tmp_path, hurt):
         assert (await frontier.add(["https://h0.example/0"])).refused == {"duplicate": 1}
 
 
-async def test_flips_at_random_places_cost_what_they_hit(closed, clock, tmp_path):
+async def test_flipped_bits_lose_only_the_pages_they_are_in(closed, clock, tmp_path):
     """Three at a time, eight rounds by one seed: the new file is always healthy."""
     rng, whole = random.Random(11), closed.read_bytes()
     for turn in range(8):
@@ -141,7 +141,7 @@ async def test_flips_at_random_places_cost_what_they_hit(closed, clock, tmp_path
         assert examine(tmp_path / f"new{turn}", clock).is_healthy
 
 
-async def test_a_rescue_refuses_what_it_must(closed, clock, tmp_path):
+async def test_rescue_refuses_held_files_and_existing_targets(closed, clock, tmp_path):
     """An existing file, a file in use, and one of which nothing is left."""
     with pytest.raises(InvalidInput, match="exists"):
         rescue(closed, closed, clock)
@@ -155,7 +155,7 @@ async def test_a_rescue_refuses_what_it_must(closed, clock, tmp_path):
     assert not list(tmp_path.glob("new*"))
 
 
-async def test_rules_that_are_lost_are_told(closed, clock, tmp_path, hurt):
+async def test_rescue_reports_crawls_without_rules(closed, clock, tmp_path, hurt):
     """Without the pages and the snapshot that told them, the default ones hold."""
     db = apsw.Connection(str(closed))
     told = [number for number, data in db.execute("SELECT * FROM page") if b"politeness" in data]

@@ -18,7 +18,7 @@ async def kept(path, clock):
 
 
 @pytest.mark.parametrize("name", ["closed", "killed"])
-async def test_they_survive_by_a_snapshot_alone(request, name, clock):
+async def test_settings_survive_in_a_snapshot(request, name, clock):
     """One crawl was told before the snapshot and never again, the other after it too."""
     found = await kept(request.getfixturevalue(name), clock)
 
@@ -26,7 +26,7 @@ async def test_they_survive_by_a_snapshot_alone(request, name, clock):
     assert [tree["retry"] for tree in found.values()] == [{"max_retries": 0}] * 2
 
 
-async def test_a_rescue_brings_them(killed, clock, tmp_path):
+async def test_rescue_keeps_settings(killed, clock, tmp_path):
     """With the rules they belong to."""
     before = await kept(killed, clock)
     rescue(killed, tmp_path / "new", clock)

@@ -47,7 +47,7 @@ async def store(tmp_path, clock):
     await store.close()
 
 
-async def test_they_survive_a_process_that_is_killed(store, clock, tmp_path):
+async def test_shared_values_survive_a_killed_process(store, clock, tmp_path):
     """Acknowledged is written: the log alone tells them all."""
     before = await store.values_since(CRAWL, limit=10_000)
     for end in ("", "-wal"):
@@ -57,7 +57,7 @@ async def test_they_survive_a_process_that_is_killed(store, clock, tmp_path):
     assert len(before) == MANY
 
 
-async def test_they_survive_by_a_snapshot_alone(store, clock):
+async def test_shared_values_survive_in_a_snapshot(store, clock):
     """Whose pages are not read again."""
     async for _ in take_snapshot(store):
         pass
@@ -70,7 +70,7 @@ async def test_they_survive_by_a_snapshot_alone(store, clock):
     await again.close()
 
 
-async def test_a_snapshot_may_be_taken_while_they_are_written(store, clock, monkeypatch):
+async def test_snapshot_taken_during_writes_keeps_shared_values(store, clock, monkeypatch):
     """Those written over before and after they were copied, and new ones."""
     monkeypatch.setattr(room, "SLICE_BYTES", 1)  # a piece after each verb
     step = 0
@@ -85,7 +85,7 @@ async def test_a_snapshot_may_be_taken_while_they_are_written(store, clock, monk
     assert await noted(store.path, clock) == before
 
 
-async def test_numbers_go_on_after_reopening(store, clock):
+async def test_numbers_continue_after_reopening(store, clock):
     """N1: whoever read them all learns of the next."""
     last = (await store.values_since(CRAWL, limit=10_000))[-1].number
     await store.close()
@@ -95,7 +95,7 @@ async def test_numbers_go_on_after_reopening(store, clock):
     await again.close()
 
 
-async def test_a_checkpoint_and_a_rescue_bring_them(store, clock, tmp_path):
+async def test_checkpoint_and_rescue_keep_shared_values(store, clock, tmp_path):
     """A copy of one moment, and whatever is intact."""
     before = await store.values_since(CRAWL, limit=10_000)
     await checkpoint(store.path, tmp_path / "copy")
@@ -107,7 +107,7 @@ async def test_a_checkpoint_and_a_rescue_bring_them(store, clock, tmp_path):
     assert examine(tmp_path / "new", clock).is_healthy
 
 
-async def test_a_rescue_finds_in_the_snapshot_what_stood_on_a_lost_page(
+async def test_rescue_reads_shared_values_of_a_lost_page_from_the_snapshot(
     store, clock, tmp_path, hurt
 ):
     """And a later word on a page that is intact stays the last one."""

@@ -13,7 +13,7 @@ from outrider.store.embedded.file import explain_error
 PATH = Path("crawl.outrider")
 
 
-def test_want_of_memory_is_no_damage():
+def test_lack_of_memory_is_not_reported_as_damage():
     """Nothing was changed, and it may be tried again."""
     assert isinstance(explain_error(PATH, apsw.NoMemError("out of memory")), StoreFull)
 

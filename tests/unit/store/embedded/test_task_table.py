@@ -38,7 +38,7 @@ async def reprice(store, numbers, seen, priority):
     )
 
 
-async def test_what_was_read_and_changed_is_read_anew(store):
+async def test_task_changed_after_a_read_is_read_again(store):
     """C8: a price that was read before another was given is no longer the one seen."""
     await prices(store)
     assert await reprice(store, range(1, 51), 0.0, 5.0) == 50
@@ -48,7 +48,7 @@ async def test_what_was_read_and_changed_is_read_anew(store):
     assert set((await prices(store)).values()) == {7.0, 9.0}
 
 
-async def test_what_was_read_and_lent_is_not_repriced(store):
+async def test_task_leased_after_a_read_gets_no_new_priority(store):
     """C8: only what still waits; and once it waits again, it is as it was."""
     await prices(store)
     claimed = await store.claim(ClaimRequest(CRAWL, "w", 10))
@@ -60,7 +60,7 @@ async def test_what_was_read_and_lent_is_not_repriced(store):
     assert sorted(set((await prices(store)).values())) == [5.0, 6.0]
 
 
-async def test_only_tasks_of_the_wanted_state_are_read(store, monkeypatch):
+async def test_filter_by_state_reads_only_tasks_of_that_state(store, monkeypatch):
     """O4: a crawl with many done tasks and few pending ones is not read through."""
     await store.drop(CRAWL, TaskFilter(pattern=r"/\d$"), dry_run=False)
     read, original = [], FileTasks._read
@@ -72,7 +72,7 @@ async def test_only_tasks_of_the_wanted_state_are_read(store, monkeypatch):
     assert list(found) == read == list(range(1, 11))
 
 
-async def test_a_new_price_survives_by_the_log(store, clock):
+async def test_priority_update_survives_reopening(store, clock):
     """C8: priority, breakdown and place in line."""
     await reprice(store, [77], 0.0, -5.0)
     await store.close()
@@ -85,7 +85,7 @@ async def test_a_new_price_survives_by_the_log(store, clock):
     await again.close()
 
 
-async def test_reading_tasks_wakes_no_queue(store, clock):
+async def test_reading_tasks_loads_no_queue(store, clock):
     """Whoever goes through a million hosts must not bring them all into memory."""
     store._new_items = 1 << 30
     while store._snapshot is not None or store._new_items > 1 << 29:
@@ -101,7 +101,7 @@ async def test_reading_tasks_wakes_no_queue(store, clock):
     await again.close()
 
 
-async def test_a_page_that_tells_of_many_is_read_once(store, clock, monkeypatch):
+async def test_page_with_many_tasks_is_read_once(store, clock, monkeypatch):
     """C8: reading a step and repricing it opens the file once for each page."""
     await store.close()
     again = EmbeddedStore.open(store.path, clock)
