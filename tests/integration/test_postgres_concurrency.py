@@ -168,8 +168,8 @@ async def test_tasks_are_read_as_they_were_written(url, count):
     await store.add(tasks)
 
     views = (await store.tasks(CRAWL, TaskFilter(), limit=1000)).items
-    told = {view.url: (view.tag, view.type, view.meta["a"]) for view in views}
-    assert told == {one.url: (one.tag, one.type, "\0\\nü") for one in tasks}
+    found = {view.url: (view.tag, view.type, view.meta["a"]) for view in views}
+    assert found == {one.url: (one.tag, one.type, "\0\\nü") for one in tasks}
     await store.close()
 
 

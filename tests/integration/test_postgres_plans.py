@@ -65,8 +65,8 @@ def plans(monkeypatch):
 
         def send(self, statement, params=()):
             verb = statement.split(maxsplit=1)[0]
-            is_told = verb in ("insert", "update", "delete") or TABLE.search(statement)
-            if is_told:
+            uses_tables = verb in ("insert", "update", "delete") or TABLE.search(statement)
+            if uses_tables:
                 self._say("savepoint before")
                 found.append(Plan(statement, self._explained(statement, params)))
                 self._say("rollback to before")

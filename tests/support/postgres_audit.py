@@ -11,7 +11,7 @@ from typing import Any, Final
 import psycopg
 
 RULES: Final[Mapping[str, str]] = {
-    "every pending task that is not lent waits in one line": """
+    "every pending task that is not leased is in one list": """
         select t.id from task t
         left join lease l on l.task = t.id
         left join pending p on p.task = t.id and p.queue = t.queue and p.lane = t.lane
@@ -23,14 +23,14 @@ RULES: Final[Mapping[str, str]] = {
             is distinct from (p.task is not null or d.task is not null)
             or (p.task is not null and d.task is not null)
     """,
-    "no line holds a task that is not": """
+    "no list holds a task twice or one that does not exist": """
         select task from (select task from pending union all select task from delayed) w
         group by task having count(*) > 1
         union all
         select task from (select task from pending union all select task from delayed) w
         where not exists (select from task t where t.id = w.task)
     """,
-    "a queue knows the first of each line": """
+    "a queue has the first entry of each of its lists": """
         select q.id from queue q
         left join lateral (select * from pending p where p.queue = q.id and p.lane = 0
             order by precedence, priority, tie, task limit 1) a on true
@@ -53,7 +53,7 @@ RULES: Final[Mapping[str, str]] = {
             or q.in_flight + q.named <> (select count(*) from lease l where l.queue = q.id)
             or q.done <> (select count(*) from task t where t.queue = q.id and t.state = 'done')
     """,
-    "a ready queue stands where its first task puts it, and no other does": """
+    "the ready lists hold the ready queues at the place of their first task": """
         select coalesce(e.queue, r.queue) from (
             select q.crawl, 0 as lane, q.precedence as queue_precedence,
                 q.discovery_precedence as precedence, q.discovery_priority as priority, q.turn,
@@ -68,20 +68,20 @@ RULES: Final[Mapping[str, str]] = {
         where e.queue is null or r.queue is null -- 0, 0: the turn is all that counts
             or (r.precedence, r.priority) not in ((e.precedence, e.priority), (0, 0))
     """,
-    "an inactive queue stands in its place, and no other does": """
+    "the inactive list holds the inactive queues at their place": """
         select coalesce(e.queue, i.queue) from (
             select crawl, precedence as queue_precedence, place, id as queue
             from queue where standing = 2
         ) e full join inactive i using (crawl, queue_precedence, place, queue)
         where e.queue is null or i.queue is null
     """,
-    "every alarm is set once": """
+    "every wake time is stored once": """
         select coalesce(e.queue, s.queue) from (
             select crawl, alarm_at as at, id as queue from queue where alarm_at > 0
         ) e full join snooze s using (crawl, at, queue)
         where e.queue is null or s.queue is null
     """,
-    "a topic and a name have one note": """
+    "a topic and a name have one shared value": """
         select crawl, topic, name from note group by crawl, topic, name having count(*) > 1
     """,
 }

@@ -142,8 +142,8 @@ def _options(memory: int = _MAX_MEMORY) -> re2.Options:
 
 
 def _explain(error: re2.error) -> str:
-    told = error.args[0]
-    message = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
+    detail = error.args[0]
+    message = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
     for beginning, reason in _REASONS:
         if message.startswith(beginning):
             return f"{message.rpartition(': ')[2]} {reason}"

@@ -32,8 +32,8 @@ def environment_layer(variables: Mapping[str, str] | None = None) -> Layer:
             path = tuple(name.removeprefix(PREFIX).strip("_").lower().split(PART))
             value = read_value(text)
             leaves.append((path, value))
-            said = [leaf for leaf, _ in leaves_of(value, path)]
-            origins.update(dict.fromkeys(said or [path], f"environment {name}"))
+            paths = [leaf for leaf, _ in leaves_of(value, path)]
+            origins.update(dict.fromkeys(paths or [path], f"environment {name}"))
     return Layer("environment", tree_of(leaves), origins)
 
 

@@ -128,12 +128,12 @@ def layers_of(value: AnySettings) -> Layers:
 def _locate_error(stack: list[Layer], fault: InvalidSetting) -> str:
     """Return the message of an error of the whole tree, with the origins of its settings."""
     origins = {path: name for layer in stack for path, name in layer.leaf_origins()}
-    told = []
+    sources = []
     for path in (fault.path, *fault.others):
         name = next((name for one, name in origins.items() if is_under(one, path)), "given")
         if name not in _QUIET:
-            told.append(f"{dotted_path(path)} is from {name}")
-    return f"{fault} ({'; '.join(told)})" if told else str(fault)
+            sources.append(f"{dotted_path(path)} is from {name}")
+    return f"{fault} ({'; '.join(sources)})" if sources else str(fault)
 
 
 def _sections(tree: Mapping[str, Any] | Settings) -> Any:

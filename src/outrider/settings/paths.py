@@ -98,14 +98,14 @@ def path_of(text: str) -> Path:
     return flat_path(tuple(path))
 
 
-def parse_assignments(pairs: Iterable[str], said: str = "--set") -> dict[str, Any]:
+def parse_assignments(pairs: Iterable[str], option: str = "--set") -> dict[str, Any]:
     """Parse `politeness.delay=2` into a tree."""
     leaves = []
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not (sign and name.strip()):
             fix = "write section.name=value, as in politeness.delay=2"
-            raise SettingsError(f"{said} {pair}: {fix}")
+            raise SettingsError(f"{option} {pair}: {fix}")
         leaves.append((path_of(name.strip()), read_value(value.strip())))
     return tree_of(leaves)
 

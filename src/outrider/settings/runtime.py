@@ -62,13 +62,13 @@ class AppliedUpdates(NamedTuple):
     keys: KeyLayers  # of `settings.keys`: those below, and those set at run time
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _StoredUpdate(msgspec.Struct, frozen=True):
     value: Any
     by: str = ""
     old: Any = None
 
 
-class _Changed(msgspec.Struct, frozen=True):
+class _StoredChange(msgspec.Struct, frozen=True):
     path: str
     by: str
     old: Any = None
@@ -77,19 +77,19 @@ class _Changed(msgspec.Struct, frozen=True):
 
 def update_text(value: object, old: object, by: str) -> str:
     """Encode the shared value of a runtime setting."""
-    return msgspec.json.encode(_Said(value, by[:_MAX_BY], old)).decode()
+    return msgspec.json.encode(_StoredUpdate(value, by[:_MAX_BY], old)).decode()
 
 
 def update_of(name: str, text: str, at: float, number: int) -> Update:
     """Decode the shared value of a runtime setting; raises SettingsError if it is not valid."""
     try:
-        said = msgspec.json.decode(text, type=_Said)
+        stored = msgspec.json.decode(text, type=_StoredUpdate)
         path = path_of(name)
-        if isinstance(said.value, dict):
+        if isinstance(stored.value, dict):
             raise SettingsError("a table; every setting has a shared value of its own")
-        if why := own_process_reason(path, said.value):
+        if why := own_process_reason(path, stored.value):
             raise SettingsError(why)
-        return Update(path, said.value, said.by[:_MAX_BY], at, number)
+        return Update(path, stored.value, stored.by[:_MAX_BY], at, number)
     except _DECODING as error:
         raise SettingsError(f"{name}: {error}") from error
 
@@ -109,17 +109,17 @@ def own_process_reason(path: Path, value: object) -> str:
 def change_text(path: Path, old: object, new: object, by: str) -> str:
     """Encode a change for the history; very long values are cut."""
     return msgspec.json.encode(
-        _Changed(dotted_path(path), by[:_MAX_BY], _short(old), _short(new))
+        _StoredChange(dotted_path(path), by[:_MAX_BY], _short(old), _short(new))
     ).decode()
 
 
 def change_of(text: str, at: float) -> Change | None:
     """Decode a change of the history; None: it cannot be read."""
     try:
-        told = msgspec.json.decode(text, type=_Changed)
+        change = msgspec.json.decode(text, type=_StoredChange)
     except _DECODING:
         return None
-    return Change(told.path, told.old, told.new, told.by[:_MAX_BY], at)
+    return Change(change.path, change.old, change.new, change.by[:_MAX_BY], at)
 
 
 def _short(value: object) -> object:
@@ -132,38 +132,38 @@ _MAX_VALUE: Final = 2000  # characters of a value in the history
 
 def apply_updates(base: BaseSettings, updates: Iterable[Update]) -> AppliedUpdates:
     """Apply updates in their order; those that are not valid are ignored."""
-    said, ignored = sorted(updates, key=lambda update: update.number), []
+    applied, ignored = sorted(updates, key=lambda update: update.number), []
     own = code_in(base.settings)
     while True:
         try:
-            tree = tree_of((one.path, one.value) for one in said)
+            tree = tree_of((one.path, one.value) for one in applied)
             settings = apply_changes(base.settings, tree, base.origins.keys())
             for path, value in foreign_code(settings, own).items():
                 raise InvalidSetting(path, value, _NO_CODE)  # noqa: TRY301 - as any other fault of an update
         except InvalidSetting as fault:
-            wrong = _conflicting_update(said, fault)
-            said.remove(wrong)
+            wrong = _conflicting_update(applied, fault)
+            applied.remove(wrong)
             ignored.append((wrong, str(fault)))
         else:
-            origins = {one.path: one.origin for one in said}
-            keys = _key_layers(base.settings, said)
+            origins = {one.path: one.origin for one in applied}
+            keys = _key_layers(base.settings, applied)
             return AppliedUpdates(settings, {**base.origins, **origins}, ignored, keys)
 
 
-def _key_layers(below: Settings, said: Iterable[Update]) -> KeyLayers:
+def _key_layers(below: Settings, applied: Iterable[Update]) -> KeyLayers:
     """Separate overrides set at run time (A4), which win, from those below; None removes one."""
-    by_key = [one for one in said if one.path[0] == KEYS and len(one.path) > 1]
+    by_key = [one for one in applied if one.path[0] == KEYS and len(one.path) > 1]
     gone = tree_of((one.path, None) for one in by_key if one.value is None)
     new = tree_of((one.path, one.value) for one in by_key if one.value is not None)
     return KeyLayers(keys_of(gone.get(KEYS, {}), below.keys), keys_of(new.get(KEYS, {}), {}))
 
 
-def _conflicting_update(said: list[Update], fault: InvalidSetting) -> Update:
+def _conflicting_update(applied: list[Update], fault: InvalidSetting) -> Update:
     """Return the update that caused an error; if none did, the last one."""
     if fault.others:
         paths = (fault.path, *fault.others)
-        crossing = [one for one in said if any(is_under(one.path, path) for path in paths)]
-        return (crossing or said)[-1]
-    there = [one for one in said if is_under(fault.path, one.path)]
-    below = [one for one in said if is_under(one.path, fault.path)]
-    return (there or below or said)[-1]
+        crossing = [one for one in applied if any(is_under(one.path, path) for path in paths)]
+        return (crossing or applied)[-1]
+    there = [one for one in applied if is_under(fault.path, one.path)]
+    below = [one for one in applied if is_under(one.path, fault.path)]
+    return (there or below or applied)[-1]

@@ -1,7 +1,8 @@
 """The verbs of the store protocol as plain synchronous calls on engines.
 
 A store decides in its `_forward` how a verb is run and made durable. `InvalidInput` is raised
-before anything is changed.
+before anything is changed. A verb opens its crawl before it asks for the time: a server answers
+both in one round trip.
 """
 
 from __future__ import annotations
@@ -62,17 +63,14 @@ class EngineVerbs:
     # ---- Store
 
     def add(self, tasks: Sequence[Task]) -> list[Added]:
-        now = self._now()
         if len({task.crawl for task in tasks}) == 1:
-            return self._add_to(tasks[0].crawl, list(tasks), now)
+            return self._add_to(tasks[0].crawl, list(tasks))
         names = dict.fromkeys(task.crawl for task in tasks)
-        by_crawl = {
-            n: iter(self._add_to(n, [t for t in tasks if t.crawl == n], now)) for n in names
-        }
+        by_crawl = {n: iter(self._add_to(n, [t for t in tasks if t.crawl == n])) for n in names}
         return [next(by_crawl[task.crawl]) for task in tasks]
 
-    def _add_to(self, name: str, tasks: list[Task], now: int) -> list[Added]:
-        crawl = self._open(name)
+    def _add_to(self, name: str, tasks: list[Task]) -> list[Added]:
+        crawl, now = self._open(name), self._now()
         crawl.tasks.prefetch(tasks)
         answers = crawl.adder.add(tasks, now)
         crawl.finisher.check_limits(now)
@@ -82,8 +80,9 @@ class EngineVerbs:
         return self._open(request.crawl).claimer.claim(request, self._now())
 
     def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
-        deadline, extended = self._now() + to_ms(lease_for), set[LeaseId]()
+        extended: set[LeaseId] = set()
         for crawl, of_crawl in self._by_crawl(leases):
+            deadline = self._now() + to_ms(lease_for)
             if crawl.fast_path is not None:
                 extended |= crawl.fast_path.extend(of_crawl, deadline)
                 continue
@@ -95,11 +94,10 @@ class EngineVerbs:
         return extended
 
     def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        crawls = {name: self._open(name) for name in sorted({v.crawl for v in verdicts})}
         now = self._now()
-        crawls: dict[str, CrawlEngine] = {}
         finished: set[tuple[str, int, int]] = set()  # by a fast path
-        for name in sorted({verdict.crawl for verdict in verdicts}):
-            crawls[name] = crawl = self._open(name)
+        for name, crawl in crawls.items():
             rest = [v for v in verdicts if v.crawl == name]
             if crawl.fast_path is not None:
                 done = crawl.fast_path.finish(rest, now)
@@ -118,8 +116,9 @@ class EngineVerbs:
         ]
 
     def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
-        now, released = self._now(), set()
+        released: set[LeaseId] = set()
         for crawl, of_crawl in self._by_crawl(leases):
+            now = self._now()
             crawl.tasks.load([lease.task for lease in of_crawl])
             for lease in of_crawl:
                 record = crawl.finisher.lease_by_token(lease.task, lease.token)
