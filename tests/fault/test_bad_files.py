@@ -34,7 +34,7 @@ async def closed(tmp_path):
 
 @pytest.fixture
 async def killed(tmp_path, copied):
-    """A file whose process was killed: most of it stands in its log."""
+    """A file whose process was killed: most of it is in its log."""
     path = tmp_path / "crawl.outrider"
     store = await made(path)
     copy = copied(path)
@@ -43,7 +43,7 @@ async def killed(tmp_path, copied):
 
 
 def parts_of(path):
-    """Every part of a file, but for the lock, which whoever opens it takes."""
+    """Every part of a file without the lock, which opening takes."""
     return {p.name: p.read_bytes() for p in sorted(path.parent.glob(f"{path.name}*")) if _counts(p)}
 
 
@@ -60,13 +60,13 @@ def refused(path, kind=StoreUnusable):
     assert str(path) in str(caught.value)
     error = str(caught.value)
     del caught
-    gc.collect()  # whatever was opened is let go of
+    gc.collect()  # closes what was opened
     assert parts_of(path) == before
     return error
 
 
 def test_empty_file_is_damaged(tmp_path):
-    """No file of ours is ever empty, so this one was emptied by somebody."""
+    """No file of Outrider is ever empty, so another program emptied this one."""
     path = tmp_path / "crawl.outrider"
     path.touch()
     assert f"outrider doctor {path}" in refused(path, StoreDamaged)

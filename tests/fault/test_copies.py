@@ -26,7 +26,7 @@ class Work:
         self.store, self.clock, self.dice = store, clock, random.Random(seed)
 
     def tasks(self, most):
-        """Some, half of them of few hosts with long lines."""
+        """Some, half of them of few hosts with long lists."""
         dice = self.dice
         return [
             task(
@@ -113,7 +113,7 @@ async def test_queue_loaded_during_a_snapshot_keeps_its_politeness_state(
 
 @pytest.mark.slow
 async def test_task_due_during_a_snapshot_is_pending_once(tmp_path, copied, monkeypatch):
-    """C6: no page tells of them, since nobody changed them; a long line is copied in pieces."""
+    """C6: no page has them, since no verb changed them; a long list is cut into pieces."""
     clock, path = FakeClock(), tmp_path / "crawl.outrider"
     monkeypatch.setattr("outrider.store.embedded.queue_codec.PIECE_BYTES", 4096)
     store = EmbeddedStore.open(path, clock)
@@ -147,7 +147,7 @@ async def copied_whole(tasks, path, clock, monkeypatch):
 async def test_queue_packed_before_the_order_changed_is_sorted_by_the_new_order(
     tmp_path, copied, monkeypatch
 ):
-    """C3: which place a queue has among the ready is told by no page, and may be outdated."""
+    """C3: ready keys are in no page, and may be outdated in a snapshot."""
     clock, path = FakeClock(), tmp_path / "crawl.outrider"
     tasks = [task(f"https://h{n}.test/", priority=float(-n)) for n in range(50)]
     store = await copied_whole(tasks, path, clock, monkeypatch)
@@ -165,14 +165,14 @@ async def test_queue_packed_before_the_order_changed_is_sorted_by_the_new_order(
 async def test_queue_whose_tasks_became_due_after_a_snapshot_is_ready(
     tmp_path, copied, monkeypatch
 ):
-    """C6: that a task has become due is told by no page; its queue's row tells it stands ready."""
+    """C6: no page says that a task became due; the row of its queue says that it is ready."""
     clock, path = FakeClock(), tmp_path / "crawl.outrider"
     late = task("https://late.test/", delay=10.0, priority=100.0)
     store = await copied_whole([late, task("https://next.test/")], path, clock, monkeypatch)
     clock.advance(11.0)
     request = ClaimRequest(CRAWL, "w", 1)
     (lent,) = (await store.claim(request)).leases
-    assert lent.key != "late.test"  # it was judged, and stands ready behind others
+    assert lent.key != "late.test"  # it is ready behind others
     monkeypatch.setattr("outrider.store.embedded.store.SNAPSHOT_AT_CLOSE", -1)
     copy = EmbeddedStore.open(copied(path), clock)
     await copy.close()
@@ -183,6 +183,6 @@ async def test_queue_whose_tasks_became_due_after_a_snapshot_is_ready(
     assert "late.test" in keys
     wake_in = (await copy.claim(request)).wake_in
     assert wake_in is not None
-    assert wake_in > 0  # not at once: nobody stands ready any more
+    assert wake_in > 0  # not at once: no queue is ready any more
     await copy.close()
     await store.close()

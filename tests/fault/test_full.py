@@ -1,4 +1,4 @@
-"""A full disk: a typed error, nothing lost, nothing half applied; with room again all goes on."""
+"""A full disk: a typed error, nothing lost, nothing half applied; with room again the store continues."""
 
 import asyncio
 import contextlib

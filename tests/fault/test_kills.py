@@ -1,4 +1,4 @@
-"""A process that works on a file is killed, again and again; nothing it was told is lost."""
+"""A process that works on a file is killed, again and again; nothing acknowledged is lost."""
 
 import os
 import random

@@ -84,7 +84,7 @@ async def test_synced_file_has_everything_acknowledged_after_a_power_cut(
 @pytest.mark.slow
 @pytest.mark.usefixtures("tight")
 async def test_verbs_that_share_a_sync_are_complete_once_acknowledged(tmp_path, disk, started):
-    """Group commit answers nobody before the disk has what it wrote."""
+    """Group commit returns to no verb before the disk has its pages."""
     path, first = started
     store = EmbeddedStore.open(path, FakeClock(), durability="sync", vfs=disk.name)
     acknowledged = []

@@ -176,7 +176,7 @@ async def end(frontier, name):
 
 
 async def told(path):
-    """Everything a file tells, and what it lends next; opens it, so give it a copy."""
+    """Return everything in a file, and what it leases next; opens it, so pass a copy."""
     clock = FakeClock(LATER)
     store = EmbeddedStore.open(path, clock)
     try:
@@ -200,7 +200,7 @@ async def views_of(store, crawl):
 
 
 async def claims_of(store, crawl, clock):
-    """Who comes next, in order, while time goes on."""
+    """Return which tasks are leased next, in order, as time passes."""
     lent = []
     for _ in range(20):
         claimed = await store.claim(ClaimRequest(crawl, "reader", 7))

@@ -57,7 +57,7 @@ def test_healthy_file_is_reported_healthy_and_not_changed(request, name, clock):
 
 
 async def test_held_file_is_examined_while_it_is_held(closed, clock):
-    """Who holds it is told; the crawl goes on while somebody looks, and afterwards."""
+    """The holder is reported; its crawl continues during and after the examination."""
     async with Frontier.open(closed, clock=clock) as frontier:
         await frontier.add(["https://new.example/"])
         before = {name: trace for name, trace in traces(closed).items() if "-shm" not in name}
@@ -108,7 +108,7 @@ def test_missing_last_pages_are_reported(killed, clock):
 
 
 def test_damaged_log_is_reported(killed, clock):
-    """SQLite silently ends at a broken frame; the lock, and the pages behind it, tell."""
+    """SQLite silently stops at a broken frame; the lock and the pages behind it show that."""
     log = Path(f"{killed}-wal")
     data = bytearray(log.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -134,7 +134,7 @@ def test_truncated_file_is_reported(closed, clock, share):
 
 
 def test_empty_file_is_reported_damaged(closed, clock):
-    """No file of ours is ever empty."""
+    """No file of Outrider is ever empty."""
     os.truncate(closed, 0)
     found = examine(closed, clock)
 
@@ -143,7 +143,7 @@ def test_empty_file_is_reported_damaged(closed, clock):
 
 
 def test_changed_header_does_not_hide_intact_pages(closed, clock):
-    """It is ours by what stands behind it, and its pages are found without SQLite."""
+    """Its schema identifies it, and its pages are found without SQLite."""
     data = closed.read_bytes()
     closed.write_bytes(b"\0" * 100 + data[100:])
     found = examine(closed, clock)

@@ -24,7 +24,7 @@ def filled(dice, table, size):
 
 @pytest.mark.parametrize("stretch", [4, 1024])
 def test_added_fingerprints_are_found_singly_and_in_batches(stretch, monkeypatch):
-    """B3: and nobody else is."""
+    """B3: and no other fingerprint is."""
     monkeypatch.setattr(fingerprint_table, "MOVE_STEP", stretch)
     dice, table = Random(stretch), FingerprintTable(SECRET)
     names = filled(dice, table, 9000)

@@ -1,4 +1,4 @@
-"""Which queues are in memory: whoever only reads must not fill it."""
+"""The queue cache: reading queues must not fill the memory."""
 
 import pytest
 

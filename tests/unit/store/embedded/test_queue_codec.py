@@ -1,4 +1,4 @@
-"""A line copied in pieces while it goes on: nobody who stayed is missed, and all are in order."""
+"""Lists cut into pieces while they change: no entry that stayed is missed, all are in order."""
 
 from random import Random
 
@@ -20,7 +20,7 @@ def queue():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_list_cut_while_it_changes_has_every_entry_that_stayed(seed, monkeypatch):
-    """What came or went meanwhile is mended by pages; who only stood there must be copied."""
+    """Pages correct what was added or removed meanwhile; entries that stayed must be cut."""
     monkeypatch.setattr(queue_codec, "PIECE_BYTES", 4096)
     dice, line, copy = Random(seed), SortedList(LANE_BYTES, []), queue()
     for _ in range(3000):
@@ -41,7 +41,7 @@ def test_list_cut_while_it_changes_has_every_entry_that_stayed(seed, monkeypatch
 
 
 def test_packed_queue_has_the_lists_it_was_packed_with():
-    """All three lines of it."""
+    """All three lists of it."""
     one = queue()
     for key in range(50, 0, -1):
         one.enter(key % 2, key, 1000, 1000)

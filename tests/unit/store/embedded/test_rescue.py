@@ -40,7 +40,7 @@ def plain(task):
 
 
 async def test_rescue_of_a_healthy_file_loses_nothing(closed, clock, tmp_path):
-    """The new file tells what the old one does, leases taken back and all."""
+    """The new file shows what the old one does, with expired leases."""
     new = tmp_path / "new"
     saved = rescue(closed, new, clock)
 
@@ -58,7 +58,7 @@ async def test_rescue_reads_the_log(killed, clock, tmp_path):
 
 @pytest.mark.parametrize("number", [1, 30, 70, 130])
 async def test_rescue_loses_only_the_rows_of_a_lost_page(closed, clock, tmp_path, hurt, number):
-    """Every other task is as it was; those that are lost are told by number."""
+    """Every other task is as it was; lost ones are reported by number."""
     whole = await contents(closed)
     hurt(closed, number)
     saved = rescue(closed, tmp_path / "new", clock)
@@ -104,7 +104,7 @@ def broken(path, what):
         db.close()
         data[(root - 1) * 4096 : root * 4096] = bytes(4096)
     path.write_bytes(data)
-    if what == "log":  # a frame that no page of ours needs: the first, which is SQLite's own
+    if what == "log":  # a frame that no log page needs: the first, which is SQLite's own
         log = Path(f"{path}-wal")
         frames = bytearray(log.read_bytes())
         frames[32 + 16] ^= 0xFF
@@ -156,7 +156,7 @@ async def test_rescue_refuses_held_files_and_existing_targets(closed, clock, tmp
 
 
 async def test_rescue_reports_crawls_without_rules(closed, clock, tmp_path, hurt):
-    """Without the pages and the snapshot that told them, the default ones hold."""
+    """Without the pages and the snapshot that had them, the default rules apply."""
     db = apsw.Connection(str(closed))
     told = [number for number, data in db.execute("SELECT * FROM page") if b"politeness" in data]
     db.close()

@@ -19,7 +19,7 @@ async def kept(path, clock):
 
 @pytest.mark.parametrize("name", ["closed", "killed"])
 async def test_settings_survive_in_a_snapshot(request, name, clock):
-    """One crawl was told before the snapshot and never again, the other after it too."""
+    """One crawl was configured before the snapshot only, the other after it too."""
     found = await kept(request.getfixturevalue(name), clock)
 
     assert list(found) == ["default", "news"]

@@ -48,7 +48,7 @@ async def store(tmp_path, clock):
 
 
 async def test_shared_values_survive_a_killed_process(store, clock, tmp_path):
-    """Acknowledged is written: the log alone tells them all."""
+    """What was acknowledged is written: the log alone has them all."""
     before = await store.values_since(CRAWL, limit=10_000)
     for end in ("", "-wal"):
         shutil.copy(f"{store.path}{end}", tmp_path / f"copy{end}")
@@ -65,7 +65,7 @@ async def test_shared_values_survive_in_a_snapshot(store, clock):
     await store.close()
     again = EmbeddedStore.open(store.path, clock)
 
-    assert again._new_items == 0  # the tail told of nothing
+    assert again._new_items == 0  # no pages after the snapshot
     assert await again.values_since(CRAWL, limit=10_000) == before
     await again.close()
 
@@ -86,7 +86,7 @@ async def test_snapshot_taken_during_writes_keeps_shared_values(store, clock, mo
 
 
 async def test_numbers_continue_after_reopening(store, clock):
-    """N1: whoever read them all learns of the next."""
+    """N1: a reader that has read them all sees the next one."""
     last = (await store.values_since(CRAWL, limit=10_000))[-1].number
     await store.close()
     again = EmbeddedStore.open(store.path, clock)

@@ -1,4 +1,4 @@
-"""Tasks read in a row: quickly, without waking anybody, and never as they were before."""
+"""Tasks read together: quickly, without loading queues, and never outdated."""
 
 import pytest
 
@@ -32,14 +32,14 @@ async def prices(store, which=PENDING):
 
 
 async def reprice(store, numbers, seen, priority):
-    """Give them another price."""
+    """Give them another priority."""
     return await store.update_priorities(
         CRAWL, [PriorityUpdate(n, seen, priority, WHY) for n in numbers]
     )
 
 
 async def test_task_changed_after_a_read_is_read_again(store):
-    """C8: a price that was read before another was given is no longer the one seen."""
+    """C8: a priority that was read before an update is no longer the one seen."""
     await prices(store)
     assert await reprice(store, range(1, 51), 0.0, 5.0) == 50
     assert await reprice(store, range(1, COUNT + 1), 0.0, 7.0) == 50
@@ -73,7 +73,7 @@ async def test_filter_by_state_reads_only_tasks_of_that_state(store, monkeypatch
 
 
 async def test_priority_update_survives_reopening(store, clock):
-    """C8: priority, breakdown and place in line."""
+    """C8: priority, breakdown and place in its list."""
     await reprice(store, [77], 0.0, -5.0)
     await store.close()
     again = EmbeddedStore.open(store.path, clock)
