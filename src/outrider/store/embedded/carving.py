@@ -60,13 +60,12 @@ class Carving:
         place = self._places[number]
         found = self._row(self._leaf(place >> _CELL_BITS), place & _CELL_MASK)
         assert found is not None  # noqa: S101 - it was read before
-        return found[1]
+        return found.data
 
     def rows(self) -> Iterator[Row]:
         """Return all pages found, in order."""
-        return (
-            (number, self.page(number)) for number in range(1, self.last + 1) if self.has(number)
-        )
+        found = (number for number in range(1, self.last + 1) if self.has(number))
+        return (Row(number, self.page(number)) for number in found)
 
     def close(self) -> None:
         """Close file and log."""
@@ -90,7 +89,7 @@ class Carving:
             cell = int.from_bytes(data[at : at + 2], "big")
             row = self._row(data, cell)
             if row is not None and is_page(*row):
-                self._keep(row[0], leaf << _CELL_BITS | cell)
+                self._keep(row.number, leaf << _CELL_BITS | cell)
 
     def _keep(self, number: int, place: int) -> None:
         missing = number + 1 - len(self._places)
@@ -104,7 +103,7 @@ class Carving:
             size, at = _varint(data, cell)
             number, at = _varint(data, at)
             content = self._content(data, at, size) if 3 <= size < MAX_ROW_BYTES else b""
-            return (number, _blob(content)) if content else None
+            return Row(number, _blob(content)) if content else None
         except IndexError:
             return None
 

@@ -114,7 +114,7 @@ class FileCrawl:
             journal.values.last,
         )
 
-    def build_pages(self, first: int, now: int) -> list[tuple[int, bytes]]:
+    def build_pages(self, first: int, now: int) -> list[log_pages.PageRow]:
         """Return what changed since the last write, as pages numbered from `first` on."""
         summary, inserted, dirty = self._summary(), self.tasks.inserted, self.state.dirty_queues
         if not (inserted or self.tasks.updated or dirty or summary != self._written):
@@ -138,7 +138,8 @@ class FileCrawl:
                 *[queue.number for queue in dirty[low:high]],
             ]
             page, tail = first + index, update if index == count - 1 else b""
-            rows.append((page, log_pages.encode_page(page, self.index, numbers, parts, tail)))
+            data = log_pages.encode_page(page, self.index, numbers, parts, tail)
+            rows.append(log_pages.PageRow(page, data))
         return rows
 
     def _updates_by_page(self) -> list[list[TaskRecord]]:
@@ -227,8 +228,8 @@ class FileCrawl:
             state.outcomes = Counter(update.outcomes)
         if update.timeline is not None:
             state.timeline = deque(update.timeline, state.timeline.maxlen)
-        last = state.events[-1][0] if state.events else 0
-        state.events.extend(event for event in update.events if event[0] > last)
+        last = state.events[-1].number if state.events else 0
+        state.events.extend(event for event in update.events if event.number > last)
         for mode, roots in (update.roots or {}).items():
             self.journal.add_roots(mode, roots)
         state.settings = state.settings if update.settings is None else update.settings

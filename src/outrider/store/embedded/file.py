@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import apsw
 
@@ -41,7 +41,7 @@ _ADD_PAGE: Final = "INSERT INTO page VALUES (?, ?)"
 # CAST: in a damaged file a blob may have become a text, which could not even be read.
 _GET_PAGE: Final = "SELECT CAST(data AS BLOB) FROM page WHERE id = ?"
 
-Row = tuple[int, bytes]
+Row: TypeAlias = log_pages.PageRow
 
 
 @final
@@ -213,7 +213,7 @@ class CrawlFile:
             with suppress(apsw.Error):  # some errors have rolled back by themselves
                 db.execute("ROLLBACK")
             raise explain_error(self.path, error) from error
-        self.last_page = rows[-1][0]
+        self.last_page = rows[-1].number
 
     def put_piece(self, snapshot: int, number: int, data: bytes) -> None:
         """Add a piece to a snapshot."""

@@ -85,7 +85,7 @@ class Inventory:
     def rows(self) -> Iterator[Row]:
         """See `Source`; by the tree."""
         if self._file is not None:
-            yield from ((number, data) for number, data in self._file.rows() if self.has(number))
+            yield from (row for row in self._file.rows() if self.has(row.number))
 
     def page(self, number: int) -> bytes:
         """See `Source`; by the tree."""

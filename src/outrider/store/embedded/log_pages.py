@@ -27,6 +27,7 @@ from outrider.errors import StoreDamaged
 from outrider.store.engine import fields
 from outrider.store.engine.fields import QUEUE_FIELDS, TASK_FIELDS
 from outrider.store.engine.records import COLUMNS, Queue, TaskCounts, TaskRecord
+from outrider.store.engine.state import CrawlEvent
 
 VERSION: Final = 1
 PAGE_ITEMS: Final = 16  # tasks or queues of one kind in a page: one is read without many others
@@ -158,12 +159,19 @@ class CrawlUpdate(msgspec.Struct, array_like=True, gc=False):
     crawl: CrawlRow
     task_counts: list[CountsRow]
     outcomes: dict[str, int] | None = None
-    events: list[tuple[int, int, str, str, str]] = []
+    events: list[CrawlEvent] = []
     timeline: list[tuple[float, str, str]] | None = None
     rules: dict[int, bytes] | None = None
     roots: dict[str, list[str]] | None = None
     settings: str | None = None
     values: list[tuple[int, float, str, str, str]] = []  # shared values, as `SharedValue` has them
+
+
+class PageRow(NamedTuple):
+    """A page as SQLite stores it."""
+
+    number: int
+    data: bytes
 
 
 class LogPage(NamedTuple):
@@ -336,11 +344,12 @@ def check_page(number: int, data: bytes) -> tuple[int, ...]:
         not isinstance(data, bytes) or len(data) < _HEAD.size
     ):  # in a damaged file SQLite may return any type
         raise StoreDamaged(f"page {number} is {'cut short' if data else 'missing'}")
-    head = _HEAD.unpack_from(data)
-    if crc32(memoryview(data)[4:], number & 0xFFFFFFFF) != head[0]:
+    head: tuple[int, ...] = _HEAD.unpack_from(data)
+    checksum, version, *_ = head
+    if crc32(memoryview(data)[4:], number & 0xFFFFFFFF) != checksum:
         raise StoreDamaged(f"page {number} is not what was written: its checksum differs")
-    if head[1] > VERSION:
-        raise StoreDamaged(f"page {number} was written by a newer release (format {head[1]})")
+    if version > VERSION:
+        raise StoreDamaged(f"page {number} was written by a newer release (format {version})")
     return head
 
 

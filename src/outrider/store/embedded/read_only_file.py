@@ -60,7 +60,7 @@ class ReadOnlyFile:
                     if number <= after:
                         raise StoreDamaged(f"{table} {number} comes after {after}")
                     after = number
-                    yield number, data
+                    yield Row(number, data)
 
     def _translate(self, error: Exception) -> StoreError:
         """A reader meets damage, or a program that keeps the file locked."""

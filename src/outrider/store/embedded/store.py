@@ -291,13 +291,13 @@ class EmbeddedStore(ForwardingStore):
 
     def _append(self, rows: list[Row]) -> None:
         self._file.append(rows)
-        self._lock.remember(rows[-1][0])
+        self._lock.remember(rows[-1].number)
 
     def _mark_written(self, rows: list[Row]) -> None:
         if rows:
             for crawl in self._crawls.used.values():
                 self._new_items += crawl.mark_written()
-            self._next_page = rows[-1][0] + 1
+            self._next_page = rows[-1].number + 1
         self._crawls.used.clear()
 
     # ---- snapshots

@@ -59,8 +59,8 @@ class MemoryJournal:
 
     def events(self, after: int, limit: int) -> list[StoreEvent]:
         """See `port.Journal`."""
-        kept = [event for event in self._state.events if event[0] > after][:limit]
-        return [StoreEvent(sequence, at / 1000, *rest) for sequence, at, *rest in kept]
+        found = [event for event in self._state.events if event.number > after][:limit]
+        return [StoreEvent(number, at / 1000, *rest) for number, at, *rest in found]
 
     def adopt_workers(self, old: MemoryJournal) -> None:
         """Take over the workers of a journal that this one replaces."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import Final, Protocol, final
+from typing import Final, NamedTuple, Protocol, final
 
 from outrider.core.order import ordered
 from outrider.core.policy.rules import CrawlRules, Limits
@@ -26,6 +26,16 @@ class Counted(Protocol):
     def origin(self) -> str: ...  # noqa: D102
     @property
     def depth(self) -> int: ...  # noqa: D102
+
+
+class CrawlEvent(NamedTuple):
+    """O3: something the crawl did by itself; stored in this order."""
+
+    number: int
+    at: int  # milliseconds
+    name: str
+    subject: str
+    detail: str
 
 
 @final
@@ -109,7 +119,7 @@ class CrawlState:
         self.started = self.finished = -1
         self.outcomes: Counter[str] = Counter()
         self.timeline: deque[tuple[float, str, str]] = deque(maxlen=TIMELINE_KEPT)
-        self.events: deque[tuple[int, int, str, str, str]] = deque(maxlen=EVENTS_KEPT)
+        self.events: deque[CrawlEvent] = deque(maxlen=EVENTS_KEPT)
         self.settings = ""  # the caller's text, for workers that join the crawl
         self.task_counts: dict[tuple[str, str | None, str, int], TaskCounts] = {}
         self.dirty_queues: list[Queue] = []
@@ -175,7 +185,7 @@ class CrawlState:
     def add_event(self, now: int, name: str, subject: str, detail: str) -> None:
         """O3: record what the crawl did by itself."""
         self.last_event += 1
-        self.events.append((self.last_event, now, name, subject, detail))
+        self.events.append(CrawlEvent(self.last_event, now, name, subject, detail))
 
     def set_status(self, status: CrawlStatus, reason: str, now: int) -> None:
         """I1."""
