@@ -1,4 +1,4 @@
-"""A full disk: a typed error, nothing lost, nothing half applied; with room again the store continues."""
+"""A full disk: a typed error, nothing lost, nothing half applied; the store continues later."""
 
 import asyncio
 import contextlib
