@@ -7,7 +7,7 @@ changed meanwhile are left alone; if the rules of a queue did, the step is repea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, assert_never
 
 import msgspec
 
@@ -26,13 +26,13 @@ from outrider.store.protocol import (
     TaskFilter,
 )
 from outrider.store.redis.inspector import QUEUES_PER_CALL, TASKS_PER_CALL, RedisInspector
-from outrider.store.redis.rows import QueueRow, raw
+from outrider.store.redis.rows import STATE_NUMBERS, QueueRow, raw
 from outrider.store.redis.rules_cache import Batch, RulesCache, crawl_numbers, encode_rules
 from outrider.store.redis.script_client import ScriptClient, encode
 from outrider.store.redis.task_codec import encode_breakdown, priority_bytes
 from outrider.store.validation import validate_priority_updates
 
-_Verb: TypeAlias = Literal["drop", "replay", "purge"]
+PENDING, DEAD = TaskState.PENDING, TaskState.DEAD
 
 
 class _Action(msgspec.Struct, frozen=True):
@@ -185,24 +185,30 @@ class RedisAdmin:
         self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
-        return await self._change("drop", crawl, which, dry_run=dry_run, after=after, limit=limit)
+        return await self._change("drop", PENDING, crawl, which, (dry_run, after, limit))
 
     async def replay(
         self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
-        return await self._change("replay", crawl, which, dry_run=dry_run, after=after, limit=limit)
+        return await self._change("replay", DEAD, crawl, which, (dry_run, after, limit))
 
     async def purge(
         self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
     ) -> Step:
         """See `protocol.Admin`."""
-        return await self._change("purge", crawl, which, dry_run=dry_run, after=after, limit=limit)
+        return await self._change("purge", DEAD, crawl, which, (dry_run, after, limit))
 
     async def _change(
-        self, verb: _Verb, crawl: str, which: TaskFilter, *, dry_run: bool, after: int, limit: int
+        self,
+        verb: str,
+        state: TaskState,
+        crawl: str,
+        which: TaskFilter,
+        step: tuple[bool, int, int],
     ) -> Step:
-        state = TaskState.PENDING if verb == "drop" else TaskState.DEAD
+        """Change the tasks in a state that match, by the function of that name in the script."""
+        dry_run, after, limit = step
         numbers, more = await self._inspector.matching(
             crawl, which, state, after=after, limit=limit
         )
@@ -211,7 +217,9 @@ class RedisAdmin:
         count = 0
         for start in range(0, max(1, len(numbers)), TASKS_PER_CALL):
             part = encode(numbers[start : start + TASKS_PER_CALL])
-            count += await self._scripts.run("change_tasks", crawl, verb, part)
+            count += await self._scripts.run(
+                "change_tasks", crawl, verb, STATE_NUMBERS[state], part
+            )
         return Step(count, more)
 
 

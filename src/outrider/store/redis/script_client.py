@@ -1,5 +1,6 @@
 """Lua scripts: assembled at import from `scripts/`, and run on the server, one per call.
 
+Every file in `scripts/` is a script; its first line names the pieces of `scripts/lib` it includes.
 A name in capitals in a script is a constant that is put in here: `Q_TURN` is the position of the
 field `turn` in a queue's row, `K_DEADLINES` a key. So rows and keys are named once, and a wrong
 name is found at import. Errors of the driver are translated here, so that none of its types leaves
@@ -9,7 +10,7 @@ this package.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from hashlib import sha1
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
@@ -50,50 +51,15 @@ MAX_VALUES_BYTES: Final = 1 << 20  # of shared values that one call returns
 MAX_DELAYED_COUNTED: Final = 10_000  # delayed tasks of a queue among which a position is counted
 
 
+# The first line of a file names the pieces of `scripts/lib` that come before it.
+_INCLUDES: Final = re.compile(r"-- include: (.+)")
+
+
 class Script(NamedTuple):
     """A script in full, and the digest by which a server that has it can run it."""
 
     text: str
     digest: str
-
-
-_BASE: Final = ("crawl", "state", "order", "schedule")
-_FIND: Final = (*_BASE, "index")
-_ADD: Final = (*_FIND, "reorder", "add_task")
-
-# The pieces of `scripts/lib` that come before each script.
-_PIECES: Final = {
-    "init_store": (),
-    "add": _ADD,
-    "claim": (*_FIND, "leases", "lease_tasks"),
-    "extend": (*_BASE, "leases"),
-    "finish": (*_ADD, "leases", "apply_verdict"),
-    "release": (*_BASE, "leases"),
-    "expire": (*_BASE, "leases"),
-    "configure": (*_BASE, "replace_rules"),
-    "rebuild_ready_list": _BASE,
-    "steer": (*_ADD, "replace_rules"),
-    "set_status": _BASE,
-    "change_tasks": _BASE,
-    "add_roots": _BASE,
-    "heartbeat": _BASE,
-    "put_values": _BASE,
-    "update_priorities": (*_BASE, "reorder"),
-    "apply_totals": _BASE,
-    "start_run": _BASE,
-    "restore": (*_ADD, "replace_rules", "restore_items"),
-    "read": ("crawl",),
-    "read_crawl": ("crawl",),
-    "read_queues": (*_FIND, "queue_view"),
-    "read_tasks": _FIND,
-    "read_upcoming": _FIND,
-    "read_position": (*_FIND, "queue_view"),
-    "read_events": ("crawl",),
-    "read_values": ("crawl",),
-    "read_keys": _BASE,
-    "read_known": _FIND,
-    "read_export": _BASE,
-}
 
 
 def _positions(letter: str, row: type[msgspec.Struct], *, after: int = 0) -> dict[str, str]:
@@ -137,19 +103,31 @@ def constants() -> dict[str, str]:
     }
 
 
+def _included(name: str, texts: Mapping[str, str], found: dict[str, None]) -> dict[str, None]:
+    """Return a file and all that it includes, each once and after those it includes itself."""
+    names = _INCLUDES.match(texts[name])
+    for included in names[1].split(", ") if names else ():
+        _included(f"lib/{included}", texts, found)
+    found[name] = None
+    return found
+
+
 def _assemble() -> Iterator[tuple[str, Script]]:
     directory, values = Path(__file__).parent / "scripts", constants()
 
     def put_in(found: re.Match[str]) -> str:
         return values[found[0]] if found[0] in values or found[1] else found[0]
 
-    def piece(name: str) -> str:
-        text = (directory / f"{name}.lua").read_text(encoding="utf-8")
-        return re.sub(r"\b(?:([CQTRVK]_)[A-Z]\w*|[A-Z]\w*)\b", put_in, text)
-
-    for name, pieces in _PIECES.items():
-        text = "".join(piece(f"lib/{one}") for one in pieces) + piece(name)
-        yield name, Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+    texts = {
+        path.relative_to(directory).with_suffix("").as_posix(): re.sub(
+            r"\b(?:([CQTRVK]_)[A-Z]\w*|[A-Z]\w*)\b", put_in, path.read_text(encoding="utf-8")
+        )
+        for path in directory.rglob("*.lua")
+    }
+    for name in texts:
+        if not name.startswith("lib/"):
+            text = "".join(texts[part] for part in _included(name, texts, {}))
+            yield name, Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
 SCRIPTS: Final = dict(_assemble())

@@ -127,20 +127,20 @@ class RedisVerbs:
     async def _claim_some(
         self, request: ClaimRequest, header: _ClaimHeader, part: int, *, closes: bool
     ) -> tuple[_ClaimHeader, list[Any]]:
-        sent = [
-            request.worker,
-            part,
-            to_ms(request.lease_for),
-            request.per_queue,
-            header.lane,
-            header.streak,
-            request.lend,
-            closes,
-            [raw(name) for name in request.fingerprints[:MAX_FINGERPRINTS]],
-            header.taken,
-            header.may_expire,
-            header.may_wake,
-        ]
+        sent = {
+            "worker": request.worker,
+            "limit": part,
+            "lease_for": to_ms(request.lease_for),
+            "cap": request.per_queue,
+            "lane": header.lane,
+            "streak": header.streak,
+            "loans": request.lend,
+            "ends_run": closes,
+            "fingerprints": [raw(name) for name in request.fingerprints[:MAX_FINGERPRINTS]],
+            "taken": header.taken,
+            "may_expire": header.may_expire,
+            "may_wake": header.may_wake,
+        }
         first, *found = await self._scripts.run("claim", request.crawl, encode(sent))
         return _decode_header(first), found
 

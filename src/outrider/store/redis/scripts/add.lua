@@ -1,3 +1,4 @@
+-- include: add_task
 -- add: add tasks to a crawl.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the batch (see decode_batch). ARGV[6]: the heads of the tasks. ARGV[7]: their texts.

@@ -1,3 +1,4 @@
+-- include: schedule
 -- add_roots: add roots to a mode of the scope, each once, in order.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the mode. ARGV[6..]: the roots.

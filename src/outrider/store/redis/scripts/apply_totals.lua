@@ -1,3 +1,4 @@
+-- include: schedule
 -- apply_totals: pause or end a run by what all shards of a crawl count together.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: msgpack of known, leased, open, dones, bytes. ARGV[6]: the revision of this shard when

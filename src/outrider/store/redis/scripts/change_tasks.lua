@@ -1,6 +1,8 @@
+-- include: schedule
 -- change_tasks: drop, replay or purge tasks.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
--- ARGV[5]: the verb. ARGV[6]: msgpack of the tasks' numbers.
+-- ARGV[5]: the verb. ARGV[6]: the state that a task must have. ARGV[7]: msgpack of the tasks'
+-- numbers.
 -- Returns how many tasks were changed.
 local verbs = {
   drop = function(number, t, q)
@@ -22,12 +24,12 @@ local verbs = {
   end,
 }
 open_crawl()
-local changed, wanted = 0, ARGV[5] == 'drop' and PENDING or DEAD
+local change, wanted, changed = verbs[ARGV[5]], tonumber(ARGV[6]), 0
 if C[C_STATUS] ~= 'cancelled' then
-  for _, number in ipairs(decode(ARGV[6])) do
+  for _, number in ipairs(decode(ARGV[7])) do
     local t = task_by_number(number)
     if t and t[T_STATE] == wanted then
-      verbs[ARGV[5]](number, t, queue_by_number(t[T_QUEUE]))
+      change(number, t, queue_by_number(t[T_QUEUE]))
       changed = changed + 1
     end
   end

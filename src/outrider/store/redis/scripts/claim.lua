@@ -1,27 +1,17 @@
+-- include: lease_tasks
 -- claim: lease tasks to a worker. Expires leases and wakes queues in bounded numbers; if there may
 -- be more of them, the header says so, and the caller runs the script again.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
--- ARGV[5]: msgpack of worker, limit, lease time in milliseconds, cap per queue, lane, streak,
--- whether to loan whole queues, whether to end a run that is over, fingerprints, pairs of queue
--- number and leases that this claim took of it, how many leases it may still expire, how many
--- queues wake.
+-- ARGV[5]: msgpack of a map: worker, limit, lease_for (milliseconds), cap (per queue), lane and
+-- streak, loans (lend whole queues), ends_run (end a run that is over), fingerprints, taken (pairs
+-- of a queue's number and the leases this claim took of it), may_expire (leases) and may_wake
+-- (queues): how many it still may.
 -- Returns a header (msgpack of status, milliseconds to wait or -1, lane, streak, whether to run the
--- script again, the last three arguments as they are now, the time), then three values per lease:
+-- script again, may_expire, may_wake and taken as they are now, the time), then three values per lease:
 -- the task's number, its row, and its queue's row.
-local sent = decode(ARGV[5])
-local request = {
-  worker = sent[1],
-  limit = sent[2],
-  lease_for = sent[3],
-  cap = sent[4],
-  lane = sent[5],
-  streak = sent[6],
-  loans = sent[7],
-  ends_run = sent[8],
-  fingerprints = sent[9],
-}
-local taken, may_expire, may_wake = {}, sent[11], sent[12]
-for _, pair in ipairs(sent[10]) do
+local request = decode(ARGV[5])
+local taken, may_expire, may_wake = {}, request.may_expire, request.may_wake
+for _, pair in ipairs(request.taken) do
   taken[pair[1]] = pair[2]
 end
 

@@ -1,3 +1,4 @@
+-- include: replace_rules
 -- configure: replace the rules of a crawl, and its settings.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: msgpack of the rules' numbers (see lib/replace_rules.lua). ARGV[6]: the rules as JSON.

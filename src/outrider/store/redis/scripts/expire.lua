@@ -1,3 +1,4 @@
+-- include: leases
 -- expire: end overdue leases.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: how many at most.

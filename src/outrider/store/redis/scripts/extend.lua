@@ -1,3 +1,4 @@
+-- include: leases
 -- extend: move the deadlines of leases.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: milliseconds from now. ARGV[6]: msgpack of pairs of task number and token.

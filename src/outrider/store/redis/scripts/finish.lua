@@ -1,3 +1,4 @@
+-- include: apply_verdict
 -- finish: apply verdicts, after adding their links.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the batch of all links (see decode_batch). ARGV[6]: the verdicts, each the fields of a

@@ -1,3 +1,4 @@
+-- include: schedule
 -- heartbeat: store a worker's status.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the worker. ARGV[6]: its heartbeat as JSON. ARGV[7]: milliseconds after which a silent

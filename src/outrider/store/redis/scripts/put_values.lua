@@ -1,3 +1,4 @@
+-- include: schedule
 -- put_values: write shared values.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: msgpack of each value's label, its text, and the number of the value it replaces (-1:

@@ -1,3 +1,4 @@
+-- include: crawl
 -- read: run one reading command on a key of a crawl.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the command. ARGV[6]: the rest of its key. ARGV[7..]: its arguments.

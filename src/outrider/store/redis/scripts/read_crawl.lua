@@ -1,3 +1,4 @@
+-- include: crawl
 -- read_crawl: read what is counted of a crawl.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- Returns the crawl's row, the time, kinds, counts, outcomes and timeline; nil and the time if

@@ -1,3 +1,4 @@
+-- include: crawl
 -- read_events: read a crawl's log.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the sequence number of the last event the caller has. ARGV[6]: how many at most.

@@ -1,3 +1,4 @@
+-- include: schedule
 -- read_export: read a page of an export.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5] and ARGV[6]: how many queues and tasks were exported before. ARGV[7]: how many at most.

@@ -1,3 +1,4 @@
+-- include: schedule
 -- read_keys: read the keys of queues.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: msgpack of their numbers.

@@ -1,3 +1,4 @@
+-- include: index
 -- read_known: tell which queues and tasks exist.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: how many digests of keys follow. ARGV[6..]: these, then fingerprints.

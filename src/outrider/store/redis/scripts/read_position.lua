@@ -1,3 +1,4 @@
+-- include: queue_view
 -- read_position: count the tasks before a task.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the task's number.

@@ -1,3 +1,4 @@
+-- include: queue_view
 -- read_queues: read what views show of queues.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the digest of a key; or "", and ARGV[6] and ARGV[7] the first and the last number.

@@ -1,3 +1,4 @@
+-- include: index
 -- read_tasks: read tasks.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: a fingerprint; or "", and ARGV[6] and ARGV[7] the first and the last number.

@@ -1,3 +1,4 @@
+-- include: index
 -- read_upcoming: read the first due tasks of a queue.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the digest of its key. ARGV[6]: how many at most.

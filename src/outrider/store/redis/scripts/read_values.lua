@@ -1,3 +1,4 @@
+-- include: crawl
 -- read_values: read shared values in the order of their numbers.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the last number the caller has. ARGV[6]: how many at most.

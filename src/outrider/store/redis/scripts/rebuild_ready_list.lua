@@ -1,3 +1,4 @@
+-- include: schedule
 -- rebuild_ready_list: compute ready keys again after the order among queues changed.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5] and ARGV[6]: the first and the last number of the queues.

@@ -1,3 +1,4 @@
+-- include: leases
 -- release: give leases back without a visit.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: msgpack of pairs of task number and token.

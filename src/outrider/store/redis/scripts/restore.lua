@@ -1,3 +1,4 @@
+-- include: restore_items
 -- restore: insert items of an export.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the batch (see decode_batch). ARGV[6]: msgpack of the items, each with its kind first

@@ -1,3 +1,4 @@
+-- include: schedule
 -- set_status: change the status of a crawl.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the status. ARGV[6]: the reason. ARGV[7]: msgpack of the statuses it may follow.

@@ -1,3 +1,4 @@
+-- include: schedule
 -- start_run: a task was added on another shard, so a finished crawl runs again.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- Returns 1.

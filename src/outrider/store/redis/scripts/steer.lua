@@ -1,3 +1,4 @@
+-- include: add_task, replace_rules
 -- steer: apply an operator's action to queues.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: msgpack of the action's name, its milliseconds, the numbers of the crawl's new rules

@@ -1,3 +1,4 @@
+-- include: reorder
 -- update_priorities: give pending tasks new priorities.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: msgpack of each task's number, the priority it was read with and its new one (eight

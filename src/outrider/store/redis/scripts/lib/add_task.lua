@@ -1,3 +1,4 @@
+-- include: index, reorder
 -- Adding tasks: a new one is inserted, a known one changed by its `known` rule (B3, B4, C2). A
 -- batch holds what its tasks share: keys, their digests and rules, rules, and kinds; tasks name
 -- these by position. The heads of all tasks are one string, their texts another: creating strings

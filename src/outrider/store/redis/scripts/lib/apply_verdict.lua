@@ -1,3 +1,4 @@
+-- include: add_task, leases
 -- Applying a verdict to the task, its queue and the crawl (D1, D3, D4, E3, E6, G3).
 local function schedule_revisit(number, t, q, revisit)
   local kind = decode(call('HGET', prefix .. K_KINDS, t[T_KIND]))

@@ -1,3 +1,4 @@
+-- include: schedule
 -- The indexes from 16 bytes (a fingerprint, or a digest of a key) to a number: small hashes, which
 -- the server keeps compact. An index grows by one bucket at a time (linear hashing): one old bucket
 -- is split, the others stay as they are. `buckets` is the field of the crawl's row with the number

@@ -1,3 +1,4 @@
+-- include: index, leases
 -- Leasing tasks: the claim algorithm of ARCHITECTURE.md (C3 to C7, E2, H1), and by fingerprint
 -- (D5).
 local function charge(q, cost)

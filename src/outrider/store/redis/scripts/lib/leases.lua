@@ -1,3 +1,4 @@
+-- include: schedule
 -- Ends of leases: finished, released or expired; then the queue is rescheduled.
 
 -- H1: a new token. It grows with the clock, so that a server that lost its last second of writes

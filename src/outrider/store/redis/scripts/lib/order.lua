@@ -1,3 +1,4 @@
+-- include: state
 -- Order keys: two bytes of precedence, eight of priority, six of tie, five of the task's number,
 -- which sort as these do. Lua compares strings by the server's locale, so bytes are compared as
 -- numbers.

@@ -1,3 +1,4 @@
+-- include: index
 -- What a view shows of a queue.
 -- The entry of the best due task, or of the first delayed one.
 local function next_entry(q)

@@ -1,3 +1,4 @@
+-- include: schedule
 -- C2: give a pending task another order key; its due time stays.
 local function reorder(number, t, order)
   local q = queue_by_number(t[T_QUEUE])

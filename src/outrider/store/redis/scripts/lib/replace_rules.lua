@@ -1,3 +1,4 @@
+-- include: schedule
 -- Replace the rules of a crawl; each queue has its old rules until `steer` changes them. `numbers`
 -- are the fields by_turn to limit_seconds of the crawl's row, then opens_below.
 local function replace_rules(numbers, rules)

@@ -1,3 +1,4 @@
+-- include: add_task, replace_rules
 -- Restoring the items of an export (I5). An item is an array: "crawl", when it was created, whether
 -- every queue has its rules, their numbers, the rules as JSON, settings, modes with roots; "queue"
 -- and the arguments of restore_queue; "task"; or "end" and the arguments of restore_end.

@@ -1,3 +1,4 @@
+-- include: order
 -- The schedule of a crawl: ready lists, inactive list and wake times (E1, E2, E5). A ready queue is
 -- in the ready lists of its lanes under its ready keys, an inactive one in the inactive list under
 -- its inactive key, an unlisted one in neither. A queue whose list time alone can change has a wake

@@ -1,3 +1,4 @@
+-- include: crawl
 -- The state of a call: queues and tasks by number, read once and written at its end; counters (O5);
 -- and changes of lists (the sorted sets), which are sent together before a list is read.
 local function send_in_parts(command, list, words)
