@@ -24,7 +24,7 @@ from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import StoreUnavailable
 from outrider.store.forwarding import VERBS, ForwardingStore
-from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, Step, TaskFilter
+from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, Inspect, Step, TaskFilter
 from outrider.testing.audit import PAGE, check, everything
 from outrider.testing.lease_history import (
     MAX_SURELY_EXPIRED,
@@ -37,24 +37,11 @@ from outrider.testing.visit_history import SharesOrder, VisitHistory
 
 __all__ = ["OBSERVED", "Call", "CheckedStore", "InvariantBroken", "InvariantChecker", "check"]
 
-# The verbs that change tasks or queues. The checker ignores all others.
+_ALL: Final = TaskFilter()
+_IGNORED: Final = frozenset(["add_roots", "put_values", "heartbeat"])
+# The verbs that may change tasks or queues: all but those above and those that only read.
 OBSERVED: Final = frozenset(
-    [
-        "add",
-        "claim",
-        "extend",
-        "finish",
-        "release",
-        "expire",
-        "configure",
-        "steer",
-        "set_status",
-        "drop",
-        "replay",
-        "purge",
-        "update_priorities",
-        "restore",
-    ]
+    verb for verb in VERBS if verb not in _IGNORED and not hasattr(Inspect, verb)
 )
 _SIGNATURES: Final = {verb: signature(VERBS[verb]) for verb in OBSERVED}
 
@@ -96,6 +83,7 @@ class InvariantChecker:
         self._is_sharded = shares_order is not None  # M1: some promises hold within each shard
         self._loans = 0
         self._ended_runs: set[str] = set()
+        # Of any other verb it is only known that it may have changed tasks.
         self._answers: dict[str, Callable[..., None]] = {
             "add": self._added,
             "claim": self._claimed,
@@ -106,10 +94,6 @@ class InvariantChecker:
             "configure": self._configured,
             "steer": self._steered,
             "set_status": self._status_set,
-            "drop": self._tasks_changed,
-            "replay": self._tasks_changed,
-            "purge": self._tasks_changed,
-            "update_priorities": self._priorities_updated,
             "restore": self._restored,
         }
 
@@ -130,7 +114,8 @@ class InvariantChecker:
 
     def answered(self, call: Call, answer: Any) -> None:
         """Observe the answer of a call."""
-        self._answers[call.verb](call, answer, **call.arguments)
+        observe = self._answers.get(call.verb, self._tasks_changed)
+        observe(call, answer, **call.arguments)
 
     def unanswered(self, verb: str, arguments: Mapping[str, Any]) -> None:
         """Observe that a call got no answer: it may have been applied, so less is sure now."""
@@ -287,19 +272,21 @@ class InvariantChecker:
             self.leases.cancelled(crawl)
 
     def _tasks_changed(
-        self, call: Call, step: Step, *, crawl: str, which: TaskFilter, dry_run: bool, **_: object
+        self,
+        call: Call,
+        answer: object,
+        *,
+        crawl: str,
+        which: TaskFilter = _ALL,
+        dry_run: bool = False,
+        **_: object,
     ) -> None:
-        """Record that tasks may have changed: the answer does not name them."""
-        if step.count and not dry_run:
+        """Record that tasks may have changed: the answer counts them, and does not name them."""
+        count = answer.count if isinstance(answer, Step) else answer
+        if count != 0 and not dry_run:
             self._doubt(crawl, which)
             if call.verb == "replay" and self.visits is not None:
                 self.visits.replayed()
-
-    def _priorities_updated(self, _call: Call, count: int, crawl: str, updates: object) -> None:
-        """Record that priorities changed: the answer does not name the tasks."""
-        del updates
-        if count:
-            self._doubt(crawl, TaskFilter())
 
     def _restored(self, _call: Call, count: int, crawl: str, saved: object) -> None:
         """Record that restored tasks have a history that was not observed."""
