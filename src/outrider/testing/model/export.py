@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import fields
 
 import msgspec
 
@@ -29,14 +30,10 @@ from outrider.testing.model.admin import AdminVerbs
 from outrider.testing.model.records import LEASED, PENDING, C, Q, T
 
 # Fields that are saved under the names they have here.
-SAME_OF_A_QUEUE = (
-    *("turn", "session", "spent", "next_ready", "why", "last_start", "last_end", "paused"),
-    *("retired", "errors", "dones", "bytes", "last_cost", "cost_sum", "cost_count"),
-)
-SAME_OF_A_TASK = (
-    *("tie", "discovered", "attempts", "failures", "crashes", "throttles", "claimed"),
-    *("finished", "reason", "answered"),
-)
+SAME_OF_A_QUEUE = {field.name for field in fields(Q)} & {*SavedQueue.__struct_fields__}
+SAME_OF_A_QUEUE -= {"key", "place"}
+SAME_OF_A_TASK = {field.name for field in fields(T)} & {*SavedTask.__struct_fields__}
+SAME_OF_A_TASK -= {"due", "state", "answer", "history"}
 SAME_OF_A_CRAWL = (
     *("status", "reason", "at_finish", "counter", "arrivals", "dones", "bytes", "runs"),
     *("first", "finished"),

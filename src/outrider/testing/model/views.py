@@ -13,7 +13,7 @@ from outrider.clock import Clock
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
-from outrider.core.task import LANES
+from outrider.core.task import LANES, Task
 from outrider.store.protocol import (
     WORKER_KEPT_SECONDS,
     CrawlView,
@@ -32,6 +32,10 @@ from outrider.store.protocol import (
 from outrider.testing.model.records import C, Q, T, W, ms
 
 HUBS = ("hub", "hub-seed", "nav")
+
+# Fields of a task that its view shows as they are.
+SHOWN_OF_A_TASK = {*Task.__struct_fields__} & {*TaskView.__struct_fields__}
+SHOWN_OF_A_TASK -= {"lane", "meta", "breakdown"}
 
 
 class Views(ABC):
@@ -198,22 +202,7 @@ class Views(ABC):
         """Return the view of a task (B1)."""
         state, reason = self.visible_state(c, t)
         waiting = state in (TaskState.PENDING, TaskState.LEASED)
-        shared: dict[str, Any] = {
-            name: getattr(t.task, name)
-            for name in (
-                "url",
-                "key",
-                "fingerprint",
-                "type",
-                "depth",
-                "precedence",
-                "priority",
-                "cost",
-                "origin",
-                "via",
-                "tag",
-            )
-        }
+        shared: dict[str, Any] = {name: getattr(t.task, name) for name in SHOWN_OF_A_TASK}
         return TaskView(
             number=t.number,
             state=state,
