@@ -30,6 +30,7 @@ from outrider.fetch import feeds
 from outrider.frontier import add, reports, rescore
 from outrider.frontier.admin import QueueHandle
 from outrider.frontier.signals import PROPOSED
+from outrider.store.export_items import SavedCrawl, SavedEnd, SavedQueue, SavedTask
 from outrider.store.protocol import QueueView, TaskView, WorkerView
 from outrider.testing import FakeClock
 
@@ -85,6 +86,16 @@ def test_every_public_name_has_its_line(heading):
     told = set(re.findall(r"`(\w+)", sections()[heading]))
 
     assert SECTIONS[heading] - told == set()
+
+
+@pytest.mark.parametrize("item", [SavedCrawl, SavedQueue, SavedTask, SavedEnd])
+def test_every_field_of_an_export_has_its_line(item):
+    """I5: an export can be read without the code."""
+    text = (REFERENCE / "export-format.md").read_text("utf-8")
+    parts = dict(part.split("\n", 1) for part in text.split("\n### ")[1:])
+    told = set(re.findall(r"`(\w+)`", parts[f"`{item.__struct_config__.tag}`"]))
+
+    assert set(item.__struct_fields__) - told == set()
 
 
 def test_the_blocking_twin_has_the_same_names():

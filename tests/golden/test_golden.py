@@ -24,8 +24,19 @@ async def test_golden_file_shows_what_it_showed_its_own_release(stem, name, tmp_
 
     for crawl, views in RELEASES[stem]["told"]["views"].items():
         for what, told in views.items():
-            assert found["views"][crawl][what] == told, (crawl, what)
-    assert found == RELEASES[stem]["told"]
+            shown = found["views"][crawl][what]
+            if what in ("queues", "tasks"):
+                shown = [*map(without_newer_fields, shown, told)]
+            assert shown == told, (crawl, what)
+    assert found["views"].keys() == RELEASES[stem]["told"]["views"].keys()
+    assert found["claims"] == RELEASES[stem]["told"]["claims"]
+
+
+def without_newer_fields(shown, told):
+    """Leave out of a view what the release did not have: its files have no value for that."""
+    newer = shown.keys() - told.keys()
+    assert not any(shown[name] for name in newer), newer
+    return {name: value for name, value in shown.items() if name not in newer}
 
 
 @pytest.mark.parametrize("name", [name for _, name in FILES])
