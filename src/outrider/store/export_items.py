@@ -7,7 +7,8 @@ one `SavedEnd`. Instants are whole milliseconds of the store's clock and stay as
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from sys import float_info
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -30,7 +31,6 @@ from outrider.core.states import CrawlStatus
 from outrider.core.task import DEFAULT_ORIGIN, KnownRule, Task
 from outrider.core.url import Refusal, UrlRules, parse_url
 from outrider.errors import InvalidInput
-from outrider.store.engine.fields import compile_function
 
 RESTORING: Final = "restoring"  # why a crawl is paused between its SavedCrawl and its SavedEnd
 
@@ -282,16 +282,14 @@ def _queue_rule_errors(name: str, rules: QueueRules) -> Iterator[str]:
         yield f"crawl.rules.{name}.cost must be a name"
 
 
-def _compile_task_of() -> Callable[[str, SavedTask], Task]:
-    computed = {
-        "crawl": "crawl",
-        "meta": "saved.meta.encode()",
-        "breakdown": "None if saved.breakdown is None else Breakdown(*saved.breakdown)",
-    }
-    values = [computed.get(name) or f"saved.{name}" for name in Task.__struct_fields__]
-    body = [f"return Task({', '.join(values)})"]
-    scope = {"Task": Task, "Breakdown": Breakdown}
-    return compile_function("task_of", "crawl, saved", body, scope)  # type: ignore[no-any-return]
+_, *_TASK_FIELDS = Task.__struct_fields__  # all but the crawl
+_META, _BREAKDOWN = map(_TASK_FIELDS.index, ("meta", "breakdown"))
+_task_values: Final = attrgetter(*_TASK_FIELDS)
 
 
-task_of: Final = _compile_task_of()  # a saved task as it was added
+def task_of(crawl: str, saved: SavedTask) -> Task:
+    """Return the task as it was added."""
+    values = [*_task_values(saved)]
+    values[_META] = saved.meta.encode()
+    values[_BREAKDOWN] = None if saved.breakdown is None else Breakdown(*saved.breakdown)
+    return Task(crawl, *values)
