@@ -14,7 +14,6 @@ from outrider.errors import StoreDamaged, StoreError
 from outrider.store.embedded import log_pages
 from outrider.store.embedded.crawl import FileCrawl
 from outrider.store.embedded.file import PIECE_BITS
-from outrider.store.embedded.inventory import Inventory
 from outrider.store.embedded.loader import FileLoader
 from outrider.store.embedded.lock import holder_of, remembered_beside
 from outrider.store.embedded.read_only_file import (
@@ -24,7 +23,7 @@ from outrider.store.embedded.read_only_file import (
     is_piece,
     read_file,
 )
-from outrider.store.embedded.salvage_index import CrawlIndex, Snapshot, build_index
+from outrider.store.embedded.salvage import CrawlIndex, Inventory, Snapshot, build_index
 from outrider.store.embedded.snapshot import (
     CrawlPiece,
     Piece,

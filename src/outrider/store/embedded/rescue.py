@@ -25,12 +25,11 @@ from outrider.store.embedded.atomic_file import new_file, publish
 from outrider.store.embedded.crawl import FileCrawl
 from outrider.store.embedded.doctor import Examination, health_of
 from outrider.store.embedded.file import CrawlFile
-from outrider.store.embedded.inventory import SHOWN, Inventory
 from outrider.store.embedded.loader import FileLoader
 from outrider.store.embedded.lock import holder_of
 from outrider.store.embedded.log_pages import AnyTaskRow
 from outrider.store.embedded.read_only_file import ReadOnlyFile, find_fault, read_file
-from outrider.store.embedded.salvage_index import CrawlIndex, build_index
+from outrider.store.embedded.salvage import SHOWN, CrawlIndex, Inventory, build_index
 from outrider.store.embedded.store import PageCache
 from outrider.store.engine.records import COLUMNS, TaskRecord
 from outrider.store.health import Rescued, Tell

@@ -1,21 +1,138 @@
-"""The journal of one crawl in memory: scope roots, shared values, workers, events."""
+"""The journal of one crawl: scope roots, shared values, workers, events.
+
+Shared values are kept one per topic and name, in the order of their numbers (F4, N1). A number is
+never given twice: the value with the highest number stays until a higher one is given. Workers are
+in memory only: their next heartbeats refill it.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import final
+from operator import attrgetter
+from typing import Final, NamedTuple, final
 
-from outrider.store.engine.shared_values import SharedValues
+import msgspec
+
 from outrider.store.engine.state import CrawlState
-from outrider.store.engine.workers import Workers
 from outrider.store.protocol import (
+    MAX_WORKERS,
+    WORKER_KEPT_SECONDS,
     Heartbeat,
     SharedValue,
     SharedValueWrite,
     StoreEvent,
     WorkerView,
 )
+
+_number = attrgetter("number")
+
+
+@final
+class SharedValues:
+    """Current values; a deleted one is kept with an empty text."""
+
+    __slots__ = ("_by_name", "_in_order")
+
+    def __init__(self) -> None:
+        self._by_name: dict[tuple[str, str], SharedValue] = {}
+        self._in_order: list[SharedValue] = []
+
+    @property
+    def last(self) -> int:
+        """The highest number."""
+        return self._in_order[-1].number if self._in_order else 0
+
+    def put(self, write: SharedValueWrite, now: int) -> int:
+        """Return the number of the value after the write; 0: another value was there."""
+        old = self._by_name.get((write.topic, write.name))
+        number, text = (old.number, old.text) if old else (0, "")
+        if write.seen not in (None, number):
+            return 0
+        if write.text == text:
+            return number
+        new = SharedValue(self.last + 1, now / 1000, write.topic, write.name, write.text)
+        self.insert(new)
+        return new.number
+
+    def insert_all(self, values: Iterable[SharedValue]) -> None:
+        """Insert stored values."""
+        for value in values:
+            self.insert(value)
+
+    def insert(self, new: SharedValue) -> None:
+        """Insert a value, unless a later one is there: in any order, and repeatedly."""
+        name = (new.topic, new.name)
+        old = self._by_name.get(name)
+        if old is not None and old.number >= new.number:
+            return
+        if old is not None:
+            del self._in_order[self._index_after(old.number) - 1]
+        self._by_name[name] = new
+        insort(self._in_order, new, key=_number)
+
+    def since(self, after: int, limit: int | None = None) -> list[SharedValue]:
+        """Return the values with a higher number, in order."""
+        start = self._index_after(after)
+        return self._in_order[start : None if limit is None else start + limit]
+
+    def _index_after(self, number: int) -> int:
+        return bisect_right(self._in_order, number, key=_number)
+
+
+_KEPT_MS: Final = int(WORKER_KEPT_SECONDS * 1000)
+
+
+class LastHeartbeat(NamedTuple):
+    """A worker's last heartbeat, and the times of its first and its last."""
+
+    heartbeat: Heartbeat
+    first: int
+    last: int
+
+
+@final
+class Workers:
+    """Workers by name; the silent are removed after a day, of too many the one silent longest."""
+
+    __slots__ = ("_by_name",)
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, LastHeartbeat] = {}
+
+    def heartbeat(self, heartbeat: Heartbeat, now: int) -> None:
+        """Record a heartbeat."""
+        known = self._by_name.pop(heartbeat.worker, None)
+        first = now if known is None or now - known.last >= _KEPT_MS else known.first
+        if len(self._by_name) >= MAX_WORKERS:
+            self._remove_silent(now)
+        self._by_name[heartbeat.worker] = LastHeartbeat(heartbeat, first, now)
+
+    def _remove_silent(self, now: int) -> None:
+        kept = {name: one for name, one in self._by_name.items() if now - one.last < _KEPT_MS}
+        if len(kept) >= MAX_WORKERS:
+            del kept[min(kept, key=lambda name: (kept[name].last, name))]
+        self._by_name = kept
+
+    def views(self, now: int) -> list[WorkerView]:
+        """Return the workers by their first heartbeat, then by name."""
+        return worker_views(self._by_name.values(), now)
+
+
+def worker_views(heartbeats: Iterable[LastHeartbeat], now: int) -> list[WorkerView]:
+    """Return workers by their first heartbeat, then by name; without those silent for a day."""
+    kept = [one for one in heartbeats if now - one.last < _KEPT_MS]
+    kept.sort(key=lambda one: (one.first, one.heartbeat.worker))
+    return [_view(one, now) for one in kept]
+
+
+def _view(one: LastHeartbeat, now: int) -> WorkerView:
+    """Return a worker's view; a silent one is reported as gone."""
+    fields = msgspec.structs.asdict(one.heartbeat)
+    if now - one.last >= fields.pop("lasts") * 1000:
+        fields["state"] = "gone"
+    return WorkerView(**fields, started_at=one.first / 1000, seen_at=one.last / 1000)
 
 
 @final

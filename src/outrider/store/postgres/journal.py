@@ -17,10 +17,9 @@ from typing import Final, NamedTuple, final
 import msgspec
 
 from outrider.core.states import TaskState
+from outrider.store.engine.journal import LastHeartbeat, SharedValues, worker_views
 from outrider.store.engine.records import COLUMNS, TaskCounts
-from outrider.store.engine.shared_values import SharedValues
 from outrider.store.engine.state import EVENTS_KEPT, CrawlState
-from outrider.store.engine.workers import LastHeartbeat, worker_views
 from outrider.store.postgres import sql
 from outrider.store.postgres.pipeline import number_array, storable, text_array
 from outrider.store.postgres.rows import Row

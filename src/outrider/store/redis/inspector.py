@@ -19,6 +19,7 @@ from outrider.core.task import Task
 from outrider.errors import InvalidInput
 from outrider.store.engine.admin import matcher
 from outrider.store.engine.fields import QUEUE_FIELDS
+from outrider.store.engine.journal import LastHeartbeat, worker_views
 from outrider.store.engine.records import Queue, TaskCounts, TaskRecord, new_queue
 from outrider.store.engine.views import (
     PendingTasks,
@@ -28,7 +29,6 @@ from outrider.store.engine.views import (
     shown_state,
     task_view,
 )
-from outrider.store.engine.workers import LastHeartbeat, worker_views
 from outrider.store.protocol import (
     CrawlView,
     Heartbeat,

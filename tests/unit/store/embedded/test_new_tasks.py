@@ -6,7 +6,7 @@ import msgspec
 
 from outrider.core.order import DUE_BITS, LANE_BYTES, task_key
 from outrider.core.task import Task
-from outrider.store.embedded.new_tasks import NewTasks
+from outrider.store.embedded.loader import NewTasks
 from outrider.store.engine.sorted_list import unpack
 
 

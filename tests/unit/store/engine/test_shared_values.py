@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from outrider.store.engine.shared_values import SharedValues
+from outrider.store.engine.journal import SharedValues
 from outrider.store.protocol import SharedValue, SharedValueWrite
 
 VALUES = (

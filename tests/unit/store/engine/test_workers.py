@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from outrider.store.engine import workers as module
-from outrider.store.engine.workers import Workers
+from outrider.store.engine import journal as module
+from outrider.store.engine.journal import Workers
 from outrider.store.protocol import Heartbeat
 
 ONE = Heartbeat("one", "idle", "north", 1, 4, 0, 0)
