@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from operations import (
     Add,
@@ -23,6 +23,7 @@ from operations import (
     Filter,
     Finish,
     Op,
+    Page,
     PutValue,
     Release,
     SetStatus,
@@ -102,11 +103,10 @@ class StoreDriver:
 
     async def _claim(self, op: Claim | ClaimNamed) -> Answer:
         streak = self._streaks.get((op.crawl, op.worker), Streak())
-        request = ClaimRequest(op.crawl, f"w{op.worker}", op.limit, op.lease_for, streak=streak)
-        if isinstance(op, Claim):
-            request = replace(request, per_queue=op.per_queue, lend=op.lend)
-        else:
-            request = replace(request, fingerprints=_names(op))
+        fields = asdict(op) | {"worker": f"w{op.worker}", "streak": streak}
+        if isinstance(op, ClaimNamed):
+            fields["fingerprints"] = _names(fields.pop("pages"), op.crawl)
+        request = ClaimRequest(**fields)
         claimed = await self.store.claim(request)
         self._streaks[op.crawl, op.worker] = claimed.streak
         self.wake_in = claimed.wake_in
@@ -202,12 +202,14 @@ class StoreDriver:
     async def _filter(self, op: Filter) -> int:
         verb = getattr(self.store, op.verb)
         return await steps(
-            lambda after: verb(op.crawl, op.which, dry_run=op.dry_run, after=after, limit=op.limit)
+            lambda after: verb(
+                op.crawl, op.which, *op.arguments, dry_run=op.dry_run, after=after, limit=op.limit
+            )
         )
 
 
-def _names(op: ClaimNamed) -> tuple[bytes, ...]:
-    return tuple(page.task(op.crawl).fingerprint for page in op.pages)
+def _names(pages: Iterable[Page], crawl: str) -> tuple[bytes, ...]:
+    return tuple(page.task(crawl).fingerprint for page in pages)
 
 
 def _comparable(answers: Iterable[Finished]) -> Answer:

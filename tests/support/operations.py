@@ -56,7 +56,7 @@ class Add(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
 
 
 class Claim(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
-    """Claim for a worker, which keeps its streak."""
+    """Claim for a worker, which keeps its streak; from `limit` on as `ClaimRequest` has it."""
 
     crawl: str
     worker: int
@@ -138,11 +138,12 @@ class SetStatus(msgspec.Struct, frozen=True, tag=True):
 
 
 class Filter(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
-    """Drop, replay or purge, in as many steps as it takes."""
+    """A verb that changes the tasks of a filter, in as many steps as it takes."""
 
     crawl: str
-    verb: Literal["drop", "replay", "purge"]
+    verb: str
     which: TaskFilter
+    arguments: tuple[Any, ...] = ()
     dry_run: bool = False
     limit: int = 1000
 
