@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from math import inf, isfinite, nan
+from operator import attrgetter
 from typing import Any, Final, get_args
 
 from outrider.core.policy.queue_key import valid_key
@@ -17,6 +18,8 @@ MAX_DELAY: Final = 10 * 365 * 86_400.0
 _MAX_DEPTH: Final = 1_000_000
 _COMMON_TYPES: Final = frozenset({"page", "hub", *TYPE_WEIGHTS})
 _TEXT_LIMITS: Final = {"via": 8192, "origin": 255, "tag": 255, "identity": 65_536}
+_texts: Final = attrgetter(*_TEXT_LIMITS)
+_NO_TEXTS: Final = (None,) * len(_TEXT_LIMITS)
 _KNOWN_RULES: Final = get_args(KnownRule)
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
@@ -32,7 +35,8 @@ def is_ordinary(link: Link) -> bool:
         and link.bias == 0.0
         and link.delay == 0.0
         and link.base_priority is None
-        and link.key is link.via is link.origin is link.tag is link.identity is None
+        and link.key is None
+        and _texts(link) == _NO_TEXTS
     )
 
 
@@ -64,7 +68,7 @@ def _text_error(link: Link) -> str | None:
         return f"key = {short_repr(link.key)} must be printable text, 1 to 255 long"
     if link.known not in _KNOWN_RULES:
         return f"known = {short_repr(link.known)} must be one of {', '.join(_KNOWN_RULES)}"
-    if link.via is None is link.origin is link.tag is link.identity:
+    if _texts(link) == _NO_TEXTS:
         return None
     return next(filter(None, (_field_error(link, name) for name in _TEXT_LIMITS)), None)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -49,7 +50,11 @@ class Kind(NamedTuple):
     depth: int  # 3 stands for 3 and more
 
 
-_DEFAULTS: Final = (b"", -1, None, b"", 0, "keep")
+_, _, *_REST_FIELDS = msgspec.structs.fields(_Rest)  # all but fingerprint and depth
+_rest_values: Final = attrgetter(*(field.name for field in _REST_FIELDS))
+_PLAIN: Final = tuple(field.default for field in _REST_FIELDS)
+_DEFAULTS: Final = (b"", -1, *_PLAIN)
+_DELAY: Final = _Rest.__struct_fields__.index("delay")
 _FINGERPRINT_ONLY: Final = b"\x91\xc4\x10"  # an array of one: sixteen bytes
 _WITH_DEPTH: Final = b"\x92\xc4\x10"  # of two: sixteen bytes and a depth
 _decode_rest: Final = msgspec.msgpack.Decoder(_Rest).decode
@@ -96,17 +101,20 @@ def encode_text(task: Task) -> tuple[bytes, int]:
 
 def _encode_rest(task: Task) -> bytes:
     """Encode what `_rest` returns; most tasks have a fingerprint only, or that and a depth."""
-    if task.via is not None or task.meta or task.delay or task.known != "keep":
-        return _encode(_rest(task))
+    values = _rest_values(task)
+    if values != _PLAIN:
+        return _encode(_rest(task, values))
     if task.depth <= _MAX_KIND_DEPTH:
         return _FINGERPRINT_ONLY + task.fingerprint
     return b"".join((_WITH_DEPTH, task.fingerprint, _encode(task.depth)))
 
 
-def _rest(task: Task) -> list[Any]:
+def _rest(task: Task, values: tuple[Any, ...]) -> list[Any]:
     """Return the fields that queue and kind do not hold, without defaults at the end."""
     depth = task.depth if task.depth > _MAX_KIND_DEPTH else -1
-    rest = [task.fingerprint, depth, task.via, task.meta, task.delay or 0, task.known]
+    rest = [task.fingerprint, depth, *values]
+    if not task.delay:
+        rest[_DELAY] = 0  # a byte, where 0.0 has nine
     while len(rest) > 1 and rest[-1] == _DEFAULTS[len(rest) - 1]:
         rest.pop()
     return rest
