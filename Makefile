@@ -19,7 +19,7 @@ export OPENBLAS_NUM_THREADS = 1
 WITH_SUPPORT := PYTHONPATH=$(CURDIR)/tests/support
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test stress cover check format twin bench bench-crawl bench-scorers bench-stores faults plans pooler soak clean
+.PHONY: help install demo test stress cover check format twin reference bench bench-crawl bench-scorers bench-stores faults plans pooler soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ format: install ## format the code and mend what the linter can mend safely
 
 twin: install ## generate outrider.blocking from the async frontier
 	@$(BIN)/python tests/support/blocking_twin.py
+
+reference: install ## write docs/reference/settings.md from the schema of the settings
+	@$(BIN)/python -c 'import outrider.settings as s; print(end=s.render_reference())' > docs/reference/settings.md
 
 bench: install ## measure the stores and their peers beside what is promised; also benchmarks/latest.json
 	@$(BIN)/outrider bench --json benchmarks/latest.json
