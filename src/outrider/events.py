@@ -1,6 +1,6 @@
 """Events of a crawl, in order: values, subscribers, and a JSON Lines file (O3).
 
-Without subscribers events cost nothing: callers check `is_heard` before they build one.
+Without subscribers events cost nothing: callers check `has_listeners` before they build one.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class Admission(msgspec.Struct):
     def __post_init__(self) -> None:
         # Priorities of a focused crawl include their band, so they cannot be summed up.
         self.gathers = self.classify is None and bool(getattr(self.scorer, "gathers", False))
-        asks_nobody = self.key is host_key and self.cost is unit_cost and self.cost_of is None
-        self.is_plain = asks_nobody and self.admits is None
+        uses_defaults = self.key is host_key and self.cost is unit_cost and self.cost_of is None
+        self.is_plain = uses_defaults and self.admits is None
 
     def admit(
         self, asked: Sequence[Asked], *, are_seeds: bool = True, found_on: Lease | None = None

@@ -52,7 +52,7 @@ MAX_DELAYED_COUNTED: Final = 10_000  # delayed tasks of a queue among which a po
 
 
 # The first line of a file names the pieces of `scripts/lib` that come before it.
-_INCLUDES: Final = re.compile(r"-- include: (.+)")
+_INCLUDE: Final = "-- include: "
 
 
 class Script(NamedTuple):
@@ -105,9 +105,10 @@ def constants() -> dict[str, str]:
 
 def _included(name: str, texts: Mapping[str, str], found: dict[str, None]) -> dict[str, None]:
     """Return a file and all that it includes, each once and after those it includes itself."""
-    names = _INCLUDES.match(texts[name])
-    for included in names[1].split(", ") if names else ():
-        _included(f"lib/{included}", texts, found)
+    first_line = texts[name].partition("\n")[0]
+    if first_line.startswith(_INCLUDE):
+        for included in first_line.removeprefix(_INCLUDE).split(", "):
+            _included(f"lib/{included}", texts, found)
     found[name] = None
     return found
 
