@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -103,9 +103,17 @@ def _delete_keys(kind: Kind, url: str, name: str) -> None:
 def _nodes(kind: Kind, url: str) -> Iterator[list[Any]]:
     import redis  # noqa: PLC0415 - an extra, needed only for Redis
 
-    if kind == "redis":
-        with redis.Redis.from_url(url) as connection:
-            yield [connection]
-    else:
-        with redis.RedisCluster.from_url(url) as cluster:
-            yield [cluster.get_redis_connection(node) for node in cluster.get_primaries()]
+    with ExitStack() as stack:
+        first = stack.enter_context(redis.Redis.from_url(url))
+        if kind == "redis":
+            yield [first]
+            return
+        # Plain clients, because `RedisCluster` leaves a connection to its first node open.
+        parts = urlsplit(url)
+        user = "".join(parts.netloc.rpartition("@")[:2])
+        slots = first.execute_command("CLUSTER SLOTS")  # each: first, last, primary, replicas
+        primaries = {f"{host.decode()}:{port}" for _, _, (host, port, *_), *_ in slots}
+        yield [
+            stack.enter_context(redis.Redis.from_url(parts._replace(netloc=user + node).geturl()))
+            for node in sorted(primaries)
+        ]
