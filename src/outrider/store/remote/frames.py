@@ -16,7 +16,7 @@ import msgspec
 from outrider import errors
 from outrider.errors import InvalidInput, OutriderError, StoreError
 
-PROTOCOL: Final = 4  # raised when a verb or a value of the store protocol changes
+PROTOCOL: Final = 5  # raised when a verb or a value of the store protocol changes
 MAX_FRAME: Final = 64 * 2**20
 BUFFER: Final = 2**20  # bytes read ahead before the peer is blocked
 
