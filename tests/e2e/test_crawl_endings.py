@@ -1,5 +1,7 @@
 """How a crawl can end: each has its exit code and its words, and nothing is said twice."""
 
+import signal
+
 import pytest
 
 from outrider.testing.web import Site, Web, small_world, unreliable_hosts, violations
@@ -133,3 +135,28 @@ def test_a_crawl_that_is_cancelled_from_elsewhere_ends(outrider, serve, until):
     assert len(served.hits()) < 50
     again = outrider(*outrider.on(served, "http://long.web.test/", "--quiet"))
     assert again.code == 7
+
+
+@pytest.mark.slow
+def test_crawl_that_stays_open_waits_for_more_until_it_is_stopped(outrider, serve, until):
+    """I2, J4: with `crawl.stay_open` nothing left is no end; SIGTERM ends it in order."""
+    site = Site("open.web.test", paths={"/": linked("root"), "/more": linked("more")})
+    served = serve(Web([site]))
+    process = outrider.start(
+        *outrider.on(
+            served, "http://open.web.test/", "--quiet", "--json", "--set", "crawl.stay_open=true"
+        )
+    )
+    file = "open.web.test.outrider"
+    until(lambda: '"done": 1' in outrider("stats", file, "--json").out)
+    assert "kept open by crawl.stay_open" in outrider("stats", file, "--why").out
+
+    outrider("add", file, "http://open.web.test/more")
+    until(lambda: "open.web.test/more" in pages(served))
+    until(lambda: '"done": 2' in outrider("stats", file, "--json").out)
+    process.send_signal(signal.SIGTERM)
+    done = outrider.end(process)
+
+    closing = done.json["closing"]
+    assert (done.code, closing["end"], closing["missed"]) == (130, "interrupted", {})
+    assert closing["stats"]["status"] == "running"

@@ -43,6 +43,7 @@ class ModelShard(Model):
             is_idle=c.at_finish or c.first is None or c.status is CrawlStatus.FINISHED,
             max_pending=c.rules.max_pending,
             is_limited=any(getattr(c.rules.limits, n) for n in c.rules.limits.__struct_fields__),
+            stays_open=c.rules.stay_open,
         )
 
     async def apply_totals(
@@ -51,8 +52,8 @@ class ModelShard(Model):
         """See `Shard`."""
         c = self.crawl_of(crawl)
         self._pause_at_limit(c, totals)
-        is_still = revision == (await self.summary(crawl)).revision
-        if c.status is CrawlStatus.RUNNING and totals.is_over and is_still:
+        may_end = revision == (await self.summary(crawl)).revision and not c.rules.stay_open
+        if c.status is CrawlStatus.RUNNING and totals.is_over and may_end:
             self._close(c)
         return c.status
 

@@ -174,6 +174,10 @@ def test_default_yields_to_given_setting(tree):
         ({"keys": {"a.org": {"delay_to": 5}}}, 'keys."a.org".delay_to = 5.0'),
         ({"focus": {"on": True}}, "focus.on = True: no page can match"),
         ({"fetch": {"cache": "x", "cache_bytes": 0}}, "fetch.cache_bytes = 0"),
+        (
+            {"crawl": {"stay_open": True, "pause_at_finish": True}},
+            "crawl.pause_at_finish = True: crawl.stay_open = true never finishes; set one of them",
+        ),
     ],
 )
 def test_value_without_effect_is_refused_beside_a_default(tree, path):

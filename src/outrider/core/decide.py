@@ -26,7 +26,6 @@ from outrider.core.outcome import (
 from outrider.core.policy.change_rate import updated_answer
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import (
-    BLOCKS_TO_SNOOZE,
     DONE_TO_CALM,
     THROTTLES_TO_RETIRE,
     UNREACHABLE_TO_RETIRE,
@@ -224,7 +223,8 @@ def _failed(lease: Lease, outcome: Failed, policy: Policy, roll: float) -> Verdi
 
 def _blocked(lease: Lease, outcome: Blocked, policy: Policy, roll: float) -> Verdict:
     backoff, in_row = policy.retry.blocked, lease.manners.blocks_in_row + 1
-    held = in_row - BLOCKS_TO_SNOOZE + 1
+    allowed = lease.rules.politeness.blocks_to_snooze
+    held = in_row - allowed + 1 if allowed else 0  # D4: the n-th snooze of the row
     return Verdict(
         *_lease_and_outcome(lease, outcome),
         _state_after_failure(lease, backoff),

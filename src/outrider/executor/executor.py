@@ -221,7 +221,9 @@ class Executor:
 
     async def _ending(self, status: CrawlStatus) -> Ending | None:
         if status is CrawlStatus.FINISHED:
-            return None if self._stays else Ending("finished")
+            # I2: it stays finished until work comes, and then stays open.
+            waits = self._stays or self._frontier.settings.crawl.stay_open
+            return None if waits else Ending("finished")
         if status is CrawlStatus.CANCELLED:
             return Ending("cancelled", "operator")
         if status is CrawlStatus.PAUSED:

@@ -74,7 +74,7 @@ class Claimer:
             left = (until - clock.now_ms()) / 1000
             if claim:
                 return claim
-            if left <= 0 or claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
+            if left <= 0 or self._is_over(claim):
                 await asyncio.sleep(0)  # a caller that claims in a loop must not block the others
                 return claim
             longest = MAX_WAIT if claim.wake_in is None else claim.wake_in
@@ -171,7 +171,7 @@ class Claimer:
                 continue
             free = limit - len(self._held)
             claim = await self.claim(free, wait=MAX_WAIT, per_queue=None, lend=False)
-            if not claim and claim.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED):
+            if not claim and self._is_over(claim):
                 return
             half = round(policies.settings.lease.seconds * 500)
             stale = clock.now_ms() + half
@@ -188,6 +188,12 @@ class Claimer:
                 self._undelivered.remove(claim)
                 if claim:  # the reader stopped early
                     await self.release(claim)
+
+    def _is_over(self, claim: Claim) -> bool:
+        """Whether waiting brings nothing: I2: a crawl that stays open may get more work."""
+        is_finished = claim.status is CrawlStatus.FINISHED
+        stays_open = self._context.policies.settings.crawl.stay_open
+        return claim.status is CrawlStatus.CANCELLED or (is_finished and not stays_open)
 
     def _forget_expired(self) -> None:
         """Forget leases that were not finished in time: they no longer count for the limit."""

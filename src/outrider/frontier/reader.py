@@ -14,7 +14,7 @@ import msgspec
 from outrider.core.breakdown import Breakdown
 from outrider.core.policy.score import breakdown_of
 from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, setting_of
-from outrider.core.states import QueueState, TaskState
+from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Link
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
@@ -78,6 +78,9 @@ class Reader:
         """See `Frontier.why` (I2)."""
         view = await self._context.store.crawl(self._context.crawl)
         reasons = []
+        is_ended = view.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED)
+        if self._context.policies.settings.crawl.stay_open and not is_ended:
+            reasons.append(Reason("open", "", "kept open by crawl.stay_open"))
         if view.leased:
             reasons.append(Reason("leased", "", f"{view.leased} visits are in flight"))
         async for queue in self.queues(state=None, sort=None, reverse=False):

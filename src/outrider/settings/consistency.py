@@ -164,6 +164,9 @@ def _idle_switches(settings: Settings, given: AbstractSet[Path]) -> Iterator[Inv
         cache = short_repr(fetch.cache)
         fix = f"fetch.cache = {cache} cannot keep anything; raise it, or unset the cache"
         yield InvalidSetting(("fetch", "cache_bytes"), 0, fix, (("fetch", "cache"),))
+    if settings.crawl.stay_open and settings.crawl.pause_at_finish:
+        fix = "crawl.stay_open = true never finishes; set one of them to false"
+        yield InvalidSetting(("crawl", "pause_at_finish"), True, fix, (("crawl", "stay_open"),))
 
 
 # ---- names

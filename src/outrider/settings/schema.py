@@ -87,7 +87,8 @@ class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(gt=0, le=604_800, description="seconds until a lease expires, unless extended")
     ] = 60.0
     max_crashes: Annotated[
-        int, Meta(ge=1, le=1000, description="expired leases after which a task is dead")
+        int,
+        Meta(ge=0, le=1000, description="expired leases after which a task is dead; 0: no limit"),
     ] = 3
 
 
@@ -96,6 +97,13 @@ class CrawlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     pause_at_finish: Annotated[
         bool, Meta(description="true: pause instead of finishing when nothing is left")
+    ] = False
+    stay_open: Annotated[
+        bool,
+        Meta(
+            description="true: never finish; a crawl with nothing left waits for more, and its"
+            " workers run until they are stopped"
+        ),
     ] = False
 
 
@@ -256,6 +264,7 @@ def crawl_rules(settings: Settings, layers: KeyLayers | None = None) -> CrawlRul
         max_retries=settings.retry.max_retries,
         max_crashes=settings.lease.max_crashes,
         pause_at_finish=settings.crawl.pause_at_finish,
+        stay_open=settings.crawl.stay_open,
         limits=settings.limits,
         opens_below=OPENS_BELOW if settings.focus.on else None,
     )

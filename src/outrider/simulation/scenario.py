@@ -72,7 +72,7 @@ def scenario_of(seed: int) -> Scenario:
     return Scenario(
         seed=seed,
         web=Web(seed, _shape(dice, heal_at)),
-        settings=_settings(dice),
+        settings=_settings(dice, random.Random(f"{seed} later settings")),
         faults=_shares(dice, rough),
         habits=_habits(dice, rough),
         workers=dice.choice((1, 2, 2, 3, 4)),
@@ -111,9 +111,11 @@ def _habits(dice: random.Random, rough: float) -> Habits:
     return Habits(some(), some(), some(), some(), some(), renew, extend)
 
 
-def _settings(dice: random.Random) -> Settings:
+def _settings(dice: random.Random, later: random.Random) -> Settings:
+    """Return random settings; `later` draws those that came later, so that seeds keep their own."""
+    blocks = later.choice((0, 1, 3, 3))
     return Settings(
-        politeness=Politeness(**_politeness(dice)),
+        politeness=Politeness(**_politeness(dice), blocks_to_snooze=blocks),
         budget=Budget(**_budget(dice)),
         queue=QueueSettings(**_queue(dice)),
         lanes=Lanes(burst=dice.choice((1, 2, 5))),
@@ -123,15 +125,21 @@ def _settings(dice: random.Random) -> Settings:
             blocked=Backoff(max_retries=2, base=60.0, cap=600.0, jitter=0.0, spread=30.0),
         ),
         lease=LeaseSettings(
-            seconds=round(dice.uniform(6.0, 60.0), 3), max_crashes=dice.randint(1, 4)
+            seconds=round(dice.uniform(6.0, 60.0), 3),
+            max_crashes=dice.randint(1, 4) * (later.random() >= _SELDOM),
         ),
-        crawl=CrawlSettings(pause_at_finish=dice.random() < _SELDOM),
+        crawl=_crawl(dice, later),
         limits=_limits(dice),
         keys=_overrides(dice),
     )
 
 
 _SELDOM: Final = 0.1
+
+
+def _crawl(dice: random.Random, later: random.Random) -> CrawlSettings:
+    pauses = dice.random() < _SELDOM
+    return CrawlSettings(pauses, stay_open=not pauses and later.random() < _SELDOM)
 
 
 def _politeness(dice: random.Random) -> Mapping[str, Any]:

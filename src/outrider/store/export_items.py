@@ -254,7 +254,7 @@ def _rule_errors(rules: CrawlRules) -> Iterator[str]:
     yield from _layer_errors("said", rules.said)
     yield from _queue_rule_errors("queue", rules.queue)
     counts = {"max_pending": 0, "max_pending_per_queue": 0, "max_retries": 0}
-    for name, least in {**counts, "burst": 1, "max_crashes": 1}.items():
+    for name, least in {**counts, "burst": 1, "max_crashes": 0}.items():
         if not least <= getattr(rules, name) <= _MAX_COUNT:
             yield f"crawl.rules.{name} = {getattr(rules, name)} must be {least} or more"
     if not 0 <= rules.breadth_discount <= float_info.max:

@@ -99,6 +99,7 @@ class RuleFields(TypedDict, total=False):
     delay_to: float
     visits_per_second: float
     kb_per_second: float
+    blocks_to_snooze: int
     hold_queues: bool
     balance: int
     total_budget: int
@@ -121,6 +122,7 @@ class RuleFields(TypedDict, total=False):
     pause_at_finish: bool
     limits: Mapping[str, float]
     opens_below: float | None
+    stay_open: bool
 
 
 _OF_A_QUEUE: Final = POLITENESS_FIELDS | BUDGET_FIELDS | QUEUE_FIELDS

@@ -122,6 +122,7 @@ class InvariantChecker:
         for crawl in _crawls_of(verb, arguments):
             record = self.leases.crawl(crawl)
             record.is_complete, record.ties = False, "unknown"
+            record.is_kept_open = record.stays_open = False
         self._doubt_tasks(arguments.get("tasks", ()))
         for verdict in arguments.get("verdicts", ()):
             self._doubt_lease(_lease_of(verdict))
@@ -170,7 +171,7 @@ class InvariantChecker:
             self.leases.crawl(crawl).ties = "unknown"
 
     def _claimed(self, call: Call, result: ClaimResult, request: ClaimRequest) -> None:
-        """Check leases (H1, D1, D2, E1, C2), and that a run ends with no lease left (I2)."""
+        """Check leases (H1, D1, D2, E1, C2), and that a run ends only when it may (I2)."""
         record, at = self.leases.crawl(request.crawl), call.at
         is_partial = self._is_sharded and len(result.leases) >= request.limit
         few = len(record.overdue(at.began)) <= MAX_SURELY_EXPIRED
@@ -185,6 +186,8 @@ class InvariantChecker:
             self.leases.leased(lease, at, alone=call.alone, named=named, loan=loan)
         if result.status is not CrawlStatus.FINISHED:
             record.is_finished = False
+            is_running = call.alone and result.status is CrawlStatus.RUNNING
+            record.stays_open = record.stays_open or (record.is_kept_open and is_running)
         elif call.alone and not record.is_finished:
             self.leases.run_ended(request.crawl, at.ended)
             self._ended_runs.add(request.crawl)
@@ -237,11 +240,12 @@ class InvariantChecker:
     # ---- Admin
 
     def _configured(
-        self, _call: Call, _changed: object, crawl: str, rules: CrawlRules, settings: str
+        self, call: Call, _changed: object, crawl: str, rules: CrawlRules, settings: str
     ) -> None:
         """Record the order of ties; after a change of it, ties may be in any order."""
         del settings
         record = self.leases.crawl(crawl)
+        record.is_kept_open, record.stays_open = rules.stay_open and call.alone, False
         if record.arrivals and rules.tie != record.ties:
             record.ties = "unknown"
         elif record.ties != "unknown":
@@ -293,6 +297,7 @@ class InvariantChecker:
         del saved
         record = self.leases.crawl(crawl)
         record.is_complete &= not count
+        record.is_kept_open = record.stays_open = False
         record.ties = "unknown"
 
     # ---- doubt

@@ -164,6 +164,8 @@ class CrawlRecord:
     crashes: int = 0  # the most that can have been counted
     is_complete: bool = True  # every known task was added under observation
     is_finished: bool = False
+    is_kept_open: bool = False  # I2: by its rules, surely
+    stays_open: bool = False  # I2: it ran since, so no run may end
 
     def queue(self, key: str) -> QueueRecord:
         """Return the queue of that key."""
@@ -555,6 +557,7 @@ class LeaseHistory:
         record = self.crawl(crawl)
         held = next(record.held(now), None)
         require(held is None, "I2", f"{crawl} finished while {held} holds")
+        require(not record.stays_open, "I2", f"{crawl} finished, and is to stay open")
         record.is_finished = True
 
 

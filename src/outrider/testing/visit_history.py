@@ -180,7 +180,8 @@ class VisitHistory:
         require(not is_over, "B2", f"{lease.url} is {task.state}, and is leased")
         same = lease.attempt == task.attempts + 1
         require(same, "H4", f"{lease.url}: attempt {lease.attempt} after {task.attempts}")
-        alive = task.crashes < self._rules.max_crashes
+        most = self._rules.max_crashes
+        alive = not most or task.crashes < most
         require(alive, "H4", f"{lease.url} crashed {task.crashes} times, and is leased")
 
     def _record_loss(self, lease: Lease, lost: VisitLease, task: TaskVisits) -> None:

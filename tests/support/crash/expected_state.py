@@ -322,7 +322,7 @@ class ExpectedState:
         """Expire one lease."""
         task, rules = self.tasks[url], self._rules
         crashes = task.crashes + 1
-        is_dead = task.failures > rules.max_retries or crashes >= rules.max_crashes
+        is_dead = task.failures > rules.max_retries or 0 < rules.max_crashes <= crashes
         self._set_task(
             url,
             state=DEAD if is_dead else PENDING,

@@ -342,6 +342,17 @@ def test_three_blocks_in_a_row_snooze_the_queue():
     check(lease(manners={"blocks_in_row": 2}), Blocked("x"), 0.5, expected)
 
 
+@pytest.mark.parametrize(
+    ("allowed", "row", "snooze"),
+    [(1, 0, 900.0), (1, 1, 1800.0), (5, 3, 0.0), (5, 4, 900.0), (0, 0, 0.0), (0, 50, 0.0)],
+)
+def test_the_blocks_that_snooze_a_queue_are_a_setting(allowed, row, snooze):
+    """D4: politeness.blocks_to_snooze; 0: never."""
+    lent = lease(politeness={"blocks_to_snooze": allowed}, manners={"blocks_in_row": row})
+
+    check(lent, Blocked("x"), 0.0, {"snooze": snooze, "blocks_in_row": row + 1})
+
+
 def test_a_block_is_an_answer():
     """D4: it ends the row of unreachable visits and of Done, and of throttles it says nothing."""
     manners = {"unreachable_in_row": 3, "calm": 9, "throttles_in_row": 2}

@@ -371,6 +371,38 @@ async def test_worker_that_stays_waits_at_a_pause_at_finish():
             assert (await running).how == "stopped"
 
 
+async def test_worker_of_a_crawl_that_stays_open_runs_until_it_is_stopped():
+    """I2: `crawl.stay_open`: nothing left is no end; what is added later is visited."""
+    async with opened(crawl={"stay_open": True}) as frontier:
+        await frontier.add(URLS[:1])
+        executor = Executor(frontier, Handlers(lambda visit: Done(200)))
+        running = asyncio.ensure_future(executor.run())
+        async with asyncio.timeout(60):
+            while (await frontier.stats()).done < 1:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+            await frontier.add(URLS[1:2])
+            while (await frontier.stats()).done < 2:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+            assert (await frontier.stats()).status == "running"
+            executor.stop()
+
+            assert (await running).how == "stopped"
+
+
+async def test_worker_ends_when_its_crawl_no_longer_stays_open():
+    """I2, N3: set to false while the crawl runs, the next claim finishes it."""
+    async with opened(crawl={"stay_open": True}) as frontier:
+        await frontier.add(URLS[:1])
+        executor = Executor(frontier, Handlers(lambda visit: Done(200)))
+        running = asyncio.ensure_future(executor.run())
+        async with asyncio.timeout(60):
+            while (await frontier.stats()).done < 1:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+            await frontier.configure({"crawl": {"stay_open": False}})
+
+            assert (await running).how == "finished"
+
+
 async def test_slots_follow_the_load(monkeypatch):
     """J3: with autoscaling, ready work brings slots, and the reason is kept."""
     monkeypatch.setattr("outrider.executor.housekeeping.SCALING_INTERVAL", 0.0)

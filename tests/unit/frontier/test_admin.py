@@ -758,6 +758,17 @@ async def test_why_is_short_if_asked(frontier):
     assert len(await frontier.why(limit=3)) == 3
 
 
+async def test_why_names_the_setting_that_keeps_a_crawl_open(opened):
+    """I2: first; no longer once it is cancelled."""
+    frontier = await opened({"crawl": {"stay_open": True}})
+
+    (reason,) = await frontier.why()
+
+    assert (reason.what, reason.key, reason.detail) == ("open", "", "kept open by crawl.stay_open")
+    await frontier.cancel()
+    assert await frontier.why() == []
+
+
 async def test_nothing_keeps_an_empty_crawl_open(frontier):
     """I2."""
     assert await frontier.why() == []

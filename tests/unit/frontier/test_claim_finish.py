@@ -212,6 +212,36 @@ async def test_waiting_claim_returns_after_an_add(frontier):
     assert urls(await prompt(waiting)) == [A]
 
 
+async def test_claim_waits_while_an_empty_crawl_stays_open(opened):
+    """I2: with `crawl.stay_open` nothing left is no end; without it the claim returns."""
+    frontier = await opened({"crawl": {"stay_open": True}})
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    await frontier.finish(lease, Done(200))
+    waiting = await started(frontier.claim(1, wait=60.0))
+    assert not waiting.done()
+
+    await frontier.add(["https://b.example/"])
+
+    assert urls(await prompt(waiting)) == ["https://b.example/"]
+
+
+async def test_claim_waits_for_work_of_a_finished_crawl_that_now_stays_open(opened):
+    """I2: the crawl stays finished until work comes, and a waiting claim is there by then."""
+    frontier = await opened({})
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    await frontier.finish(lease, Done(200))
+    assert (await frontier.claim()).status == "finished"
+    await frontier.configure({"crawl": {"stay_open": True}})
+    waiting = await started(frontier.claim(1, wait=60.0))
+    assert not waiting.done()
+
+    await frontier.add(["https://b.example/"])
+
+    assert urls(await prompt(waiting)) == ["https://b.example/"]
+
+
 async def test_waiting_claim_returns_after_a_finish(opened):
     """The slot that became free."""
     frontier = await opened({"politeness": {"delay": 0.0}})

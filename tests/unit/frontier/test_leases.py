@@ -33,6 +33,21 @@ async def test_leases_end_with_the_crawl(rude):
     assert (await rude.stats()).status == "finished"
 
 
+async def test_leases_of_a_crawl_that_stays_open_go_on(opened):
+    """I2: an empty crawl with `crawl.stay_open` is no end of them."""
+    frontier = await opened({"crawl": {"stay_open": True}})
+    await frontier.add([A])
+    leases = frontier.leases()
+    await frontier.finish(await anext(leases), Done(200))
+    reading = await started(anext(leases, None))
+    assert not reading.done()
+
+    await frontier.add(["https://b.example/"])
+
+    assert (await prompt(reading)).url == "https://b.example/"
+    await leases.aclose()
+
+
 async def test_leases_end_with_a_cancelled_crawl(frontier):
     """I3."""
     await frontier.add([Link(A, delay=1000.0)])

@@ -417,6 +417,23 @@ async def test_a_run_closed_too_early_is_seen(is_leased):
     assert await broken_by({"close_run": _ends_early}, story) == "I2"
 
 
+def _ends_once_asked_twice(self, c):
+    if self.tokens > 1:
+        _ends_early(self, c)
+
+
+async def test_a_run_closed_although_it_stays_open_is_seen():
+    """I2: with `stay_open`, though nothing is left."""
+
+    async def story(it):
+        await it.configure(stay_open=True, delay=0.0)
+        await it.add("1", "2")
+        for _ in range(3):
+            await it.store.finish([done(lease) for lease in await it.claim()])
+
+    assert await broken_by({"close_run": _ends_once_asked_twice}, story) == "I2"
+
+
 def _ends_twice(self, c, status, reason):
     Model.set_crawl_status(self, c, status, reason)
     Model.set_crawl_status(self, c, status, reason)

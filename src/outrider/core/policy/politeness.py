@@ -19,7 +19,6 @@ THROTTLES_TO_RETIRE: Final = 10
 FIRST_UNREACHABLE_SNOOZE: Final = 30.0
 MAX_UNREACHABLE_SNOOZE: Final = 300.0
 UNREACHABLE_TO_RETIRE: Final = 5
-BLOCKS_TO_SNOOZE: Final = 3
 
 
 class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +68,15 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             " visits at the same time are not added up; 0: no limit",
         ),
     ] = 0.0
+    blocks_to_snooze: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1000,
+            description="blocked visits in a row after which a queue waits out the cooldown of"
+            " `retry.blocked`; 0: never",
+        ),
+    ] = 3
 
 
 def min_delay_between(rules: Politeness, crawl_delay: float) -> float:

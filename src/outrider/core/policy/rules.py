@@ -102,6 +102,7 @@ class CrawlRules(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     opens_below: float | None = None  # a due task of a lower priority opens its queue's session
     said: Mapping[str, Override] = {}  # set by runtime settings
+    stay_open: bool = False  # no claim ends the run
 
     def of(self, key: str) -> QueueRules:
         """Return the rules of a key (A4); settings have keys in lower case, as hosts are."""

@@ -259,6 +259,8 @@ class Claimer:
 
     def _finish_run(self, now: int) -> None:
         """I2."""
+        if self._state.rules.stay_open:
+            return
         loader = self._loader
         if loader is None or (not self._leases.held and loader.may_be_over()):
             self._state.finish_run(now)

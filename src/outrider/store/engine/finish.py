@@ -104,7 +104,7 @@ class Finisher:
         state.visits += 1
         state.outcomes["crashed"] += 1
         queue.errors_in_row += 1
-        is_dead = record.failures > rules.max_retries or record.crashes >= rules.max_crashes
+        is_dead = record.failures > rules.max_retries or 0 < rules.max_crashes <= record.crashes
         event = "died" if is_dead else "expired"
         state.add_event(now, event, record.task.url, record.worker or "")
         if is_dead:

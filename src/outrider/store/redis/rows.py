@@ -76,6 +76,7 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     is_awaited: bool = False  # a claim found too little: the next add publishes a notification
     opens_below: msgspec.Raw = _NO_BYTES  # priority as eight bytes that sort alike; empty: off
     last_value: int = 0  # the number of the last shared value written
+    stay_open: bool = False  # no run of the crawl ends
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):

@@ -55,7 +55,7 @@ def decode_rules(text: bytes) -> CrawlRules:
 
 
 def crawl_numbers(rules: CrawlRules) -> list[Any]:
-    """Return the fields `by_turn` to `limit_seconds` of a `CrawlRow`, then `opens_below`."""
+    """Return `by_turn` to `limit_seconds` of a `CrawlRow`, then `opens_below` and `stay_open`."""
     limits, below = rules.limits, rules.opens_below
     return [
         rules.order == "round-robin",
@@ -72,6 +72,7 @@ def crawl_numbers(rules: CrawlRules) -> list[Any]:
         limits.bytes,
         limits.seconds,
         raw(b"" if below is None else priority_bytes(below)),
+        rules.stay_open,
     ]
 
 

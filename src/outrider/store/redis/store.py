@@ -95,6 +95,7 @@ class RedisStore(ForwardingStore):
             is_idle=row.at_finish or row.started < 0 or row.status == CrawlStatus.FINISHED,
             max_pending=row.max_pending,
             is_limited=any(limits),
+            stays_open=row.stay_open,
         )
 
     async def apply_totals(

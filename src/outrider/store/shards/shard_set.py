@@ -48,6 +48,7 @@ class ShardSummary(msgspec.Struct, frozen=True):
     is_idle: bool  # no task was added since the last run ended, or ever
     max_pending: int
     is_limited: bool  # the crawl has a limit (I4)
+    stays_open: bool  # no run of the crawl ends (I2)
 
 
 class CrawlTotals(NamedTuple):

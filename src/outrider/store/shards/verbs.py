@@ -181,7 +181,7 @@ class ShardedLeases:
         if claim.failure is not None and not claim.leases:
             raise claim.failure
         is_empty = not (claim.leases or request.fingerprints or any(claim.wakes))
-        if claim.status is RUNNING and is_empty:
+        if claim.status is RUNNING and is_empty and not await self._stays_open(request.crawl):
             await self._end_run(claim)
         return claim.result()
 
@@ -215,6 +215,9 @@ class ShardedLeases:
             await shard.set_status(request.crawl, RUNNING)
             return await shard.claim(request, closes=False)
         return claimed
+
+    async def _stays_open(self, crawl: str) -> bool:
+        return (await self._status.recent_home_summary(crawl)).stays_open
 
     async def _end_run(self, claim: ClaimRound) -> None:
         claim.status, again = await self._status.end_run(claim.request.crawl)

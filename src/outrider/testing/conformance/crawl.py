@@ -283,6 +283,53 @@ class CrawlConformance:
         assert seen == [PAUSED, FINISHED, PAUSED, FINISHED]
         assert (await crawl(store)).runs == 2
 
+    async def test_a_crawl_that_stays_open_does_not_finish(self, store: FullStore) -> None:
+        """I2: with `stay_open` it neither finishes nor pauses, and an add is leased at once."""
+        await configure(store, stay_open=True, pause_at_finish=True, **NO_DELAY)
+        await add(store, "a/1")
+        await visit(store)
+
+        claimed = await ask(store)
+        assert (claimed.leases, claimed.wake_in, claimed.status) == ([], None, RUNNING)
+        view = await crawl(store)
+        assert (view.status, view.runs, view.finished_at) == (RUNNING, 0, None)
+        assert len(view.timeline) == 0
+        await add(store, "a/2")
+        assert names(await claim(store)) == ["a/2"]
+
+    async def test_a_crawl_opened_for_good_finishes_when_that_is_undone(
+        self, store: FullStore
+    ) -> None:
+        """I2: without `stay_open`, the next claim ends the run."""
+        await configure(store, stay_open=True)
+        await add(store, "a/1")
+        await visit(store)
+        assert (await ask(store)).status is RUNNING
+
+        await configure(store)
+
+        assert (await ask(store)).status is FINISHED
+        assert (await crawl(store)).runs == 1
+
+    async def test_a_finished_crawl_stays_finished_until_work_comes(self, store: FullStore) -> None:
+        """I2: `stay_open` opens no run by itself, and keeps the next one open."""
+        await finished(store)
+        await configure(store, stay_open=True)
+        assert (await ask(store)).status is FINISHED
+
+        await add(store, "b/1")
+        await visit(store)
+
+        assert (await ask(store)).status is RUNNING
+
+    async def test_a_crawl_that_stays_open_pauses_at_its_limits(self, store: FullStore) -> None:
+        """I4: it stays open for work, not beyond its limits."""
+        await configure(store, stay_open=True, limits={"done": 1})
+        await add(store, "a/1")
+        await visit(store)
+
+        assert await status(store) == (PAUSED, "limit-done")
+
     async def test_a_paused_crawl_leases_no_task(self, store: FullStore) -> None:
         """I1: until it is resumed; adds are taken."""
         await add(store, "a/1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
-from outrider.core.queue_action import Revive
+from outrider.core.queue_action import Revive, Set
 from outrider.core.states import QueueState, TaskState
 from outrider.core.task import Lease
 from outrider.store.protocol import FullStore
@@ -250,6 +250,31 @@ class HostsConformance:
         await add(store, *(f"a/{n}" for n in range(9)))
 
         assert await snoozes(store, clock, Blocked("challenge"), 4) == [1.0, 1.0, 900.0, 1800.0]
+
+    @pytest.mark.parametrize(
+        ("allowed", "snoozes_of"), [(1, [900.0, 1800.0, 3600.0]), (0, [1.0, 1.0, 1.0, 1.0])]
+    )
+    async def test_the_number_of_blocked_visits_is_a_setting(
+        self, store: FullStore, clock: FakeClock, allowed: int, snoozes_of: list[float]
+    ) -> None:
+        """D4: `blocks_to_snooze`, by key as all of politeness; 0: blocks snooze no queue."""
+        await configure(store, keys={key("a"): {"blocks_to_snooze": allowed}})
+        await add(store, *(f"a/{n}" for n in range(9)))
+
+        found = await snoozes(store, clock, Blocked("challenge"), len(snoozes_of))
+
+        assert found == snoozes_of
+
+    async def test_blocked_visits_are_counted_against_the_current_setting(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """D4, E7: changed while the crawl runs, it holds from the next lease on."""
+        await add(store, *(f"a/{n}" for n in range(9)))
+        assert await snoozes(store, clock, Blocked("challenge"), 2) == [1.0, 1.0]
+
+        await steer(store, key("a"), Set({"blocks_to_snooze": 2}))
+
+        assert await snoozes(store, clock, Blocked("challenge"), 1) == [1800.0]
 
     async def test_a_blocked_queue_says_so(self, store: FullStore, clock: FakeClock) -> None:
         """C1: the reason of its snooze."""

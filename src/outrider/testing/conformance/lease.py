@@ -9,7 +9,7 @@ from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LeaseId
 from outrider.core.verdict import Verdict
 from outrider.store.protocol import FullStore, TaskFilter, TaskView
-from outrider.testing.builders import done
+from outrider.testing.builders import done, policy
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
@@ -246,6 +246,27 @@ class ExpiryConformance:
         """H4: max_crashes."""
         await configure(store, max_crashes=1)
         await add(store, "a/1")
+        await one(store)
+        clock.advance(60)
+        await store.expire(limit=10)
+
+        assert (await record(store, "a/1")).state is TaskState.DEAD
+
+    async def test_without_a_limit_no_task_dies_of_crashes(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H4: max_crashes = 0; after too many failures it does."""
+        await configure(store, delay=0.0, max_crashes=0, max_retries=0)
+        await add(store, "a/1")
+        for _ in range(5):
+            await one(store)
+            clock.advance(60)
+            await store.expire(limit=10)
+        view = await record(store, "a/1")
+        assert (view.state, view.crashes) == (TaskState.PENDING, 5)
+
+        await visit(store, Failed("HTTP 500"), policy=policy(max_retries=9))
+        clock.advance(100)
         await one(store)
         clock.advance(60)
         await store.expire(limit=10)

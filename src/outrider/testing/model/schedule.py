@@ -154,7 +154,7 @@ class Schedule(Views):
 
     def close_run(self, c: C) -> None:
         """End the run if nothing is leased or pending in an unretired queue (I2)."""
-        if not c.tasks or c.all(LEASED) or c.open_pending():
+        if not c.tasks or c.all(LEASED) or c.open_pending() or c.rules.stay_open:
             return
         if c.rules.pause_at_finish and not c.at_finish:
             c.at_finish = True

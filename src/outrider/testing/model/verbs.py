@@ -365,7 +365,8 @@ class Verbs(Schedule):
         c.visits += 1
         c.outcomes["crashed"] += 1
         q.errors += 1
-        hopeless = t.failures > c.rules.max_retries or t.crashes >= c.rules.max_crashes
+        most = c.rules.max_crashes  # 0: a task never dies of crashes
+        hopeless = t.failures > c.rules.max_retries or 0 < most <= t.crashes
         t.state, t.finished = (DEAD, now) if hopeless else (PENDING, None)
         c.log.append((now, "died" if hopeless else "expired", t.task.url, t.worker or ""))
         q.crashed += t.lent

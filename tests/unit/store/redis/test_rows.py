@@ -64,8 +64,8 @@ def test_restore_takes_every_field_of_an_exports_end():
 
 
 def test_numbers_of_a_crawls_rules_fill_the_fields_that_scripts_write():
-    """`replace_rules` writes them by position, and the last one into `opens_below`."""
+    """`replace_rules` writes them by position; the last two are `opens_below` and `stay_open`."""
     names = CrawlRow.__struct_fields__
     first, last = names.index("by_turn"), names.index("limit_seconds")
 
-    assert len(crawl_numbers(CrawlRules())) == last - first + 2
+    assert len(crawl_numbers(CrawlRules())) == last - first + 3

@@ -43,6 +43,9 @@ if crawl_number then
   if not C[C_LAST_VALUE] then -- written before these fields existed
     C[C_OPENS_BELOW], C[C_LAST_VALUE] = '', 0
   end
+  if C[C_STAY_OPEN] == nil then -- likewise
+    C[C_STAY_OPEN] = false
+  end
   now = max(now, C[C_CLOCK])
 end
 

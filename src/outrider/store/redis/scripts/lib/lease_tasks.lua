@@ -260,7 +260,8 @@ end
 
 -- I2: end the run if nothing is leased, and no queue that is not retired has a pending task.
 local function end_run_if_over()
-  if C[C_LAST_TASK] > 0 and C[C_LEASED] == 0 and C[C_PENDING] <= C[C_RETIRED_PENDING] then
+  local has_open = C[C_LEASED] > 0 or C[C_PENDING] > C[C_RETIRED_PENDING]
+  if C[C_LAST_TASK] > 0 and not has_open and not C[C_STAY_OPEN] then
     end_run()
   end
 end

@@ -107,7 +107,9 @@ local function expire_lease(number, t, q, r)
   C[C_VISITS] = C[C_VISITS] + 1
   outcomes.crashed = (outcomes.crashed or 0) + 1
   q[Q_ERRORS_IN_ROW] = q[Q_ERRORS_IN_ROW] + 1
-  local is_dead = t[T_FAILURES] > C[C_MAX_RETRIES] or t[T_CRASHES] >= C[C_MAX_CRASHES]
+  local max_crashes = C[C_MAX_CRASHES] -- 0: no limit
+  local is_dead = t[T_FAILURES] > C[C_MAX_RETRIES]
+    or (max_crashes > 0 and t[T_CRASHES] >= max_crashes)
   log_event(is_dead and 'died' or 'expired', url_of(t), t[T_WORKER])
   if is_dead then
     renew_token(t)
