@@ -64,6 +64,7 @@ class Claim(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     per_queue: int = 0
     lease_for: float = 60.0
     lend: bool = False
+    outlives_process: bool = False
 
 
 class ClaimNamed(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
@@ -74,6 +75,7 @@ class ClaimNamed(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True)
     pages: tuple[Page, ...]
     limit: int = 64
     lease_for: float = 60.0
+    outlives_process: bool = False
 
 
 class Finish(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):

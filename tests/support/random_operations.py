@@ -153,6 +153,7 @@ class RandomCase:
             limit or dice.choice((1, 1, 2, 3, 5, 20)),
             per_queue=dice.choice((0, 0, 0, 1, 2)),
             lease_for=self.lease_for if dice.random() < 0.8 else dice.choice((1.0, 90.0)),
+            outlives_process=dice.random() < 0.2,
         )
 
     def claim_lend(self) -> Op:
@@ -165,6 +166,7 @@ class RandomCase:
             per_queue=dice.choice((0, 2, 3, 3)),
             lease_for=self.lease_for if dice.random() < 0.8 else 2.0,
             lend=True,
+            outlives_process=dice.random() < 0.2,
         )
 
     def claim_named(self) -> Op:
@@ -179,6 +181,7 @@ class RandomCase:
             ),
             limit=dice.choice((1, 64, 64)),
             lease_for=self.lease_for,
+            outlives_process=dice.random() < 0.2,
         )
 
     def finish(self, index: int | None = None) -> Op:

@@ -189,16 +189,36 @@ class Frontier:
         return self._loop.run(self._frontier.add(links, answers=answers))
 
     def claim(
-        self, limit: int = 1, *, wait: float = 0.0, per_queue: int | None = None, lend: bool = False
+        self,
+        limit: int = 1,
+        *,
+        wait: float = 0.0,
+        per_queue: int | None = None,
+        lend: bool = False,
+        lease_for: float | None = None,
+        worker: str | None = None,
+        outlives_process: bool = False,
     ) -> Claim:
         """Lease up to `limit` tasks, best first; with `wait`, ask again for so many seconds.
 
         With `lend`, each queue is lent as a whole: up to `per_queue` of its tasks (None: no cap)
         take one slot, no other worker gets the queue until they ended, and the caller keeps its
-        pace. A cancelled claim releases what it leased.
+        pace. `lease_for` (seconds) and `worker` replace the setting `lease.seconds` and this
+        frontier's name. With `outlives_process` the leases last until their deadline, whichever
+        process ends (H4). A cancelled claim releases what it leased.
         """
         return self._hold(
-            self._loop.run(self._frontier.claim(limit, wait=wait, per_queue=per_queue, lend=lend))
+            self._loop.run(
+                self._frontier.claim(
+                    limit,
+                    wait=wait,
+                    per_queue=per_queue,
+                    lend=lend,
+                    lease_for=lease_for,
+                    worker=worker,
+                    outlives_process=outlives_process,
+                )
+            )
         )
 
     def claim_named(self, fingerprints: Iterable[bytes]) -> Claim:
@@ -229,9 +249,12 @@ class Frontier:
         """
         return self._loop.run(self._frontier.finish_many(visits))
 
-    def extend(self, leases: Iterable[Lease]) -> set[Lease]:
-        """Renew leases; return those that are still held."""
-        return self._loop.run(self._frontier.extend(leases))
+    def extend(self, leases: Iterable[Lease], *, lease_for: float | None = None) -> set[Lease]:
+        """Renew leases for so many seconds from now; return those that are still held.
+
+        None: each for as long as it was claimed for.
+        """
+        return self._loop.run(self._frontier.extend(leases, lease_for=lease_for))
 
     def release(self, leases: Iterable[Lease]) -> set[Lease]:
         """Give leases back; no attempt is counted. Return those that were still held."""

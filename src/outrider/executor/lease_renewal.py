@@ -64,7 +64,9 @@ class LeaseRenewer:
 
     async def _extend(self, visits: list[Visit]) -> set[Visit]:
         asked_at = self.now()
-        kept = await self._frontier.extend([visit.lease for visit in visits])
+        kept = await self._frontier.extend(
+            [visit.lease for visit in visits], lease_for=self.seconds
+        )
         held = {visit for visit in visits if visit.lease in kept}
         self._until.update(dict.fromkeys(held & self._until.keys(), asked_at + self.seconds))
         return held

@@ -200,6 +200,11 @@ def _due_now(task: Task) -> Task:
     return replace(task, delay=0.0) if task.delay else task
 
 
+def _is_for_store(request: ClaimRequest) -> bool:
+    """Return whether a claim is by name, for whole queues, or for leases longer than the loan's."""
+    return bool(request.fingerprints or request.lend or request.outlives_process)
+
+
 def _lease_id(verdict: Verdict) -> LeaseId:
     return LeaseId(verdict.crawl, verdict.task, verdict.token)
 
@@ -261,8 +266,8 @@ class Workbench:
     # ---- the verbs of a source of leases
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
-        """Claim from the loan, at its queues' pace; by name, or whole queues, from the store."""
-        if request.fingerprints or request.lend or request.crawl != self._crawl:
+        """Claim from the loan, at its queues' pace; what no loan can serve, from the store."""
+        if _is_for_store(request) or request.crawl != self._crawl:
             return await self._store.claim(request)
         if self._renewal is not None and self._renewal.done():
             self._renewal.result()

@@ -24,6 +24,8 @@ from outrider.store.protocol import (
 
 MAX_WAIT: Final = 1.0  # seconds after which a waiting claim asks again: workers share the store
 MAX_LIMIT: Final = 100_000
+MAX_LEASE: Final = 604_800.0  # seconds, as of the setting `lease.seconds`
+MAX_WORKER_CHARS: Final = 255
 
 
 class Claimer:
@@ -61,16 +63,36 @@ class Claimer:
             self._unsubscribe()
             self._unsubscribe = None
 
-    async def claim(self, limit: int, *, wait: float, per_queue: int | None, lend: bool) -> Claim:
+    async def claim(
+        self,
+        limit: int,
+        *,
+        wait: float,
+        per_queue: int | None = None,
+        lend: bool = False,
+        lease_for: float | None = None,
+        worker: str | None = None,
+        outlives_process: bool = False,
+    ) -> Claim:
         """See `Frontier.claim`."""
         _check_claim(limit, per_queue)
+        _check_worker(worker)
+        request = ClaimRequest(
+            self._context.crawl,
+            worker or self._context.worker,
+            limit,
+            0.0 if lease_for is None else lease_seconds("claim", lease_for),
+            per_queue or 0,
+            lend=bool(lend),
+            outlives_process=bool(outlives_process),
+        )
         if not isinstance(wait, int | float) or not wait >= 0:
             raise InvalidInput(f"claim(wait={wait!r}): seconds ≥ 0")
         clock, work_available = self._context.clock, self._context.work_available
         until = clock.now_ms() + (wait * 1000 if limit else 0)
         while True:
             work_available.clear()
-            claim = await self._claim_once(limit, per_queue or 0, lend=bool(lend))
+            claim = await self._claim_once(request)
             left = (until - clock.now_ms()) / 1000
             if claim:
                 return claim
@@ -88,18 +110,18 @@ class Claimer:
             raise InvalidInput(
                 f"claim_named: at most {MAX_FINGERPRINTS} fingerprints of 16 bytes each"
             )
-        return await self._claim_once(len(names), 0, names)
+        context = self._context
+        return await self._claim_once(
+            ClaimRequest(context.crawl, context.worker, len(names), 0.0, fingerprints=names)
+        )
 
-    async def _claim_once(
-        self, limit: int, per_queue: int, names: Sequence[bytes] = (), *, lend: bool = False
-    ) -> Claim:
+    async def _claim_once(self, request: ClaimRequest) -> Claim:
+        """Claim with this frontier's streak; `lease_for` = 0: as long as the setting says."""
         context = self._context
         if self._settings.is_listen_due:
             await self._settings.listen()
-        seconds = context.policies.settings.lease.seconds
-        request = ClaimRequest(
-            context.crawl, context.worker, limit, seconds, per_queue, self._streak, names, lend
-        )
+        seconds = request.lease_for or context.policies.settings.lease.seconds
+        request = msgspec.structs.replace(request, lease_for=seconds, streak=self._streak)
         source = self._open_source()
         claimed = await (source.claim(request) if source.is_inline else self._shielded(request))
         self._streak = claimed.streak
@@ -170,7 +192,7 @@ class Claimer:
                 await self._wait(MAX_WAIT, self._released)
                 continue
             free = limit - len(self._held)
-            claim = await self.claim(free, wait=MAX_WAIT, per_queue=None, lend=False)
+            claim = await self.claim(free, wait=MAX_WAIT)
             if not claim and self._is_over(claim):
                 return
             half = round(policies.settings.lease.seconds * 500)
@@ -208,12 +230,25 @@ class Claimer:
         self._released.set()
         self._context.work_available.set()
 
-    async def extend(self, leases: Iterable[Lease]) -> set[Lease]:
+    async def extend(
+        self, leases: Iterable[Lease], *, lease_for: float | None = None
+    ) -> set[Lease]:
         """See `Frontier.extend`."""
-        return await self._for_own(leases, self._extend)
+        given = None if lease_for is None else lease_seconds("extend", lease_for)
+        return await self._for_own(leases, lambda own: self._extend(own, given))
 
-    async def _extend(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
-        seconds = self._context.policies.settings.lease.seconds
+    async def _extend(self, leases: Sequence[Lease], given: float | None) -> set[LeaseId]:
+        """Extend leases by so many seconds; None: each by as many as it was claimed for."""
+        by_length: dict[float, list[LeaseId]] = {}
+        for lease in leases:
+            seconds = lease.lease_for if given is None else given
+            by_length.setdefault(seconds, []).append(lease.id)
+        kept: set[LeaseId] = set()
+        for seconds, some in by_length.items():
+            kept |= await self._extend_some(some, seconds)
+        return kept
+
+    async def _extend_some(self, leases: Sequence[LeaseId], seconds: float) -> set[LeaseId]:
         kept = await self._context.store.extend(leases, lease_for=seconds)
         until = self._context.clock.now_ms() + round(seconds * 1000)
         self._held.update((lease, until) for lease in kept if lease in self._held)
@@ -223,9 +258,10 @@ class Claimer:
         """See `Frontier.release`."""
         return await self._for_own(leases, self._release)
 
-    async def _release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
-        freed = await self._open_source().release(leases)
-        for lease in leases:
+    async def _release(self, leases: Sequence[Lease]) -> set[LeaseId]:
+        ids = [lease.id for lease in leases]
+        freed = await self._open_source().release(ids)
+        for lease in ids:
             self._held.pop(lease, None)
         self._released.set()
         self._context.work_available.set()
@@ -234,13 +270,13 @@ class Claimer:
     async def _for_own(
         self,
         leases: Iterable[Lease],
-        call: Callable[[Sequence[LeaseId]], Awaitable[set[LeaseId]]],
+        call: Callable[[Sequence[Lease]], Awaitable[set[LeaseId]]],
     ) -> set[Lease]:
-        """Call with the ids of this frontier's leases, then raise the first error of the others."""
+        """Call with those leases that are this frontier's, then raise the first error of others."""
         every = [leases] if isinstance(leases, Lease) else list(leases)
         errors = [self.lease_error(lease) for lease in every]
         own = [lease for lease, error in zip(every, errors, strict=True) if not error]
-        kept = await call([lease.id for lease in own]) if own else set()
+        kept = await call(own) if own else set()
         answer = {lease for lease in own if lease.id in kept}
         raise_first(errors, answer)
         return answer
@@ -285,6 +321,22 @@ def _check_claim(limit: int, per_queue: int | None) -> None:
         raise InvalidInput(f"claim({limit!r}): the limit is a whole number, 0 to {MAX_LIMIT}")
     if per_queue is not None and (type(per_queue) is not int or per_queue < 1):
         raise InvalidInput(f"claim(per_queue={per_queue!r}): a whole number ≥ 1, or None")
+
+
+def lease_seconds(verb: str, seconds: object) -> float:
+    """Return how long a lease is to last; it has the bounds of the setting `lease.seconds`."""
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 < seconds <= MAX_LEASE:  # type: ignore[operator]
+        raise InvalidInput(f"{verb}(lease_for={seconds!r}): seconds over 0, at most {MAX_LEASE:g}")
+    return float(seconds)  # type: ignore[arg-type]
+
+
+def _check_worker(worker: object) -> None:
+    is_name = isinstance(worker, str) and worker.isprintable()
+    if worker is not None and not (is_name and 0 < len(worker) <= MAX_WORKER_CHARS):  # type: ignore[arg-type]
+        raise InvalidInput(
+            f"claim(worker={worker!r:.100}): printable text, 1 to {MAX_WORKER_CHARS} long, or None"
+        )
 
 
 def _is_fingerprint(name: object) -> bool:

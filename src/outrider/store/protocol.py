@@ -26,6 +26,7 @@ from outrider.store.export_items import Saved
 MAX_FINGERPRINTS: Final = 64  # fingerprints of one claim that are looked up (D5)
 FINGERPRINT_BYTES: Final = 16
 MAX_PROCESS_CHARS: Final = 64  # of a process's name
+NO_PROCESS: Final = "*"  # no process's name: stored with leases that outlive every process (H4)
 WORKER_KEPT_SECONDS: Final = 86_400.0  # a worker silent for longer is forgotten
 MAX_WORKERS: Final = 10_000  # of one crawl; above it the one silent longest is forgotten
 MAX_TOPIC_CHARS: Final = 64
@@ -54,6 +55,8 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     # The process that will hold the leases, if it is not the one that holds the store's file: its
     # leases outlive that one (H4). Stores on servers have no such process, and ignore it.
     process: Annotated[str, Meta(max_length=MAX_PROCESS_CHARS)] = ""
+    # The leases last until their deadline, whichever process ends (H4): for visits made elsewhere.
+    outlives_process: bool = False
 
 
 class ClaimResult(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Validation of shared values and priority updates, before a store receives them."""
+"""Validation of claims, shared values and priority updates, before a store receives them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from math import isfinite
 import msgspec
 
 from outrider.errors import InvalidInput
-from outrider.store.protocol import PriorityUpdate, SharedValueWrite
+from outrider.store.protocol import NO_PROCESS, ClaimRequest, PriorityUpdate, SharedValueWrite
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[SharedValueWrite]).decode
+
+
+def validate_claim(request: ClaimRequest) -> None:
+    """Raise InvalidInput if a claim has the process name that is reserved (H4)."""
+    if request.process == NO_PROCESS:
+        raise InvalidInput(
+            f"ClaimRequest.process = {NO_PROCESS!r} is no process's name; "
+            "for leases that outlive every process, set outlives_process"
+        )
 
 
 def validate_shared_values(values: Sequence[SharedValueWrite]) -> None:

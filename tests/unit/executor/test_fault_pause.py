@@ -318,8 +318,8 @@ async def test_leases_of_a_batch_without_room_are_renewed():
         await frontier.add(URLS[:3])
         extend = frontier.extend
 
-        async def noted(leases):
-            kept = await extend(leases)
+        async def noted(leases, **how):
+            kept = await extend(leases, **how)
             if {lease.url for lease in kept} == set(URLS[:3]):
                 extended.set()
                 disk.refusals = 0

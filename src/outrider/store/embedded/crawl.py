@@ -27,7 +27,7 @@ from outrider.store.engine.journal import MemoryJournal
 from outrider.store.engine.leases import Leases
 from outrider.store.engine.records import READY, UNLISTED, Queue, TaskCounts, TaskRecord
 from outrider.store.engine.state import CrawlState
-from outrider.store.protocol import SharedValue
+from outrider.store.protocol import NO_PROCESS, SharedValue
 
 
 class CrawlSummary(NamedTuple):
@@ -290,10 +290,13 @@ class FileCrawl:
 
         Leases of other processes stay. How often they were extended is not in the file, so each
         lasts its whole length from now: its worker may have had no store to ask for an extension.
+        Of a lease that outlives every process the file has each deadline, and that one counts.
         """
         if self.state.status is CrawlStatus.CANCELLED:
             return
         for record in sorted(self.leases.held.values(), key=lambda r: (r.deadline, r.number)):
+            if record.process == NO_PROCESS:
+                continue
             if is_dead(record.process):
                 self.engine.finisher.expire_lease(record, now)
             elif not record.named:  # leased by fingerprint for a moment, and never extended

@@ -77,7 +77,7 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     answered: int
     named: bool
     loaned: bool
-    process: str = ""  # while leased: the process that holds the lease; "": that of the file
+    process: str = ""  # while leased: of the lease's holder; "": the file's; "*": outlives them all
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):

@@ -25,6 +25,7 @@ from outrider.store.embedded.lock import Lock
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.verbs import EngineVerbs
 from outrider.store.forwarding import ForwardingStore
+from outrider.store.protocol import NO_PROCESS
 
 SNAPSHOT_AFTER: Final = 400_000  # items written since the last snapshot, so reopening is quick
 SNAPSHOT_AT_CLOSE: Final = 20_000
@@ -270,7 +271,7 @@ class EmbeddedStore(ForwardingStore):
             self._reload()
 
     def _reload(self) -> None:
-        """Read the file again; workers and deadlines of this process are kept."""
+        """Read the file again; workers, and deadlines that the file does not have, are kept."""
         if not self._file.is_writable():
             raise StoreFull(f"{self.path}: still cannot be written; make room on its disk")
         old = self._crawls.by_name
@@ -353,8 +354,9 @@ class EmbeddedStore(ForwardingStore):
 def _keep_workers_and_deadlines(old: FileCrawl, new: FileCrawl) -> None:
     new.journal.adopt_workers(old.journal)
     for number, record in old.leases.held.items():
-        if number in new.leases.held:
-            new.leases.set_deadline(new.leases.held[number], record.deadline)
+        found = new.leases.held.get(number)
+        if found is not None and found.process != NO_PROCESS:
+            new.leases.set_deadline(found, record.deadline)
 
 
 def _process_in(holder: str) -> str:

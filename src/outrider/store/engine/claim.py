@@ -21,7 +21,7 @@ from outrider.store.engine.records import CHUNK_BITS, COLUMNS, READY, UNLISTED, 
 from outrider.store.engine.schedule import Schedule, inactive_key
 from outrider.store.engine.state import CrawlState
 from outrider.store.engine.transitions import Transitions
-from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
+from outrider.store.protocol import MAX_FINGERPRINTS, NO_PROCESS, ClaimRequest, ClaimResult
 
 EXPIRE_STEP: Final = 1000  # overdue leases one claim expires
 WAKE_STEP: Final = 4096  # queues one claim wakes; the next claim wakes the rest
@@ -66,6 +66,8 @@ class Claimer:
     def claim(self, request: ClaimRequest, now: int) -> ClaimResult:
         """Run the claim algorithm of ARCHITECTURE.md; only a claim wakes queues or ends a run."""
         state, loader = self._state, self._loader
+        if request.outlives_process:
+            request = msgspec.structs.replace(request, process=NO_PROCESS)
         if loader is not None:
             loader.begin_claim(request, now)
         self._finisher.expire_overdue(EXPIRE_STEP, now)

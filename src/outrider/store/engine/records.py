@@ -249,7 +249,7 @@ class TaskRecord(msgspec.Struct, gc=False, eq=False):
     answered: int = -1  # when the visit that brought its answer ended
     named: bool = False  # leased by fingerprint: it takes no slot
     loaned: bool = False  # part of its queue's loan
-    process: str = ""  # while leased: see `ClaimRequest.process`
+    process: str = ""  # while leased: see `ClaimRequest.process`; NO_PROCESS: outlives them all
 
     def restart(self) -> None:
         """B2: a revisit or replay starts with attempts at 0."""

@@ -26,6 +26,7 @@ from outrider.store.engine.port import Crawls
 from outrider.store.engine.records import Queue, TaskRecord
 from outrider.store.export_items import Saved, validate_items
 from outrider.store.protocol import (
+    NO_PROCESS,
     ClaimRequest,
     ClaimResult,
     CrawlView,
@@ -45,7 +46,11 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
-from outrider.store.validation import validate_priority_updates, validate_shared_values
+from outrider.store.validation import (
+    validate_claim,
+    validate_priority_updates,
+    validate_shared_values,
+)
 
 _ALL: Final = TaskFilter()
 PENDING, DEAD, CANCELLED = TaskState.PENDING, TaskState.DEAD, CrawlStatus.CANCELLED
@@ -77,6 +82,7 @@ class EngineVerbs:
         return answers
 
     def claim(self, request: ClaimRequest) -> ClaimResult:
+        validate_claim(request)
         return self._open(request.crawl).claimer.claim(request, self._now())
 
     def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
@@ -91,6 +97,8 @@ class EngineVerbs:
                 if record is not None:
                     crawl.leases.set_deadline(record, deadline)
                     extended.add(lease)
+                    if record.process == NO_PROCESS:  # H4: its deadline must outlive this process
+                        crawl.tasks.update(record)
         return extended
 
     def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:

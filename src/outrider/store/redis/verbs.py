@@ -39,6 +39,7 @@ from outrider.store.redis.task_codec import (
     encode_breakdown,
     rank_bytes,
 )
+from outrider.store.validation import validate_claim
 
 TASKS_PER_CALL: Final = 500
 LEASES_PER_CALL: Final = 100
@@ -111,6 +112,7 @@ class RedisVerbs:
 
     async def claim(self, request: ClaimRequest, *, closes: bool = True) -> ClaimResult:
         """See `protocol.Store`; without `closes` the run stays open even if nothing is left."""
+        validate_claim(request)
         leases: list[Lease] = []
         header = _ClaimHeader(
             CrawlStatus.RUNNING, 0, *request.streak, True, MAX_EXPIRED, MAX_WOKEN, []

@@ -30,6 +30,7 @@ from outrider.store.protocol import (
 from outrider.store.remote import frames
 from outrider.store.remote.connection import Connection
 from outrider.store.remote.signatures import SIGNATURES
+from outrider.store.validation import validate_claim
 
 CALL_TIMEOUT: Final = 30.0  # seconds for one call while the holder is alive
 PROBE_AFTER: Final = 1.5  # seconds without an answer after which the holder is probed with a hello
@@ -208,6 +209,7 @@ class RemoteStore(ForwardingStore):
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
         """Name this process in the claim, unless it holds the file: its leases outlive that one."""
+        validate_claim(request)
         if self._held_store is None:
             request = msgspec.structs.replace(request, process=self._process)
         return await super().claim(request)

@@ -8,6 +8,7 @@ from outrider.core.outcome import Failed
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LeaseId
 from outrider.core.verdict import Verdict
+from outrider.errors import InvalidInput
 from outrider.store.protocol import FullStore, TaskFilter, TaskView
 from outrider.testing.builders import done, policy
 from outrider.testing.clock import FakeClock
@@ -20,6 +21,7 @@ from outrider.testing.conformance.steps import (
     configure,
     crawl,
     finish,
+    mark,
     names,
     one,
     page,
@@ -67,6 +69,34 @@ class LeaseConformance:
         clock.advance(90)
         assert await store.expire(limit=10) == 1
         assert not (await finish(store, done(first))).applied
+
+    async def test_lease_that_outlives_its_process_ends_as_any_other(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """H4: while the store is open it is a lease as all are, also by name and as a loan."""
+        await configure(store, **NO_DELAY)
+        await add(store, "a/1", "a/2", "a/3", "b/1")
+        first, second = await claim(store, 2, per_queue=2, outlives_process=True, process="p/1")
+        (by_name,) = await claim(store, fingerprints=[mark("a/3")], outlives_process=True)
+        (lent,) = await claim(store, lend=True, outlives_process=True)
+
+        assert await store.extend([first.id], lease_for=90.0) == {first.id}
+        assert (await finish(store, done(second))).applied
+        assert await store.release([by_name.id]) == {by_name.id}
+        assert (await finish(store, done(lent))).applied
+        clock.advance(89.999)
+        assert await store.expire(limit=10) == 0
+        clock.advance(0.001)
+        assert await store.expire(limit=10) == 1
+
+    async def test_claim_in_the_name_of_no_process_is_refused(self, store: FullStore) -> None:
+        """H4: "*" marks leases that outlive every process; a claim asks for it by its field."""
+        await add(store, "a/1")
+
+        with pytest.raises(InvalidInput, match="outlives_process"):
+            await claim(store, process="*")
+
+        assert (await record(store, "a/1")).state is TaskState.PENDING
 
     async def test_extend_renews_from_now(self, store: FullStore, clock: FakeClock) -> None:
         """H2: the new deadline is so many seconds from this moment."""

@@ -107,6 +107,7 @@ class Asking(TypedDict, total=False):
     fingerprints: Sequence[bytes]
     lend: bool
     process: str
+    outlives_process: bool
 
 
 async def configure(store: FullStore, **fields: Unpack[RuleFields]) -> None:

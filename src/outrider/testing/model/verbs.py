@@ -15,6 +15,7 @@ from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
+from outrider.store.validation import validate_claim
 from outrider.testing.model.records import (
     DEAD,
     DONE,
@@ -124,6 +125,7 @@ class Verbs(Schedule):
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
         """Claim by the algorithm of ARCHITECTURE.md, step by step."""
+        validate_claim(request)  # H4
         c = self.crawl_of(request.crawl)
         self.expire_overdue(c, EXPIRE_STEP)  # step 0: H4
         self.check_limits(c)

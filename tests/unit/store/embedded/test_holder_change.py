@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from outrider.errors import StoreFull
 from outrider.store.embedded import EmbeddedStore, lock
+from outrider.store.embedded.checkpoint import checkpoint
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import CRAWL, add, claim, configure, names, queue, record
@@ -201,3 +203,106 @@ async def test_last_page_is_still_remembered_beside_the_holder(store, survivor):
     await claim(store, 1, process="q/1")
     assert lock.remembered_beside(store.path) == store._file.last_page
     assert survivor("r", store)._lock.last_holder() == "r"
+
+
+# ---- leases that outlive every process
+
+
+@pytest.mark.parametrize("process", ["", "q/1"])
+async def test_lease_that_outlives_its_process_keeps_its_exact_deadline(
+    store, clock, survivor, process
+):
+    """H4: of the holder and of a client; not taken back, not lengthened, overdue in time."""
+    (lease,) = await claim(store, 1, process=process, outlives_process=True, lease_for=20.0)
+    clock.advance(15)
+    again = survivor("r", store)
+
+    assert await lost(again) == []
+    clock.advance(4.999)
+    assert await again.expire(limit=9) == 0
+    clock.advance(0.001)
+    assert await again.expire(limit=9) == 1
+    assert (await again.finish([done(lease)]))[0].applied is False
+    assert (await queue(again, "a")).wakes_in == DELAY
+
+
+async def test_extension_of_a_lease_that_outlives_its_process_is_in_the_file(
+    store, clock, survivor
+):
+    """H2, H4: as often as it was extended, through as many processes."""
+    (lease,) = await claim(store, 1, outlives_process=True, lease_for=20.0)
+    clock.advance(15)
+    await store.extend([lease.id], lease_for=20.0)
+    second = survivor("r", store)
+    clock.advance(15)
+    assert await second.extend([lease.id], lease_for=100.0) == {lease.id}
+    third = survivor("s", second)
+
+    clock.advance(99.999)
+    assert await third.expire(limit=9) == 0
+    assert (await third.finish([done(lease)]))[0].applied
+
+
+async def test_lease_that_outlives_its_process_holds_the_slot_and_the_pace(store, clock, survivor):
+    """D1, D2: its host is visited by no other; finished, the host waits from then on."""
+    (lease,) = await claim(store, 1, outlives_process=True)
+    again = survivor("r", store)
+
+    assert ((await queue(again, "a")).state, (await queue(again, "a")).in_flight) == ("busy", 1)
+    assert names(await claim(again, 9)) == ["b/1", "c/1"]
+    assert (await again.finish([done(lease)]))[0].applied
+    assert (await queue(again, "a")).wakes_in == DELAY
+    assert (await record(again, "a/1")).attempts == 1
+
+
+@pytest.mark.parametrize("kind", ["loan", "by name"])
+async def test_loan_and_lease_by_name_outlive_their_process(store, clock, survivor, kind):
+    """C7, D5: they are what they were."""
+    name = (await record(store, "a/1")).fingerprint
+    how = {"lend": True} if kind == "loan" else {"fingerprints": [name]}
+    leases = await claim(store, 6, per_queue=2, outlives_process=True, lease_for=20.0, **how)
+    again = survivor("r", store)
+
+    view = await queue(again, "a")
+    assert (view.lent, view.named) == ((2, 0) if kind == "loan" else (0, 1))
+    clock.advance(19.999)
+    assert await again.expire(limit=9) == 0
+    assert all(one.applied for one in await again.finish([done(lease) for lease in leases]))
+
+
+@pytest.mark.parametrize("lacks", ["*-lock"])
+async def test_copy_keeps_leases_that_outlive_their_process(store, clock, survivor, lacks):
+    """H4: where the process that held the file is not known, only these stay."""
+    (lease,) = await claim(store, 1, outlives_process=True)
+    await claim(store, 1)
+    again = survivor("r", store, lacks=[lacks])
+
+    assert await lost(again) == ["b/1"]
+    assert (await again.finish([done(lease)]))[0].applied
+
+
+async def test_checkpoint_keeps_leases_that_outlive_their_process(store, clock, tmp_path):
+    """H4: a copy that was made while the store was open, opened beside it."""
+    (lease,) = await claim(store, 1, outlives_process=True)
+    await checkpoint(store.path, tmp_path / "copy.outrider")
+    copy = EmbeddedStore.open(tmp_path / "copy.outrider", clock, process="r")
+
+    assert await lost(copy) == []
+    assert (await copy.finish([done(lease)]))[0].applied
+    await copy.close()
+
+
+async def test_extension_that_could_not_be_written_is_not_kept(store, clock, monkeypatch):
+    """H4: memory is read again from the file, and the deadline in the file counts."""
+    (lease,) = await claim(store, 1, outlives_process=True, lease_for=20.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(store._file, "append", _no_room)
+        with pytest.raises(StoreFull):
+            await store.extend([lease.id], lease_for=100.0)
+
+    clock.advance(20)
+    assert await store.expire(limit=9) == 1
+
+
+def _no_room(_rows):
+    raise StoreFull("no room")
