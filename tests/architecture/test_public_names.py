@@ -49,6 +49,7 @@ FIELDS = {
         "known": "keep",
         "identity": None,
         "meta": {},
+        "text": None,
     },
     "Done": {
         "status": inspect.Parameter.empty,

@@ -39,6 +39,7 @@ class Page(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     tag: str | None = None
     origin: str = "opportunistic"
     key: str | None = None  # None: the host
+    text: str = ""
 
     def task(self, crawl: str) -> Task:
         """Return the task for the store."""

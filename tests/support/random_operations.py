@@ -115,6 +115,7 @@ class RandomCase:
             tag=dice.choice((None, None, "t", "u")),
             origin=dice.choice(("opportunistic", "sitemap")),
             key=dice.choice((None,) * 15 + (HOSTS[0],)),
+            text=dice.choice(("", "", "HTTPS://A.example/\té#1", " x ")),
         )
 
     def add(self, crawl: str | None = None, most: int = 5) -> Op:

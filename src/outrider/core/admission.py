@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from outrider.core.link_validation import (
     encode_meta,
@@ -60,6 +61,8 @@ class Admission(msgspec.Struct):
     roll: Callable[[], int] | None = None  # when the tie is shuffled
     classify: Classifier | None = None  # when the crawl is focused
     parks: bool = False  # what is off focus is admitted, far behind
+
+    keeps_text: bool = False  # URLs are kept as links gave them, beside what is visited
 
     gathers: bool = False  # F10: the priorities of links are added to those of known pending tasks
 
@@ -124,6 +127,8 @@ class Admission(msgspec.Struct):
         url = given if type(given) is Url else parse_url(given, self.url_rules)
         if isinstance(url, Refusal):
             return _refused(given, url.reason, url.detail)
+        if self.keeps_text and link.text is None and isinstance(given, str):
+            link = replace(link, text=given)
         if self.is_plain and link.key is None and link.depth <= self.max_depth:
             reason = trap(url, self.traps)
             if reason is not None:
@@ -250,6 +255,7 @@ class Admission(msgspec.Struct):
             tag,
             meta,
             None if score is None else score.breakdown,
+            "" if link.text is None or link.text == url.text else link.text,
         )
 
 
@@ -267,6 +273,7 @@ def candidate_of(task: Task) -> Candidate:
         via=task.via,
         tag=task.tag,
         meta=_read_meta(task.meta) if task.meta else {},
+        text=task.text or None,
     )
     return link, Url(task.url, task.url, _host_of(task.url)), task.key, task.fingerprint
 

@@ -1,4 +1,4 @@
-"""Links to known URLs: fields that the link leaves out are filled in from the task (B3)."""
+"""Links to known URLs: fields that the link leaves out are filled in from the task (B1, B3)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,17 @@ class KnownTask(Protocol):
     @property
     def meta(self) -> Mapping[str, Any]: ...  # noqa: D102
     @property
+    def text(self) -> str: ...  # noqa: D102
+    @property
+    def url(self) -> str: ...  # noqa: D102
+    @property
     def breakdown(self) -> Breakdown: ...  # noqa: D102
 
 
-def complete_link(link: Link, task: KnownTask) -> Link:
+def complete_link(link: Link, task: KnownTask, *, keeps_text: bool = False) -> Link:
     """Fill in from the task what the link leaves out.
+
+    `keeps_text`: the crawl keeps URLs as they were given, also those that are what is visited.
 
     An explicit priority, base or bias of the task stays, unless the link has one. `forced`, `delay`
     and `known` belong to one visit: they are taken from the link.
@@ -49,6 +55,7 @@ def complete_link(link: Link, task: KnownTask) -> Link:
         via=task.via if link.via is None else link.via,
         tag=task.tag if link.tag is None else link.tag,
         meta=link.meta or dict(task.meta),
+        text=(task.text or (task.url if keeps_text else None)) if link.text is None else link.text,
         **_priority(link, task.breakdown),
     )
 

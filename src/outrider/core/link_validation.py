@@ -17,7 +17,13 @@ MAX_DELAY: Final = 10 * 365 * 86_400.0
 
 _MAX_DEPTH: Final = 1_000_000
 _COMMON_TYPES: Final = frozenset({"page", "hub", *TYPE_WEIGHTS})
-_TEXT_LIMITS: Final = {"via": 8192, "origin": 255, "tag": 255, "identity": 65_536}
+_TEXT_LIMITS: Final = {
+    "via": 8192,
+    "origin": 255,
+    "tag": 255,
+    "identity": 65_536,
+    "text": 8192,
+}
 _texts: Final = attrgetter(*_TEXT_LIMITS)
 _NO_TEXTS: Final = (None,) * len(_TEXT_LIMITS)
 _KNOWN_RULES: Final = get_args(KnownRule)
@@ -75,9 +81,13 @@ def _text_error(link: Link) -> str | None:
 
 def _field_error(link: Link, name: str) -> str | None:
     value, most = getattr(link, name), _TEXT_LIMITS[name]
-    if value is None or (isinstance(value, str) and len(value) <= most and _is_text(value)):
+    is_fine = isinstance(value, str) and len(value) <= most and _is_text(value)
+    if value is None or (is_fine and name != "text"):
         return None
-    return f"{name} = {short_repr(value)} must be text, at most {most} long"
+    if is_fine and "\0" not in value and len(value.encode()) <= most:
+        return None
+    bound = f"{most} bytes of UTF-8 without NUL" if name == "text" else f"{most} long"
+    return f"{name} = {short_repr(value)} must be text, at most {bound}"
 
 
 def encode_meta(meta: Mapping[str, Any]) -> bytes | str:

@@ -76,6 +76,7 @@ class Link(_Address, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     known: KnownRule = "keep"
     identity: str | None = None
     meta: Mapping[str, Any] = {}
+    text: str | None = None  # the URL as it was given, for clients that know the task by it
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -99,6 +100,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     tag: str | None = None
     meta: bytes = b""  # JSON, at most 16 KiB
     breakdown: Breakdown | None = None
+    text: str = ""  # the URL as it was given, if it is kept; "": it is the URL, or not kept
 
 
 class Added(msgspec.Struct, frozen=True, gc=False):
@@ -170,6 +172,11 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     def url(self) -> str:
         """What to visit."""
         return self.about.url
+
+    @property
+    def text(self) -> str:
+        """The URL as the link gave it, if it is kept; otherwise what to visit."""
+        return self.about.text or self.about.url
 
     @property
     def key(self) -> str:

@@ -195,12 +195,13 @@ class Adder:
 
     async def _complete(self, link: Any) -> Link:
         rules = self._context.policies.settings.url
+        keeps = rules.keep_text
         url = link.url if isinstance(link.url, Url) else parse_url(link.url, rules)
         if isinstance(url, Refusal):
             return cast("Link", link)
         mark = fingerprint(link.identity or url.identity)
         task = await self._context.store.task(self._context.crawl, mark)
-        return cast("Link", link) if task is None else complete_link(link, task)
+        return cast("Link", link) if task is None else complete_link(link, task, keeps_text=keeps)
 
 
 def _has_referring(links: Sequence[AnyLink]) -> bool:

@@ -208,6 +208,7 @@ def admission_for(
         cost_of=_cost_by_key(rules or crawl_rules(settings)),
         classify=_classifier(settings.focus),
         parks=settings.focus.other == "park",
+        keeps_text=settings.url.keep_text,
         roll=(lambda: int(dice() * 2**48)) if settings.queue.tie == "shuffle" else None,
     )
 

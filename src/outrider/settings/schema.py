@@ -154,6 +154,9 @@ class UrlSettings(UrlRules, frozen=True, forbid_unknown_fields=True):
     max_bytes: Annotated[
         int, Meta(ge=1, le=65_536, description="bytes a URL may have; longer ones are refused")
     ] = 8192
+    keep_text: Annotated[
+        bool, Meta(description="true: keep each URL also as its link gave it, for `lease.text`")
+    ] = False
 
 
 class EventSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -149,6 +149,7 @@ class SavedTask(_Item, frozen=True, gc=False, tag_field="is", tag="task"):
     answer: SavedAnswer | None = None
     answered: Instant | None = None  # when the visit that brought it ended
     history: tuple[Moment, ...] = ()
+    text: Annotated[str, Meta(max_length=65_536)] = ""  # the URL as it was given, if it is kept
 
 
 class SavedEnd(_Item, frozen=True, gc=False, tag_field="is", tag="end"):

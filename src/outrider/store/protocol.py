@@ -342,6 +342,7 @@ class TaskView(msgspec.Struct, frozen=True):
     finished_at: float | None
     answer: Answer | None
     history: Sequence[tuple[float, str, str]]  # at, worker, error: every failed attempt
+    text: str = ""  # the URL as it was given, if it is kept; "": it is `url`, or not kept
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):

@@ -62,6 +62,7 @@ class TaskFields(TypedDict, total=False):
     tag: str | None
     meta: bytes
     breakdown: Breakdown | None
+    text: str
 
 
 _PLAIN: Final[TaskFields] = {

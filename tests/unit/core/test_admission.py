@@ -65,6 +65,28 @@ def test_text_becomes_a_task():
     assert (task.origin, task.via, task.tag, task.meta) == ("opportunistic", None, None, b"")
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize(
+    ("link", "text", "kept"),
+    [
+        (A, "", ""),
+        ("HTTPS://a.example", "", "HTTPS://a.example"),
+        (" https://a.example/\n", "", " https://a.example/\n"),
+        (parse_url("HTTPS://a.example"), "", ""),
+        (Link("HTTPS://a.example", text="é" * 4096), "é" * 4096, "é" * 4096),
+        (Link(A, text=A), "", ""),
+        (Link("HTTPS://a.example", text=A), "", ""),
+        (Link("HTTPS://a.example", text=""), "", ""),
+    ],
+)
+def test_text_is_kept_beside_the_url_if_it_is_another(link, text, kept, keeps):
+    """B1: the text of the link, or with `url.keep_text` the URL as it was given."""
+    task = admitted(link, keeps_text=keeps)
+
+    assert task.url == A
+    assert task.text == (kept if keeps else text)
+
+
 def test_a_parsed_url_is_not_read_again():
     """Parse once at the edge."""
     url = parse_url(A)

@@ -107,6 +107,7 @@ TASK_FIELDS: Final = (
     Field("task.tag", _TEXT, "about", paged=False, exported="tag"),
     Field("task.meta", _TEXT, "about", paged=False, exported="meta"),
     Field("task.breakdown", _JSON, "about", paged=False, exported="breakdown"),
+    Field("task.text", _TEXT, "about", paged=False, exported="text"),
     Field("key", _LONG, "order", "tie", exported="tie"),
     Field("due", _LONG, "order", "due_at", exported="due"),
     Field("state", _TEXT, "always", exported="state"),

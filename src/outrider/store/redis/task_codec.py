@@ -39,6 +39,7 @@ class _Rest(msgspec.Struct, array_like=True, gc=False):
     meta: bytes = b""
     delay: float = 0.0
     known: KnownRule = "keep"
+    text: str = ""
 
 
 class Kind(NamedTuple):

@@ -141,7 +141,13 @@ async def rich_crawl(store: FullStore, clock: FakeClock) -> None:
         await add(store, *[f"{host}/{n}" for n in range(4)], tag=f"tag-{host}", depth=2)
         await add(store, f"{host}/article", type="article", lane=1, priority=-1.0)
     await add(
-        store, "a/meta", "b/meta", meta=b'{"a":[1,2.5,null]}', origin="sitemap", via=url("c/0")
+        store,
+        "a/meta",
+        "b/meta",
+        meta=b'{"a":[1,2.5,null]}',
+        origin="sitemap",
+        via=url("c/0"),
+        text="\tas it was given",
     )
     await add(store, "c/late", delay=40.0)
     await steer(store, key("d"), Pause())
@@ -188,6 +194,7 @@ class SavingConformance:
         assert {item.state for item in tasks} == {"pending", "done", "dropped"}
         assert any(item.attempts and item.state == "pending" for item in tasks)
         assert any(item.due for item in tasks)
+        assert any(item.text for item in tasks)
 
     async def test_later_is_the_same_as_now(self, store: FullStore, clock: FakeClock) -> None:
         """I5: instants stay what they were, however late the crawl is restored."""

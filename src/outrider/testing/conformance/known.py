@@ -270,6 +270,59 @@ class KnownConformance:
             assert _described(after) == _described(before)
             assert (after.priority, after.breakdown) == (before.priority, before.breakdown)
 
+    async def test_revisit_keeps_the_text_its_link_does_not_give(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """B1, B3: an own text stays, and another one replaces it."""
+        async with Frontier.open(store, clock=clock, settings=_QUICK) as frontier:
+            await frontier.add([Link(PAGE, text="item 1")])
+            await _end(frontier, clock)
+            await frontier.add([Link(PAGE, known="revisit")])
+            kept = await _task(frontier)
+            await _end(frontier, clock)
+            await frontier.add([Link(PAGE, known="revisit", text="item one")])
+            changed = await _task(frontier)
+
+            assert (kept.text, changed.text) == ("item 1", "item one")
+
+    @pytest.mark.parametrize("keeps", [False, True])
+    async def test_a_url_is_kept_as_its_link_gave_it_if_the_setting_says_so(
+        self, store: FullStore, clock: FakeClock, *, keeps: bool
+    ) -> None:
+        """B1: a lease has that text beside what is visited; a revisit leaves it."""
+        given = " HTTPS://A.example:443/1#part"
+        settings = {**_QUICK, "url": {"keep_text": keeps}}
+        async with Frontier.open(store, clock=clock, settings=settings) as frontier:
+            await frontier.add([given])
+            (lease,) = await frontier.claim(1)
+            await frontier.finish(lease, Done(status=200, seconds=0.1))
+            clock.advance(60)
+            await frontier.add([Link(f"{PAGE}#other", known="revisit")])
+
+            assert (lease.url, lease.text) == (PAGE, given if keeps else PAGE)
+            assert (await _task(frontier)).text == (given if keeps else "")
+
+    async def test_a_revisit_of_what_was_given_as_it_is_visited_keeps_no_other_text(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """B1, B3: the URL itself was the text."""
+        settings = {**_QUICK, "url": {"keep_text": True}}
+        async with Frontier.open(store, clock=clock, settings=settings) as frontier:
+            await frontier.add([PAGE])
+            await _end(frontier, clock)
+            await frontier.add([Link(f"{PAGE}#other", known="revisit")])
+
+            assert (await _task(frontier)).text == ""
+
+    async def test_keep_and_raise_leave_the_text_alone(self, store: FullStore) -> None:
+        """B3: only a visit that is asked for takes the text of its link."""
+        await add(store, "a/1", priority=5.0, text="first")
+        await add(store, "a/1", text="second")
+        await add(store, "a/1", priority=1.0, known="raise", text="third")
+
+        view = await record(store, "a/1")
+        assert (view.text, view.priority) == ("first", 1.0)
+
     async def test_revisit_changes_what_its_link_says(
         self, store: FullStore, clock: FakeClock
     ) -> None:
