@@ -31,6 +31,7 @@ from outrider.testing.conformance import (
     SettingConformance,
     SnoozingConformance,
     StopsConformance,
+    StoreValuesConformance,
     UntouchedConformance,
     UpcomingConformance,
     WaitingConformance,
@@ -126,6 +127,9 @@ class TestSnoozing(SnoozingConformance): ...
 
 
 class TestStops(StopsConformance): ...
+
+
+class TestStoreValues(StoreValuesConformance): ...
 
 
 class TestUntouched(UntouchedConformance): ...

@@ -3,8 +3,16 @@
 import asyncio
 from hashlib import md5
 
+import pytest
+
 from outrider.store.postgres import runner
-from outrider.store.protocol import MAX_NAME_CHARS, ClaimRequest, PriorityUpdate, SharedValueWrite
+from outrider.store.protocol import (
+    MAX_NAME_CHARS,
+    STORE_VALUES,
+    ClaimRequest,
+    PriorityUpdate,
+    SharedValueWrite,
+)
 from outrider.testing.builders import done, task
 
 CRAWL = "test"
@@ -16,25 +24,26 @@ def page(number, **fields):
     return task(f"https://a.example/{number}", key="a.example", crawl=CRAWL, **fields)
 
 
-async def count_up(store, times):
+async def count_up(store, crawl, times):
     """Add 1 to a shared value with compare-and-set, so many times."""
     for _ in range(times):
         while True:
-            (note,) = await store.values_since(CRAWL) or [None]
+            (note,) = await store.values_since(crawl) or [None]
             number, said = (note.number, int(note.text)) if note else (0, 0)
             (written,) = await store.put_values(
-                CRAWL, [SharedValueWrite("count", "", str(said + 1), number)]
+                crawl, [SharedValueWrite("count", "", str(said + 1), number)]
             )
             if written:
                 break
 
 
-async def test_concurrent_compare_and_set_writes_lose_no_update(stores, monkeypatch):
+@pytest.mark.parametrize("crawl", [CRAWL, STORE_VALUES])
+async def test_concurrent_compare_and_set_writes_lose_no_update(stores, monkeypatch, crawl):
     """F5: a writer that was too late learns it, and adds to the current value; none is undone."""
     monkeypatch.setattr(runner, "MAX_ATTEMPTS", 1)
-    await asyncio.gather(*(count_up(store, EACH) for store in stores))
+    await asyncio.gather(*(count_up(store, crawl, EACH) for store in stores))
 
-    (note,) = await stores[0].values_since(CRAWL)
+    (note,) = await stores[0].values_since(crawl)
     assert note.text == str(2 * EACH)
     assert note.number == 2 * EACH  # each was written over the one before
 

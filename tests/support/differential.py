@@ -38,6 +38,7 @@ from outrider.core.queue_action import QueueAction, Set
 from outrider.core.task import Lease, LeaseId
 from outrider.core.verdict import Finished
 from outrider.store.protocol import (
+    STORE_VALUES,
     ClaimRequest,
     FullStore,
     PriorityUpdate,
@@ -253,6 +254,11 @@ async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
     return views
 
 
+async def store_values(store: FullStore, crawl: str) -> dict[str, Answer]:
+    """Return the values of the store itself, and the crawls, of which it is none."""
+    return {"values": await store.values_since(crawl), "crawls": await store.crawls()}
+
+
 async def _all(read: Callable[[int], Awaitable[ResultPage[Any]]]) -> list[Any]:
     page = await read(0)
     found = [*page.items]
@@ -293,6 +299,7 @@ class DifferentialTest:
             if number % look_every == 0:
                 await self.look(crawls, quick_view)
         await self.look(crawls, all_views)
+        await self.look([STORE_VALUES], store_values)
 
     async def do(self, op: Op) -> None:
         """Run one operation on each store, then let its time pass."""

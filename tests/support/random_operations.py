@@ -38,7 +38,7 @@ from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throt
 from outrider.core.queue_action import Pause, QueueAction, Resume, Retire, Revive, Set, Snooze, Wake
 from outrider.core.states import CrawlStatus
 from outrider.core.task import KnownRule
-from outrider.store.protocol import TaskFilter
+from outrider.store.protocol import STORE_VALUES, TaskFilter
 
 WORKERS: Final = 3
 PAGES: Final = 9  # per host
@@ -134,7 +134,8 @@ class RandomCase:
         """Return a write of one of few values, at times with an outdated version."""
         dice = self.dice
         text, seen = dice.choice(("", "x", "y")), dice.choice((None, None, 0, 1, 7))
-        return PutValue(self.crawl(), dice.choice("abc"), text, seen)
+        crawl = STORE_VALUES if dice.random() < 0.2 else self.crawl()
+        return PutValue(crawl, dice.choice("abc"), text, seen)
 
     def update_priorities(self) -> Op:
         """Return a priority update of some tasks, at times an outdated one."""

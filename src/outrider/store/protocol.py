@@ -23,6 +23,7 @@ from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.export_items import Saved
 
+STORE_VALUES: Final = ""  # the crawl whose shared values are the store's own; it has nothing else
 MAX_FINGERPRINTS: Final = 64  # fingerprints of one claim that are looked up (D5)
 FINGERPRINT_BYTES: Final = 16
 MAX_PROCESS_CHARS: Final = 64  # of a process's name
@@ -215,7 +216,8 @@ class Admin(Protocol):
         """Write shared values in order, each over the one of its topic and name; their numbers.
 
         0: `seen` did not match, and that one was not written. A write that changes nothing keeps
-        the number. A deleted value is kept with an empty text.
+        the number. A deleted value is kept with an empty text. Values of the store itself, of no
+        crawl, are those of `STORE_VALUES`; every other verb refuses that name (N1).
         """
         ...
 

@@ -1,14 +1,23 @@
-"""Validation of claims, shared values and priority updates, before a store receives them."""
+"""Validation of claims, names of crawls, shared values and priority updates, for every store."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
+from typing import Any, Final
 
 import msgspec
 
 from outrider.errors import InvalidInput
-from outrider.store.protocol import NO_PROCESS, ClaimRequest, PriorityUpdate, SharedValueWrite
+from outrider.store.protocol import (
+    NO_PROCESS,
+    STORE_VALUES,
+    ClaimRequest,
+    PriorityUpdate,
+    SharedValueWrite,
+)
+
+VALUE_VERBS: Final = frozenset({"put_values", "values_since"})  # those that serve `STORE_VALUES`
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[SharedValueWrite]).decode
@@ -21,6 +30,27 @@ def validate_claim(request: ClaimRequest) -> None:
             f"ClaimRequest.process = {NO_PROCESS!r} is no process's name; "
             "for leases that outlive every process, set outlives_process"
         )
+
+
+def validate_crawls(names: Iterable[str]) -> None:
+    """Raise InvalidInput if one of the crawls is that of the store's own values (N1)."""
+    if STORE_VALUES in names:
+        raise InvalidInput(
+            f"crawl {STORE_VALUES!r}: the store itself has only shared values; name a crawl"
+        )
+
+
+def validate_call(verb: str, args: Sequence[Any]) -> None:
+    """Check the crawls of a verb, whose first argument names them, unless it serves values."""
+    if not args or verb in VALUE_VERBS:
+        return
+    first = args[0]
+    if isinstance(first, str):
+        validate_crawls((first,))
+    elif isinstance(first, ClaimRequest):
+        validate_crawls((first.crawl,))
+    else:  # tasks, verdicts or leases
+        validate_crawls({item.crawl for item in first})
 
 
 def validate_shared_values(values: Sequence[SharedValueWrite]) -> None:

@@ -20,6 +20,7 @@ from outrider.store.embedded.file import damaged, explain_error
 from outrider.store.embedded.read_only_file import ReadOnlyFile, find_fault, read_file
 from outrider.store.embedded.snapshot import current_snapshot
 from outrider.store.health import Copied, CrawlCount, Holder, Tell
+from outrider.store.protocol import STORE_VALUES
 
 STEP: Final = 1024  # of SQLite's pages, four megabytes
 
@@ -100,7 +101,7 @@ def _verify(draft: Path, copy: Path, holder: Holder | None) -> Copied:
             size=draft.stat().st_size,
             pages=file.last_page,
             holder=holder,
-            crawls=[_count(row) for row in _read_pages(file)],
+            crawls=[_count(row) for row in _read_pages(file) if row.name != STORE_VALUES],
         )
 
 

@@ -35,6 +35,7 @@ from outrider.store.embedded.snapshot import (
 from outrider.store.embedded.store import PageCache
 from outrider.store.engine.views import crawl_view
 from outrider.store.health import CrawlHealth, Diagnosis, Finding, PageHealth, State, Tell
+from outrider.store.protocol import STORE_VALUES
 
 LARGE_FILE: Final = 256 << 20  # bytes; above, SQLite does not compare indexes with tables
 CHECK_TIMEOUT: Final = 30.0  # seconds for SQLite's own check
@@ -226,8 +227,9 @@ class Examination:
                 name, store, created, index=index, reader=pages, secret=secret
             )
             self._loaded = FileLoader(reader, make).load()
-            tasks = sum(crawl.state.last_task for crawl in self._loaded)
-            self._add("load", "ok", f"{len(self._loaded):,} crawls, {tasks:,} tasks")
+            crawls = [crawl for crawl in self._loaded if crawl.name != STORE_VALUES]
+            tasks = sum(crawl.state.last_task for crawl in crawls)
+            self._add("load", "ok", f"{len(crawls):,} crawls, {tasks:,} tasks")
         except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of a reader
             self._add("load", "damaged", f"it cannot be opened: {self._plain(error)}")
 
@@ -254,7 +256,9 @@ class Examination:
             holder=self._holder,
             findings=self._findings,
             pages=PageHealth(inventory.last, intact, inventory.lost, inventory.first_lost()),
-            crawls=[intact_health(crawl) for crawl in self._loaded or ()]
+            crawls=[
+                intact_health(crawl) for crawl in self._loaded or () if crawl.name != STORE_VALUES
+            ]
             if is_healthy
             else self._surveyed(inventory),
             next=list(self._advice(inventory, is_healthy=is_healthy)),
@@ -267,6 +271,7 @@ class Examination:
         return [
             health_of(index, crawl, self.snapshot, inventory, loaded.get(index))
             for index, crawl in found.items()
+            if crawl.name != STORE_VALUES
         ]
 
     def _advice(self, inventory: Inventory, *, is_healthy: bool) -> Iterator[str]:

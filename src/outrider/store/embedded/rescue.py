@@ -33,6 +33,7 @@ from outrider.store.embedded.salvage import SHOWN, CrawlIndex, Inventory, build_
 from outrider.store.embedded.store import PageCache
 from outrider.store.engine.records import COLUMNS, TaskRecord
 from outrider.store.health import Rescued, Tell
+from outrider.store.protocol import STORE_VALUES
 
 STEP: Final = 1024  # tasks or queues written together
 MAX_CACHED: Final = 512  # pages read recently
@@ -93,17 +94,26 @@ class _Rescue:
             raise StoreUnusable(f"{self._old.path}: no task of it is intact; nothing was written")
         for number, index in found.items():
             old = _OldCrawl(inventory, index)
-            index.name = index.name or old.name() or f"lost {number}"
+            if index.name is None:
+                index.name = old.name() or f"lost {number}"
             self._write(old, self._crawl(number, index.name, self._now))
-        bare = [new.crawl.name for new in self._crawls.values() if not new.has_rules]
+        bare = [
+            new.crawl.name
+            for new in self._crawls.values()
+            if not new.has_rules and new.crawl.name != STORE_VALUES
+        ]
         self._finish()
         return Rescued(
             file="",
             pages=self._file.last_page,
             crawls=[
-                health_of(i, index, self._old.snapshot, inventory) for i, index in found.items()
+                health_of(i, index, self._old.snapshot, inventory)
+                for i, index in found.items()
+                if index.name != STORE_VALUES
             ],
-            lost={index.name: index.first_lost(SHOWN) for index in found.values() if index.lost},
+            lost={
+                index.name or "": index.first_lost(SHOWN) for index in found.values() if index.lost
+            },
             without_rules=bare,
             untold=self._old.snapshot.untold(inventory),
         )

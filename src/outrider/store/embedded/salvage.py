@@ -157,7 +157,7 @@ class CrawlIndex:
     """The pages of the last intact rows of one crawl, by number; 0: there is none."""
 
     def __init__(self) -> None:
-        self.name = ""
+        self.name: str | None = None  # None: no page that says it is intact
         self.stored_count = 0  # tasks according to its last page
         self.task_pages: array[int] = array("I", [0])
         self.bodies: array[int] = array("I", [0])  # the page with the `Task`

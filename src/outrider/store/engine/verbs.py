@@ -27,6 +27,7 @@ from outrider.store.engine.records import Queue, TaskRecord
 from outrider.store.export_items import Saved, validate_items
 from outrider.store.protocol import (
     NO_PROCESS,
+    STORE_VALUES,
     ClaimRequest,
     ClaimResult,
     CrawlView,
@@ -48,6 +49,7 @@ from outrider.store.protocol import (
 )
 from outrider.store.validation import (
     validate_claim,
+    validate_crawls,
     validate_priority_updates,
     validate_shared_values,
 )
@@ -60,10 +62,21 @@ PENDING, DEAD, CANCELLED = TaskState.PENDING, TaskState.DEAD, CrawlStatus.CANCEL
 class EngineVerbs:
     """`Store`, `Admin` and `Inspect` of `store.protocol`, as plain calls."""
 
-    __slots__ = ("_crawls", "_now", "_open")
+    __slots__ = ("_crawls", "_now")
 
     def __init__(self, crawls: Crawls) -> None:
-        self._crawls, self._open, self._now = crawls, crawls.open, crawls.now
+        self._crawls, self._now = crawls, crawls.now
+
+    def _open(self, crawl: str) -> CrawlEngine:
+        """Return a crawl, to change it."""
+        if crawl == STORE_VALUES:
+            validate_crawls((crawl,))
+        return self._crawls.open(crawl)
+
+    def _reading(self, crawl: str, *, totals: bool = False) -> CrawlEngine:
+        """Return a crawl, to read it only."""
+        validate_crawls((crawl,))
+        return self._crawls.reading(crawl, totals=totals)
 
     # ---- Store
 
@@ -71,6 +84,7 @@ class EngineVerbs:
         if len({task.crawl for task in tasks}) == 1:
             return self._add_to(tasks[0].crawl, list(tasks))
         names = dict.fromkeys(task.crawl for task in tasks)
+        validate_crawls(names)
         by_crawl = {n: iter(self._add_to(n, [t for t in tasks if t.crawl == n])) for n in names}
         return [next(by_crawl[task.crawl]) for task in tasks]
 
@@ -144,7 +158,9 @@ class EngineVerbs:
         return count
 
     def _by_crawl(self, leases: Sequence[LeaseId]) -> Iterator[tuple[CrawlEngine, list[LeaseId]]]:
-        for name in sorted({lease.crawl for lease in leases}):
+        names = {lease.crawl for lease in leases}
+        validate_crawls(names)
+        for name in sorted(names):
             crawl = self._crawls.existing(name)
             if crawl is not None:
                 yield crawl, [lease for lease in leases if lease.crawl == name]
@@ -203,7 +219,7 @@ class EngineVerbs:
 
     def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         validate_shared_values(values)
-        return self._open(crawl).journal.put_values(values, self._now())
+        return self._crawls.open(crawl).journal.put_values(values, self._now())
 
     def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         validate_priority_updates(updates)
@@ -216,7 +232,7 @@ class EngineVerbs:
         validate_items(saved)
         if not saved:
             return 0
-        refusal = self._crawls.reading(crawl, totals=True).restorer.refusal(saved)
+        refusal = self._reading(crawl, totals=True).restorer.refusal(saved)
         if refusal is not None:
             raise InvalidInput(refusal)
         return self._open(crawl).restorer.restore(saved, self._now())
@@ -224,10 +240,10 @@ class EngineVerbs:
     # ---- Inspect
 
     def crawls(self) -> list[str]:
-        return self._crawls.names()
+        return [name for name in self._crawls.names() if name != STORE_VALUES]
 
     def crawl(self, crawl: str) -> CrawlView:
-        return views.crawl_view(self._crawls.reading(crawl, totals=True).state)
+        return views.crawl_view(self._reading(crawl, totals=True).state)
 
     def queue_states(
         self, crawl: str, *, after: int = 0, limit: int = 1000
@@ -240,14 +256,14 @@ class EngineVerbs:
     def _queue_page(
         self, name: str, after: int, limit: int, show: Callable[[CrawlEngine, Queue, int], object]
     ) -> ResultPage[Any]:
-        crawl, now = self._crawls.reading(name), self._now()
+        crawl, now = self._reading(name), self._now()
         last = crawl.state.last_queue
         upto = min(after + limit, last)
         page = [show(crawl, queue, now) for queue in crawl.queues.read(range(after + 1, upto + 1))]
         return ResultPage(page, upto if upto < last else None)
 
     def queue(self, crawl: str, key: str) -> QueueView:
-        engine, now = self._crawls.reading(crawl), self._now()
+        engine, now = self._reading(crawl), self._now()
         queue = engine.queue(key)
         if queue is None:
             return views.unknown_queue_view(engine, key, now)
@@ -256,7 +272,7 @@ class EngineVerbs:
     def tasks(
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[TaskView]:
-        engine = self._crawls.reading(crawl)
+        engine = self._reading(crawl)
         state = engine.state
         upto = min(after + limit, state.last_task)
         matches = admin.matcher(state, which, self._now())
@@ -271,7 +287,7 @@ class EngineVerbs:
         return ResultPage(chosen, upto if upto < state.last_task else None)
 
     def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
-        engine = self._crawls.reading(crawl)
+        engine = self._reading(crawl)
         number = engine.tasks.find(fingerprint)
         found = () if number is None else engine.tasks.read((number,))
         return next((views.task_view(engine.state, record) for record in found), None)
@@ -279,7 +295,7 @@ class EngineVerbs:
     def pending_tasks(
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[Pending]:
-        engine = self._crawls.reading(crawl)
+        engine = self._reading(crawl)
         state, tasks = engine.state, engine.tasks
         upto, is_all = min(after + limit, state.last_task), which == _ALL
         matches = admin.matcher(state, which, self._now())
@@ -293,37 +309,37 @@ class EngineVerbs:
         return ResultPage(chosen, upto if upto < state.last_task else None)
 
     def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
-        engine = self._crawls.reading(crawl)
+        engine = self._reading(crawl)
         queue = engine.queue(key)
         return [] if queue is None else views.upcoming(engine, queue, limit, self._now())
 
     def position(self, crawl: str, number: int) -> QueuePosition:
-        engine = self._crawls.reading(crawl)
+        engine = self._reading(crawl)
         return views.position_of(engine, engine.tasks.get(number), self._now())
 
     def roots(self, crawl: str, mode: str, *, after: int = 0) -> list[str]:
-        return self._crawls.reading(crawl).journal.roots(mode, after)
+        return self._reading(crawl).journal.roots(mode, after)
 
     def heatmap(self, crawl: str) -> Heat:
-        return views.heatmap(self._crawls.reading(crawl, totals=True).state, self._now())
+        return views.heatmap(self._reading(crawl, totals=True).state, self._now())
 
     def settings(self, crawl: str) -> str:
-        return self._crawls.reading(crawl).state.settings
+        return self._reading(crawl).state.settings
 
     def values_since(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[SharedValue]:
         return self._crawls.reading(crawl).journal.values_since(after, limit)
 
     def workers(self, crawl: str) -> list[WorkerView]:
-        return self._crawls.reading(crawl).journal.workers(self._now())
+        return self._reading(crawl).journal.workers(self._now())
 
     def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
-        engine = self._crawls.reading(crawl, totals=True)
+        engine = self._reading(crawl, totals=True)
         if engine.loader is not None:
             engine.loader.load_leases(after, limit)
         return export_page(engine, after, limit, self._now())
 
     def events_since(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[StoreEvent]:
-        return self._crawls.reading(crawl).journal.events(after, limit)
+        return self._reading(crawl).journal.events(after, limit)
 
 
 def _state_of(crawl: CrawlEngine, queue: Queue, now: int) -> QueueState:

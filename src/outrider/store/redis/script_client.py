@@ -21,6 +21,7 @@ from redis import exceptions as driver
 from outrider.clock import Clock, is_virtual
 from outrider.errors import StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from outrider.store.export_items import RESTORING
+from outrider.store.protocol import STORE_VALUES
 from outrider.store.redis import keys
 from outrider.store.redis.rows import (
     FORMAT,
@@ -182,7 +183,8 @@ class ScriptClient:
         """Return the names of all crawls, in the order of their creation."""
         found = await self.command("HGETALL", self.base + keys.CRAWLS)
         numbers = found.items() if isinstance(found, dict) else pairs(found)
-        return [name.decode() for name, _ in sorted(numbers, key=lambda one: int(one[1]))]
+        names = [name.decode() for name, _ in sorted(numbers, key=lambda one: int(one[1]))]
+        return [name for name in names if name != STORE_VALUES]
 
 
 def pairs(flat: Any) -> list[tuple[Any, Any]]:

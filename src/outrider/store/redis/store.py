@@ -21,6 +21,7 @@ from outrider.store.redis.script_client import ScriptClient, encode
 from outrider.store.redis.shared_values import SharedValues
 from outrider.store.redis.verbs import RedisVerbs
 from outrider.store.shards import CrawlTotals, ShardSummary
+from outrider.store.validation import validate_call, validate_crawls
 
 
 class RedisStore(ForwardingStore):
@@ -61,6 +62,7 @@ class RedisStore(ForwardingStore):
             raise
 
     async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        validate_call(verb, args)
         return await self._verbs[verb](*args, **kwargs)
 
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
@@ -76,6 +78,7 @@ class RedisStore(ForwardingStore):
 
     async def claim(self, request: ClaimRequest, *, closes: bool = True) -> ClaimResult:
         """See `shards.Shard`."""
+        validate_crawls((request.crawl,))
         return await self._store_verbs.claim(request, closes=closes)
 
     async def summary(self, crawl: str) -> ShardSummary:

@@ -11,6 +11,7 @@ from outrider.store.shards.export import ShardedExport, ShardedRestore
 from outrider.store.shards.inspector import ShardedInspector
 from outrider.store.shards.shard_set import RunStatus, Shard, ShardSet, shard_of
 from outrider.store.shards.verbs import ShardedAdd, ShardedFinish, ShardedLeases
+from outrider.store.validation import validate_call
 
 
 class ShardedStore(ForwardingStore):
@@ -37,6 +38,7 @@ class ShardedStore(ForwardingStore):
         )
 
     async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        validate_call(verb, args)
         return await self._verbs[verb](*args, **kwargs)
 
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:

@@ -52,7 +52,7 @@ from outrider.testing.conformance.restore import RestoringConformance
 from outrider.testing.conformance.retry import RetryingConformance
 from outrider.testing.conformance.sessions import FocusConformance, SessionsConformance
 from outrider.testing.conformance.set_rules import SettingConformance
-from outrider.testing.conformance.shared_values import NotesConformance
+from outrider.testing.conformance.shared_values import NotesConformance, StoreValuesConformance
 from outrider.testing.conformance.snooze import SnoozingConformance
 from outrider.testing.conformance.stops import StopsConformance
 from outrider.testing.conformance.wake_in import WaitingConformance
@@ -89,6 +89,7 @@ __all__ = [
     "SettingConformance",
     "SnoozingConformance",
     "StopsConformance",
+    "StoreValuesConformance",
     "UntouchedConformance",
     "UpcomingConformance",
     "WaitingConformance",

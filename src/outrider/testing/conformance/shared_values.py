@@ -2,12 +2,56 @@
 
 from __future__ import annotations
 
+from inspect import signature
+from typing import Any, Final
+
+import msgspec
 import pytest
 
+from outrider.core.policy.rules import CrawlRules
+from outrider.core.queue_action import Pause
+from outrider.core.states import CrawlStatus
+from outrider.core.task import LeaseId
 from outrider.errors import InvalidInput
-from outrider.store.protocol import MAX_NAME_CHARS, MAX_VALUE_CHARS, FullStore, SharedValueWrite
+from outrider.store.export_items import SavedCrawl
+from outrider.store.forwarding import VERBS
+from outrider.store.protocol import (
+    MAX_NAME_CHARS,
+    MAX_VALUE_CHARS,
+    STORE_VALUES,
+    ClaimRequest,
+    FullStore,
+    Heartbeat,
+    SharedValueWrite,
+    TaskFilter,
+)
+from outrider.store.validation import VALUE_VERBS
+from outrider.testing.builders import done, task
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.steps import CRAWL, add
+from outrider.testing.conformance.steps import CRAWL, add, claim
+
+OF_CRAWLS: Final = sorted(
+    name
+    for name, verb in VERBS.items()
+    if "crawl" in signature(verb).parameters and name not in VALUE_VERBS
+)
+# Valid arguments of the verbs, by their names; those of others are not looked at.
+ARGUMENTS: Final[dict[str, Any]] = {
+    "rules": CrawlRules(),
+    "target": "",
+    "act": Pause(),
+    "mode": "host",
+    "roots": ["a.example"],
+    "status": CrawlStatus.PAUSED,
+    "which": TaskFilter(),
+    "dry_run": False,
+    "updates": [],
+    "heartbeat": Heartbeat("w", "busy", "host", 1, 1, 1, 1),
+    "saved": [SavedCrawl(CRAWL, 0)],
+    "key": "a.example",
+    "fingerprint": b"f" * 16,
+    "number": 1,
+}
 
 
 async def say(store: FullStore, name: str, text: str, seen: int | None = None) -> int:
@@ -141,3 +185,72 @@ class NotesConformance:
             await store.put_values(CRAWL, [SharedValueWrite("t", "good", "x"), bad])
 
         assert await store.values_since(CRAWL) == []
+
+
+class StoreValuesConformance:
+    """Shared values of the store itself, which are those of no crawl."""
+
+    async def test_the_store_has_values_of_its_own(self, store: FullStore) -> None:
+        """N1: as a crawl's, with numbers of their own."""
+        await say(store, "north", "rain")
+        token = SharedValueWrite("tokens", "ci", "t1", 0)
+
+        (first,) = await store.put_values(STORE_VALUES, [token])
+        late, second = await store.put_values(
+            STORE_VALUES, [token, SharedValueWrite("tokens", "ci", "t2", first)]
+        )
+        (value,) = await store.values_since(STORE_VALUES)
+
+        assert (late, second > first) == (0, True)
+        assert (value.topic, value.name, value.text) == ("tokens", "ci", "t2")
+        assert await store.values_since(STORE_VALUES, after=second) == []
+        assert await values(store) == [("north", "rain")]
+
+    async def test_a_new_store_has_none(self, store: FullStore) -> None:
+        """N1: reading them creates nothing."""
+        assert await store.values_since(STORE_VALUES) == []
+        assert await store.crawls() == []
+
+    async def test_it_is_no_crawl(self, store: FullStore) -> None:
+        """I1: not in the list of crawls; tasks are claimed, and leases expire, beside it."""
+        await store.put_values(STORE_VALUES, [SharedValueWrite("t", "a", "x")])
+        await add(store, "a/1")
+
+        assert await store.crawls() == [CRAWL]
+        assert len(await claim(store)) == 1
+        assert await store.expire(limit=10) == 0
+
+    @pytest.mark.parametrize("verb", OF_CRAWLS)
+    async def test_other_verbs_refuse_it(self, store: FullStore, verb: str) -> None:
+        """N1: the store itself has only shared values."""
+        await store.put_values(STORE_VALUES, [SharedValueWrite("t", "a", "x")])
+        _, _, *parameters = signature(VERBS[verb]).parameters.values()
+        asked = [one for one in parameters if one.default is one.empty]
+        plain = [ARGUMENTS.get(one.name) for one in asked if one.kind is not one.KEYWORD_ONLY]
+        named = {one.name: ARGUMENTS.get(one.name) for one in asked if one.kind is one.KEYWORD_ONLY}
+
+        with pytest.raises(InvalidInput, match="only shared values"):
+            await getattr(store, verb)(STORE_VALUES, *plain, **named)
+
+        assert await store.crawls() == []
+
+    async def test_the_hot_path_refuses_it(self, store: FullStore) -> None:
+        """N1: with all that was sent beside it."""
+        await add(store, "a/1")
+        (lease,) = await claim(store)
+        mine, own = lease.id, LeaseId(STORE_VALUES, 1, 1)
+
+        with pytest.raises(InvalidInput, match="only shared values"):
+            await store.add([task(), task(crawl=STORE_VALUES)])
+        with pytest.raises(InvalidInput, match="only shared values"):
+            await store.claim(ClaimRequest(STORE_VALUES, "w", 1))
+        with pytest.raises(InvalidInput, match="only shared values"):
+            await store.extend([mine, own], lease_for=1.0)
+        with pytest.raises(InvalidInput, match="only shared values"):
+            await store.release([mine, own])
+        ended = done(lease)
+        with pytest.raises(InvalidInput, match="only shared values"):
+            await store.finish([ended, msgspec.structs.replace(ended, crawl=STORE_VALUES)])
+
+        assert (await store.crawl(CRAWL)).known == 1
+        assert (await store.finish([ended]))[0].applied

@@ -13,6 +13,7 @@ from outrider.core.policy.rules import CrawlRules, QueueRules, covers, use_actio
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.protocol import (
     MAX_WORKERS,
+    STORE_VALUES,
     WORKER_KEPT_SECONDS,
     Heartbeat,
     PriorityUpdate,
@@ -46,7 +47,8 @@ class AdminVerbs(Verbs):
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """Write shared values, each if its last known version is current (F4, N1)."""
         validate_shared_values(values)
-        return [self.put_value(self.crawl_of(crawl), note) for note in values]
+        c = self.own if crawl == STORE_VALUES else self.crawl_of(crawl)
+        return [self.put_value(c, note) for note in values]
 
     def put_value(self, c: C, note: SharedValueWrite) -> int:
         """Write one value; a changed one gets a number higher than all before."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from outrider.clock import Clock
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus
+from outrider.store.protocol import STORE_VALUES
+from outrider.store.validation import validate_crawls
 from outrider.testing.model.records import LEASED, PENDING, C, Q, T
 from outrider.testing.model.views import Views
 
@@ -17,6 +19,7 @@ class Schedule(Views):
         self.is_inline = True
         self.clock = clock
         self.all: dict[str, C] = {}
+        self.own = C(STORE_VALUES, CrawlRules(), clock.now_ms())  # N1: values of the store itself
         self.tokens = 0
 
     async def close(self) -> None:
@@ -28,7 +31,8 @@ class Schedule(Views):
         return self.tokens
 
     def crawl_of(self, name: str) -> C:
-        """Return a crawl, created if it does not exist (I1)."""
+        """Return a crawl, created if it does not exist (I1); not the store itself (N1)."""
+        validate_crawls((name,))
         if name not in self.all:
             self.all[name] = C(name, CrawlRules(), self.clock.now_ms())
         return self.all[name]

@@ -15,7 +15,7 @@ from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
-from outrider.store.validation import validate_claim
+from outrider.store.validation import validate_claim, validate_crawls
 from outrider.testing.model.records import (
     DEAD,
     DONE,
@@ -39,6 +39,7 @@ class Verbs(Schedule):
 
     async def add(self, tasks: Sequence[Task]) -> list[Added]:
         """Add tasks; one answer per task, in order (B3, B4)."""
+        validate_crawls({task.crawl for task in tasks})  # N1
         answers = [self.add_one(self.crawl_of(task.crawl), task) for task in tasks]
         for name in dict.fromkeys(task.crawl for task in tasks):
             self.check_limits(self.crawl_of(name))
@@ -306,6 +307,7 @@ class Verbs(Schedule):
 
     async def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
         """Extend leases (H2)."""
+        validate_crawls({lease.crawl for lease in leases})
         kept = set()
         for lease in leases:
             t = self.held(lease)
@@ -316,6 +318,7 @@ class Verbs(Schedule):
 
     async def release(self, leases: Sequence[LeaseId]) -> set[LeaseId]:
         """Release leases: refunded (E3), in their old order (H5), the visit ends now (D7)."""
+        validate_crawls({lease.crawl for lease in leases})
         freed = set()
         for lease in leases:
             t = self.held(lease)
@@ -397,6 +400,7 @@ class Verbs(Schedule):
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
         """Apply verdicts (H3, H6)."""
+        validate_crawls({verdict.crawl for verdict in verdicts})
         return [self.finish_one(verdict) for verdict in verdicts]
 
     def finish_one(self, v: Verdict) -> Finished:

@@ -15,6 +15,7 @@ from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES, Task
 from outrider.store.protocol import (
+    STORE_VALUES,
     WORKER_KEPT_SECONDS,
     CrawlView,
     Heat,
@@ -29,6 +30,7 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
+from outrider.store.validation import validate_crawls
 from outrider.testing.model.records import C, Q, T, W, ms
 
 HUBS = ("hub", "hub-seed", "nav")
@@ -43,9 +45,11 @@ class Views(ABC):
 
     clock: Clock
     all: dict[str, C]
+    own: C
 
     def crawl_or_empty(self, name: str) -> C:
-        """Return a crawl, or an empty one: reading creates no crawl."""
+        """Return a crawl, or an empty one: reading creates no crawl; not the store itself (N1)."""
+        validate_crawls((name,))
         return self.all.get(name) or C(name, CrawlRules(), self.clock.now_ms())
 
     @abstractmethod
@@ -280,7 +284,8 @@ class Views(ABC):
         self, crawl: str, *, after: int = 0, limit: int = 1000
     ) -> list[SharedValue]:
         """Return the current shared values, by number."""
-        newer = [note for note in self.crawl_or_empty(crawl).values.values() if note.number > after]
+        c = self.own if crawl == STORE_VALUES else self.crawl_or_empty(crawl)
+        newer = [note for note in c.values.values() if note.number > after]
         return sorted(newer, key=lambda note: note.number)[:limit]
 
     async def workers(self, crawl: str) -> list[WorkerView]:

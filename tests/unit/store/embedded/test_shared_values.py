@@ -8,7 +8,7 @@ from outrider import checkpoint
 from outrider.store.embedded import EmbeddedStore, snapshot
 from outrider.store.embedded import store as room
 from outrider.store.factory import examine, rescue
-from outrider.store.protocol import SharedValueWrite
+from outrider.store.protocol import STORE_VALUES, SharedValueWrite
 from outrider.testing.builders import task
 
 CRAWL = "default"
@@ -120,3 +120,44 @@ async def test_rescue_reads_shared_values_of_a_lost_page_from_the_snapshot(
     rescue(store.path, tmp_path / "new", clock)
 
     assert await noted(tmp_path / "new", clock) == before
+
+
+async def test_values_of_the_store_are_kept_and_shown_in_no_list(store, clock, tmp_path):
+    """N1: after a restart, in a checkpoint and in a rescue; doctor and checkpoint list crawls."""
+    await store.put_values(STORE_VALUES, [said(1), said(2)])
+    before = await store.values_since(STORE_VALUES)
+    copied = await checkpoint(store.path, tmp_path / "copy")
+    async for _ in take_snapshot(store):
+        pass
+    await store.close()
+    rescued = rescue(store.path, tmp_path / "new", clock)
+    health = examine(tmp_path / "new", clock)
+
+    for path in (store.path, tmp_path / "copy", tmp_path / "new"):
+        again = EmbeddedStore.open(path, clock)
+        assert await again.values_since(STORE_VALUES) == before
+        assert await again.crawls() == [CRAWL]
+        assert len(await again.values_since(CRAWL)) == MANY
+        await again.close()
+    for listed in (copied.crawls, rescued.crawls, health.crawls):
+        assert [one.crawl for one in listed] == [CRAWL]
+    assert rescued.without_rules == []
+
+
+async def test_a_damaged_file_does_not_list_the_values_of_the_store(store, clock, tmp_path, hurt):
+    """N1: what is lost is told of crawls."""
+    await store.put_values(STORE_VALUES, [said(1)])
+    await store.add([task(f"https://a.example/{n}") for n in range(2, 60)])
+    await store.put_values(STORE_VALUES, [said(2)])
+    await store.close()
+    hurt(store.path, 4)
+
+    health = examine(store.path, clock)
+    rescued = rescue(store.path, tmp_path / "new", clock)
+
+    assert not health.is_healthy
+    assert [one.crawl for one in health.crawls] == [CRAWL]
+    assert [one.crawl for one in rescued.crawls] == [CRAWL]
+    again = EmbeddedStore.open(tmp_path / "new", clock)
+    assert [note.text for note in await again.values_since(STORE_VALUES)][-1] == said(2).text
+    await again.close()
