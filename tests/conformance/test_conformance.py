@@ -24,6 +24,7 @@ from outrider.testing.conformance import (
     PaceConformance,
     PolitenessConformance,
     PricingConformance,
+    QueueTasksConformance,
     RestoringConformance,
     RetryingConformance,
     SavingConformance,
@@ -106,6 +107,9 @@ class TestPoliteness(PolitenessConformance): ...
 
 
 class TestPricing(PricingConformance): ...
+
+
+class TestQueueTasks(QueueTasksConformance): ...
 
 
 class TestRestoring(RestoringConformance): ...

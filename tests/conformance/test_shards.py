@@ -30,7 +30,10 @@ NUMBERED = {
 }
 
 # B3: a task is known within a shard, and this one moves to a queue of another shard.
-KNOWN = {"Known": {"test_a_revisit_may_change_the_queue"}}
+KNOWN = {
+    "Known": {"test_a_revisit_may_change_the_queue"},
+    "QueueTasks": {"test_revisit_moves_a_task_to_the_list_of_another_queue"},
+}
 
 # These compare the order among queues: by precedence, priority, turn, session or export.
 ORDERED = {

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from outrider.clock import SystemClock
+from outrider.core.states import TaskState
 from outrider.store.postgres import PostgresStore, runner, sql
 from outrider.store.postgres.pipeline import Pipeline
 from outrider.store.protocol import ClaimRequest, PriorityUpdate, SharedValueWrite, TaskFilter
@@ -210,6 +211,25 @@ async def test_write_of_shared_values_reads_only_the_replaced_ones(make, plans):
     begin = plans()
     assert [note.number for note in await store.values_since(CRAWL, after=2000)] == numbers
     assert_cheap(begin, rows=2 * len(numbers), blocks=10 * len(numbers))
+    await store.close()
+
+
+async def test_listing_a_queue_reads_its_tasks_alone(make, plans):
+    """E8: a page of a queue costs as much in a crawl of any size."""
+    store, begin = await make(each=1), plans
+    links = [task(f"https://h7.example/more/{n}", crawl=CRAWL) for n in range(3 * BATCH)]
+    await store.add(links)
+
+    found = begin()
+    first = await store.queue_tasks(CRAWL, "h7.example", limit=BATCH)
+    assert len(first.items) == BATCH
+    assert_cheap(found, rows=5 * BATCH, blocks=25 * BATCH)
+    begin()
+    rest = await store.queue_tasks(
+        CRAWL, "h7.example", state=TaskState.PENDING, after=first.after, limit=5 * BATCH
+    )
+    assert len(rest.items) == 2 * BATCH + 1
+    assert_cheap(found, rows=20 * BATCH, blocks=60 * BATCH)
     await store.close()
 
 

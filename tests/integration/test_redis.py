@@ -22,8 +22,8 @@ from outrider.store.protocol import (
     TaskFilter,
 )
 from outrider.store.redis import connect
-from outrider.store.redis.keys import CRAWL_KEYS, base_of
-from outrider.store.redis.rows import CrawlRow, RulesRow
+from outrider.store.redis.keys import CRAWL_KEYS, META, UPGRADE, base_of
+from outrider.store.redis.rows import FORMAT, CrawlRow, RulesRow
 from outrider.testing.builders import OUTCOMES, rules, task, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -59,6 +59,31 @@ async def opened(places):
     yield make
     for store in stores:
         await store.close()
+
+
+async def test_store_of_an_older_format_is_upgraded_when_it_is_opened(opened, places):
+    """M5: what older releases did not store is completed, by several processes at once."""
+    store, base = await opened(), None
+    for name in ("one", "two"):
+        await store.add([task(f"https://h{n % 3}.example/{n}", crawl=name) for n in range(30)])
+    scripts = store.scripts
+    base = scripts.base
+    wanted = [await store.queue_tasks("two", f"h{n}.example") for n in range(3)]
+    lists = await scripts.command("KEYS", f"{base}*:{CRAWL_KEYS['queue_tasks']}*")
+    await scripts.command("DEL", *lists)
+    await scripts.command("HSET", base + META, "format", 1)
+
+    await asyncio.gather(*(connect.upgrade_store(scripts, step=7) for _ in range(3)))
+
+    assert len(lists) == 6
+    assert [await store.queue_tasks("two", f"h{n}.example") for n in range(3)] == wanted
+    assert await scripts.command("HGET", base + META, "format") == b"2"
+    assert not await scripts.command("EXISTS", base + UPGRADE)
+    await scripts.command("HSET", base + META, "format", 1)
+    assert [
+        (await (await opened()).queue_tasks("one", f"h{n}.example")).items[0].number
+        for n in range(3)
+    ] == [1, 2, 3]
 
 
 @pytest.fixture
@@ -214,9 +239,9 @@ async def test_newer_format_is_refused(alone):
         await claim(store)
     await store.close()
 
-    await told(alone, "HSET", base_of() + "meta", "format", "2")
+    await told(alone, "HSET", base_of() + "meta", "format", FORMAT + 1)
     _, says = await refusal_of(alone.url)
-    assert "format 2" in says
+    assert f"format {FORMAT + 1}" in says
     assert "upgrade" in says
 
 

@@ -35,6 +35,7 @@ from operations import (
 from outrider.core.breakdown import Breakdown
 from outrider.core.pick import Streak
 from outrider.core.queue_action import QueueAction, Set
+from outrider.core.states import TaskState
 from outrider.core.task import Lease, LeaseId
 from outrider.core.verdict import Finished
 from outrider.store.protocol import (
@@ -249,6 +250,8 @@ async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
     views["unborn"] = await store.queue(crawl, "z.example")
     for queue in views["queues"]:
         views[f"queue {queue.key}"] = await store.queue(crawl, queue.key)
+        for state in (None, *TaskState):
+            views[f"{state} tasks of {queue.key}"] = await _tasks_of(store, crawl, queue.key, state)
     for task in views["tasks"]:
         views[f"task {task.url}"] = await store.task(crawl, task.fingerprint)
     return views
@@ -257,6 +260,13 @@ async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
 async def store_values(store: FullStore, crawl: str) -> dict[str, Answer]:
     """Return the values of the store itself, and the crawls, of which it is none."""
     return {"values": await store.values_since(crawl), "crawls": await store.crawls()}
+
+
+async def _tasks_of(store: FullStore, crawl: str, key: str, state: TaskState | None) -> list[Any]:
+    """Return the tasks of a queue, in short pages."""
+    return await _all(
+        lambda after: store.queue_tasks(crawl, key, state=state, after=after, limit=2)
+    )
 
 
 async def _all(read: Callable[[int], Awaitable[ResultPage[Any]]]) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.core.breakdown import Breakdown
+from outrider.core.pattern import compile_pattern
 from outrider.core.policy.score import breakdown_of
 from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, setting_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
@@ -143,8 +144,38 @@ class Reader:
         return dict(Counter([letter.reason async for letter in self.dead(TaskFilter())]))
 
     def _matching(self, which: TaskFilter) -> AsyncIterator[TaskView]:
+        """Return matching tasks; those of one queue are read without looking at others.
+
+        The age of a task is the store's to tell: its clock is not the one of this process.
+        """
         context = self._context
+        if which.key and not which.key.startswith(".") and which.older_than is None:
+            return self._in_queue(which.key, which)
         return items_of(lambda after: context.store.tasks(context.crawl, which, after=after))
+
+    async def _in_queue(self, key: str, which: TaskFilter) -> AsyncIterator[TaskView]:
+        context, fits = self._context, _matcher(which)
+        async for view in items_of(
+            lambda after: context.store.queue_tasks(
+                context.crawl, key, state=which.state, after=after
+            )
+        ):
+            if view.key == key and fits(view):
+                yield view
+
+
+def _matcher(which: TaskFilter) -> Callable[[TaskView], bool]:
+    """Return a test for what a filter asks besides key, state and age."""
+    fields = ("type", "tag", "reason")
+    wanted = {name: getattr(which, name) for name in fields if getattr(which, name) is not None}
+    pattern = None if which.pattern is None else compile_pattern(which.pattern)
+
+    def fits(view: TaskView) -> bool:
+        if pattern is not None and not pattern.search(view.url):
+            return False
+        return all(getattr(view, name) == value for name, value in wanted.items())
+
+    return fits
 
 
 class Explainer:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.queue_action import QueueAction
-from outrider.core.states import CrawlStatus, QueueState
+from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.export_items import Saved
@@ -158,6 +158,17 @@ class ForwardingStore(ABC):
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[TaskView]:
         return await self._forward("tasks", crawl, which, after=after, limit=limit)
+
+    async def queue_tasks(
+        self,
+        crawl: str,
+        key: str,
+        *,
+        state: TaskState | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[TaskView]:
+        return await self._forward("queue_tasks", crawl, key, state=state, after=after, limit=limit)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         return await self._forward("task", crawl, fingerprint)

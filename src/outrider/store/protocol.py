@@ -33,6 +33,7 @@ MAX_WORKERS: Final = 10_000  # of one crawl; above it the one silent longest is 
 MAX_TOPIC_CHARS: Final = 64
 MAX_NAME_CHARS: Final = 1024
 MAX_VALUE_CHARS: Final = 65_536
+MAX_PAGE: Final = 10_000  # items of one result page of a listing
 
 WorkerState: TypeAlias = Literal["idle", "busy", "draining", "gone"]
 Fingerprint: TypeAlias = Annotated[
@@ -425,6 +426,22 @@ class Inspect(Protocol):
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[TaskView]:
         """Return task views in order of their numbers; `limit` bounds the tasks examined."""
+        ...
+
+    async def queue_tasks(
+        self,
+        crawl: str,
+        key: str,
+        *,
+        state: TaskState | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[TaskView]:
+        """Return the tasks of the queue of that key, in order of their numbers (E8).
+
+        With a state, those that are shown in it. Tasks of other queues are not read. A page may
+        have fewer tasks than there are, or none: the work of a call is bounded.
+        """
         ...
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:

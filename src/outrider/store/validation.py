@@ -1,4 +1,4 @@
-"""Validation of claims, names of crawls, shared values and priority updates, for every store."""
+"""Validation of what callers give a store, before it looks anything up or changes it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 
 from outrider.errors import InvalidInput
 from outrider.store.protocol import (
+    MAX_PAGE,
     NO_PROCESS,
     STORE_VALUES,
     ClaimRequest,
@@ -71,3 +72,18 @@ def validate_priority_updates(updates: Sequence[PriorityUpdate]) -> None:
     for update in updates:
         if not (isfinite(update.seen) and isfinite(update.priority)):
             raise InvalidInput(f"priority {update.priority} of task {update.task} must be finite")
+
+
+def validate_limit(limit: int) -> None:
+    """Raise InvalidInput unless a result page of that size may be asked for."""
+    if type(limit) is not int or not 0 < limit <= MAX_PAGE:
+        raise InvalidInput(f"limit={limit!r} must be a whole number from 1 to {MAX_PAGE}")
+
+
+def validate_page(after: int, limit: int) -> None:
+    """Raise InvalidInput unless a result page may begin after that number and have that size."""
+    if type(after) is not int or after < 0:
+        raise InvalidInput(
+            f"after={after!r} must be 0, for the first page, or the `after` of the page before"
+        )
+    validate_limit(limit)

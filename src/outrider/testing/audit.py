@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from outrider.core.states import QueueState, TaskState
@@ -20,6 +21,7 @@ from outrider.store.protocol import (
 from outrider.testing.lease_history import require
 
 PAGE: Final = 500
+MAX_LISTED: Final = 20  # queues whose tasks are listed as well
 
 
 async def everything(read: Callable[[int], Coroutine[Any, Any, ResultPage[Any]]]) -> list[Any]:
@@ -50,8 +52,22 @@ async def check(store: FullStore, crawl: str) -> None:
     states = await everything(lambda after: store.queue_states(crawl, after=after, limit=PAGE))
     same = Counter(states) == Counter(queue.state for queue in queues)
     require(same, "C1", f"queue_states of {crawl} differs from its queues")
+    await _tasks_are_listed(store, crawl, queues[:MAX_LISTED], tasks)
     _heat_adds_up(view, await store.heatmap(crawl))
     _runs_are_numbered(view, await store.events_since(crawl, limit=10_000))
+
+
+async def _queue_tasks(store: FullStore, crawl: str, key: str, after: int) -> ResultPage[TaskView]:
+    return await store.queue_tasks(crawl, key, after=after, limit=PAGE)
+
+
+async def _tasks_are_listed(
+    store: FullStore, crawl: str, queues: list[QueueView], tasks: list[TaskView]
+) -> None:
+    for queue in queues:
+        listed = await everything(partial(_queue_tasks, store, crawl, queue.key))
+        wanted = [task for task in tasks if task.key == queue.key]
+        require(listed == wanted, "E8", f"queue_tasks of {queue.key}: {listed} for {wanted}")
 
 
 def _counters_add_up(view: CrawlView) -> None:

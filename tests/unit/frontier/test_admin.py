@@ -1002,6 +1002,28 @@ async def test_tasks_are_listed_and_filtered(frontier, which, expected):
     assert [url.removeprefix("https://").replace(".example", "") for url in found] == expected
 
 
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        ({}, ["b/1", "b/pdf/1"]),
+        ({"state": "pending"}, ["b/1", "b/pdf/1"]),
+        ({"state": "leased"}, []),
+        ({"type": "nav"}, ["b/1"]),
+        ({"tag": "x"}, []),
+        ({"pattern": "pdf"}, ["b/pdf/1"]),
+        ({"reason": "robots"}, []),
+    ],
+)
+async def test_tasks_of_one_queue_are_listed_without_the_others(frontier, which, expected):
+    """E8: with every filter, and without reading tasks of other queues."""
+    await pages(frontier)
+    frontier._context.store.tasks = None
+
+    found = [task.url async for task in frontier.tasks(key="b.example", **which)]
+
+    assert [url.removeprefix("https://").replace(".example", "") for url in found] == expected
+
+
 async def test_an_unknown_task_state_is_refused(frontier):
     """The caller's fault."""
     with pytest.raises(InvalidInput, match="one of"):

@@ -50,26 +50,25 @@ class NewTasks:
     def __init__(self) -> None:
         self.fingerprints: list[bytes] = []  # of delayed tasks as well
         self.numbers: list[int] = []
-        self._queues: dict[str, int] = {}  # indexes of queues, by key
+        self.queues: list[int] = []  # of each, as an index of `keys`
+        self.keys: dict[str, int] = {}
         self._due: list[tuple[int, int, float, int, int, int]] = []
 
     def read(self, rows: Sequence[tuple[int, bytes]], now: int) -> list[tuple[int, bytes]]:
         """Read the rows of a page; return the delayed ones, which the caller inserts."""
-        fingerprints, numbers, queues, due = (
-            self.fingerprints,
-            self.numbers,
-            self._queues,
-            self._due,
-        )
+        fingerprints, numbers, due = self.fingerprints, self.numbers, self._due
+        queues, keys = self.queues, self.keys
         delayed = []
         for number, content in rows:
             row = log_pages.decode_new_task(content)
             task = row.task
             fingerprints.append(task.fingerprint)
             numbers.append(number)
+            queue = keys.setdefault(task.key, len(keys))
+            queues.append(queue)
             if row.due <= now:
-                queue = queues.setdefault(task.key, len(queues)) * _LANES + task.lane
-                due.append((queue, task.precedence, task.priority, row.tie, number, row.due))
+                lane = queue * _LANES + task.lane
+                due.append((lane, task.precedence, task.priority, row.tie, number, row.due))
             else:
                 delayed.append((number, content))
         return delayed
@@ -78,12 +77,12 @@ class NewTasks:
         """Return queue key, lane and entries, as `SortedList.extend` takes them."""
         if not self._due:
             return
-        queues, *columns = zip(*self._due, strict=True)
-        lanes = np.fromiter(queues, np.int64, len(queues))
+        places, *columns = zip(*self._due, strict=True)
+        lanes = np.fromiter(places, np.int64, len(places))
         order = np.argsort(lanes, kind="stable")
         lanes, entries = lanes[order], _entries(*columns)[order]
         starts = np.flatnonzero(np.append(True, lanes[1:] != lanes[:-1]))
-        keys = list(self._queues)
+        keys = list(self.keys)
         for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(lanes)], strict=True):
             queue, lane = divmod(int(lanes[start]), _LANES)
             yield keys[queue], lane, entries[start:end].tobytes()
@@ -180,9 +179,10 @@ class FileLoader:
         crawl = self.crawls[piece.crawl]
         queues, tasks = crawl.queues, crawl.tasks
         match piece:
-            case SpanPiece(_, _, states, task_pages):
+            case SpanPiece(_, _, states, task_pages, queue_numbers):
                 tasks.states.append(bytearray(states.ljust(SPAN, b"\0")))
                 tasks.task_pages.append(array("I", task_pages.ljust(4 * SPAN, b"\0")))
+                tasks.queue_numbers.append(array("I", queue_numbers.ljust(4 * SPAN, b"\0")))
             case ShapePiece(_, shape):
                 tasks.fingerprints.load(Shape(*shape))
             case KnownPiece(_, start, hashes, numbers):
@@ -257,6 +257,7 @@ class FileLoader:
                 items = _queue_of(crawl, key).lane_to_fill(lane)
                 items.extend(entries, is_new=new_tasks is tail.new_tasks)
             self._add_fingerprints(crawl, new_tasks)
+            self._set_queues(crawl, new_tasks)
         for number, data, page in tail.rows:
             if page:
                 self._apply_row(crawl, number, data, page)
@@ -280,6 +281,12 @@ class FileLoader:
         if row.state == PENDING:
             queue.enter(row.lane, key, row.due, self.now)
         crawl.tasks.set_task_page(number, page, row.state)
+        crawl.tasks.set_queues(number, array("I", (row.queue,)))
+
+    def _set_queues(self, crawl: FileCrawl, new_tasks: NewTasks) -> None:
+        queues = array("I", map(crawl.queues.number_of, new_tasks.keys))
+        for number, queue in zip(new_tasks.numbers, new_tasks.queues, strict=True):
+            crawl.tasks.set_queues(number, queues[queue : queue + 1])
 
     def _add_fingerprints(self, crawl: FileCrawl, new_tasks: NewTasks) -> None:
         """Add fingerprints to the table that the snapshot does not have."""

@@ -113,6 +113,11 @@ class QueueCache:
         """See `port.QueueTable`."""
         return map(self.peek, numbers)
 
+    def number_of(self, key: str) -> int:
+        """Return the number of the queue of a key, which exists, without loading it."""
+        found = self.by_key[hash(key) & SHARD_MASK].get(key)
+        return self.unloaded[hash(key) & SHARD_MASK][key] if found is None else found.number
+
     def peek(self, number: int) -> Queue:
         """Return a queue to read: one that is not resident stays packed or evicted."""
         found = self.loaded[number >> CHUNK_BITS].get(number)

@@ -33,12 +33,13 @@ class CrawlPiece(msgspec.Struct, array_like=True, tag="crawl"):
 
 
 class SpanPiece(msgspec.Struct, array_like=True, tag="span"):
-    """States and pages of a span of tasks."""
+    """States, pages and queues of a span of tasks."""
 
     crawl: int
     span: int
     states: bytes
     task_pages: bytes
+    queue_numbers: bytes = b""  # 0: not known; older releases stored none
 
 
 class ShapePiece(msgspec.Struct, array_like=True, tag="shape"):
@@ -153,7 +154,8 @@ def _pieces(crawl: FileCrawl, now: int) -> Iterator[Piece]:
     for span, states in enumerate(tasks.states):
         used = min(SPAN, crawl.state.last_task + 1 - (span << SPAN_BITS))
         task_pages = tasks.task_pages[span][:used].tobytes()
-        yield SpanPiece(crawl.index, span, bytes(states[:used]), task_pages)
+        queues = tasks.queue_numbers[span][:used].tobytes()
+        yield SpanPiece(crawl.index, span, bytes(states[:used]), task_pages, queues)
     tasks.flush_recent()
     parts = tasks.fingerprints.pieces()
     first = next(parts, None)  # from here on the table does not move

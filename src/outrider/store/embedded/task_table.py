@@ -22,6 +22,7 @@ from outrider.store.embedded.fingerprint_table import FingerprintTable
 from outrider.store.embedded.log_pages import AnyTaskRow
 from outrider.store.embedded.queue_cache import PageReader, QueueCache
 from outrider.store.engine.leases import Leases
+from outrider.store.engine.port import Numbers
 from outrider.store.engine.records import (
     COLUMNS,
     SHARD_MASK,
@@ -33,11 +34,12 @@ from outrider.store.engine.records import (
 )
 from outrider.store.engine.state import CrawlState
 
-SPAN_BITS: Final = 16  # tasks of one array of `states` and `task_pages`
+SPAN_BITS: Final = 16  # tasks of one array of `states`, `task_pages` and `queue_numbers`
 SPAN: Final = 1 << SPAN_BITS
 SPAN_MASK: Final = SPAN - 1
 MAX_KEPT: Final = 2000  # tasks read together that are kept
 SMALL_LOOKUP: Final = 16  # fingerprints looked up one by one rather than as arrays
+MAX_SEARCHED: Final = 1 << 22  # tasks whose queues one step of a listing compares
 MAX_RECENT: Final = 1000  # fingerprints collected before they are added to the table
 PENDING: Final = COLUMNS[TaskState.PENDING]
 
@@ -61,6 +63,7 @@ class FileTasks:
         "fingerprints",
         "inserted",
         "known",
+        "queue_numbers",
         "states",
         "task_pages",
         "updated",
@@ -80,6 +83,8 @@ class FileTasks:
         self._recent: dict[bytes, int] = {}  # known, and not yet in the table
         self.states: list[bytearray] = []
         self.task_pages: list[array[int]] = []
+        # 0: an older snapshot did not store it, and no listing has looked for it yet
+        self.queue_numbers: list[array[int]] = []
         self._kept: dict[int, tuple[int, TaskRecord]] = {}  # read together, each with its page
         self.inserted: list[TaskRecord] = []
         self.updated: dict[int, TaskRecord] = {}
@@ -148,14 +153,16 @@ class FileTasks:
             number, end = self.inserted[0].number, self.inserted[-1].number + 1
             for page, start in enumerate(range(number, end, log_pages.PAGE_ITEMS), first):
                 self.set_new_task_page(start, min(log_pages.PAGE_ITEMS, end - start), page)
+            self.set_queues(number, array("I", [r.queue.number for r in self.inserted]))
             self._add_recent()
-        task_pages, states = self.task_pages, self.states
+        task_pages, states, queues = self.task_pages, self.states, self.queue_numbers
         for page, records in enumerate(updates, first):
             for record in records:
                 record.body_page, record.stored_key = record.body_page or page, 0
-                number = record.number  # `set_task_page`, written out: the task has a span
-                task_pages[number >> SPAN_BITS][number & SPAN_MASK] = page
-                states[number >> SPAN_BITS][number & SPAN_MASK] = COLUMNS[record.state]
+                # `set_task_page`, written out: the task has a span
+                span, index = record.number >> SPAN_BITS, record.number & SPAN_MASK
+                task_pages[span][index], states[span][index] = page, COLUMNS[record.state]
+                queues[span][index] = record.queue.number  # a revisit may have moved it
         self.inserted, self.updated = [], {}
 
     # ---- pages of tasks
@@ -179,8 +186,17 @@ class FileTasks:
         for each in range(number, number + count):
             self.set_task_page(each, page, PENDING)
 
+    def set_queues(self, first: int, queues: array[int]) -> None:
+        """Record the queues of tasks with consecutive numbers, which have a span."""
+        while queues:
+            index = first & SPAN_MASK
+            some = queues[: SPAN - index]
+            self.queue_numbers[first >> SPAN_BITS][index : index + len(some)] = some
+            first, queues = first + len(some), queues[len(some) :]
+
     def _add_span(self) -> None:
         self.task_pages.append(array("I", bytes(4 * SPAN)))
+        self.queue_numbers.append(array("I", bytes(4 * SPAN)))
         self.states.append(bytearray(SPAN))
 
     def page_of(self, number: int) -> int:
@@ -269,6 +285,34 @@ class FileTasks:
             states = np.frombuffer(self.states[span], np.uint8)[low:high]
             yield from (np.flatnonzero(states == column) + start).tolist()
             start += high - low
+
+    def in_queue(self, queue: int, state: TaskState | None, after: int, limit: int) -> Numbers:
+        """See `port.TaskTable`: searches `queue_numbers` and `states`, span by span."""
+        found: list[int] = []
+        last, start = self._state.last_task, after + 1
+        stop = min(last, after + MAX_SEARCHED) + 1
+        while start < stop and len(found) <= limit:
+            span, low = start >> SPAN_BITS, start & SPAN_MASK
+            high = min(SPAN, low + stop - start)
+            known = self._learn_queues(span, low, high)
+            fits = np.frombuffer(self.queue_numbers[span], np.uint32)[low:known] == queue
+            if state is not None:
+                fits &= np.frombuffer(self.states[span], np.uint8)[low:known] == COLUMNS[state]
+            found += (np.flatnonzero(fits) + start).tolist()
+            start += known - low
+            if known < high:
+                break
+        return Numbers.page(found, limit, start - 1, last)
+
+    def _learn_queues(self, span: int, low: int, high: int) -> int:
+        """Read the tasks of a part of a span whose queues are not known; return up to where."""
+        queues = self.queue_numbers[span]
+        unknown = np.flatnonzero(np.frombuffer(queues, np.uint32)[low:high] == 0) + low
+        if not len(unknown):
+            return high
+        for record in self.read(((span << SPAN_BITS) + unknown[:MAX_KEPT]).tolist()):
+            queues[record.number & SPAN_MASK] = self._queues.number_of(record.task.key)
+        return high if len(unknown) <= MAX_KEPT else int(unknown[MAX_KEPT])
 
     def read(self, numbers: Iterable[int]) -> Iterator[TaskRecord]:
         """See `port.TaskTable`: decodes a page with many tasks once, and loads no queue."""

@@ -35,6 +35,20 @@ if TYPE_CHECKING:
     from outrider.store.engine.engine import CrawlEngine
 
 
+class Numbers(NamedTuple):
+    """Numbers of tasks, and the number after which the next ones are sought (None: no more)."""
+
+    found: list[int]
+    after: int | None
+
+    @classmethod
+    def page(cls, found: list[int], limit: int, upto: int, last: int) -> Numbers:
+        """Return the first of what was found up to a number; `last` is that of the last task."""
+        if len(found) > limit:
+            return cls(found[:limit], found[limit - 1])
+        return cls(found, upto if upto < last else None)
+
+
 class TaskTable(Protocol):
     """Every known task of one crawl, wherever its record is kept."""
 
@@ -84,6 +98,14 @@ class TaskTable(Protocol):
 
     def in_state(self, numbers: range, state: TaskState) -> Iterable[int]:
         """Return those of the numbers whose tasks may be in that state."""
+        ...
+
+    def in_queue(self, queue: int, state: TaskState | None, after: int, limit: int) -> Numbers:
+        """Return the first tasks of a queue after a number, in order, at most `limit` (E8).
+
+        With a state: those that may be in it. The work is bounded, so that fewer may be returned
+        than there are.
+        """
         ...
 
     def url(self, number: int) -> str:

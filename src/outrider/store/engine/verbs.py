@@ -50,6 +50,7 @@ from outrider.store.protocol import (
 from outrider.store.validation import (
     validate_claim,
     validate_crawls,
+    validate_page,
     validate_priority_updates,
     validate_shared_values,
 )
@@ -285,6 +286,29 @@ class EngineVerbs:
             if which.state in (None, views.shown_state(state, record)[0]) and matches(record)
         ]
         return ResultPage(chosen, upto if upto < state.last_task else None)
+
+    def queue_tasks(
+        self,
+        crawl: str,
+        key: str,
+        *,
+        state: TaskState | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[TaskView]:
+        validate_page(after, limit)
+        engine = self._reading(crawl)
+        queue, is_cancelled = engine.queue(key), engine.state.status is CANCELLED
+        if queue is None or (is_cancelled and state in views.OPEN):  # I3: shown as dropped
+            return ResultPage([], None)
+        stored = None if is_cancelled else state  # E8: other queues are not looked at
+        numbers, more = engine.tasks.in_queue(queue.number, stored, after, limit)
+        chosen = [
+            views.task_view(engine.state, record)
+            for record in engine.tasks.read(numbers)
+            if state in (None, views.shown_state(engine.state, record)[0])
+        ]
+        return ResultPage(chosen, more)
 
     def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         engine = self._reading(crawl)

@@ -28,7 +28,7 @@ from outrider.store.protocol import CrawlView, Heat, QueuePosition, QueueView, T
 
 _HUBS: Final = frozenset({"hub", "hub-seed", "nav"})
 _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
-_OPEN: Final = (TaskState.PENDING, TaskState.LEASED)
+OPEN: Final = (TaskState.PENDING, TaskState.LEASED)
 
 
 class HasStatus(Protocol):
@@ -200,7 +200,7 @@ def upcoming(crawl: CrawlEngine, queue: Queue, limit: int, now: int) -> list[Upc
 
 def shown_state(crawl: HasStatus, record: TaskRecord) -> tuple[TaskState, str | None]:
     """I3: pending and leased tasks of a cancelled crawl are shown as dropped."""
-    if crawl.status is CrawlStatus.CANCELLED and record.state in _OPEN:
+    if crawl.status is CrawlStatus.CANCELLED and record.state in OPEN:
         return TaskState.DROPPED, "cancelled"
     return record.state, record.reason
 
@@ -232,7 +232,7 @@ def _compile_task_view() -> Callable[[HasStatus, TaskRecord], TaskView]:
         "TaskView": TaskView,
         "LANES": LANES,
         "LEASED": TaskState.LEASED,
-        "OPEN": _OPEN,
+        "OPEN": OPEN,
         "breakdown_of": breakdown_of,
         "decode": msgspec.json.decode,
         "shown_state": shown_state,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import final
+from typing import Final, final
+
+import numpy as np
 
 from outrider.core.order import DUE_BITS, NUMBER_MASK
 from outrider.core.policy.rules import QueueRules, covers
 from outrider.core.states import TaskState
 from outrider.core.task import Task
+from outrider.store.engine.port import Numbers
 from outrider.store.engine.records import (
     CHUNK_BITS,
     CHUNK_MASK,
@@ -19,17 +23,22 @@ from outrider.store.engine.records import (
     new_queue,
 )
 
+MAX_SEARCHED: Final = 1 << 18  # tasks whose queues one step of a listing compares
+MAX_EXAMINED: Final = 1 << 14  # tasks of a queue whose states it compares
+
 
 @final
 class MemoryTasks:
     """See `port.TaskTable`: every record is in memory, so nothing is loaded or written."""
 
-    __slots__ = ("_chunks", "_last_chunk", "known")
+    __slots__ = ("_chunks", "_last_chunk", "_queues", "known")
 
     def __init__(self) -> None:
         self.known: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
         self._last_chunk: dict[int, TaskRecord] = {}
         self._chunks: list[dict[int, TaskRecord]] = [self._last_chunk]
+        # Queues by number of task, as far as listings have read them: empty until there is one.
+        self._queues: array[int] = array("I")
 
     def prefetch(self, tasks: Sequence[Task], numbers: Iterable[int] = ()) -> None:
         """See `port.TaskTable`."""
@@ -58,7 +67,9 @@ class MemoryTasks:
         self._last_chunk[record.number] = record
 
     def update(self, record: TaskRecord) -> None:
-        """See `port.TaskTable`."""
+        """See `port.TaskTable`: a task may have moved to another queue."""
+        if self._queues and record.number < len(self._queues):
+            self._queues[record.number] = record.queue.number
 
     def set_tie(self, record: TaskRecord) -> None:
         """See `port.TaskTable`."""
@@ -70,6 +81,26 @@ class MemoryTasks:
     def in_state(self, numbers: range, state: TaskState) -> Iterable[int]:  # noqa: ARG002 - part of the port
         """See `port.TaskTable`."""
         return numbers
+
+    def in_queue(self, queue: int, state: TaskState | None, after: int, limit: int) -> Numbers:
+        """See `port.TaskTable`."""
+        last = next(reversed(self._last_chunk), 0)
+        upto = min(last, after + MAX_SEARCHED)
+        self._read_queues(upto)
+        queues = np.frombuffer(self._queues, np.uint32)[after + 1 : upto + 1]
+        found = (np.flatnonzero(queues == queue) + (after + 1)).tolist()
+        if state is not None:
+            if len(found) > MAX_EXAMINED:
+                upto = found[MAX_EXAMINED - 1]
+            found = [n for n in found[:MAX_EXAMINED] if self.get(n).state is state]
+        return Numbers.page(found, limit, upto, last)
+
+    def _read_queues(self, upto: int) -> None:
+        """Complete `_queues` up to a number."""
+        if not self._queues:
+            self._queues.append(0)
+        numbers = range(len(self._queues), upto + 1)
+        self._queues.extend([record.queue.number for record in self.read(numbers)])
 
     def url(self, number: int) -> str:
         """See `port.TaskTable`."""

@@ -12,6 +12,7 @@ from outrider.core.policy.rules import QueueRules
 from outrider.core.states import TaskState
 from outrider.core.task import Task
 from outrider.store.engine.leases import Leases
+from outrider.store.engine.port import Numbers
 from outrider.store.engine.records import SHARDS, Queue, TaskRecord, new_queue
 from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import rows, sql
@@ -20,6 +21,7 @@ from outrider.store.postgres.pipeline import Result, number_array, text_array, u
 from outrider.store.postgres.queues import PostgresQueues
 from outrider.store.postgres.session import LAST_TASK, Session
 
+MAX_EXAMINED: Final = 5000  # tasks of a queue whose states one step of a listing compares
 _NO_QUEUE: Final = new_queue("", 0, 0, QueueRules())  # of tasks that are only read
 
 Wanted: TypeAlias = list[tuple[LazyList, int]]  # lanes, and how many more entries of each
@@ -321,6 +323,15 @@ class PostgresTasks:
     def in_state(self, numbers: range, state: TaskState) -> Iterable[int]:  # noqa: ARG002
         """See `port.TaskTable`."""
         return numbers
+
+    def in_queue(self, queue: int, state: TaskState | None, after: int, limit: int) -> Numbers:
+        """See `port.TaskTable`: by an index, which alone is read unless states are compared."""
+        base, most = self._session.base, limit + 1 if state is None else MAX_EXAMINED
+        statement = sql.TASKS_IN_QUEUE if state is None else sql.TASK_STATES_IN_QUEUE
+        rows = self._pipeline.rows(statement, (base | queue, base | min(after, LAST_TASK), most))
+        upto = rows[-1][0] & NUMBER_MASK if rows else after
+        found = [row[0] & NUMBER_MASK for row in rows if state is None or row[1] == state.value]
+        return Numbers.page(found, limit, upto, upto + (len(rows) == most))
 
     def read(self, numbers: Iterable[int]) -> Iterator[TaskRecord]:
         """See `port.TaskTable`; a verb that writes loads them."""

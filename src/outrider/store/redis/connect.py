@@ -31,6 +31,7 @@ MAX_CONNECTIONS: Final = 10
 CONNECT_TIMEOUT: Final = 4.0  # seconds to wait for a free connection, and for a new one
 ANSWER_TIMEOUT: Final = 20.0  # seconds to wait for an answer
 CONNECT_RETRIES: Final = 3
+UPGRADE_STEP: Final = 1000  # tasks that one call brings up to date
 MIN_VERSION: Final = {"redis": (6, 2), "valkey": (7, 2)}
 
 _SCHEMES: Final = {
@@ -273,14 +274,27 @@ async def init_store(scripts: ScriptClient, place: str, *, shard: int = 0, shard
                 f"Redis at {place} does not let this user call {command} ({why}):"
                 f" ACL SETUSER name +@all ~{scripts.base.split(':')[0]}:* grants all it needs"
             )
-        case [_, store_id, was_shard, of_shards]:
+        case [version, store_id, was_shard, of_shards]:
             _check_shard(place, (int(was_shard), int(of_shards)), (shard, shards))
+            if int(version) < FORMAT:
+                await upgrade_store(scripts)
             return store_id
         case _:
             raise StoreUnusable(
                 f"the store at {place} says {words!r}, which is not Outrider's:"
                 " choose another prefix with ?prefix="
             )
+
+
+async def upgrade_store(scripts: ScriptClient, *, step: int = UPGRADE_STEP) -> None:
+    """Bring a store of an older format up to date, in bounded steps; processes may do so at once.
+
+    Those that still run the older release must have ended: what they add is not in the new format.
+    """
+    for crawl in await scripts.crawl_names():
+        while await scripts.run("upgrade", crawl, step):
+            pass
+    await scripts.run("upgrade", "", 0)
 
 
 def _check_shard(place: str, was: tuple[int, int], now: tuple[int, int]) -> None:

@@ -45,6 +45,7 @@ from outrider.store.protocol import (
 )
 from outrider.store.redis.keys import CRAWL_KEYS
 from outrider.store.redis.rows import (
+    STATE_NUMBERS,
     STATES,
     CrawlRow,
     QueueRow,
@@ -58,9 +59,11 @@ from outrider.store.redis.rows import (
 from outrider.store.redis.rules_cache import RulesCache, digest_of
 from outrider.store.redis.script_client import ScriptClient, pairs
 from outrider.store.redis.task_codec import Kind, decode_answer, decode_kind, decode_task, tie_of
+from outrider.store.validation import validate_page
 
 QUEUES_PER_CALL: Final = 250
 TASKS_PER_CALL: Final = 500
+MAX_EXAMINED: Final = 10_000  # tasks of a queue whose states one step of a listing compares
 
 _VALUES_PER_QUEUE: Final = 4  # that `read_queues` returns: row, pending, delayed, next URL
 _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
@@ -269,6 +272,41 @@ class RedisInspector:
             if which.state in (None, shown_state(row, one)[0]) and fits(one)
         ]
         return ResultPage(chosen, after + limit if after + limit < row.last_task else None)
+
+    async def queue_tasks(
+        self,
+        crawl: str,
+        key: str,
+        *,
+        state: TaskState | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[TaskView]:
+        """See `protocol.Inspect`."""
+        validate_page(after, limit)
+        for name in dict.fromkeys((key, key.lower())):
+            page = await self._queue_tasks(crawl, digest_of(name), state, after, limit)
+            if page is not None:
+                return page
+        return ResultPage([], None)
+
+    async def _queue_tasks(
+        self, crawl: str, digest: bytes, state: TaskState | None, after: int, limit: int
+    ) -> ResultPage[TaskView] | None:
+        """Return a page of the tasks of a queue; None if there is no such queue."""
+        views: list[TaskView] = []
+        wanted, left = -1 if state is None else STATE_NUMBERS[state], MAX_EXAMINED
+        while True:
+            span = (after, limit - len(views), wanted, min(left, TASKS_PER_CALL))
+            found, now, *rest = await self._scripts.run("read_queue_tasks", crawl, digest, *span)
+            if not rest or rest[0] < 0:
+                return None
+            row, _, records = await self._records(crawl, found, now, rest[2:])
+            shown = [task_view(row, one) for one in records]
+            views += [view for view in shown if state in (None, view.state)]
+            after, left = rest[1], left - rest[0]
+            if not after or len(views) >= limit or left <= 0:
+                return ResultPage(views, after or None)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """See `protocol.Inspect`."""

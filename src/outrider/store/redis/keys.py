@@ -13,6 +13,7 @@ PREFIX: Final = "outrider"
 # Of the store, after its prefix.
 META: Final = "meta"  # hash: format, id, shard, shards
 CRAWLS: Final = "crawls"  # hash: name → number
+UPGRADE: Final = "upgrade"  # hash: number of a crawl → its tasks that were brought up to date
 
 # Of a crawl, after the prefix and its number; the keys are durable, their names here are not. A
 # trailing colon: many such keys, each with a number or a name behind it.
@@ -38,6 +39,7 @@ CRAWL_KEYS: Final = {
     "keys": "n:",  # hash, a bucket: digest of a key → number of a queue
     "tasks": "t:",  # hash, a chunk by number: `TaskRow`
     "queues": "q:",  # hash, a chunk by number: `QueueRow`
+    "queue_tasks": "m:",  # of a queue: numbers of its tasks in order, five bytes each
     "lane0": "a:",  # sorted set of a queue: due tasks of discovery, by order key
     "lane1": "b:",  # the same, acquisition
     "delayed": "d:",  # sorted set of a queue: tasks not due, by due time

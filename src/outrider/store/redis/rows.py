@@ -17,7 +17,7 @@ import msgspec
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import PolitenessState
 
-FORMAT: Final = 1  # of all that is stored; a newer one is refused
+FORMAT: Final = 2  # of all that is stored; a newer one is refused, an older one upgraded
 ROW: Final = 1  # the version of a row
 HEAD_BYTES: Final = 64  # of a task, as `task_codec` sends it
 

@@ -85,6 +85,7 @@ def constants() -> dict[str, str]:
         **{f"KNOWN_{name.upper()}": str(number) for name, number in KNOWN_RULES.items()},
         "HEAD_BYTES": str(HEAD_BYTES),
         "K_CRAWLS": f"'{keys.CRAWLS}'",
+        "K_UPGRADE": f"'{keys.UPGRADE}'",
         "META": f"'{keys.META}'",
         "FORMAT": str(FORMAT),
         "ROW": str(ROW),

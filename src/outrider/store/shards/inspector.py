@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from outrider.core.states import TaskState
 from outrider.store.protocol import (
     CrawlView,
     Heat,
@@ -27,6 +28,7 @@ from outrider.store.protocol import (
     WorkerView,
 )
 from outrider.store.shards.shard_set import HOME, ShardSet, global_number, split_number
+from outrider.store.validation import validate_page
 
 POSITION_BITS: Final = 64  # of one shard's position in a number that has all of them
 _MASK: Final = (1 << POSITION_BITS) - 1
@@ -91,6 +93,25 @@ class ShardedInspector:
         return ResultPage(
             [_with_global_number(shard, v) for shard, page in pages for v in page.items], more
         )
+
+    async def queue_tasks(
+        self,
+        crawl: str,
+        key: str,
+        *,
+        state: TaskState | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[TaskView]:
+        """See `protocol.Inspect`: all are on the queue's shard."""
+        validate_page(after, limit)
+        shard = self._shards.number_of(key)
+        local = max(0, after - global_number(shard, 0))
+        page = await self._shards[shard].queue_tasks(
+            crawl, key, state=state, after=local, limit=limit
+        )
+        more = None if page.after is None else global_number(shard, page.after)
+        return ResultPage([_with_global_number(shard, view) for view in page.items], more)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """See `protocol.Inspect`: any shard may have it."""

@@ -43,6 +43,7 @@ from outrider.testing.conformance.inspect import InspectConformance, UpcomingCon
 from outrider.testing.conformance.known import KnownConformance
 from outrider.testing.conformance.lanes import LanesConformance
 from outrider.testing.conformance.lease import ExpiryConformance, LeaseConformance
+from outrider.testing.conformance.listings import QueueTasksConformance
 from outrider.testing.conformance.loans import LoansConformance
 from outrider.testing.conformance.order import OrderConformance
 from outrider.testing.conformance.pace import PaceConformance
@@ -82,6 +83,7 @@ __all__ = [
     "PaceConformance",
     "PolitenessConformance",
     "PricingConformance",
+    "QueueTasksConformance",
     "RestoringConformance",
     "RetryingConformance",
     "SavingConformance",

@@ -30,7 +30,7 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
-from outrider.store.validation import validate_crawls
+from outrider.store.validation import validate_crawls, validate_page
 from outrider.testing.model.records import C, Q, T, W, ms
 
 HUBS = ("hub", "hub-seed", "nav")
@@ -195,6 +195,24 @@ class Views(ABC):
             if which.state in (None, self.visible_state(c, t)[0]) and self.matches(c, t, which)
         ]
         return ResultPage(chosen, after + limit if after + limit < len(c.tasks) else None)
+
+    async def queue_tasks(
+        self,
+        crawl: str,
+        key: str,
+        *,
+        state: TaskState | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[TaskView]:
+        """Return views of the tasks of one queue, by number, in the state that is shown (E8)."""
+        validate_page(after, limit)
+        c = self.crawl_or_empty(crawl)
+        q = c.queues.get(key) or c.queues.get(key.lower())
+        later = [t for t in c.tasks[after:] if t.queue is q]
+        chosen = [t for t in later if state in (None, self.visible_state(c, t)[0])]
+        more = chosen[limit - 1].number if len(chosen) > limit else None
+        return ResultPage([self.task_view(c, t) for t in chosen[:limit]], more)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """Return the view of a known task (B3)."""

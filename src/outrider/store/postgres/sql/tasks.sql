@@ -41,6 +41,21 @@ select {read task t}, q.key, {names held l}
 from task t join queue q on q.id = t.queue left join lease l on l.task = t.id
 where t.id > %s and t.id <= %s order by t.id
 
+-- name: tasks_in_queue
+-- The first tasks of a queue after one of them.
+-- in: queue, after, limit
+-- out: id
+select id from task where queue = %s and id > %s order by id limit %s
+
+-- name: task_states_in_queue
+-- The same, with their states.
+-- in: queue, after, limit
+-- out: id, state
+select t.id, case when l.task is null then t.state else 'leased' end
+from (
+    select id, state from task where queue = %s and id > %s order by id limit %s
+) t left join lease l on l.task = t.id order by t.id
+
 -- name: task_url
 -- in: id
 -- out: url

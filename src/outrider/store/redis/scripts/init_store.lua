@@ -16,7 +16,7 @@ end
 if kind == 'hash' and not (found[1] and found[2]) then
   return { 'foreign', base .. META }
 end
-if found[1] and tonumber(found[1]) ~= tonumber(ARGV[1]) then
+if found[1] and tonumber(found[1]) > tonumber(ARGV[1]) then
   return { 'format', found[1] }
 end
 local crawls = redis.call('TYPE', base .. K_CRAWLS).ok
@@ -29,6 +29,10 @@ local trials = {
   { 'SET', probe, '' },
   { 'GET', probe },
   { 'EXISTS', probe },
+  { 'APPEND', probe, 'a' },
+  { 'STRLEN', probe },
+  { 'GETRANGE', probe, 0, -1 },
+  { 'SETRANGE', probe, 0, 'a' },
   { 'DEL', probe },
   { 'HSET', probe, 'a', 1 },
   { 'HSETNX', probe, 'a', 1 },

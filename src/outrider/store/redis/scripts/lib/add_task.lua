@@ -128,6 +128,9 @@ local function reopen_task(number, t, q, lane, order, cost, delay, kind, roll, t
   count_ended(queue_by_number(t[T_QUEUE]), t[T_STATE], -1)
   count_ended(q, t[T_STATE], 1)
   set_kind(t, kind)
+  if t[T_QUEUE] ~= q[Q_NUMBER] then
+    insert_into_queue_tasks(q[Q_NUMBER], number)
+  end
   t[T_QUEUE], t[T_LANE], t[T_ORDER], t[T_COST] = q[Q_NUMBER], lane, order, cost
   t[T_TEXT], t[T_SPLIT], t[T_ROLL] = text, split, roll
   t[T_HISTORY], t[T_REASON], t[T_CLAIMED] = {}, false, -1
@@ -168,7 +171,9 @@ local function insert_task(q, lane, order, cost, delay, kind, roll, text, split)
   })
   count_task(kind, PENDING, 1)
   count_pending(q, 1)
-  local entry = order .. pack('>I5', number)
+  local packed = pack('>I5', number)
+  append_to_queue_tasks(q[Q_NUMBER], packed)
+  local entry = order .. packed
   insert_entry(q, lane, entry, due)
   -- Behind others of its lane it changes nothing, unless the queue must be rescheduled.
   if due > now or q[Q_TOP0 + lane] == entry or awaits_reschedule(q) or awaits_focus(q) then

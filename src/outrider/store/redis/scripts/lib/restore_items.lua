@@ -113,6 +113,7 @@ local function restore_task(batch, id, row)
   t[T_QUEUE], t[T_KIND] = q[Q_NUMBER], kind_of_batch(batch, t[T_KIND])
   index_insert(K_KNOWN, C_KNOWN_BUCKETS, id, number)
   tasks[number], dirty_tasks[number] = t, t
+  append_to_queue_tasks(q[Q_NUMBER], pack('>I5', number))
   count_task(t[T_KIND], t[T_STATE], 1)
   count_in(q, t[T_STATE], 1)
   if t[T_STATE] == PENDING then

@@ -60,6 +60,44 @@ local function flush(list)
   send_in_parts('ZADD', list, added)
 end
 
+-- The tasks of a queue are listed by number. One that moves to another queue stays in the list of the
+-- old one: readers of a list compare the queue in the task's row.
+local new_queue_tasks = {} -- by queue: packed numbers of new tasks, which are appended together
+
+local function append_to_queue_tasks(queue, packed)
+  local found = new_queue_tasks[queue]
+  new_queue_tasks[queue] = found and found .. packed or packed
+end
+
+local function write_queue_tasks()
+  for queue, packed in pairs(new_queue_tasks) do
+    call('APPEND', string.format('%s%s%d', prefix, K_QUEUE_TASKS, queue), packed)
+  end
+end
+
+-- How many numbers of a list are not above a number.
+local function position_in_queue_tasks(list, number)
+  local low, high = 0, call('STRLEN', list) / 5
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if unpack_bytes('>I5', call('GETRANGE', list, middle * 5, middle * 5 + 4)) <= number then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return low
+end
+
+-- Insert a known task, which all new ones follow, unless it was in this queue before.
+local function insert_into_queue_tasks(queue, number)
+  local list, packed = prefix .. K_QUEUE_TASKS .. queue, pack('>I5', number)
+  local offset = position_in_queue_tasks(list, number) * 5
+  if offset == 0 or call('GETRANGE', list, offset - 5, offset - 1) ~= packed then
+    call('SETRANGE', list, offset, packed .. call('GETRANGE', list, offset, -1))
+  end
+end
+
 local chunks = { [K_QUEUES] = {}, [K_TASKS] = {} }
 
 -- The key of the hash that holds a row.
@@ -218,6 +256,7 @@ end
 local function commit()
   write_rows(K_QUEUES, dirty_queues)
   write_rows(K_TASKS, dirty_tasks)
+  write_queue_tasks()
   flush_all()
   for field, by in pairs(count_changes) do
     if by ~= 0 then
