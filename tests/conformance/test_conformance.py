@@ -18,6 +18,7 @@ from outrider.testing.conformance import (
     KnownConformance,
     LanesConformance,
     LeaseConformance,
+    LimitedClaimConformance,
     LoansConformance,
     NotesConformance,
     OrderConformance,
@@ -89,6 +90,9 @@ class TestLanes(LanesConformance): ...
 
 
 class TestLease(LeaseConformance): ...
+
+
+class TestLimitedClaim(LimitedClaimConformance): ...
 
 
 class TestLoans(LoansConformance): ...

@@ -67,6 +67,13 @@ ORDERED = {
         "test_a_raised_task_opens_its_queue",
         "test_time_alone_opens_no_queue_that_waits",
     },
+    "LimitedClaim": {
+        "test_a_claim_by_keys_keeps_the_order_among_them",
+        "test_max_queues_activates_no_further_queue",
+        "test_max_queues_bounds_the_queues_of_a_claim",
+        "test_max_queues_combines_with_per_queue_keys_and_lend",
+        "test_keys_combine_with_per_queue_and_lend",
+    },
     "Loans": {
         "test_each_lease_takes_a_turn",
         "test_queues_compete_as_in_any_claim",

@@ -383,8 +383,9 @@ def _smaller_operations(op: Op) -> list[Op]:
     match op:
         case Add(_, pages):
             return [replace(op, pages=left) for left in _less(pages) if left]
-        case Claim(lend=True):
-            return [replace(op, lend=False)]
+        case Claim():
+            plainer = (replace(op, lend=False), replace(op, keys=()), replace(op, max_queues=0))
+            return [one for one in plainer if one != op]
         case ClaimNamed(pages=named):
             return [replace(op, pages=left) for left in _less(named) if left]
         case Finish(links=links) if links:

@@ -66,6 +66,8 @@ class Claim(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     lease_for: float = 60.0
     lend: bool = False
     outlives_process: bool = False
+    keys: tuple[str, ...] = ()
+    max_queues: int = 0
 
 
 class ClaimNamed(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):

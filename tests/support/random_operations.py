@@ -156,7 +156,18 @@ class RandomCase:
             per_queue=dice.choice((0, 0, 0, 1, 2)),
             lease_for=self.lease_for if dice.random() < 0.8 else dice.choice((1.0, 90.0)),
             outlives_process=dice.random() < 0.2,
+            **self.limits_of_claim(),
         )
+
+    def limits_of_claim(self) -> dict[str, Any]:
+        """Return the queues a claim is limited to, now and then: some keys, or so many."""
+        dice, found = self.dice, dict[str, Any]()
+        if dice.random() < 0.15:
+            keys = (*HOSTS, HOSTS[0].upper(), "z.example")
+            found["keys"] = tuple(dice.choice(keys) for _ in range(dice.choice((1, 1, 2, 3))))
+        if dice.random() < 0.15:
+            found["max_queues"] = dice.choice((1, 1, 2, 3))
+        return found
 
     def claim_lend(self) -> Op:
         """Return a claim of whole queues."""
@@ -169,6 +180,7 @@ class RandomCase:
             lease_for=self.lease_for if dice.random() < 0.8 else 2.0,
             lend=True,
             outlives_process=dice.random() < 0.2,
+            **self.limits_of_claim(),
         )
 
     def claim_named(self) -> Op:

@@ -68,7 +68,7 @@ def _number_error(link: Link) -> str | None:
 
 
 def _text_error(link: Link) -> str | None:
-    if not isinstance(link.type, str) or not 0 < len(link.type) <= 64 or not _is_text(link.type):
+    if not isinstance(link.type, str) or not 0 < len(link.type) <= 64 or not is_text(link.type):
         return f"type = {short_repr(link.type)} must be text, 1 to 64 long"
     if link.key is not None and valid_key(link.key) is None:
         return f"key = {short_repr(link.key)} must be printable text, 1 to 255 long"
@@ -81,7 +81,7 @@ def _text_error(link: Link) -> str | None:
 
 def _field_error(link: Link, name: str) -> str | None:
     value, most = getattr(link, name), _TEXT_LIMITS[name]
-    is_fine = isinstance(value, str) and len(value) <= most and _is_text(value)
+    is_fine = isinstance(value, str) and len(value) <= most and is_text(value)
     if value is None or (is_fine and name != "text"):
         return None
     if is_fine and "\0" not in value and len(value.encode()) <= most:
@@ -119,7 +119,7 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and isfinite(priority_number(value))
 
 
-def _is_text(value: str) -> bool:
+def is_text(value: str) -> bool:
     """Tell whether text can be encoded: lone surrogates cannot."""
     return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
 

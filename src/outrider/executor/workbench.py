@@ -201,8 +201,9 @@ def _due_now(task: Task) -> Task:
 
 
 def _is_for_store(request: ClaimRequest) -> bool:
-    """Return whether a claim is by name, for whole queues, or for leases longer than the loan's."""
-    return bool(request.fingerprints or request.lend or request.outlives_process)
+    """Return whether a claim is by name or key, for whole or so many queues, or longer leases."""
+    is_limited = request.keys or request.max_queues
+    return bool(request.fingerprints or request.lend or request.outlives_process or is_limited)
 
 
 def _lease_id(verdict: Verdict) -> LeaseId:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from outrider.core.link_validation import short_repr
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease, LeaseId
 from outrider.errors import ForeignLease, InvalidInput
@@ -16,6 +17,7 @@ from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.reports import Claim
 from outrider.store.protocol import (
     FINGERPRINT_BYTES,
+    MAX_CLAIM_KEYS,
     MAX_FINGERPRINTS,
     ClaimRequest,
     ClaimResult,
@@ -63,7 +65,7 @@ class Claimer:
             self._unsubscribe()
             self._unsubscribe = None
 
-    async def claim(
+    async def claim(  # noqa: PLR0913 - the fields of a claim
         self,
         limit: int,
         *,
@@ -73,9 +75,12 @@ class Claimer:
         lease_for: float | None = None,
         worker: str | None = None,
         outlives_process: bool = False,
+        keys: Iterable[str] | None = None,
+        max_queues: int | None = None,
     ) -> Claim:
         """See `Frontier.claim`."""
         _check_claim(limit, per_queue)
+        _check_max_queues(max_queues)
         _check_worker(worker)
         request = ClaimRequest(
             self._context.crawl,
@@ -85,6 +90,8 @@ class Claimer:
             per_queue or 0,
             lend=bool(lend),
             outlives_process=bool(outlives_process),
+            keys=() if keys is None else _list_of_keys(keys),
+            max_queues=max_queues or 0,
         )
         if not isinstance(wait, int | float) or not wait >= 0:
             raise InvalidInput(f"claim(wait={wait!r}): seconds ≥ 0")
@@ -321,6 +328,21 @@ def _check_claim(limit: int, per_queue: int | None) -> None:
         raise InvalidInput(f"claim({limit!r}): the limit is a whole number, 0 to {MAX_LIMIT}")
     if per_queue is not None and (type(per_queue) is not int or per_queue < 1):
         raise InvalidInput(f"claim(per_queue={per_queue!r}): a whole number ≥ 1, or None")
+
+
+def _check_max_queues(max_queues: int | None) -> None:
+    if max_queues is not None and (type(max_queues) is not int or max_queues < 1):
+        raise InvalidInput(f"claim(max_queues={max_queues!r}): a whole number ≥ 1, or None")
+
+
+def _list_of_keys(keys: Iterable[str]) -> list[str]:
+    """Return the keys of a claim (C5); the store checks each."""
+    found = [] if isinstance(keys, str) or not isinstance(keys, Iterable) else list(keys)
+    if not 0 < len(found) <= MAX_CLAIM_KEYS:
+        raise InvalidInput(
+            f"claim(keys={short_repr(keys)}): a list of 1 to {MAX_CLAIM_KEYS} keys, or None for all"
+        )
+    return found
 
 
 def lease_seconds(verb: str, seconds: object) -> float:

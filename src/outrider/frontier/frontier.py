@@ -278,7 +278,7 @@ class Frontier:
         """
         return await self._adder.add(links, answers=answers)
 
-    async def claim(
+    async def claim(  # noqa: PLR0913 - the fields of a claim
         self,
         limit: int = 1,
         *,
@@ -288,6 +288,8 @@ class Frontier:
         lease_for: float | None = None,
         worker: str | None = None,
         outlives_process: bool = False,
+        keys: Iterable[str] | None = None,
+        max_queues: int | None = None,
     ) -> Claim:
         """Lease up to `limit` tasks, best first; with `wait`, ask again for so many seconds.
 
@@ -295,7 +297,8 @@ class Frontier:
         take one slot, no other worker gets the queue until they ended, and the caller keeps its
         pace. `lease_for` (seconds) and `worker` replace the setting `lease.seconds` and this
         frontier's name. With `outlives_process` the leases last until their deadline, whichever
-        process ends (H4). A cancelled claim releases what it leased.
+        process ends (H4). With `keys` (at most 100) only tasks of these queues are leased, with
+        `max_queues` tasks of at most so many (C5). A cancelled claim releases what it leased.
         """
         return await self._claimer.claim(
             limit,
@@ -305,6 +308,8 @@ class Frontier:
             lease_for=lease_for,
             worker=worker,
             outlives_process=outlives_process,
+            keys=keys,
+            max_queues=max_queues,
         )
 
     async def claim_named(self, fingerprints: Iterable[bytes]) -> Claim:

@@ -49,6 +49,7 @@ class Scenario(msgspec.Struct, frozen=True):
     act_every: float  # seconds between two actions of the operator; 0: no operator
     heal_at: float  # seconds after which there are no faults
     lend: float  # share of claims that borrow whole queues
+    limited: float  # share of claims, before healing, by keys or of so many queues
 
     def healed(self) -> Settings:
         """Return the settings after healing: only politeness limits a queue."""
@@ -69,10 +70,11 @@ def scenario_of(seed: int) -> Scenario:
     dice = random.Random(seed)
     heal_at = dice.uniform(60.0, 400.0)
     rough = dice.choice((0.0, 0.5, 1.0, 1.0, 2.0))  # factor on all faults
+    later = random.Random(f"{seed} later")  # draws what came later, so that seeds keep the rest
     return Scenario(
         seed=seed,
         web=Web(seed, _shape(dice, heal_at)),
-        settings=_settings(dice, random.Random(f"{seed} later settings")),
+        settings=_settings(dice, later),
         faults=_shares(dice, rough),
         habits=_habits(dice, rough),
         workers=dice.choice((1, 2, 2, 3, 4)),
@@ -83,6 +85,7 @@ def scenario_of(seed: int) -> Scenario:
         act_every=dice.choice((0.0, 6.0, 20.0, 60.0)),
         heal_at=heal_at,
         lend=dice.choice((0.0, 0.0, 0.3, 1.0)),
+        limited=later.choice((0.0, 0.0, 0.2, 0.5)),
     )
 
 
@@ -112,7 +115,6 @@ def _habits(dice: random.Random, rough: float) -> Habits:
 
 
 def _settings(dice: random.Random, later: random.Random) -> Settings:
-    """Return random settings; `later` draws those that came later, so that seeds keep their own."""
     blocks = later.choice((0, 1, 3, 3))
     return Settings(
         politeness=Politeness(**_politeness(dice), blocks_to_snooze=blocks),

@@ -99,9 +99,19 @@ class Worker:
             scenario.per_queue,
             self._streak,
         )
-        if not self._happens(scenario.lend):
-            return request
-        return msgspec.structs.replace(request, limit=limit * 4, lend=True)
+        if self._happens(scenario.lend):
+            request = msgspec.structs.replace(request, limit=limit * 4, lend=True)
+        if not self._run.is_healed and self._happens(scenario.limited):
+            request = self._limited(request)
+        return request
+
+    def _limited(self, request: ClaimRequest) -> ClaimRequest:
+        """Return the claim for some queues only (C5)."""
+        dice, known = self._run.dice, self._run.keys()
+        if dice.random() < 0.5:
+            return msgspec.structs.replace(request, max_queues=dice.randint(1, 2))
+        keys = dice.sample(known, min(len(known), dice.randint(1, 3)))
+        return msgspec.structs.replace(request, keys=keys)
 
     async def _rest(self, claimed: ClaimResult, *, is_late: bool) -> None:
         """Sleep until a task may be due (C6), spread over workers; before healing never long."""

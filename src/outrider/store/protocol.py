@@ -26,6 +26,8 @@ from outrider.store.export_items import Saved
 STORE_VALUES: Final = ""  # the crawl whose shared values are the store's own; it has nothing else
 MAX_FINGERPRINTS: Final = 64  # fingerprints of one claim that are looked up (D5)
 FINGERPRINT_BYTES: Final = 16
+MAX_CLAIM_KEYS: Final = 100  # keys of one claim (C5)
+MAX_CLAIM_KEY_CHARS: Final = 1024  # no queue has a longer one
 MAX_PROCESS_CHARS: Final = 64  # of a process's name
 NO_PROCESS: Final = "*"  # no process's name: stored with leases that outlive every process (H4)
 WORKER_KEPT_SECONDS: Final = 86_400.0  # a worker silent for longer is forgotten
@@ -39,6 +41,7 @@ WorkerState: TypeAlias = Literal["idle", "busy", "draining", "gone"]
 Fingerprint: TypeAlias = Annotated[
     bytes, Meta(min_length=FINGERPRINT_BYTES, max_length=FINGERPRINT_BYTES)
 ]
+ClaimKey: TypeAlias = Annotated[str, Meta(max_length=MAX_CLAIM_KEY_CHARS)]
 Item = TypeVar("Item")
 
 
@@ -59,6 +62,11 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     process: Annotated[str, Meta(max_length=MAX_PROCESS_CHARS)] = ""
     # The leases last until their deadline, whichever process ends (H4): for visits made elsewhere.
     outlives_process: bool = False
+    # Given: lease only from the queues of these keys, as `queue` finds them; for this claim all
+    # others are neither ready nor inactive (C5).
+    keys: Annotated[Sequence[ClaimKey], Meta(max_length=MAX_CLAIM_KEYS)] = ()
+    # Once tasks of so many queues were leased, all other queues are neither (C5); 0: no limit.
+    max_queues: Annotated[int, Meta(ge=0)] = 0
 
 
 class ClaimResult(msgspec.Struct):
@@ -83,6 +91,9 @@ class Store(Protocol):
         A claim by fingerprint (D5) does neither. It leases those of the first 64 that are pending
         and due, in queues neither paused, retired nor over budget, whatever their next-ready,
         session and slots: such a lease takes no slot and starts no delay until a verdict says so.
+
+        A claim by keys (C5) wakes queues and may end a run as any other; its `wake_in` counts their
+        queues alone, and all deadlines. Keys and fingerprints exclude each other.
         """
         ...
 

@@ -8,8 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.core.link_validation import is_text, short_repr
 from outrider.errors import InvalidInput
 from outrider.store.protocol import (
+    MAX_CLAIM_KEY_CHARS,
+    MAX_CLAIM_KEYS,
     MAX_PAGE,
     NO_PROCESS,
     STORE_VALUES,
@@ -25,11 +28,31 @@ _decode = msgspec.msgpack.Decoder(list[SharedValueWrite]).decode
 
 
 def validate_claim(request: ClaimRequest) -> None:
-    """Raise InvalidInput if a claim has the process name that is reserved (H4)."""
+    """Raise InvalidInput if a claim is for what no store can lease (C5, H4)."""
+    if request.keys:
+        _validate_keys(request)
+    if request.max_queues and not (type(request.max_queues) is int and request.max_queues > 0):
+        raise InvalidInput(f"ClaimRequest.max_queues = {request.max_queues!r}: a whole number ≥ 0")
     if request.process == NO_PROCESS:
         raise InvalidInput(
             f"ClaimRequest.process = {NO_PROCESS!r} is no process's name; "
             "for leases that outlive every process, set outlives_process"
+        )
+
+
+def _validate_keys(request: ClaimRequest) -> None:
+    keys = request.keys
+    if request.fingerprints:
+        raise InvalidInput("ClaimRequest.keys and .fingerprints exclude each other: give one")
+    if isinstance(keys, str) or not all(isinstance(key, str) and is_text(key) for key in keys):
+        raise InvalidInput(f"ClaimRequest.keys = {short_repr(keys)}: a list of keys, each a text")
+    if len(keys) > MAX_CLAIM_KEYS:
+        raise InvalidInput(f"ClaimRequest.keys has {len(keys)} keys; give {MAX_CLAIM_KEYS} at most")
+    longest = max(keys, key=len)
+    if len(longest) > MAX_CLAIM_KEY_CHARS:
+        raise InvalidInput(
+            f"ClaimRequest.keys: {short_repr(longest)} has {len(longest)} characters; no queue's "
+            f"key has more than {MAX_CLAIM_KEY_CHARS}"
         )
 
 

@@ -177,6 +177,7 @@ class InvariantChecker:
         few = len(record.overdue(at.began)) <= MAX_SURELY_EXPIRED
         self.leases.expired(request.crawl, at.began, certain=call.alone and few and not is_partial)
         require(len(result.leases) <= request.limit, "C6", f"{len(result.leases)} leases")
+        _check_queues(request, result)
         self._loans += 1
         named = bool(request.fingerprints)
         loan = self._loans if request.lend and not named else 0
@@ -323,6 +324,15 @@ class InvariantChecker:
             queue.charged -= known.cost
             queue.last_delay, known.cost = -1.0, 0
             record.numbers[lease.task].is_sure = False
+
+
+def _check_queues(request: ClaimRequest, result: ClaimResult) -> None:
+    """Check that a claim leased only from its keys, and from no more queues than asked for (C5)."""
+    leased = {lease.key for lease in result.leases}
+    others = leased.difference(request.keys, map(str.lower, request.keys))
+    require(not (request.keys and others), "C5", f"a claim of {request.keys} leased of {others}")
+    fits = not request.max_queues or len(leased) <= request.max_queues
+    require(fits, "C5", f"a claim of {request.max_queues} queues leased of {leased}")
 
 
 def _lease_of(verdict: Verdict) -> LeaseId:

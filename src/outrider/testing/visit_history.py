@@ -281,6 +281,8 @@ class VisitHistory:
         self.check_spending(views, result.leases if request.lend else ())
         if result.status is not CrawlStatus.RUNNING:
             return
+        if request.keys:  # C5: others are not looked at
+            views = [view for view in views if view.key in request.keys]
         if len(result.leases) < request.limit:
             _check_wake_in(request, result, views, record, now)
         if request.limit == 1 and result.leases:
@@ -345,7 +347,8 @@ def _check_wake_in(
     now: int,
 ) -> None:
     """Check that `wake_in` is never late, and that no queue could be served now (C6)."""
-    left = [view for view in views if view.state in _SERVABLE and not request.per_queue]
+    is_cut = request.per_queue or request.max_queues  # C5
+    left = [view for view in views if view.state in _SERVABLE and not is_cut]
     require(not left, "C6", f"a claim ended early, and could be served: {left[:1]}")
     wakes = [view.wakes_in for view in views if view.wakes_in is not None]
     times = [*wakes, *((lease.deadline - now) / 1000 for lease in record.held(now))]

@@ -130,6 +130,48 @@ async def test_a_cap_is_a_whole_number(frontier, per_queue):
         await frontier.claim(1, per_queue=per_queue)
 
 
+async def test_a_claim_by_keys_and_of_so_many_queues(opened):
+    """C5: keys as `lease.key` has them."""
+    frontier = await opened({"politeness": {"delay": 0.0, "max_in_flight": 9}})
+    hosts = [f"https://{host}.example/" for host in "abc"]
+    await frontier.add([f"{host}{n}" for host in hosts for n in range(2)])
+
+    by_key = await frontier.claim(9, keys=["b.example", "c.example"], per_queue=1)
+    of_one = await frontier.claim(9, max_queues=1)
+
+    assert urls(by_key) == [hosts[1] + "0", hosts[2] + "0"]
+    assert urls(of_one) == [hosts[0] + "0", hosts[0] + "1"]
+    assert by_key[0].key == "b.example"
+
+
+@pytest.mark.parametrize("keys", ["a.example", [], ["a.example"] * 101, 7])
+async def test_keys_of_a_claim_are_a_list(frontier, keys):
+    """C5: the caller's fault, by name; an empty list would mean all queues."""
+    with pytest.raises(InvalidInput, match=r"claim\(keys="):
+        await frontier.claim(1, keys=keys)
+
+
+@pytest.mark.parametrize("max_queues", [0, -1, 1.5, "1", True])
+async def test_a_number_of_queues_is_a_whole_number(frontier, max_queues):
+    """C5: the caller's fault, by name."""
+    with pytest.raises(InvalidInput, match="max_queues"):
+        await frontier.claim(1, max_queues=max_queues)
+
+
+async def test_claim_by_key_waits_for_its_queue_alone(frontier, clock):
+    """C5, C6: what other queues have does not end the wait."""
+    await frontier.add([A + "1", Link("https://b.example/", delay=5.0)])
+    waiting = await started(frontier.claim(1, wait=60.0, keys=["b.example"]))
+    for _ in range(4):
+        clock.advance(1.0)
+        await turns()
+    assert not waiting.done()
+
+    clock.advance(1.0)
+
+    assert urls(await prompt(waiting)) == ["https://b.example/"]
+
+
 @pytest.mark.parametrize("wait", [math.nan, "5", None])
 async def test_a_wait_is_seconds(frontier, wait):
     """The caller's fault, by name: NaN would never end."""

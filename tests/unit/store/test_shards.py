@@ -646,3 +646,24 @@ async def test_filters_reach_every_shard(clock):
         after = step.after
 
     assert (sum(counts), max(counts)) == (12, 5)
+
+
+async def test_a_claim_by_keys_asks_the_shards_that_have_them_first(store):
+    """C5: the others are asked only if these lease nothing."""
+    await add(store, f"{HOME}/1", f"{NEAR}/1", f"{FAR}/1")
+
+    for host in (FAR, HOME, NEAR):
+        assert names(await claim(store, 9, keys=[f"{host.upper()}.EXAMPLE"])) == [f"{host}/1"]
+
+
+async def test_a_claim_of_so_many_queues_counts_over_all_shards(store):
+    """C5: each shard may lease from as many as are left."""
+    await configure(store, delay=0.0, max_in_flight=9)
+    hosts = [f"host{n}" for n in range(12)]
+    await add(store, *(f"{host}/{n}" for host in hosts for n in range(2)))
+
+    claimed = await ask(store, 99, max_queues=5)
+
+    assert len({lease.key for lease in claimed.leases}) == 5
+    assert len(claimed.leases) == 10
+    assert claimed.wake_in == 0.0

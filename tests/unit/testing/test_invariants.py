@@ -417,6 +417,23 @@ async def test_a_run_closed_too_early_is_seen(is_leased):
     assert await broken_by({"close_run": _ends_early}, story) == "I2"
 
 
+def _takes_any(self, c, request):
+    return list(c.queues.values())
+
+
+@pytest.mark.parametrize("how", [{"keys": ["b.example"]}, {"max_queues": 1}])
+async def test_a_lease_of_a_queue_that_was_not_asked_for_is_seen(how):
+    """C5: by key, or of more queues than asked for."""
+
+    async def story(it):
+        await it.add("1")
+        await it.store.add([task("https://b.example/1")])
+        await it.claim(2, **how)
+
+    lies = {"named_queues": _takes_any, "may_take": lambda self, request, q, taken: True}
+    assert await broken_by(lies, story) == "C5"
+
+
 def _ends_once_asked_twice(self, c):
     if self.tokens > 1:
         _ends_early(self, c)

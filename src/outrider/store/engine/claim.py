@@ -14,6 +14,7 @@ from outrider.core.outcome import Answer, Last
 from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Lease
+from outrider.store.engine.candidates import Candidates
 from outrider.store.engine.finish import Finisher
 from outrider.store.engine.leases import Leases
 from outrider.store.engine.port import FastPath, Loader, QueueTable, TaskTable
@@ -82,7 +83,8 @@ class Claimer:
         else:
             leases, streak = self._lease_fast(self._fast_path, request, now)
         is_cut = len(leases) >= request.limit
-        return ClaimResult(leases, 0.0 if is_cut else self._wake_in(now), state.status, streak)
+        wake_in = 0.0 if is_cut else self._wake_in(request, now)
+        return ClaimResult(leases, wake_in, state.status, streak)
 
     def _lease_fast(
         self, fast_path: FastPath, request: ClaimRequest, now: int
@@ -104,7 +106,7 @@ class Claimer:
         self._wake_queues(now)
         if loader is not None:
             loader.load_first_tasks(request)
-        leases, streak = self._pick_tasks(request, now)
+        leases, streak = self._pick_all(request, now)
         self._finish_run(now)
         return leases, streak
 
@@ -131,16 +133,31 @@ class Claimer:
             else:
                 schedule.refresh(queue, now)  # C9: time alone activates no queue
 
-    def _pick_tasks(  # noqa: C901, PLR0912
-        self, request: ClaimRequest, now: int
-    ) -> tuple[list[Lease], Streak]:
-        """Steps 2 to 5, until the limit is reached or no task is left; the second hot loop."""
+    def _pick_all(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak]:
+        """Steps 2 to 5 over all queues, or over those that the claim is limited to (C5)."""
         leases: list[Lease] = []
+        taken: dict[int, int] = {}
+        streak = request.streak
+        if request.keys:
+            queues = self._queues_of(request.keys)
+            streak = self._pick_among(queues, request, leases, taken, streak, now)
+        else:
+            streak = self._pick_tasks(request, leases, taken, now)
+            if 0 < request.max_queues <= len(taken) and len(leases) < request.limit:
+                queues = [self._queues.get(number) for number in taken]
+                streak = self._pick_among(queues, request, leases, taken, streak, now)
+        self._end_picking(request, taken)
+        return leases, streak
+
+    def _pick_tasks(  # noqa: C901
+        self, request: ClaimRequest, leases: list[Lease], taken: dict[int, int], now: int
+    ) -> Streak:
+        """Steps 2 to 5, until the limit is reached or no task is left; the second hot loop."""
         rules, schedule, lease = self._state.rules, self._schedule, self._lease
         (lane, count), burst, cap = request.streak, rules.burst, request.per_queue
-        limit, discount, is_loan = request.limit, rules.breadth_discount, request.lend
+        limit, is_loan, max_queues = request.limit, request.lend, request.max_queues
+        counts_taken = cap or rules.breadth_discount or is_loan or max_queues
         deadline = now + to_ms(request.lease_for)
-        taken: dict[int, int] = {}
         skipped: list[Queue] = []
         loaded, first_task, inactive = self._queues.loaded, self._tasks.first, schedule.inactive
         ready0, ready1 = schedule.ready
@@ -170,25 +187,70 @@ class Claimer:
                 record.loaned = True
                 queue.loaned += 1
             leases.append(lease(queue, record, request, deadline, now))
-            if cap or discount or is_loan:
-                taken[number] = times = taken.get(number, 0) + 1
-                if is_loan:
-                    self._continue_loan(queue)
-                if queue.list_state == READY:
-                    if times == cap:
-                        schedule.clear_ready_keys(queue)
-                    else:
-                        schedule.update_ready_keys(queue, discount * times)
-        for number in taken:
-            queue = loaded[number >> CHUNK_BITS][number]
-            if queue.list_state == READY:
-                if is_loan:
-                    schedule.unlist(queue)
-                else:
-                    schedule.update_ready_keys(queue)
+            if counts_taken:
+                self._count_taken(queue, request, taken)
+                if len(taken) == max_queues:
+                    break
         for queue in skipped:
             heappush(inactive, inactive_key(queue))
-        return leases, Streak(lane, count)
+        return Streak(lane, count)
+
+    def _pick_among(
+        self,
+        queues: Iterable[Queue],
+        request: ClaimRequest,
+        leases: list[Lease],
+        taken: dict[int, int],
+        streak: Streak,
+        now: int,
+    ) -> Streak:
+        """C5: steps 2 to 5 for a claim that may lease from these queues only."""
+        (lane, count), burst, schedule = streak, self._state.rules.burst, self._schedule
+        deadline, candidates = now + to_ms(request.lease_for), Candidates(queues, request, taken)
+        while len(leases) < request.limit:
+            first, second = candidates.first_ready(0), candidates.first_ready(1)
+            head = candidates.first_inactive()
+            step, after = pick(
+                first, second, None if head is None else head.precedence, lane, count, burst
+            )
+            if head is not None and step == ACTIVATE:
+                schedule.activate(head, now)
+                candidates.push(head)
+                continue
+            if step == NOTHING:
+                break
+            lane, count = step, after
+            queue = candidates.queue(second if lane else first)
+            record = self._tasks.first(queue, queue.lane(lane).pop())
+            if request.lend:
+                record.loaned = True
+                queue.loaned += 1
+            leases.append(self._lease(queue, record, request, deadline, now))
+            self._count_taken(queue, request, taken)
+            candidates.push(queue)
+        return Streak(lane, count)
+
+    def _count_taken(self, queue: Queue, request: ClaimRequest, taken: dict[int, int]) -> None:
+        """C5, C7: count a lease of a queue, and let its next task compete in this claim."""
+        taken[queue.number] = times = taken.get(queue.number, 0) + 1
+        if request.lend:
+            self._continue_loan(queue)
+        if queue.list_state == READY:
+            if times == request.per_queue:
+                self._schedule.clear_ready_keys(queue)
+            else:
+                discount = self._state.rules.breadth_discount * times
+                self._schedule.update_ready_keys(queue, discount)
+
+    def _end_picking(self, request: ClaimRequest, taken: Iterable[int]) -> None:
+        """C5, C7: what a claim took of a queue counts no more; what it lent is on no list."""
+        for number in taken:
+            queue = self._queues.get(number)
+            if queue.list_state == READY:
+                if request.lend:
+                    self._schedule.unlist(queue)
+                else:
+                    self._schedule.update_ready_keys(queue)
 
     def _continue_loan(self, queue: Queue) -> None:
         """C7: keep a queue ready in the claim that lends it, while it has due tasks and budget."""
@@ -267,17 +329,42 @@ class Claimer:
         if loader is None or (not self._leases.held and loader.may_be_over()):
             self._state.finish_run(now)
 
-    def _wake_in(self, now: int) -> float | None:
+    def _wake_in(self, request: ClaimRequest, now: int) -> float | None:
         """C6: return the seconds to the next deadline or wake time; None: time brings nothing."""
         if self._state.status is not RUNNING:
             return None
         if self._loader is not None:
-            return self._loader.wake_in(now)
+            return self._loader.wake_in(request, now)
+        if request.keys:
+            return self._wake_in_of(self._queues_of(request.keys), now)
         if self._schedule.listed:
             return 0.0
         wake_at, deadline = self._schedule.first_wake(), self._leases.next_deadline()
         times = [at for at in (wake_at, deadline) if at is not None]
         return max(0, min(times) - now) / 1000 if times else None
+
+    def _wake_in_of(self, queues: Iterable[Queue], now: int) -> float | None:
+        """C6: the same for a claim by keys: their wake times, and all deadlines."""
+        deadline = self._leases.next_deadline()
+        times = [] if deadline is None else [deadline]
+        for queue in queues:
+            if queue.list_state != UNLISTED:
+                return 0.0
+            if queue.wake_at:
+                times.append(queue.wake_at)
+        return max(0, min(times) - now) / 1000 if times else None
+
+    # ---- claims by keys
+
+    def _queues_of(self, keys: Sequence[str]) -> list[Queue]:
+        """C5: return the queues of some keys, each once; a key without a queue has that in lower
+        case, as `queue` finds it.
+        """
+        if self._loader is not None:
+            return self._loader.load_keys(keys)
+        find = self._queues.find
+        found = (find(key) or find(key.lower()) for key in keys)
+        return list({queue.number: queue for queue in found if queue is not None}.values())
 
     # ---- leases by fingerprint
 

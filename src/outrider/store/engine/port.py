@@ -203,8 +203,12 @@ class Loader(Protocol):
         """Return whether no task is left to wait for; if so, the totals are complete."""
         ...
 
-    def wake_in(self, now: int) -> float | None:
-        """C6: return the seconds to the next deadline or wake time of the whole crawl."""
+    def load_keys(self, keys: Sequence[str]) -> list[Queue]:
+        """C5: load and return the queues of a claim's keys that it may lease from, each once."""
+        ...
+
+    def wake_in(self, request: ClaimRequest, now: int) -> float | None:
+        """C6: return the seconds to the next deadline or wake time that concerns a claim."""
         ...
 
 

@@ -241,16 +241,19 @@ class Schedule:
         return self.best_inactive(taken, cap, skipped)
 
     def activate_first(self, now: int) -> None:
-        """E2: open a session of the first inactive queue; over its budget it retires instead."""
-        queue = self._queues.get(heappop(self.inactive) & NUMBER_MASK)
+        """E2: activate the first inactive queue."""
+        self.activate(self._queues.get(heappop(self.inactive) & NUMBER_MASK), now)
+        if not self.inactive and self.inactive_edge is not None:
+            self._load_inactive()
+
+    def activate(self, queue: Queue, now: int) -> None:
+        """E2: open a session of an inactive queue; over its budget it retires instead."""
         if queue.is_over_budget():
             self.retire(queue, "budget", now)
         else:
             self._state.mark_dirty(queue)
             queue.session, queue.list_state = 0, READY
             self.update_ready_keys(queue)
-        if not self.inactive and self.inactive_edge is not None:
-            self._load_inactive()
 
     def _load_inactive(self) -> None:
         assert self._loader is not None  # noqa: S101 - only a loader sets an edge

@@ -92,7 +92,8 @@ class PostgresFastPath:
         """Wake queues and lock the first ready ones, without waiting for the answers."""
         state = self._state
         needs_engine = self._session.is_exclusive or state.is_limited
-        is_special = bool(request.fingerprints) or request.lend
+        is_limited = bool(request.keys) or request.max_queues > 0  # C5
+        is_special = bool(request.fingerprints) or request.lend or is_limited
         if needs_engine or is_special or state.status is not CrawlStatus.RUNNING:
             return
         crawl, send, by_turn = self._session.crawl, self._pipeline.send, state.by_turn

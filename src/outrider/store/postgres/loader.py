@@ -20,6 +20,7 @@ from outrider.store.postgres import sql
 from outrider.store.postgres.fast_path import PostgresFastPath
 from outrider.store.postgres.journal import Counters
 from outrider.store.postgres.lazy_list import END, LazyList
+from outrider.store.postgres.pipeline import Result, number_array, storable, text_array
 from outrider.store.postgres.queues import PostgresQueues
 from outrider.store.postgres.session import Session
 from outrider.store.postgres.tasks import PostgresTasks, Wanted
@@ -120,17 +121,45 @@ class PostgresLoader:
 
     def load_candidates(self, request: ClaimRequest) -> None:
         """See `port.Loader`."""
+        if request.keys:
+            self._load_waking()
+            return
         crawl, send, limit = self._session.crawl, self._pipeline.send, max(0, request.limit)
         waking = send(sql.WAKING_QUEUES, (crawl, self._session.clock, WAKE_STEP))
         first = send(sql.READY_QUEUES, (crawl, 0, limit))
         second = send(sql.READY_QUEUES, (crawl, 1, limit))
         inactive = send(sql.HAS_INACTIVE, (crawl,))
-        for queue in self._queues.load_rows(waking.fetchall()):
-            heappush(self.schedule.wakeups, queue.wake_at << NUMBER_BITS | queue.number)
+        self._add_wakeups(waking)
         self._queues.load_rows(first.fetchall())
         self._queues.load_rows(second.fetchall())
         ((has_inactive,),) = inactive.fetchall()
         self.schedule.inactive_edge = 0 if has_inactive else None
+
+    def _load_waking(self) -> None:
+        params = (self._session.crawl, self._session.clock, WAKE_STEP)
+        self._add_wakeups(self._pipeline.send(sql.WAKING_QUEUES, params))
+
+    def _add_wakeups(self, waking: Result) -> None:
+        for queue in self._queues.load_rows(waking.fetchall()):
+            heappush(self.schedule.wakeups, queue.wake_at << NUMBER_BITS | queue.number)
+
+    def load_keys(self, keys: Sequence[str]) -> list[Queue]:
+        """See `port.Loader`: those that no other transaction has locked."""
+        numbers = self._numbers_of(keys)
+        self._queues.load_unlocked(numbers)
+        found = self._queues.by_number
+        queues = [found[number] for number in numbers if number in found]
+        self._load_tasks(queue for queue in queues if queue.list_state)
+        return queues
+
+    def _numbers_of(self, keys: Sequence[str]) -> list[int]:
+        """C5: return the numbers of the queues of keys, or of the same in lower case."""
+        names = list(dict.fromkeys((*keys, *map(str.lower, keys))))
+        found = dict(
+            self._pipeline.rows(sql.QUEUES_OF_KEYS, (self._session.crawl, text_array(names)))
+        )
+        numbers = (found.get(storable(key)) or found.get(storable(key.lower())) for key in keys)
+        return list(dict.fromkeys(number & NUMBER_MASK for number in numbers if number))
 
     def load_named(self, fingerprints: Sequence[bytes]) -> Iterable[TaskRecord]:
         """See `port.Loader`: those whose queues no other transaction has locked."""
@@ -144,6 +173,8 @@ class PostgresLoader:
     def load_first_tasks(self, request: ClaimRequest) -> None:
         """See `port.Loader`."""
         self._request = request
+        if request.keys:
+            return  # `load_keys` does
         limit = max(0, request.limit)
         keys = [key for ready in self.schedule.ready for key in ready.first(limit)]
         self._load_tasks(self._queues.by_number[key & NUMBER_MASK] for key in keys)
@@ -200,10 +231,18 @@ class PostgresLoader:
         self.load_totals()
         return True
 
-    def wake_in(self, now: int) -> float | None:
+    def wake_in(self, request: ClaimRequest, now: int) -> float | None:
         """See `port.Loader`."""
+        if request.keys:
+            numbers = self._numbers_of(request.keys)
+            loaded = [self._queues.by_number.get(number) for number in numbers]
+            is_listed = any(queue is not None and queue.list_state for queue in loaded)
+            return self._seconds_to(self._wait_info_of(numbers), now, is_listed=is_listed)
         info = self._wait_info()
-        if self.schedule.listed:
+        return self._seconds_to(info, now, is_listed=bool(self.schedule.listed))
+
+    def _seconds_to(self, info: WaitInfo, now: int, *, is_listed: bool) -> float | None:
+        if is_listed:
             return 0.0
         times = [at for at in (info.wake_at, info.deadline) if at is not None]
         if info.has_ready or info.has_inactive:  # locked by other transactions
@@ -214,4 +253,12 @@ class PostgresLoader:
         """Return what there is to wait for, after what this claim has changed."""
         self._writer.flush()
         (row,) = self._pipeline.rows(sql.WAIT_INFO, (self._session.crawl,) * 4)
+        return WaitInfo._make(row)
+
+    def _wait_info_of(self, numbers: Iterable[int]) -> WaitInfo:
+        """Return what a claim of some queues can wait for: them, and every deadline (C6)."""
+        self._writer.flush()
+        base = self._session.base
+        params = (self._session.crawl, number_array(base | number for number in numbers))
+        (row,) = self._pipeline.rows(sql.WAIT_INFO_OF_QUEUES, params)
         return WaitInfo._make(row)

@@ -178,6 +178,13 @@ class PostgresQueues:
             statement = self._session.locking(sql.QUEUES_BY_ID)
             self.load_rows(self._pipeline.rows(statement, (wanted,)))
 
+    def load_unlocked(self, numbers: Iterable[int]) -> None:
+        """Load those queues of these numbers that no other transaction has locked."""
+        base, loaded = self._session.base, self.by_number
+        wanted = number_array(base | number for number in numbers if number not in loaded)
+        if wanted != "{}":
+            self.load_rows(self._pipeline.rows(sql.QUEUES_BY_ID.lock_free, (wanted,)))
+
     def load_locked(self, ids: list[int]) -> None:
         """Load queues that this transaction has locked."""
         if ids:

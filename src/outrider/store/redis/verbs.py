@@ -30,7 +30,7 @@ from outrider.store.redis.rows import (
     politeness_of,
     raw,
 )
-from outrider.store.redis.rules_cache import Batch, RulesCache
+from outrider.store.redis.rules_cache import Batch, RulesCache, digest_of
 from outrider.store.redis.script_client import ScriptClient, encode
 from outrider.store.redis.task_codec import (
     decode_answer,
@@ -129,7 +129,7 @@ class RedisVerbs:
     async def _claim_some(
         self, request: ClaimRequest, header: _ClaimHeader, part: int, *, closes: bool
     ) -> tuple[_ClaimHeader, list[Any]]:
-        sent = {
+        sent: dict[str, Any] = {
             "worker": request.worker,
             "limit": part,
             "lease_for": to_ms(request.lease_for),
@@ -143,6 +143,12 @@ class RedisVerbs:
             "may_expire": header.may_expire,
             "may_wake": header.may_wake,
         }
+        if request.keys:
+            sent["keys"] = [
+                (raw(digest_of(key)), raw(digest_of(key.lower()))) for key in request.keys
+            ]
+        if request.max_queues:
+            sent["max_queues"] = request.max_queues
         first, *found = await self._scripts.run("claim", request.crawl, encode(sent))
         return _decode_header(first), found
 

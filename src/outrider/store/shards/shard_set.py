@@ -163,6 +163,13 @@ class ShardSet:
         """Return the number of the shard of a queue."""
         return self._placement(key, len(self.all))
 
+    def group_keys(self, keys: Iterable[str]) -> dict[int, list[str]]:
+        """Return keys by the number of their shard."""
+        found: dict[int, list[str]] = {}
+        for key in keys:
+            found.setdefault(self.number_of(key), []).append(key)
+        return found
+
     def of_key(self, key: str) -> Shard:
         """Return the shard of a queue."""
         return self.all[self.number_of(key)]

@@ -35,6 +35,7 @@ from outrider.store.shards.shard_set import (
     split_number,
     totals_of,
 )
+from outrider.store.validation import validate_claim
 
 # Seconds by which a lease is extended while its page's links are added to other shards. A worker
 # that is killed meanwhile blocks its hosts that long; one that takes longer visits the page again.
@@ -135,6 +136,8 @@ class ClaimRound:
     def __init__(self, request: ClaimRequest) -> None:
         self.request = request
         self.leases: list[Lease] = []
+        self.is_cut = False  # some shards were not asked
+        self.keys: set[str] = set()  # queues that tasks were leased of (C5)
         self.streak: Streak = request.streak
         self.wakes: list[float | None] = []
         self.failure: StoreUnavailable | None = None
@@ -143,19 +146,32 @@ class ClaimRound:
     @property
     def is_full(self) -> bool:
         """Tell whether no further shard need be asked."""
-        return 0 < self.request.limit <= len(self.leases)
+        return 0 < self.request.limit <= len(self.leases) or self._has_all_queues
 
-    def remaining(self) -> ClaimRequest:
-        """Return the request for the next shard."""
-        limit = self.request.limit - len(self.leases)
-        return replace(self.request, limit=limit, streak=self.streak)
+    @property
+    def _has_all_queues(self) -> bool:
+        """C5: a queue is on one shard, so no other shard has more tasks of these."""
+        return 0 < self.request.max_queues <= len(self.keys)
+
+    def remaining(self, keys: Sequence[str]) -> ClaimRequest:
+        """Return the request for the next shard, with those of its keys that this shard has."""
+        request = self.request
+        max_queues = request.max_queues and request.max_queues - len(self.keys)
+        limit = request.limit - len(self.leases)
+        return replace(request, limit=limit, streak=self.streak, keys=keys, max_queues=max_queues)
+
+    def add(self, leases: Sequence[Lease]) -> None:
+        """Add what a shard leased."""
+        self.leases += leases
+        if self.request.max_queues:
+            self.keys.update(lease.key for lease in leases)
 
     def result(self) -> ClaimResult:
-        """C6: wake early rather than late if a shard did not answer."""
+        """C6: wake early rather than late if a shard did not answer, or was not asked."""
         wake_in: float | None = 0.0
         if self.status is not RUNNING:
             wake_in = None
-        elif len(self.leases) < self.request.limit and self.failure is None:
+        elif not self.is_cut and len(self.leases) < self.request.limit and self.failure is None:
             wake_in = min((wake for wake in self.wakes if wake is not None), default=None)
         return ClaimResult(self.leases, wake_in, self.status, self.streak)
 
@@ -170,14 +186,12 @@ class ShardedLeases:
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
         """See `protocol.Store`: each claim begins at another shard."""
+        validate_claim(request)
         claim = ClaimRound(request)
         claim.status = await self._status.refresh(request.crawl)
         if claim.status is FINISHED:
             return claim.result()
-        for number in self._claim_order(request.worker):
-            if claim.is_full:
-                break
-            await self._claim_from(claim, number)
+        await self._claim_from_shards(claim)
         if claim.failure is not None and not claim.leases:
             raise claim.failure
         is_empty = not (claim.leases or request.fingerprints or any(claim.wakes))
@@ -185,28 +199,48 @@ class ShardedLeases:
             await self._end_run(claim)
         return claim.result()
 
+    async def _claim_from_shards(self, claim: ClaimRound) -> None:
+        """Claim from shard after shard, as long as the next one may have something to lease.
+
+        C5: of a claim by keys, from those that have the keys; if these lease nothing, the others
+        are asked as well, for their overdue leases and their deadlines.
+        """
+        keys = self._shards.group_keys(claim.request.keys)
+        order = self._claim_order(claim.request.worker)
+        for number in sorted(order, key=lambda number: number not in keys) if keys else order:
+            has_none = bool(keys) and number not in keys
+            if claim.is_full or (has_none and claim.leases):
+                claim.is_cut = True
+                break
+            await self._claim_from(claim, number, keys.get(number, claim.request.keys))
+
     def _claim_order(self, worker: str) -> Iterator[int]:
         """Yield all shards: workers begin at different ones, and one further at each claim."""
         shards = len(self._shards)
         first = crc32(worker.encode()) + next(self._claims)
         return ((first + step) % shards for step in range(shards))
 
-    async def _claim_from(self, claim: ClaimRound, number: int) -> None:
+    async def _claim_from(self, claim: ClaimRound, number: int, keys: Sequence[str]) -> None:
         """Claim from one shard; if it does not answer, the others are asked nevertheless."""
         try:
-            claimed = await self._claim_and_check_status(claim, number)
+            claimed = await self._claim_and_check_status(claim, number, claim.remaining(keys))
         except StoreUnavailable as error:
             claim.failure = error
             return
-        claim.leases += [
-            replace(lease, store=self._shards.home.id, task=global_number(number, lease.task))
-            for lease in claimed.leases
-        ]
+        store = self._shards.home.id
+        claim.add(
+            [
+                replace(lease, store=store, task=global_number(number, lease.task))
+                for lease in claimed.leases
+            ]
+        )
         claim.streak = claimed.streak
         claim.wakes.append(claimed.wake_in)
 
-    async def _claim_and_check_status(self, claim: ClaimRound, number: int) -> ClaimResult:
-        shard, request = self._shards[number], claim.remaining()
+    async def _claim_and_check_status(
+        self, claim: ClaimRound, number: int, request: ClaimRequest
+    ) -> ClaimResult:
+        shard = self._shards[number]
         claimed = await shard.claim(request, closes=False)
         if claimed.status is claim.status or claim.status is not RUNNING:
             return claimed

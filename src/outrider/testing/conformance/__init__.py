@@ -43,6 +43,7 @@ from outrider.testing.conformance.inspect import InspectConformance, UpcomingCon
 from outrider.testing.conformance.known import KnownConformance
 from outrider.testing.conformance.lanes import LanesConformance
 from outrider.testing.conformance.lease import ExpiryConformance, LeaseConformance
+from outrider.testing.conformance.limited_claims import LimitedClaimConformance
 from outrider.testing.conformance.listings import QueueTasksConformance
 from outrider.testing.conformance.loans import LoansConformance
 from outrider.testing.conformance.order import OrderConformance
@@ -77,6 +78,7 @@ __all__ = [
     "KnownConformance",
     "LanesConformance",
     "LeaseConformance",
+    "LimitedClaimConformance",
     "LoansConformance",
     "NotesConformance",
     "OrderConformance",

@@ -107,6 +107,8 @@ class Asking(TypedDict, total=False):
     fingerprints: Sequence[bytes]
     lend: bool
     process: str
+    keys: Sequence[str]
+    max_queues: int
     outlives_process: bool
 
 

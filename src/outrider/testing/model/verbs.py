@@ -155,12 +155,8 @@ class Verbs(Schedule):
         taken: Counter[int] = Counter()
         lane, count = request.streak
         while len(leases) < request.limit:
-            # C5: a queue at its cap counts as not ready, and is not activated, for this claim
-            free = [
-                q
-                for q in c.queues.values()
-                if not request.per_queue or taken[q.number] < request.per_queue
-            ]
+            # C5: all other queues count as not ready, and are not activated, for this claim
+            free = [q for q in self.named_queues(c, request) if self.may_take(request, q, taken)]
             ready = [q for q in free if q.list_state == "ready"]
             heads = [q for q in free if q.list_state == "inactive"]
             head = min(heads, key=lambda q: (q.rules.precedence, q.place), default=None)
@@ -179,6 +175,20 @@ class Verbs(Schedule):
             if q.lent_tasks():  # C7: a lent queue is on no list for other claims
                 q.list_state = None
         return leases, Streak(lane, count)
+
+    def named_queues(self, c: C, request: ClaimRequest) -> list[Q]:
+        """Return the queues a claim may lease from: all, or those of its keys (C5)."""
+        if not request.keys:
+            return list(c.queues.values())
+        found = [c.queues.get(key) or c.queues.get(key.lower()) for key in request.keys]
+        return list(dict.fromkeys(q for q in found if q))
+
+    def may_take(self, request: ClaimRequest, q: Q, taken: Counter[int]) -> bool:
+        """Whether a claim may take another task of a queue, after what it has taken (C5)."""
+        if request.per_queue and taken[q.number] >= request.per_queue:
+            return False
+        most = request.max_queues
+        return not most or q.number in taken or len(taken) < most
 
     def activate(self, c: C, q: Q) -> None:
         """Open a session, or retire a queue that is over its budget (E2)."""
@@ -288,7 +298,7 @@ class Verbs(Schedule):
         times = [t.deadline for t in c.all(LEASED)]
         times += [
             max(q.next_ready, q.first_due())
-            for q in c.queues.values()
+            for q in self.named_queues(c, request)
             if not q.paused and not q.retired and q.of(PENDING) and q.has_slot()
         ]
         if not times:

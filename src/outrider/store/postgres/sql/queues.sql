@@ -18,6 +18,12 @@ order by q.id {lock}
 -- out: {names queue}
 select {names queue q} from queue q where q.id = any(%s::bigint[]) order by q.id {lock}
 
+-- name: queues_of_keys
+-- The numbers of the queues of some keys; locks nothing.
+-- in: crawl, keys text[]
+-- out: key, id
+select q.key, q.id from queue q where q.crawl = %s and q.key = any(%s::text[])
+
 -- name: queues_of_tasks
 -- The queues of some tasks and those of some keys, in the order in which all transactions lock them.
 -- in: tasks bigint[], crawl, keys text[]
@@ -94,6 +100,15 @@ select exists (select from ready where crawl = %s),
     exists (select from inactive where crawl = %s),
     (select min(at) from snooze where crawl = %s),
     (select min(deadline_at) from lease where crawl = %s)
+
+-- name: wait_info_of_queues
+-- What a claim of some queues can wait for.
+-- in: crawl, queues bigint[]
+-- out: has_ready, has_inactive, wake_at, deadline_at (null: none)
+select coalesce(bool_or(q.standing = 1), false), coalesce(bool_or(q.standing = 2), false),
+    min(q.alarm_at) filter (where q.alarm_at > 0),
+    (select min(deadline_at) from lease where crawl = %s)
+from queue q where q.id = any(%s::bigint[])
 
 -- name: order_ready_by_turn
 -- The order among ready queues became their turns alone.

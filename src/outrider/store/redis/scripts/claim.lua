@@ -5,7 +5,8 @@
 -- ARGV[5]: msgpack of a map: worker, limit, lease_for (milliseconds), cap (per queue), lane and
 -- streak, loans (lend whole queues), ends_run (end a run that is over), fingerprints, taken (pairs
 -- of a queue's number and the leases this claim took of it), may_expire (leases) and may_wake
--- (queues): how many it still may.
+-- (queues): how many it still may. If the claim is limited to some queues (C5) also keys (pairs of
+-- digests: of a key, and of the same in lower case) or max_queues.
 -- Returns a header (msgpack of status, milliseconds to wait or -1, lane, streak, whether to run the
 -- script again, may_expire, may_wake and taken as they are now, the time), then three values per lease:
 -- the task's number, its row, and its queue's row.
@@ -14,8 +15,11 @@ local taken, may_expire, may_wake = {}, request.may_expire, request.may_wake
 for _, pair in ipairs(request.taken) do
   taken[pair[1]] = pair[2]
 end
+request.max_queues = request.max_queues or 0
+request.queues_taken = #request.taken
 
 open_crawl()
+local named = request.keys and queues_of_keys(request.keys)
 local expired = expire_overdue(min(EXPIRE_STEP, may_expire))
 local has_more = expired == EXPIRE_STEP and may_expire > expired
 may_expire = may_expire - expired
@@ -29,7 +33,7 @@ if is_running and not has_more then
     has_more = woken == WAKE_STEP and may_wake > woken
     may_wake = may_wake - woken
     if not has_more then
-      leases = lease_tasks(request, taken)
+      leases = lease_tasks(request, taken, named)
       if request.ends_run then
         end_run_if_over()
       end
@@ -37,7 +41,7 @@ if is_running and not has_more then
   end
 end
 local is_full = #leases >= request.limit * 3
-local wait = C[C_STATUS] == 'running' and is_full and 0 or wake_in()
+local wait = C[C_STATUS] == 'running' and is_full and 0 or wake_in(named)
 C[C_IS_AWAITED] = C[C_IS_AWAITED] or not is_full
 local taken_pairs = {}
 for number, times in pairs(taken) do

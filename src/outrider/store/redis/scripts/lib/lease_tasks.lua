@@ -160,13 +160,75 @@ local function reinsert(q, times, request)
   end
 end
 
--- C4, E2: activate a queue, or choose the queue to lease from. Return false to end the claim, or
--- true and the queue, if there is one.
-local function pick(request, taken)
-  local first, second = first_ready(0), first_ready(1)
-  local head, precedence, inactive_key
-  if has_inactive ~= false or changes[inactive] then
-    head, precedence, inactive_key = first_inactive(taken, request.cap)
+-- C5: the numbers of the queues of some keys, each once; a key without a queue has that in lower
+-- case.
+local function queues_of_keys(pairs_of_digests)
+  local found, is_found = {}, {}
+  for _, digests in ipairs(pairs_of_digests) do
+    local number = index_find(K_KEYS, C_KEY_BUCKETS, digests[1])
+      or index_find(K_KEYS, C_KEY_BUCKETS, digests[2])
+    if number and not is_found[number] then
+      is_found[number] = true
+      found[#found + 1] = number
+    end
+  end
+  return found
+end
+
+local function numbers_of(taken)
+  local numbers = {}
+  for number in pairs(taken) do
+    numbers[#numbers + 1] = number
+  end
+  return numbers
+end
+
+-- C5: whether a claim may lease another task of a queue.
+local function may_take(request, taken, number)
+  local times = taken[number]
+  if not times then
+    return request.max_queues == 0 or request.queues_taken < request.max_queues
+  end
+  return request.cap == 0 or times < request.cap
+end
+
+-- C5: the first ready key of some queues, in a lane.
+local function first_ready_among(numbers, lane, request, taken)
+  local first
+  for _, number in ipairs(numbers) do
+    local key = peek_queue(number)[Q_READY_KEY0 + lane]
+    if key ~= '' and may_take(request, taken, number) and (not first or is_key_before(key, first)) then
+      first = key
+    end
+  end
+  return first
+end
+
+-- C5, E2: of some queues the first inactive one, as `first_inactive` returns it.
+local function first_inactive_among(numbers, request, taken)
+  local first, found
+  for _, number in ipairs(numbers) do
+    local key = peek_queue(number)[Q_INACTIVE_KEY]
+    if key ~= '' and may_take(request, taken, number) and (not first or is_key_before(key, first)) then
+      first, found = key, number
+    end
+  end
+  return found, first and unpack_bytes('>I4', first), first
+end
+
+-- C4, E2: activate a queue, or choose the queue to lease from; `among`: only these may be. Return
+-- false to end the claim, or true and the queue, if there is one.
+local function pick(request, taken, among)
+  local first, second, head, precedence, inactive_key
+  if among then
+    first = first_ready_among(among, 0, request, taken)
+    second = first_ready_among(among, 1, request, taken)
+    head, precedence, inactive_key = first_inactive_among(among, request, taken)
+  else
+    first, second = first_ready(0), first_ready(1)
+    if has_inactive ~= false or changes[inactive] then
+      head, precedence, inactive_key = first_inactive(taken, request.cap)
+    end
   end
   if head and not is_ahead(first, precedence) and not is_ahead(second, precedence) then
     activate(head, inactive_key, taken[head] or 0)
@@ -192,14 +254,18 @@ local function pick(request, taken)
   return true, q
 end
 
-local function lease_tasks(request, taken)
-  local leases, count = {}, 0
-  local counts_taken = request.cap > 0 or C[C_DISCOUNT] ~= 0 or request.loans
+local function lease_tasks(request, taken, named)
+  local leases, count, max_queues = {}, 0, request.max_queues
+  local counts_taken = request.cap > 0 or C[C_DISCOUNT] ~= 0 or request.loans or max_queues > 0
   for number, times in pairs(taken) do
     reinsert(queue_by_number(number), times, request)
   end
   while count < request.limit do
-    local continues, q = pick(request, taken)
+    local among = named
+    if not among and max_queues > 0 and request.queues_taken >= max_queues then
+      among = numbers_of(taken)
+    end
+    local continues, q = pick(request, taken, among)
     if not continues then
       break
     end
@@ -208,6 +274,9 @@ local function lease_tasks(request, taken)
       count = count + 1
       if counts_taken then
         local times = (taken[q[Q_NUMBER]] or 0) + 1
+        if times == 1 then
+          request.queues_taken = request.queues_taken + 1
+        end
         taken[q[Q_NUMBER]] = times
         reinsert(q, times, request)
       end
@@ -266,21 +335,40 @@ local function end_run_if_over()
   end
 end
 
+local function first_deadline()
+  return tonumber(call('ZRANGE', deadlines, 0, 0, 'WITHSCORES')[2])
+end
+
+-- C6: the same for a claim by keys: the wake times of their queues, and all deadlines.
+local function wake_in_of(numbers)
+  local first = first_deadline()
+  for _, number in ipairs(numbers) do
+    local q = peek_queue(number)
+    if q[Q_LIST_STATE] ~= UNLISTED then
+      return 0
+    elseif q[Q_WAKE_AT] > 0 then
+      first = min(first or q[Q_WAKE_AT], q[Q_WAKE_AT])
+    end
+  end
+  return first and max(0, first - now) or -1
+end
+
 -- C6: milliseconds to the earliest deadline or wake time; -1 if time alone makes nothing due.
-local function wake_in()
+-- `named`: the queues of a claim by keys.
+local function wake_in(named)
   if C[C_STATUS] ~= 'running' then
     return -1
   end
   flush_all()
+  if named then
+    return wake_in_of(named)
+  end
   for _, list in ipairs({ ready0, ready1, inactive }) do
     if call('ZCARD', list) > 0 then
       return 0
     end
   end
-  local first
-  for _, list in ipairs({ wake_times, deadlines }) do
-    local instant = tonumber(call('ZRANGE', list, 0, 0, 'WITHSCORES')[2])
-    first = instant and min(first or instant, instant) or first
-  end
+  local first, wake = first_deadline(), tonumber(call('ZRANGE', wake_times, 0, 0, 'WITHSCORES')[2])
+  first = wake and min(first or wake, wake) or first
   return first and max(0, first - now) or -1
 end

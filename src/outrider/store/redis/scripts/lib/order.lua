@@ -17,6 +17,17 @@ local function is_before(entry, other)
   return d < h
 end
 
+-- Tell whether a key of a ready list, or of the inactive list, comes before another of that list.
+local function is_key_before(key, other)
+  for position = 1, #key, 2 do
+    local a, b = unpack_bytes('>I2', key, position), unpack_bytes('>I2', other, position)
+    if a ~= b then
+      return a < b
+    end
+  end
+  return false
+end
+
 -- The priority of eight bytes that sort as it does.
 local function priority_of_bytes(bytes)
   local bits = { byte(bytes, 1, 8) }
