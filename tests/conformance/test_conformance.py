@@ -1,6 +1,7 @@
 """The conformance suite over every store of conftest.py."""
 
 from outrider.testing.conformance import (
+    ActsConformance,
     AddConformance,
     AddressingConformance,
     AdminConformance,
@@ -39,6 +40,9 @@ from outrider.testing.conformance import (
     WaitingConformance,
     WorkersConformance,
 )
+
+
+class TestActs(ActsConformance): ...
 
 
 class TestAdd(AddConformance): ...

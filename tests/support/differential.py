@@ -170,13 +170,13 @@ class StoreDriver:
 
     async def _operate(self, op: Steer | Configure | SetStatus | Filter) -> Answer:
         match op:
-            case Steer(crawl, target, act, limit):
-                return await self._steer(crawl, target, act, limit)
-            case Configure(crawl, fields, is_swept):
-                changed = await self.store.configure(crawl, rules(**fields))
-                return changed, await self._steer(crawl, "", Set({}), 2) if is_swept else None
-            case SetStatus(crawl, status):
-                return await self.store.set_status(crawl, status)
+            case Steer(crawl, target, act, limit, by):
+                return await self._steer(crawl, target, act, limit, by)
+            case Configure(crawl, fields, is_swept, by):
+                changed = await self.store.configure(crawl, rules(**fields), by=by)
+                return changed, await self._steer(crawl, "", Set({}), 2, by) if is_swept else None
+            case SetStatus(crawl, status, by):
+                return await self.store.set_status(crawl, status, by=by)
             case Filter():
                 return await self._filter(op)
 
@@ -196,17 +196,16 @@ class StoreDriver:
         ]
         return await self.store.update_priorities(op.crawl, prices)
 
-    async def _steer(self, crawl: str, target: str, act: QueueAction, limit: int) -> int:
+    async def _steer(self, crawl: str, target: str, act: QueueAction, limit: int, by: str) -> int:
         return await steps(
-            lambda after: self.store.steer(crawl, target, act, after=after, limit=limit)
+            lambda after: self.store.steer(crawl, target, act, after=after, limit=limit, by=by)
         )
 
     async def _filter(self, op: Filter) -> int:
         verb = getattr(self.store, op.verb)
+        options = {"dry_run": op.dry_run, "limit": op.limit, "by": op.by}
         return await steps(
-            lambda after: verb(
-                op.crawl, op.which, *op.arguments, dry_run=op.dry_run, after=after, limit=op.limit
-            )
+            lambda after: verb(op.crawl, op.which, *op.arguments, after=after, **options)
         )
 
 

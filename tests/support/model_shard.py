@@ -78,11 +78,12 @@ class ModelShard(Model):
             c.runs, c.finished = c.runs + 1, self.clock.now_ms()
             self.set_crawl_status(c, CrawlStatus.FINISHED, f"run {c.runs}")
 
-    async def start_run(self, crawl: str) -> None:
+    async def start_run(self, crawl: str, by: str = "") -> None:
         """See `Shard`."""
         c = self.crawl_of(crawl)
         c.first = self.clock.now_ms() if c.first is None else c.first
-        self.reopen(c)
+        with self.signed(c, by):
+            self.reopen(c)
 
     async def export_items(self, crawl: str, *, after: int, limit: int) -> ResultPage[Any]:
         """See `Shard`."""

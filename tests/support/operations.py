@@ -125,21 +125,24 @@ class Steer(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     target: str
     act: QueueAction
     limit: int = 1000
+    by: str = ""
 
 
-class Configure(msgspec.Struct, frozen=True, tag=True):
+class Configure(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     """New rules, by `builders.rules`; swept: applied to every queue at once."""
 
     crawl: str
     fields: Mapping[str, Any]
     is_swept: bool
+    by: str = ""
 
 
-class SetStatus(msgspec.Struct, frozen=True, tag=True):
+class SetStatus(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     """Pause, resume or cancel a crawl."""
 
     crawl: str
     status: CrawlStatus
+    by: str = ""
 
 
 class Filter(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
@@ -151,6 +154,7 @@ class Filter(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     arguments: tuple[Any, ...] = ()
     dry_run: bool = False
     limit: int = 1000
+    by: str = ""
 
 
 class PutValue(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):

@@ -255,11 +255,18 @@ class RandomCase:
     def steer(self) -> Op:
         """Return a queue action on a key, a suffix or all."""
         act = _ACTS[self.pick(self.acts)](self.dice)
-        return Steer(self.crawl(), self.dice.choice(TARGETS), act, self.dice.choice((1, 2, 1000)))
+        limit = self.dice.choice((1, 2, 1000))
+        return Steer(self.crawl(), self.dice.choice(TARGETS), act, limit, by=self.by())
+
+    def by(self) -> str:
+        """Return who acts; most say nothing."""
+        return self.dice.choice(("", "", "", "ann@ops", "Bülent"))
 
     def configure(self) -> Op:
         """Return a change of rules."""
-        return Configure(self.crawl(), self.rules(), is_swept=self.dice.random() < 0.7)
+        return Configure(
+            self.crawl(), self.rules(), is_swept=self.dice.random() < 0.7, by=self.by()
+        )
 
     def rules(self) -> dict[str, Any]:
         """Return some rules with small numbers, so that limits are reached."""
@@ -269,7 +276,7 @@ class RandomCase:
     def set_status(self) -> Op:
         """Return mostly pause and resume: a cancelled crawl does nothing."""
         ways = (CrawlStatus.PAUSED,) * 5 + (CrawlStatus.RUNNING,) * 9 + (CrawlStatus.CANCELLED,)
-        return SetStatus(self.crawl(), self.dice.choice(ways))
+        return SetStatus(self.crawl(), self.dice.choice(ways), by=self.by())
 
     def filter(self) -> Op:
         """Return a drop, replay or purge."""
@@ -280,6 +287,7 @@ class RandomCase:
             self.which(),
             dry_run=dice.random() < 0.2,
             limit=dice.choice((3, 1000)),
+            by=self.by(),
         )
 
     def which(self) -> TaskFilter:

@@ -95,15 +95,17 @@ class Frontier:
         crawl: str = "default",
         clock: Clock | None = None,
         worker: str | None = None,
+        by: str = "",
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
         """Make a frontier over a store: use it in a `with`, or `close` it.
 
         `store` is a URL, or an open store that several frontiers share (one per crawl or worker).
+        `by` is who acts: operators' acts are logged with that name, unless they give another one.
         """
         return cls(
             AsyncFrontier.open(
-                store, settings=settings, crawl=crawl, clock=clock, worker=worker, dice=dice
+                store, settings=settings, crawl=crawl, clock=clock, worker=worker, by=by, dice=dice
             )
         )
 
@@ -116,6 +118,7 @@ class Frontier:
         crawl: str = "default",
         clock: Clock | None = None,
         worker: str | None = None,
+        by: str = "",
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
         """Make a frontier as `open` does, but the crawl keeps the settings it has.
@@ -126,7 +129,7 @@ class Frontier:
         """
         return cls(
             AsyncFrontier.attach(
-                store, settings=settings, crawl=crawl, clock=clock, worker=worker, dice=dice
+                store, settings=settings, crawl=crawl, clock=clock, worker=worker, by=by, dice=dice
             )
         )
 
@@ -147,6 +150,11 @@ class Frontier:
     def worker(self) -> str:
         """The name its leases carry."""
         return self._frontier.worker
+
+    @property
+    def by(self) -> str:
+        """Who acts through it, unless an act gives another name; "": acts are not signed."""
+        return self._frontier.by
 
     @property
     def store(self) -> FullStore:
@@ -347,29 +355,32 @@ class Frontier:
         """
         return self._loop.run(self._frontier.explain(url))
 
-    def queue(self, key: str) -> QueueHandle:
-        """Return the handle of a queue by its key, or of all queues of a suffix such as ".org"."""
-        return QueueHandle(self._loop, self._frontier.queue(key))
+    def queue(self, key: str, *, by: str | None = None) -> QueueHandle:
+        """Return the handle of a queue by its key, or of all queues of a suffix such as ".org".
 
-    def steer(self, target: str, act: QueueAction) -> int:
+        What is done with it is logged with the name `by`.
+        """
+        return QueueHandle(self._loop, self._frontier.queue(key, by=by))
+
+    def steer(self, target: str, act: QueueAction, *, by: str | None = None) -> int:
         """Apply a queue action in bounded steps; return how many queues it reached.
 
         `target` is a key, a host or a suffix, or empty for every queue; one that can match no key
         of the crawl is refused.
         """
-        return self._loop.run(self._frontier.steer(target, act))
+        return self._loop.run(self._frontier.steer(target, act, by=by))
 
-    def pause(self) -> CrawlStatus:
+    def pause(self, *, by: str | None = None) -> CrawlStatus:
         """Lease no tasks until resumed; return the status."""
-        return self._loop.run(self._frontier.pause())
+        return self._loop.run(self._frontier.pause(by=by))
 
-    def resume(self) -> CrawlStatus:
+    def resume(self, *, by: str | None = None) -> CrawlStatus:
         """Lease tasks again; return the status."""
-        return self._loop.run(self._frontier.resume())
+        return self._loop.run(self._frontier.resume(by=by))
 
-    def cancel(self) -> CrawlStatus:
+    def cancel(self, *, by: str | None = None) -> CrawlStatus:
         """End the crawl for good: pending and leased tasks are reported as dropped (I3)."""
-        return self._loop.run(self._frontier.cancel())
+        return self._loop.run(self._frontier.cancel(by=by))
 
     def drop(
         self,
@@ -380,11 +391,18 @@ class Frontier:
         tag: str | None = None,
         older_than: float | None = None,
         dry_run: bool = False,
+        by: str | None = None,
     ) -> int:
         """Drop the pending tasks that match everything given; return how many (C10)."""
         return self._loop.run(
             self._frontier.drop(
-                key=key, pattern=pattern, type=type, tag=tag, older_than=older_than, dry_run=dry_run
+                key=key,
+                pattern=pattern,
+                type=type,
+                tag=tag,
+                older_than=older_than,
+                dry_run=dry_run,
+                by=by,
             )
         )
 
@@ -397,10 +415,13 @@ class Frontier:
         key: str | None = None,
         all: bool = False,
         dry_run: bool = False,
+        by: str | None = None,
     ) -> int:
         """Make dead tasks pending again, with no attempts counted; return how many."""
         return self._loop.run(
-            self._frontier.replay(url, reason=reason, type=type, key=key, all=all, dry_run=dry_run)
+            self._frontier.replay(
+                url, reason=reason, type=type, key=key, all=all, dry_run=dry_run, by=by
+            )
         )
 
     def purge(
@@ -412,10 +433,13 @@ class Frontier:
         key: str | None = None,
         all: bool = False,
         dry_run: bool = False,
+        by: str | None = None,
     ) -> int:
         """Make dead tasks dropped; return how many."""
         return self._loop.run(
-            self._frontier.purge(url, reason=reason, type=type, key=key, all=all, dry_run=dry_run)
+            self._frontier.purge(
+                url, reason=reason, type=type, key=key, all=all, dry_run=dry_run, by=by
+            )
         )
 
     def predict(self, url: str, confidence: float, lift: float) -> bool:
@@ -452,9 +476,12 @@ class Frontier:
         pattern: str | None = None,
         type: str | None = None,
         tag: str | None = None,
+        by: str | None = None,
     ) -> int:
         """Score pending tasks again, all or those that match; return how many changed."""
-        return self._loop.run(self._frontier.rescore(key=key, pattern=pattern, type=type, tag=tag))
+        return self._loop.run(
+            self._frontier.rescore(key=key, pattern=pattern, type=type, tag=tag, by=by)
+        )
 
     def rescoring(self) -> Rescoring:
         """Return the progress of rescoring all tasks, whichever worker does it."""
@@ -472,7 +499,8 @@ class Frontier:
 
         It acts at once (E5), and on other workers within seconds. Settings that every process has
         for itself (functions, paths on its machine) are changed in this process alone, and only if
-        it opened the crawl. `by` is who changes them, for the history; the worker, unless given.
+        it opened the crawl. `by` is who changes them, for history and events; in the history, the
+        worker if nothing says so.
         """
         return self._loop.run(self._frontier.configure(changes, by=by))
 

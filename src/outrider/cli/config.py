@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from outrider.cli.open_crawl import on_crawl
-from outrider.cli.options import Crawl, Json, Limit, Store, row_limit
+from outrider.cli.options import By, Crawl, Json, Limit, Store, row_limit
 from outrider.cli.terminal import (
     exit_with_problem,
     format_instant,
@@ -41,10 +41,6 @@ _Paths = Annotated[
 _Pairs = Annotated[
     list[str],
     typer.Argument(metavar="PATH=VALUE...", help="Such as politeness.delay=2; values as in TOML."),
-]
-_By = Annotated[
-    str | None,
-    typer.Option("--by", metavar="NAME", help="Author of the change. [default: user@host]"),
 ]
 
 
@@ -81,30 +77,29 @@ def get(store: Store, path: _Path, *, crawl: Crawl = "default", as_json: Json = 
 
 
 @config.command("set")
-def set_(store: Store, pairs: _Pairs, *, by: _By = None, crawl: Crawl = "default") -> None:
+def set_(store: Store, pairs: _Pairs, *, by: By = None, crawl: Crawl = "default") -> None:
     """Change settings, all or none of them: durable, and used by every worker within seconds."""
-    from outrider.settings import parse_assignments, person
+    from outrider.settings import parse_assignments
     from outrider.settings.paths import leaves_of
 
     if len(pairs) == 2 and "=" not in pairs[0]:  # also accepted: PATH VALUE
         pairs = ["=".join(pairs)]
     tree = parse_assignments(pairs, "config set")
-    on_crawl(store, crawl, lambda frontier: frontier.configure(tree, by=by or person()))
+    on_crawl(store, crawl, lambda frontier: frontier.configure(tree), by=by)
     for path, value in leaves_of(tree):
         _show_change(path, f"= {json.dumps(value)}")
 
 
 @config.command("unset")
-def unset(store: Store, paths: _Paths, *, by: _By = None, crawl: Crawl = "default") -> None:
+def unset(store: Store, paths: _Paths, *, by: By = None, crawl: Crawl = "default") -> None:
     """Undo `set`: the value the crawl was started with applies again."""
-    from outrider.settings import person
 
     async def work(frontier: Frontier) -> list[Setting]:
         before = {one.path: one.origin for one in await frontier.config()}
-        await frontier.unset(*paths, by=by or person())
+        await frontier.unset(*paths)
         return [one for one in await frontier.config() if one.origin != before.get(one.path)]
 
-    for one in on_crawl(store, crawl, work):
+    for one in on_crawl(store, crawl, work, by=by):
         print_line(f"{one.path} = {_json_value(one.value)} ({one.origin})")
 
 

@@ -15,7 +15,7 @@ from outrider.cli.terminal import print_json, print_note, show_table
 from outrider.errors import InvalidInput
 from outrider.frontier import Frontier
 from outrider.monitoring.connection import check_crawl, check_store
-from outrider.settings import Layers
+from outrider.settings import Layers, person
 from outrider.store.protocol import FullStore
 
 if TYPE_CHECKING:
@@ -30,16 +30,21 @@ def on_crawl(
     crawl: str,
     work: Callable[[Frontier], Awaitable[T]],
     *,
+    by: str | None = None,
     creates: bool = False,
     begins: Layers | None = None,
 ) -> T:
-    """Call `work` with a crawl of a store, and close it; `begins`: settings of a new crawl."""
+    """Call `work` with a crawl of a store, and close it.
+
+    `by` is who acts, the user unless given. `begins`: settings of a new crawl.
+    """
+    name = person() if by is None else by
 
     async def call() -> T:
         source = check_store(store, creates=creates)
         if begins is not None:
             await _create_crawl(source, crawl, begins)
-        async with Frontier.attach(source, crawl=crawl) as frontier:
+        async with Frontier.attach(source, crawl=crawl, by=name) as frontier:
             if not creates:
                 await check_crawl(frontier, store)
             return await work(frontier)

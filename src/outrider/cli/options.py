@@ -65,6 +65,15 @@ OlderThan: TypeAlias = Annotated[
     ),
 ]
 DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only count; change nothing.")]
+By: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--by",
+        metavar="NAME",
+        help="Who does this, for history and events.  [default: user@host]",
+        show_default=False,
+    ),
+]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
 
 

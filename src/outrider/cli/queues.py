@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from outrider.cli.open_crawl import Columns, on_crawl, show_list
-from outrider.cli.options import Crawl, Json, Limit, Store, parse_seconds
+from outrider.cli.options import By, Crawl, Json, Limit, Store, parse_seconds
 from outrider.cli.terminal import (
     format_counts,
     format_duration,
@@ -125,6 +125,7 @@ def queue(
         typer.Argument(metavar="NAME=VALUE|SECONDS", help="Arguments of set and snooze."),
     ] = None,
     *,
+    by: By = None,
     crawl: Crawl = "default",
     as_json: Json = False,
 ) -> None:
@@ -134,7 +135,9 @@ def queue(
     politeness and budget; the value `none` undoes a change. Exits with 1 if there is no such queue.
     """
     arguments = parse_arguments(act, given or ())
-    view = on_crawl(store, crawl, lambda frontier: act_on_queue(frontier, key, act, arguments))
+    view = on_crawl(
+        store, crawl, lambda frontier: act_on_queue(frontier, key, act, arguments), by=by
+    )
     if as_json:
         print_json(view)
     else:

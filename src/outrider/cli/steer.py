@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from outrider.cli.open_crawl import on_crawl
-from outrider.cli.options import Crawl, Json, Key, Pattern, Store, Tag, Type, Yes
+from outrider.cli.options import By, Crawl, Json, Key, Pattern, Store, Tag, Type, Yes
 from outrider.cli.terminal import (
     confirm,
     exit_with_problem,
@@ -35,26 +35,33 @@ _FIXES: Final = {
 }
 
 
-def pause(store: Store, *, crawl: Crawl = "default", as_json: Json = False) -> None:
+def pause(store: Store, *, by: By = None, crawl: Crawl = "default", as_json: Json = False) -> None:
     """Pause a crawl: no tasks are leased until it is resumed. Exits with 1 if that fails."""
-    _change_status(store, crawl, CrawlStatus.PAUSED, as_json=as_json)
+    _change_status(store, crawl, CrawlStatus.PAUSED, by=by, as_json=as_json)
 
 
-def resume(store: Store, *, crawl: Crawl = "default", as_json: Json = False) -> None:
+def resume(store: Store, *, by: By = None, crawl: Crawl = "default", as_json: Json = False) -> None:
     """Resume a paused crawl. Exits with 1 if that fails."""
-    _change_status(store, crawl, CrawlStatus.RUNNING, as_json=as_json)
+    _change_status(store, crawl, CrawlStatus.RUNNING, by=by, as_json=as_json)
 
 
 def cancel(
-    store: Store, *, yes: Yes = False, crawl: Crawl = "default", as_json: Json = False
+    store: Store,
+    *,
+    yes: Yes = False,
+    by: By = None,
+    crawl: Crawl = "default",
+    as_json: Json = False,
 ) -> None:
     """Cancel a crawl for good: pending and leased tasks are dropped. Asks for confirmation."""
     confirm(f"Cancel {crawl} for good?", yes=yes)
-    _change_status(store, crawl, CrawlStatus.CANCELLED, as_json=as_json)
+    _change_status(store, crawl, CrawlStatus.CANCELLED, by=by, as_json=as_json)
 
 
-def _change_status(store: str, crawl: str, wanted: CrawlStatus, *, as_json: bool) -> None:
-    status = on_crawl(store, crawl, lambda frontier: set_status(frontier, wanted))
+def _change_status(
+    store: str, crawl: str, wanted: CrawlStatus, *, by: str | None, as_json: bool
+) -> None:
+    status = on_crawl(store, crawl, lambda frontier: set_status(frontier, wanted), by=by)
     if as_json:
         print_json({"crawl": crawl, "status": status})
     else:
@@ -80,13 +87,14 @@ async def set_status(frontier: Frontier, wanted: CrawlStatus) -> CrawlStatus:
 _NOTE_INTERVAL: Final = 1.0
 
 
-def rescore(
+def rescore(  # noqa: PLR0913 - a command's options are its arguments
     store: Store,
     *,
     key: Key = None,
     pattern: Pattern = None,
     kind: Type = None,
     tag: Tag = None,
+    by: By = None,
     crawl: Crawl = "default",
     as_json: Json = False,
 ) -> None:
@@ -95,7 +103,7 @@ def rescore(
     Claims continue meanwhile. Workers rescore by themselves when settings or signals change.
     """
     which = {"key": key, "pattern": pattern, "type": kind, "tag": tag}
-    changed = on_crawl(store, crawl, lambda frontier: rescore_tasks(frontier, which))
+    changed = on_crawl(store, crawl, lambda frontier: rescore_tasks(frontier, which), by=by)
     if as_json:
         print_json({"changed": changed})
     else:

@@ -13,6 +13,7 @@ import typer
 
 from outrider.cli.open_crawl import Columns, on_crawl, show_list
 from outrider.cli.options import (
+    By,
     Crawl,
     DryRun,
     Json,
@@ -204,6 +205,7 @@ def drop(  # noqa: PLR0913 - a command's options are its arguments
     everything: Annotated[bool, typer.Option("--all", help="Drop all pending tasks.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
+    by: By = None,
     crawl: Crawl = "default",
     as_json: Json = False,
 ) -> None:
@@ -219,7 +221,7 @@ def drop(  # noqa: PLR0913 - a command's options are its arguments
 
     def drop_or_count(only_count: bool) -> int:
         return on_crawl(
-            store, crawl, lambda frontier: drop_tasks(frontier, which, dry_run=only_count)
+            store, crawl, lambda frontier: drop_tasks(frontier, which, dry_run=only_count), by=by
         )
 
     change_tasks(drop_or_count, "Drop", "dropped", dry_run=dry_run, yes=yes, as_json=as_json)
@@ -258,12 +260,13 @@ class DeadRequest(msgspec.Struct, frozen=True):
     by_reason: bool
     dry_run: bool
     yes: bool
+    by: str | None
     limit: int | None
     as_json: bool
 
     def on_crawl(self, work: Callable[[Frontier], Awaitable[T]]) -> T:
         """Call `work` with the crawl."""
-        return on_crawl(self.store, self.crawl, work)
+        return on_crawl(self.store, self.crawl, work, by=self.by)
 
 
 def dead(  # noqa: PLR0913 - a command's options are its arguments
@@ -282,6 +285,7 @@ def dead(  # noqa: PLR0913 - a command's options are its arguments
     by_reason: Annotated[bool, typer.Option("--by-reason", help="List counts by reason.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
+    by: By = None,
     limit: Limit = None,
     crawl: Crawl = "default",
     as_json: Json = False,
@@ -293,7 +297,7 @@ def dead(  # noqa: PLR0913 - a command's options are its arguments
     """
     filters = {"reason": reason, "key": key, "type": kind}
     request = DeadRequest(
-        *(store, crawl, url, filters, everything, by_reason, dry_run, yes, limit, as_json)
+        *(store, crawl, url, filters, everything, by_reason, dry_run, yes, by, limit, as_json)
     )
     _DEAD_ACTS[act](request)
 

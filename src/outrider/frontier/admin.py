@@ -20,6 +20,7 @@ from outrider.core.states import CrawlStatus
 from outrider.core.url import Url, fingerprint, parse_url
 from outrider.errors import InvalidInput
 from outrider.frontier.context import FrontierContext
+from outrider.frontier.event_reporter import signature
 from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.reports import SuffixView
 from outrider.frontier.store_calls import items_of, run_steps, steer_queues
@@ -66,29 +67,32 @@ class Admin:
         self._context = context
         self._addresses = addresses
 
-    def queue(self, key: str) -> QueueHandle:
+    def queue(self, key: str, by: str | None) -> QueueHandle:
         """See `Frontier.queue`."""
-        return QueueHandle(key, self, self._context, self._addresses)
+        by = self._context.actor(by)
+        return QueueHandle(key, self, self._context, self._addresses, by=by)
 
-    async def steer(self, target: str, action: actions.QueueAction) -> int:
+    async def steer(self, target: str, action: actions.QueueAction, by: str | None) -> int:
         """See `Frontier.steer`."""
         context = self._context
+        by = context.actor(by)
         target = await self._addresses.target_of(target) if target else target
-        count = await steer_queues(context.store, context.crawl, target, action)
+        count = await steer_queues(context.store, context.crawl, target, action, by=by)
         context.work_available.set()
         await context.reporter.store_events()
         name = f"queue-{type(action).__name__.lower()}"
-        context.reporter.emit(name, target=target, queues=count)
+        context.reporter.emit(name, target=target, queues=count, **signature(by))
         return count
 
-    async def set_status(self, status: CrawlStatus) -> CrawlStatus:
+    async def set_status(self, status: CrawlStatus, by: str | None) -> CrawlStatus:
         """Pause, resume or cancel the crawl (I3); return its status."""
-        now = await self._context.store.set_status(self._context.crawl, status)
+        by = self._context.actor(by)
+        now = await self._context.store.set_status(self._context.crawl, status, by=by)
         self._context.work_available.set()
         await self._context.reporter.store_events()
         return now
 
-    async def drop(self, which: TaskFilter, *, dry_run: bool) -> int:
+    async def drop(self, which: TaskFilter, *, dry_run: bool, by: str | None) -> int:
         """See `Frontier.drop` (C10)."""
         which = replace(
             which,
@@ -98,21 +102,33 @@ class Admin:
         )
         if which == TaskFilter():
             raise InvalidInput("drop() needs a filter; pattern='' drops everything pending")
-        return await self._change_tasks(self._context.store.drop, which, dry_run=dry_run)
+        return await self._change_tasks(self._context.store.drop, which, dry_run=dry_run, by=by)
 
     async def replay(
-        self, url: str | None, which: TaskFilter, *, everything: bool, dry_run: bool
+        self,
+        url: str | None,
+        which: TaskFilter,
+        *,
+        everything: bool,
+        dry_run: bool,
+        by: str | None,
     ) -> int:
         """See `Frontier.replay`."""
         which = await self._dead_filter("replay", url, which, everything=everything)
-        return await self._change_tasks(self._context.store.replay, which, dry_run=dry_run)
+        return await self._change_tasks(self._context.store.replay, which, dry_run=dry_run, by=by)
 
     async def purge(
-        self, url: str | None, which: TaskFilter, *, everything: bool, dry_run: bool
+        self,
+        url: str | None,
+        which: TaskFilter,
+        *,
+        everything: bool,
+        dry_run: bool,
+        by: str | None,
     ) -> int:
         """See `Frontier.purge`."""
         which = await self._dead_filter("purge", url, which, everything=everything)
-        return await self._change_tasks(self._context.store.purge, which, dry_run=dry_run)
+        return await self._change_tasks(self._context.store.purge, which, dry_run=dry_run, by=by)
 
     async def _dead_filter(
         self, verb: str, url: str | None, which: TaskFilter, *, everything: bool
@@ -129,16 +145,17 @@ class Admin:
         return fingerprint(parsed.identity if isinstance(parsed, Url) else url)
 
     async def _change_tasks(
-        self, verb: Callable[..., Any], which: TaskFilter, *, dry_run: bool
+        self, verb: Callable[..., Any], which: TaskFilter, *, dry_run: bool, by: str | None
     ) -> int:
         context = self._context
+        by = context.actor(by)
         count = await run_steps(
-            lambda after: verb(context.crawl, which, dry_run=dry_run, after=after)
+            lambda after: verb(context.crawl, which, dry_run=dry_run, after=after, by=by)
         )
         context.work_available.set()
         await context.reporter.store_events()
         if not dry_run:
-            context.reporter.emit(f"operator-{verb.__name__}", tasks=count)
+            context.reporter.emit(f"operator-{verb.__name__}", tasks=count, **signature(by))
         return count
 
 
@@ -146,7 +163,13 @@ class QueueHandle:
     """A queue, or all queues of a suffix: every action is durable and returns the new view."""
 
     def __init__(
-        self, key: str, admin: Admin, context: FrontierContext, addresses: QueueAddresses
+        self,
+        key: str,
+        admin: Admin,
+        context: FrontierContext,
+        addresses: QueueAddresses,
+        *,
+        by: str,
     ) -> None:
         if not isinstance(key, str) or not key.strip("."):
             raise InvalidInput(f"a queue is named by its key or a suffix like '.org', not {key!r}")
@@ -154,6 +177,7 @@ class QueueHandle:
         self._admin = admin
         self._context = context
         self._addresses = addresses
+        self._by = by
 
     async def set(self, **changes: Any) -> QueueView | SuffixView:
         """Change balance, total_budget, delay, max_in_flight, precedence, …; acts at once (E5)."""
@@ -194,7 +218,7 @@ class QueueHandle:
 
     async def _act(self, action: actions.QueueAction) -> QueueView | SuffixView:
         target = await self._addresses.target_of(self.key)
-        await self._admin.steer(target, action)
+        await self._admin.steer(target, action, self._by)
         return await self._view(target)
 
     async def _view(self, target: str) -> QueueView | SuffixView:

@@ -21,6 +21,7 @@ from outrider.core.queue_action import Set
 from outrider.errors import SettingsError, StoreError
 from outrider.frontier.add import ScopeRoots
 from outrider.frontier.context import FrontierContext
+from outrider.frontier.event_reporter import signature
 from outrider.frontier.live_settings import RUNTIME_SETTINGS, LiveSettings
 from outrider.frontier.store_calls import steer_queues
 from outrider.settings import (
@@ -77,13 +78,14 @@ class Configurer:
 
     async def configure(self, changes: Mapping[str, Any], *, by: str | None = None) -> Settings:
         """See `Frontier.configure` (E5)."""
+        actor = self._context.actor(by)
         async with self._lock:
             await self._live.learn()
-            return await self._change(self._validate(changes), by or self._context.worker)
+            return await self._change(self._validate(changes), actor)
 
     async def unset(self, *paths: str, by: str | None = None) -> Settings:
         """See `Frontier.unset`."""
-        live = self._live
+        live, actor = self._live, self._context.actor(by)
         async with self._lock:
             await live.learn()
             removed = {name: one.path for path in paths for name, one in self._updates_under(path)}
@@ -92,7 +94,7 @@ class Configurer:
             change = _ValidChange(
                 live.layers, settings, {}, tuple(removed), tuple(removed.values())
             )
-            return await self._change(change, by or self._context.worker)
+            return await self._change(change, actor)
 
     async def follow(
         self, path: str | os.PathLike[str], *, tell: Callable[[str], object]
@@ -137,7 +139,7 @@ class Configurer:
             now = self._context.policies.settings
             paths = [path for path, _ in (*leaves_of(now), *leaves_of(settings))]
             change = _ValidChange(layers, settings, paths=tuple(dict.fromkeys(paths)))
-            await self._change(change, layer.origin)
+            await self._change(change, self._context.by, author=layer.origin)
 
     # ---- validation
 
@@ -210,18 +212,20 @@ class Configurer:
 
     # ---- application
 
-    async def _change(self, change: _ValidChange, by: str) -> Settings:
+    async def _change(self, change: _ValidChange, by: str, *, author: str = "") -> Settings:
+        """Apply a change: `by` is for events, `author` or else `by` or the worker for history."""
         live, policies = self._live, self._context.policies
         if change.settings.events != policies.settings.events:
             self._context.reporter.write_to(change.settings.events.jsonl)
         is_shared = not live.is_attached or bool(change.written or change.removed)
         if is_shared:
-            await self._write(self._writes_of(change, by), self._history_of(change, by))
+            author = author or by or self._context.worker
+            await self._write(self._writes_of(change, author), self._history_of(change, author))
         live.use_layers(change.layers)
         await live.listen()
         live.refresh()
         if is_shared:
-            await self.apply_rules()
+            await self.apply_rules(by)
             await self._undo_queue_actions(change.written)
         return policies.settings
 
@@ -274,22 +278,25 @@ class Configurer:
             if history:
                 await self._live.listen()
 
-    async def apply_rules(self) -> None:
-        """Apply the rules of the settings to the store, until no worker changed them meanwhile."""
+    async def apply_rules(self, by: str = "") -> None:
+        """Apply the rules of the settings to the store, until no worker changed them meanwhile.
+
+        `by` is the operator who changed them; opening a crawl is no operator's act.
+        """
         policies, applied = self._context.policies, None
         while applied is not policies.settings:
             applied = policies.settings
-            await self._apply_rules_once()
+            await self._apply_rules_once(by)
             await self._live.listen()
 
-    async def _apply_rules_once(self) -> None:
+    async def _apply_rules_once(self, by: str) -> None:
         context = self._context
         text = "" if self._live.is_attached else to_text(self._live.base)
-        if await context.store.configure(context.crawl, self._rules(), text):
-            count = await steer_queues(context.store, context.crawl, "", Set({}))
+        if await context.store.configure(context.crawl, self._rules(), text, by=by):
+            count = await steer_queues(context.store, context.crawl, "", Set({}), by=by)
             context.work_available.set()
             await context.reporter.store_events()
-            context.reporter.emit("queue-set", target="", queues=count)
+            context.reporter.emit("queue-set", target="", queues=count, **signature(by))
         if context.policies.admission.root is not None:
             await self._roots.learn()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from outrider.clock import Clock
 from outrider.core.task import LeaseId
@@ -18,6 +18,7 @@ from outrider.errors import Closed, StoreUnavailable
 from outrider.frontier.event_reporter import EventReporter
 from outrider.frontier.policies import Policies
 from outrider.logs import logger_of
+from outrider.store.acts import validate_by
 from outrider.store.factory import open_store
 from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore
 
@@ -83,23 +84,30 @@ class BackgroundTasks:
             await asyncio.wait(self.running)
 
 
+class Names(NamedTuple):
+    """The names that one frontier uses."""
+
+    crawl: str
+    worker: str  # of its leases
+    by: str  # of its acts, unless an act gives another one; "": acts are not signed
+
+
 class FrontierContext:
     """Shared by all parts of one frontier; it is open between `open` and `release`."""
 
     def __init__(
         self,
         store: str | os.PathLike[str] | FullStore,
+        names: Names,
         *,
-        crawl: str,
-        worker: str,
         clock: Clock,
         policies: Policies,
     ) -> None:
-        self.crawl = crawl
-        self.worker = worker
+        self.crawl, self.worker, self.by = names
+        validate_by(self.by)
         self.clock = clock
         self.policies = policies
-        self.reporter = EventReporter(clock, crawl)
+        self.reporter = EventReporter(clock, self.crawl)
         self.background = BackgroundTasks()
         self.work_available = asyncio.Event()  # set whenever a claim may find more than before
         self.is_closing = False
@@ -112,6 +120,12 @@ class FrontierContext:
         if self._store is None:
             raise Closed(NOT_OPEN)
         return self._store
+
+    def actor(self, by: str | None) -> str:
+        """Return the name of who acts; None: the frontier's own. InvalidInput: it is none."""
+        if by is not None:
+            validate_by(by)
+        return self.by if by is None else by
 
     @property
     def is_open(self) -> bool:

@@ -120,7 +120,13 @@ class EventReporter:
             self._sequence = event.sequence
             if event.at < self._since:
                 continue
-            self._bus.emit(event.name, event.at, subject=event.subject, detail=event.detail)
+            data = {"subject": event.subject, "detail": event.detail, **signature(event.by)}
+            self._bus.emit(event.name, event.at, **data)
+
+
+def signature(by: str) -> dict[str, str]:
+    """Return the part of an event's data that says who acted, if an operator said so."""
+    return {"by": by} if by else {}
 
 
 def _event_name(verdict: Verdict, state: TaskState) -> str:

@@ -36,7 +36,7 @@ from outrider.frontier.add import Adder, ScopeRoots
 from outrider.frontier.admin import Admin, QueueAddresses, QueueHandle
 from outrider.frontier.claim import Claimer
 from outrider.frontier.configure import Configurer
-from outrider.frontier.context import FrontierContext, LeaseSource
+from outrider.frontier.context import FrontierContext, LeaseSource, Names
 from outrider.frontier.export import Exporter
 from outrider.frontier.finish import Finisher, Visit
 from outrider.frontier.live_settings import LiveSettings, SettingsWatcher, base_settings, log
@@ -78,14 +78,13 @@ class Frontier:
         *,
         layers: Layers,
         is_attached: bool,
-        crawl: str,
+        names: Names,
         clock: Clock,
-        worker: str,
         dice: Callable[[], float],
     ) -> None:
         base = base_settings(layers, is_attached=is_attached)
-        policies = Policies(base.settings, crawl, dice)
-        context = FrontierContext(store, crawl=crawl, worker=worker, clock=clock, policies=policies)
+        policies = Policies(base.settings, names.crawl, dice)
+        context = FrontierContext(store, names, clock=clock, policies=policies)
         shared = SharedState(context)
         settings = LiveSettings(context, shared, layers, base, is_attached=is_attached)
         addresses = QueueAddresses(context, settings)
@@ -122,19 +121,20 @@ class Frontier:
         crawl: str = "default",
         clock: Clock | None = None,
         worker: str | None = None,
+        by: str = "",
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
         """Make a frontier over a store: enter it with `async with`, or `await` it and `close` it.
 
         `store` is a URL, or an open store that several frontiers share (one per crawl or worker).
+        `by` is who acts: operators' acts are logged with that name, unless they give another one.
         """
         return cls(
             store,
             layers=layers_of(settings),
             is_attached=False,
-            crawl=_check_crawl(crawl),
+            names=Names(_check_crawl(crawl), worker or _worker_name(), by),
             clock=clock or SystemClock(),
-            worker=worker or _worker_name(),
             dice=dice,
         )
 
@@ -147,6 +147,7 @@ class Frontier:
         crawl: str = "default",
         clock: Clock | None = None,
         worker: str | None = None,
+        by: str = "",
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
         """Make a frontier as `open` does, but the crawl keeps the settings it has.
@@ -159,9 +160,8 @@ class Frontier:
             store,
             layers=layers_of(settings),
             is_attached=True,
-            crawl=_check_crawl(crawl),
+            names=Names(_check_crawl(crawl), worker or _worker_name(), by),
             clock=clock or SystemClock(),
-            worker=worker or _worker_name(),
             dice=dice,
         )
 
@@ -232,6 +232,11 @@ class Frontier:
     def worker(self) -> str:
         """The name its leases carry."""
         return self._context.worker
+
+    @property
+    def by(self) -> str:
+        """Who acts through it, unless an act gives another name; "": acts are not signed."""
+        return self._context.by
 
     @property
     def store(self) -> FullStore:
@@ -439,29 +444,32 @@ class Frontier:
 
     # ---- operators' commands
 
-    def queue(self, key: str) -> QueueHandle:
-        """Return the handle of a queue by its key, or of all queues of a suffix such as ".org"."""
-        return self._admin.queue(key)
+    def queue(self, key: str, *, by: str | None = None) -> QueueHandle:
+        """Return the handle of a queue by its key, or of all queues of a suffix such as ".org".
 
-    async def steer(self, target: str, act: QueueAction) -> int:
+        What is done with it is logged with the name `by`.
+        """
+        return self._admin.queue(key, by)
+
+    async def steer(self, target: str, act: QueueAction, *, by: str | None = None) -> int:
         """Apply a queue action in bounded steps; return how many queues it reached.
 
         `target` is a key, a host or a suffix, or empty for every queue; one that can match no key
         of the crawl is refused.
         """
-        return await self._admin.steer(target, act)
+        return await self._admin.steer(target, act, by)
 
-    async def pause(self) -> CrawlStatus:
+    async def pause(self, *, by: str | None = None) -> CrawlStatus:
         """Lease no tasks until resumed; return the status."""
-        return await self._admin.set_status(CrawlStatus.PAUSED)
+        return await self._admin.set_status(CrawlStatus.PAUSED, by)
 
-    async def resume(self) -> CrawlStatus:
+    async def resume(self, *, by: str | None = None) -> CrawlStatus:
         """Lease tasks again; return the status."""
-        return await self._admin.set_status(CrawlStatus.RUNNING)
+        return await self._admin.set_status(CrawlStatus.RUNNING, by)
 
-    async def cancel(self) -> CrawlStatus:
+    async def cancel(self, *, by: str | None = None) -> CrawlStatus:
         """End the crawl for good: pending and leased tasks are reported as dropped (I3)."""
-        return await self._admin.set_status(CrawlStatus.CANCELLED)
+        return await self._admin.set_status(CrawlStatus.CANCELLED, by)
 
     async def drop(
         self,
@@ -472,10 +480,11 @@ class Frontier:
         tag: str | None = None,
         older_than: float | None = None,
         dry_run: bool = False,
+        by: str | None = None,
     ) -> int:
         """Drop the pending tasks that match everything given; return how many (C10)."""
         which = TaskFilter(key=key, pattern=pattern, type=type, tag=tag, older_than=older_than)
-        return await self._admin.drop(which, dry_run=dry_run)
+        return await self._admin.drop(which, dry_run=dry_run, by=by)
 
     async def replay(
         self,
@@ -486,10 +495,11 @@ class Frontier:
         key: str | None = None,
         all: bool = False,
         dry_run: bool = False,
+        by: str | None = None,
     ) -> int:
         """Make dead tasks pending again, with no attempts counted; return how many."""
         which = TaskFilter(reason=reason, type=type, key=key)
-        return await self._admin.replay(url, which, everything=all, dry_run=dry_run)
+        return await self._admin.replay(url, which, everything=all, dry_run=dry_run, by=by)
 
     async def purge(
         self,
@@ -500,10 +510,11 @@ class Frontier:
         key: str | None = None,
         all: bool = False,
         dry_run: bool = False,
+        by: str | None = None,
     ) -> int:
         """Make dead tasks dropped; return how many."""
         which = TaskFilter(reason=reason, type=type, key=key)
-        return await self._admin.purge(url, which, everything=all, dry_run=dry_run)
+        return await self._admin.purge(url, which, everything=all, dry_run=dry_run, by=by)
 
     # ---- signals and rescoring
 
@@ -541,9 +552,10 @@ class Frontier:
         pattern: str | None = None,
         type: str | None = None,
         tag: str | None = None,
+        by: str | None = None,
     ) -> int:
         """Score pending tasks again, all or those that match; return how many changed."""
-        return await self._rescorer.rescore(key=key, pattern=pattern, type=type, tag=tag)
+        return await self._rescorer.rescore(key=key, pattern=pattern, type=type, tag=tag, by=by)
 
     async def rescoring(self) -> Rescoring:
         """Return the progress of rescoring all tasks, whichever worker does it."""
@@ -564,7 +576,8 @@ class Frontier:
 
         It acts at once (E5), and on other workers within seconds. Settings that every process has
         for itself (functions, paths on its machine) are changed in this process alone, and only if
-        it opened the crawl. `by` is who changes them, for the history; the worker, unless given.
+        it opened the crawl. `by` is who changes them, for history and events; in the history, the
+        worker if nothing says so.
         """
         return await self._configurer.configure(changes, by=by)
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from outrider.core.signals import Cluster, host_of, pattern_of
 from outrider.frontier.admin import QueueAddresses, check_pattern
 from outrider.frontier.context import FrontierContext
+from outrider.frontier.event_reporter import signature
 from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.shared_state import RESCORE, Rescoring, SharedState, encode
 from outrider.settings import Settings, to_mapping
@@ -49,17 +50,24 @@ class Rescorer:
         settings.watch(self._settings_changed)
 
     async def rescore(
-        self, *, key: str | None, pattern: str | None, type: str | None, tag: str | None
+        self,
+        *,
+        key: str | None,
+        pattern: str | None,
+        type: str | None,
+        tag: str | None,
+        by: str | None,
     ) -> int:
         """See `Frontier.rescore`."""
         self._settings.require_all()
+        by = self._context.actor(by)
         by_key = await self._addresses.filter_key(key)
         which = TaskFilter(key=by_key, pattern=check_pattern(pattern), type=type, tag=tag)
         if which == TaskFilter():
             changed = await self._rescore_all()
         else:
             changed = await self._rescore_matching(which)
-        self._context.reporter.emit("rescored", tasks=changed)
+        self._context.reporter.emit("rescored", tasks=changed, **signature(by))
         return changed
 
     async def progress(self) -> Rescoring:

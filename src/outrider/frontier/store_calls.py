@@ -134,6 +134,8 @@ async def run_steps(step: Callable[[int], Awaitable[Step]]) -> int:
     return count
 
 
-async def steer_queues(store: FullStore, crawl: str, target: str, action: QueueAction) -> int:
+async def steer_queues(
+    store: FullStore, crawl: str, target: str, action: QueueAction, *, by: str = ""
+) -> int:
     """Apply a queue action to all queues that `target` matches; return how many."""
-    return await run_steps(lambda after: store.steer(crawl, target, action, after=after))
+    return await run_steps(lambda after: store.steer(crawl, target, action, after=after, by=by))

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from outrider.errors import InvalidInput, StoreError, StoreUnavailable
 from outrider.frontier import Frontier
+from outrider.settings import person
 from outrider.store.address import check_address, show_address
 from outrider.store.factory import join_store, peek_file
 from outrider.store.protocol import FullStore
@@ -167,7 +168,7 @@ class CrawlConnection:
 
     def _attached_frontier(self, joined: FullStore | None = None) -> Frontier:
         source = joined or check_store(self.store, creates=False)
-        return Frontier.attach(source, crawl=self.crawl)
+        return Frontier.attach(source, crawl=self.crawl, by=person())
 
     async def _detach(self) -> None:
         presence, self.presence = self.presence, Presence.LOST

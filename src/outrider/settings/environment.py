@@ -17,6 +17,7 @@ from outrider.settings.paths import leaves_of, read_value, tree_of
 
 PREFIX: Final = "OUTRIDER_"
 PART: Final = "__"
+MAX_PERSON: Final = 128  # characters; stores take no longer name of who acts
 
 
 def is_set(name: str) -> bool:
@@ -38,9 +39,10 @@ def environment_layer(variables: Mapping[str, str] | None = None) -> Layer:
 
 
 def person() -> str:
-    """Return the user and host of this process: user@host."""
+    """Return the user and host of this process: user@host, as the name of who acts."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # in a container a user id may have no name
         user = str(os.getuid())
-    return "".join(letter for letter in f"{user}@{socket.gethostname()}" if letter.isprintable())
+    name = f"{user}@{socket.gethostname()}"
+    return "".join(letter for letter in name if letter.isprintable())[:MAX_PERSON]

@@ -90,38 +90,72 @@ class ForwardingStore(ABC):
     async def expire(self, *, limit: int) -> int:
         return await self._forward("expire", limit=limit)
 
-    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
-        return await self._forward("configure", crawl, rules, settings)
+    async def configure(
+        self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
+    ) -> bool:
+        return await self._forward("configure", crawl, rules, settings, by=by)
 
     async def steer(
-        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        target: str,
+        act: QueueAction,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
-        return await self._forward("steer", crawl, target, act, after=after, limit=limit)
+        return await self._forward("steer", crawl, target, act, after=after, limit=limit, by=by)
 
     async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
         return await self._forward("add_roots", crawl, mode, roots)
 
     async def set_status(
-        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+        self, crawl: str, status: CrawlStatus, reason: str = "operator", *, by: str = ""
     ) -> CrawlStatus:
-        return await self._forward("set_status", crawl, status, reason)
+        return await self._forward("set_status", crawl, status, reason, by=by)
 
     async def drop(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
-    ) -> Step:
-        return await self._forward("drop", crawl, which, dry_run=dry_run, after=after, limit=limit)
-
-    async def replay(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         return await self._forward(
-            "replay", crawl, which, dry_run=dry_run, after=after, limit=limit
+            "drop", crawl, which, dry_run=dry_run, after=after, limit=limit, by=by
+        )
+
+    async def replay(
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
+    ) -> Step:
+        return await self._forward(
+            "replay", crawl, which, dry_run=dry_run, after=after, limit=limit, by=by
         )
 
     async def purge(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
-        return await self._forward("purge", crawl, which, dry_run=dry_run, after=after, limit=limit)
+        return await self._forward(
+            "purge", crawl, which, dry_run=dry_run, after=after, limit=limit, by=by
+        )
 
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         return await self._forward("put_values", crawl, values)

@@ -36,6 +36,7 @@ MAX_TOPIC_CHARS: Final = 64
 MAX_NAME_CHARS: Final = 1024
 MAX_VALUE_CHARS: Final = 65_536
 MAX_PAGE: Final = 10_000  # items of one result page of a listing
+MAX_BY_CHARS: Final = 128  # of the name of who acts
 
 WorkerState: TypeAlias = Literal["idle", "busy", "draining", "gone"]
 Fingerprint: TypeAlias = Annotated[
@@ -180,9 +181,14 @@ class PriorityUpdate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Admin(Protocol):
-    """Operators' changes: live and durable. Long operations run in bounded steps with a cursor."""
+    """Operators' changes: live and durable. Long operations run in bounded steps with a cursor.
 
-    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
+    `by` says who acts: the act is logged as an event, and the events of its steps carry it (O3).
+    """
+
+    async def configure(
+        self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
+    ) -> bool:
         """Open the crawl under these rules, keeping what was set at run time by key.
 
         `settings` is text of the caller's, kept for workers that join the crawl; "" leaves what is
@@ -191,7 +197,14 @@ class Admin(Protocol):
         ...
 
     async def steer(
-        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        target: str,
+        act: QueueAction,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """Apply an act to a key, a suffix (".org") or, as "", to every queue."""
         ...
@@ -201,25 +214,46 @@ class Admin(Protocol):
         ...
 
     async def set_status(
-        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+        self, crawl: str, status: CrawlStatus, reason: str = "operator", *, by: str = ""
     ) -> CrawlStatus:
         """Pause, resume or cancel a crawl; return its status, unchanged if the move is illegal."""
         ...
 
     async def drop(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """Set pending tasks to dropped (`operator`)."""
         ...
 
     async def replay(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """Set dead tasks to pending, with attempts at 0."""
         ...
 
     async def purge(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """Set dead tasks to dropped (`purged`)."""
         ...
@@ -390,13 +424,14 @@ class Heat(msgspec.Struct, frozen=True):
 
 
 class StoreEvent(msgspec.Struct, frozen=True):
-    """A rare change a store made by itself: an expiry, a queue's retirement, a crawl's end."""
+    """A rare change: an expiry, a queue's retirement, a crawl's end, an operator's act."""
 
     sequence: int
     at: float
     name: str
     subject: str
     detail: str
+    by: str = ""  # the operator who caused it, if the act said so
 
 
 class ResultPage(msgspec.Struct, Generic[Item], frozen=True):

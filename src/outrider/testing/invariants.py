@@ -241,10 +241,9 @@ class InvariantChecker:
     # ---- Admin
 
     def _configured(
-        self, call: Call, _changed: object, crawl: str, rules: CrawlRules, settings: str
+        self, call: Call, _changed: object, crawl: str, rules: CrawlRules, **_: object
     ) -> None:
         """Record the order of ties; after a change of it, ties may be in any order."""
-        del settings
         record = self.leases.crawl(crawl)
         record.is_kept_open, record.stays_open = rules.stay_open and call.alone, False
         if record.arrivals and rules.tie != record.ties:

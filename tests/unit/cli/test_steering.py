@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from outrider import Failed, Link
+from outrider import Failed, Frontier, Link
 from outrider.cli import terminal
 from outrider.frontier.reports import DeadLetter, SuffixView
 from outrider.store.protocol import QueueView
@@ -483,3 +483,54 @@ class TestAddresses:
             found.append(outrider("queue", "x", "a.example", "--json").json["delay"])
 
         assert found == [1.0, 2.0, 3.0, 4.0, 4.0, 6.0]
+
+
+# ---- who does it
+
+
+@pytest.mark.parametrize(("options", "name"), [((), "user@host"), (("--by", "ann"), "ann")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("pause", "x"),
+        ("resume", "x"),
+        ("cancel", "x", "--yes"),
+        ("queue", "x", "a.example", "pause"),
+        ("drop", "x", "--pattern", "", "--yes"),
+        ("dead", "x", "replay", "--all"),
+        ("dead", "x", "purge", "--all", "--yes"),
+        ("config", "set", "x", "lanes.burst=3"),
+        ("config", "unset", "x", "lanes"),
+    ],
+    ids=" ".join,
+)
+def test_steering_command_says_who_did_it(monkeypatch, outrider, store, command, options, name):
+    """O3: the user at a host, or --by."""
+    monkeypatch.setattr("outrider.cli.open_crawl.person", lambda: "user@host")
+    outrider("add", "x", A, B)
+    outrider("config", "set", "x", "retry.max_retries=0", "lanes.burst=4", "--by", "before")
+    asyncio.run(_fail_one(store))
+    if command[0] == "resume":
+        outrider("pause", "x", "--by", "before")
+
+    shown = outrider(*command, *options)
+
+    assert shown.code == 0, shown.err
+    assert asyncio.run(store.events_since("default"))[-1].by == name
+
+
+async def _fail_one(store):
+    async with Frontier.attach(store) as frontier:
+        for lease in await frontier.claim(1):
+            await frontier.finish(lease, Failed("HTTP 500"))
+
+
+@pytest.mark.usefixtures("store")
+def test_invalid_name_of_who_does_it_is_refused(outrider):
+    """O3: code 2, and nothing is changed."""
+    outrider("add", "x", A)
+    shown = outrider("pause", "x", "--by", "a\nb")
+
+    assert shown.code == 2
+    assert "printable" in shown.err
+    assert outrider("stats", "x", "--json").json["status"] == "running"

@@ -83,13 +83,15 @@ class Fickle(ModelShard):
             await self._first("apply_totals")
         return await super().apply_totals(crawl, totals, revision)
 
-    async def start_run(self, crawl):  # noqa: D102 - as its parent
+    async def start_run(self, crawl, by=""):  # noqa: D102 - as its parent
         await self._first("start_run")
-        await super().start_run(crawl)
+        await super().start_run(crawl, by)
 
-    async def set_status(self, crawl, status, reason="operator"):  # noqa: D102 - as its parent
+    async def set_status(  # noqa: D102 - as its parent
+        self, crawl, status, reason="operator", *, by=""
+    ):
         await self._first("set_status")
-        return await super().set_status(crawl, status, reason)
+        return await super().set_status(crawl, status, reason, by=by)
 
     async def restore(self, crawl, saved):  # noqa: D102 - as its parent
         await self._first("restore")

@@ -29,13 +29,14 @@ class Counted(Protocol):
 
 
 class CrawlEvent(NamedTuple):
-    """O3: something the crawl did by itself; stored in this order."""
+    """O3: something that happened to the crawl; stored in this order."""
 
     number: int
     at: int  # milliseconds
     name: str
     subject: str
     detail: str
+    by: str = ""  # the operator whose act caused it
 
 
 @final
@@ -48,6 +49,7 @@ class CrawlState:
 
     __slots__ = (
         "at_finish",
+        "by",
         "by_turn",
         "bytes",
         "count_offset",
@@ -120,6 +122,7 @@ class CrawlState:
         self.outcomes: Counter[str] = Counter()
         self.timeline: deque[tuple[float, str, str]] = deque(maxlen=TIMELINE_KEPT)
         self.events: deque[CrawlEvent] = deque(maxlen=EVENTS_KEPT)
+        self.by = ""  # the operator whose act is being applied
         self.settings = ""  # the caller's text, for workers that join the crawl
         self.task_counts: dict[tuple[str, str | None, str, int], TaskCounts] = {}
         self.dirty_queues: list[Queue] = []
@@ -183,9 +186,9 @@ class CrawlState:
     # ---- status
 
     def add_event(self, now: int, name: str, subject: str, detail: str) -> None:
-        """O3: record what the crawl did by itself."""
+        """O3: record what happened, and whose act caused it."""
         self.last_event += 1
-        self.events.append(CrawlEvent(self.last_event, now, name, subject, detail))
+        self.events.append(CrawlEvent(self.last_event, now, name, subject, detail, self.by))
 
     def set_status(self, status: CrawlStatus, reason: str, now: int) -> None:
         """I1."""

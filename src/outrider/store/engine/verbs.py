@@ -8,6 +8,7 @@ both in one round trip.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, final
 
 import msgspec
@@ -19,6 +20,13 @@ from outrider.core.states import OPERATOR_MOVES, CrawlStatus, QueueState, TaskSt
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import InvalidInput
+from outrider.store.acts import (
+    Act,
+    act_of_configure,
+    act_of_filter,
+    act_of_steer,
+    validate_by,
+)
 from outrider.store.engine import admin, views
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.export import export_page
@@ -168,41 +176,90 @@ class EngineVerbs:
 
     # ---- Admin
 
-    def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
+    @contextmanager
+    def _signed(self, crawl: CrawlEngine, by: str, act: Act | None = None) -> Iterator[None]:
+        """Let the events of this verb carry `by`, and log the act they follow from (O3)."""
+        state = crawl.state
+        state.by = by
+        try:
+            if by and act is not None:
+                state.add_event(self._now(), *act)
+            yield
+        finally:
+            state.by = ""
+
+    def configure(self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = "") -> bool:
+        validate_by(by)
         engine, rules = self._open(crawl), self._crawls.as_stored(rules)
-        engine.state.settings = settings or engine.state.settings
-        engine.configure(msgspec.structs.replace(rules, runtime=engine.state.rules.runtime))
+        with self._signed(engine, by, act_of_configure(crawl)):
+            engine.state.settings = settings or engine.state.settings
+            engine.configure(msgspec.structs.replace(rules, runtime=engine.state.rules.runtime))
         return not engine.state.rules_applied
 
     def steer(
-        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        target: str,
+        act: QueueAction,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
+        validate_by(by)
         engine, now = self._open(crawl), self._now()
-        return admin.steer(engine, target, act, now, after=after, limit=limit)
+        with self._signed(engine, by, act_of_steer(target, act, after)):
+            return admin.steer(engine, target, act, now, after=after, limit=limit)
 
     def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
         self._open(crawl).journal.add_roots(mode, roots)
 
-    def set_status(self, crawl: str, status: CrawlStatus, reason: str = "operator") -> CrawlStatus:
-        state = self._open(crawl).state
+    def set_status(
+        self, crawl: str, status: CrawlStatus, reason: str = "operator", *, by: str = ""
+    ) -> CrawlStatus:
+        validate_by(by)
+        engine = self._open(crawl)
+        state = engine.state
         if status in OPERATOR_MOVES[state.status]:
-            state.set_status(status, reason, self._now())
+            with self._signed(engine, by):
+                state.set_status(status, reason, self._now())
         return state.status
 
     def drop(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
-        return self._for_each(crawl, which, PENDING, CrawlEngine.drop, (dry_run, after, limit))
+        return self._for_each(crawl, which, PENDING, CrawlEngine.drop, (dry_run, after, limit), by)
 
     def replay(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
-        return self._for_each(crawl, which, DEAD, CrawlEngine.replay, (dry_run, after, limit))
+        return self._for_each(crawl, which, DEAD, CrawlEngine.replay, (dry_run, after, limit), by)
 
     def purge(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
-        return self._for_each(crawl, which, DEAD, CrawlEngine.purge, (dry_run, after, limit))
+        return self._for_each(crawl, which, DEAD, CrawlEngine.purge, (dry_run, after, limit), by)
 
     def _for_each(
         self,
@@ -211,12 +268,17 @@ class EngineVerbs:
         state: TaskState,
         change: Callable[[CrawlEngine, TaskRecord, int], None],
         step: tuple[bool, int, int],
+        by: str,
     ) -> Step:
-        crawl, now, (dry_run, after, limit) = self._open(name), self._now(), step
+        validate_by(by)
+        dry_run, after, limit = step
+        act = act_of_filter(change.__name__, which, after, dry_run=dry_run)
+        crawl, now = self._open(name), self._now()
         if crawl.loader is not None:
             crawl.loader.load_last_numbers()
         wanted = None if dry_run else lambda record: change(crawl, record, now)
-        return admin.for_each(crawl, which, state, wanted, now, after=after, limit=limit)
+        with self._signed(crawl, by, act):
+            return admin.for_each(crawl, which, state, wanted, now, after=after, limit=limit)
 
     def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         validate_shared_values(values)

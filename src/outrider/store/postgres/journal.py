@@ -19,7 +19,7 @@ import msgspec
 from outrider.core.states import TaskState
 from outrider.store.engine.journal import LastHeartbeat, SharedValues, worker_views
 from outrider.store.engine.records import COLUMNS, TaskCounts
-from outrider.store.engine.state import EVENTS_KEPT, CrawlState
+from outrider.store.engine.state import EVENTS_KEPT, CrawlEvent, CrawlState
 from outrider.store.postgres import sql
 from outrider.store.postgres.pipeline import number_array, storable, text_array
 from outrider.store.postgres.rows import Row
@@ -128,9 +128,7 @@ class PostgresJournal:
         found = self._pipeline.rows(sql.EVENTS_SINCE, (self._crawl, after, limit))
         return [StoreEvent(sequence, at / 1000, *words) for sequence, at, *words in found]
 
-    def write_events(
-        self, events: Sequence[tuple[int, int, str, str, str]], last_event: int
-    ) -> None:
+    def write_events(self, events: Sequence[CrawlEvent], last_event: int) -> None:
         """Write the events of a verb, numbered in the order in which they can be read."""
         if not events:
             return

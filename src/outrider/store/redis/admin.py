@@ -17,6 +17,13 @@ from outrider.core.order import NUMBER_MASK
 from outrider.core.policy.rules import CrawlRules, QueueRules, covers, use_actions
 from outrider.core.queue_action import QueueAction
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
+from outrider.store.acts import (
+    Act,
+    act_of_configure,
+    act_of_filter,
+    act_of_steer,
+    validate_by,
+)
 from outrider.store.protocol import (
     MAX_WORKERS,
     WORKER_KEPT_SECONDS,
@@ -71,8 +78,12 @@ class RedisAdmin:
         self._cache = cache
         self._inspector = inspector
 
-    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
+    async def configure(
+        self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
+    ) -> bool:
         """See `protocol.Admin`."""
+        validate_by(by)
+        signature = encode_signature(by, act_of_configure(crawl))
         while True:
             old = await self._cache.refresh_crawl_rules(crawl)
             new = msgspec.structs.replace(rules, runtime=old.rules.runtime)
@@ -80,7 +91,7 @@ class RedisAdmin:
             is_new = "1" if text != encode_rules(old.rules) else ""
             numbers = encode(crawl_numbers(new))
             answer = await self._scripts.run(
-                "configure", crawl, numbers, text, settings, is_new, epoch=old.epoch
+                "configure", crawl, numbers, text, settings, is_new, signature, epoch=old.epoch
             )
             if answer is not None:
                 must_steer, is_reordered = answer
@@ -97,9 +108,18 @@ class RedisAdmin:
             after += QUEUES_PER_CALL
 
     async def steer(
-        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        target: str,
+        act: QueueAction,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """See `protocol.Admin`."""
+        validate_by(by)
+        signature = encode_signature(by, act_of_steer(target, act, after))
         changes = _rule_changes(act)
         while True:
             old = await self._cache.refresh_crawl_rules(crawl)
@@ -110,7 +130,7 @@ class RedisAdmin:
             action = _Action(
                 target, act, rules, old.epoch, changes_rules=changes_rules, completes=completes
             )
-            if await self._apply(crawl, action, queues):
+            if await self._apply(crawl, action, queues, signature):
                 return step
 
     async def _targets(
@@ -132,7 +152,9 @@ class RedisAdmin:
             row, queues = await self._inspector.queue_rows(crawl, last + 1, last + QUEUES_PER_CALL)
         return Step(len(chosen), None), chosen
 
-    async def _apply(self, crawl: str, action: _Action, queues: list[QueueRow]) -> bool:
+    async def _apply(
+        self, crawl: str, action: _Action, queues: list[QueueRow], signature: bytes
+    ) -> bool:
         """Apply an action; return False if rules changed meanwhile, and nothing was done."""
         batch = Batch(self._cache.crawl_rules(crawl))
         known = await self._cache.queue_rules(crawl, {queue.rules for queue in queues})
@@ -142,7 +164,13 @@ class RedisAdmin:
             if (rules := action.for_queue(queue.key, known[queue.rules])) is not None
         ]
         answer = await self._scripts.run(
-            "steer", crawl, action.encode(), batch.encode(), encode(wanted), epoch=action.epoch
+            "steer",
+            crawl,
+            action.encode(),
+            batch.encode(),
+            encode(wanted),
+            signature,
+            epoch=action.epoch,
         )
         return answer is not None
 
@@ -151,11 +179,14 @@ class RedisAdmin:
         await self._scripts.run("add_roots", crawl, mode, *roots)
 
     async def set_status(
-        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+        self, crawl: str, status: CrawlStatus, reason: str = "operator", *, by: str = ""
     ) -> CrawlStatus:
         """See `protocol.Admin`."""
+        validate_by(by)
         allowed = [before.value for before, after in OPERATOR_MOVES.items() if status in after]
-        found = await self._scripts.run("set_status", crawl, status.value, reason, encode(allowed))
+        found = await self._scripts.run(
+            "set_status", crawl, status.value, reason, encode(allowed), encode_signature(by)
+        )
         return CrawlStatus(found.decode())
 
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
@@ -182,22 +213,43 @@ class RedisAdmin:
         return count
 
     async def drop(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """See `protocol.Admin`."""
-        return await self._change("drop", PENDING, crawl, which, (dry_run, after, limit))
+        return await self._change("drop", PENDING, crawl, which, (dry_run, after, limit), by)
 
     async def replay(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """See `protocol.Admin`."""
-        return await self._change("replay", DEAD, crawl, which, (dry_run, after, limit))
+        return await self._change("replay", DEAD, crawl, which, (dry_run, after, limit), by)
 
     async def purge(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """See `protocol.Admin`."""
-        return await self._change("purge", DEAD, crawl, which, (dry_run, after, limit))
+        return await self._change("purge", DEAD, crawl, which, (dry_run, after, limit), by)
 
     async def _change(
         self,
@@ -206,9 +258,12 @@ class RedisAdmin:
         crawl: str,
         which: TaskFilter,
         step: tuple[bool, int, int],
+        by: str,
     ) -> Step:
         """Change the tasks in a state that match, by the function of that name in the script."""
+        validate_by(by)
         dry_run, after, limit = step
+        act = act_of_filter(verb, which, after, dry_run=dry_run)
         numbers, more = await self._inspector.matching(
             crawl, which, state, after=after, limit=limit
         )
@@ -217,10 +272,16 @@ class RedisAdmin:
         count = 0
         for start in range(0, max(1, len(numbers)), TASKS_PER_CALL):
             part = encode(numbers[start : start + TASKS_PER_CALL])
+            signature = encode_signature(by, None if start else act)
             count += await self._scripts.run(
-                "change_tasks", crawl, verb, STATE_NUMBERS[state], part
+                "change_tasks", crawl, verb, STATE_NUMBERS[state], part, signature
             )
         return Step(count, more)
+
+
+def encode_signature(by: str, act: Act | None = None) -> bytes:
+    """Return who acts, and the act if it is to be logged, as scripts read it (`sign`)."""
+    return encode([by, *(act or ())])
 
 
 def _update_row(update: PriorityUpdate) -> tuple[int, msgspec.Raw, msgspec.Raw, msgspec.Raw]:

@@ -21,6 +21,7 @@ from outrider.store.engine.admin import matcher
 from outrider.store.engine.fields import QUEUE_FIELDS
 from outrider.store.engine.journal import LastHeartbeat, worker_views
 from outrider.store.engine.records import Queue, TaskCounts, TaskRecord, new_queue
+from outrider.store.engine.state import CrawlEvent
 from outrider.store.engine.views import (
     PendingTasks,
     group_of,
@@ -69,7 +70,7 @@ _VALUES_PER_QUEUE: Final = 4  # that `read_queues` returns: row, pending, delaye
 _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
 
 decode_moment: Final = msgspec.msgpack.Decoder(tuple[float, str, str]).decode
-_decode_event: Final = msgspec.msgpack.Decoder(tuple[int, int, str, str, str]).decode
+_decode_event: Final = msgspec.msgpack.Decoder(CrawlEvent).decode
 _decode_worker: Final = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
 _decode_heartbeat: Final = msgspec.json.Decoder(Heartbeat).decode
 

@@ -9,7 +9,7 @@ from outrider.clock import Clock
 from outrider.core.states import CrawlStatus
 from outrider.store.forwarding import ForwardingStore, verb_table
 from outrider.store.protocol import ClaimRequest, ClaimResult, ResultPage
-from outrider.store.redis.admin import RedisAdmin
+from outrider.store.redis.admin import RedisAdmin, encode_signature
 from outrider.store.redis.connect import address_of, check_server, client_of, init_store
 from outrider.store.redis.export import RedisExport, RedisRestore
 from outrider.store.redis.inspector import RedisInspector
@@ -109,9 +109,9 @@ class RedisStore(ForwardingStore):
         status = await self.scripts.run("apply_totals", crawl, encode(totals), expected)
         return CrawlStatus(status.decode())
 
-    async def start_run(self, crawl: str) -> None:
+    async def start_run(self, crawl: str, by: str = "") -> None:
         """See `shards.Shard`."""
-        await self.scripts.run("start_run", crawl)
+        await self.scripts.run("start_run", crawl, encode_signature(by))
 
     async def export_items(self, crawl: str, *, after: int, limit: int) -> ResultPage[Any]:
         """See `shards.Shard`."""

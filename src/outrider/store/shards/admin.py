@@ -38,9 +38,11 @@ class ShardedAdmin:
         self._shards = shards
         self._status = status
 
-    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
+    async def configure(
+        self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
+    ) -> bool:
         """See `protocol.Admin`."""
-        answers = [await self._shards.home.configure(crawl, rules, settings)]
+        answers = [await self._shards.home.configure(crawl, rules, settings, by=by)]
         answers += await self._shards.gather(
             shard.configure(crawl, rules_of_shard(rules)) for shard in self._shards.others
         )
@@ -48,18 +50,25 @@ class ShardedAdmin:
         return any(answers)
 
     async def steer(
-        self, crawl: str, target: str, act: QueueAction, *, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        target: str,
+        act: QueueAction,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """See `protocol.Admin`."""
         if target and not target.startswith("."):
-            step = await self._steer_one(crawl, target, act)
+            step = await self._steer_one(crawl, target, act, by)
         else:
-            step = await self._steer_all(crawl, target, act, after, limit)
-        await self._status.queues_returned(crawl)
+            step = await self._steer_all(crawl, target, act, after, limit, by)
+        await self._status.queues_returned(crawl, by)
         return step
 
     async def _steer_all(
-        self, crawl: str, target: str, act: QueueAction, after: int, limit: int
+        self, crawl: str, target: str, act: QueueAction, after: int, limit: int, by: str
     ) -> Step:
         """Steer every shard, also those without a queue: the action holds for future ones."""
         (number, local), count = split_number(after), 0
@@ -67,18 +76,20 @@ class ShardedAdmin:
             if count >= limit:
                 return Step(count, global_number(number, local))
             left = limit - count
-            step = await self._shards[number].steer(crawl, target, act, after=local, limit=left)
+            step = await self._shards[number].steer(
+                crawl, target, act, after=local, limit=left, by=by
+            )
             count += step.count
             if step.after is not None:
                 return Step(count, global_number(number, step.after))
             number, local = number + 1, 0
         return Step(count, None)
 
-    async def _steer_one(self, crawl: str, target: str, act: QueueAction) -> Step:
+    async def _steer_one(self, crawl: str, target: str, act: QueueAction, by: str) -> Step:
         number = self._shards.number_of(target)
         if number != HOME:
-            await self._shards.home.steer(crawl, target, act)
-        return await self._shards[number].steer(crawl, target, act)
+            await self._shards.home.steer(crawl, target, act, by=by)
+        return await self._shards[number].steer(crawl, target, act, by=by)
 
     async def _step(self, crawl: str, work: Work, after: int, limit: int) -> Step:
         """Make a step on one shard, and on the next if that was its last."""
@@ -113,37 +124,60 @@ class ShardedAdmin:
         await self._shards.home.heartbeat(crawl, heartbeat)
 
     async def drop(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._step(
             crawl,
-            lambda s, at, most: s.drop(crawl, which, dry_run=dry_run, after=at, limit=most),
+            lambda s, at, most: s.drop(crawl, which, dry_run=dry_run, after=at, limit=most, by=by),
             after,
             limit,
         )
 
     async def replay(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """See `protocol.Admin`."""
         step = await self._step(
             crawl,
-            lambda s, at, most: s.replay(crawl, which, dry_run=dry_run, after=at, limit=most),
+            lambda s, at, most: s.replay(
+                crawl, which, dry_run=dry_run, after=at, limit=most, by=by
+            ),
             after,
             limit,
         )
         if step.count and not dry_run:
-            await self._status.work_added(crawl, await self._status.home_summary(crawl))
+            await self._status.work_added(crawl, await self._status.home_summary(crawl), by)
         return step
 
     async def purge(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """See `protocol.Admin`."""
         return await self._step(
             crawl,
-            lambda s, at, most: s.purge(crawl, which, dry_run=dry_run, after=at, limit=most),
+            lambda s, at, most: s.purge(crawl, which, dry_run=dry_run, after=at, limit=most, by=by),
             after,
             limit,
         )

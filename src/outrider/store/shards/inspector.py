@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from outrider.core.states import TaskState
+from outrider.store.acts import PREFIX
 from outrider.store.protocol import (
     CrawlView,
     Heat,
@@ -182,16 +183,28 @@ class ShardedInspector:
         """See `protocol.Inspect`: in the order of their times, as far as each shard was read."""
         positions = unpack_positions(after, len(self._shards))
         logs = await self._shards.gather(
-            shard.events_since(crawl, after=at, limit=limit)
-            for shard, at in zip(self._shards.all, positions, strict=True)
+            self._log_of(number, crawl, at, limit) for number, at in enumerate(positions)
         )
         found = [(event.at, number, event) for number, log in enumerate(logs) for event in log]
         events: list[StoreEvent] = []
         for _, number, event in sorted(found, key=lambda entry: entry[:2]):
             positions[number] = event.sequence
-            if number == HOME or not event.name.startswith("crawl-"):
+            if _is_shown(number, event):
                 events.append(replace(event, sequence=pack_positions(positions)))
         return events[:limit]
+
+    async def _log_of(self, number: int, crawl: str, after: int, limit: int) -> list[StoreEvent]:
+        """Read one shard's log up to events that are shown, so that a reader always gets on."""
+        while True:
+            log = await self._shards[number].events_since(crawl, after=after, limit=limit)
+            if len(log) < limit or any(_is_shown(number, event) for event in log):
+                return log
+            after = log[-1].sequence
+
+
+def _is_shown(shard: int, event: StoreEvent) -> bool:
+    """O3: tell whether an event is one of the crawl's: home alone logs its status and acts."""
+    return shard == HOME or not event.name.startswith(("crawl-", PREFIX))
 
 
 def pack_positions(positions: Iterable[int]) -> int:

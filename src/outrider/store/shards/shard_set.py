@@ -97,8 +97,8 @@ class Shard(FullStore, Protocol):
         """
         ...
 
-    async def start_run(self, crawl: str) -> None:
-        """I2: a task was added on some shard, so a finished crawl runs again."""
+    async def start_run(self, crawl: str, by: str = "") -> None:
+        """I2: a task was added on some shard, or by an operator: a finished crawl runs again."""
         ...
 
     async def export_items(self, crawl: str, *, after: int, limit: int) -> ResultPage[Any]:
@@ -225,10 +225,10 @@ class RunStatus:
         self._last: dict[str, ShardSummary] = {}
 
     async def set_status(
-        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+        self, crawl: str, status: CrawlStatus, reason: str = "operator", *, by: str = ""
     ) -> CrawlStatus:
         """See `protocol.Admin`: home first, whose status is the crawl's from then on."""
-        now = await self._shards.home.set_status(crawl, status, reason)
+        now = await self._shards.home.set_status(crawl, status, reason, by=by)
         await self._propagate(crawl, now, await self._shards.summaries(crawl))
         return now
 
@@ -287,16 +287,16 @@ class RunStatus:
         await self._propagate(crawl, status, second)
         return status, status is RUNNING
 
-    async def work_added(self, crawl: str, home: ShardSummary) -> None:
+    async def work_added(self, crawl: str, home: ShardSummary, by: str = "") -> None:
         """I2: a task was added on some shard; start a run if home was idle before."""
         if home.is_idle:
-            await self._shards.home.start_run(crawl)
+            await self._shards.home.start_run(crawl, by)
 
-    async def queues_returned(self, crawl: str) -> None:
+    async def queues_returned(self, crawl: str, by: str = "") -> None:
         """I2: queues may have returned with pending tasks; start a run if home is idle."""
         home = await self.home_summary(crawl)
         if home.is_idle and totals_of(await self._shards.summaries(crawl)).open:
-            await self._shards.home.start_run(crawl)
+            await self._shards.home.start_run(crawl, by)
 
 
 def _revisions(summaries: Sequence[ShardSummary]) -> list[int]:

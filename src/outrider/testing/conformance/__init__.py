@@ -27,6 +27,7 @@ import pytest
 
 pytest.register_assert_rewrite(*(f"{__name__}.{found.name}" for found in iter_modules(__path__)))
 
+from outrider.testing.conformance.acts import ActsConformance
 from outrider.testing.conformance.add import AddConformance
 from outrider.testing.conformance.addressing import AddressingConformance
 from outrider.testing.conformance.admin import AdminConformance
@@ -61,6 +62,7 @@ from outrider.testing.conformance.wake_in import WaitingConformance
 from outrider.testing.conformance.workers import WorkersConformance
 
 __all__ = [
+    "ActsConformance",
     "AddConformance",
     "AddressingConformance",
     "AdminConformance",

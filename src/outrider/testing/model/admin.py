@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -11,6 +12,13 @@ from outrider.core.pattern import compile_pattern
 from outrider.core.policy.politeness import min_delay_between
 from outrider.core.policy.rules import CrawlRules, QueueRules, covers, use_actions
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
+from outrider.store.acts import (
+    Act,
+    act_of_configure,
+    act_of_filter,
+    act_of_steer,
+    validate_by,
+)
 from outrider.store.protocol import (
     MAX_WORKERS,
     STORE_VALUES,
@@ -30,13 +38,26 @@ from outrider.testing.model.verbs import Verbs
 class AdminVerbs(Verbs):
     """The verbs of operators."""
 
-    async def configure(self, crawl: str, rules: CrawlRules, settings: str = "") -> bool:
+    @contextmanager
+    def signed(self, c: C, by: str, act: Act | None = None) -> Iterator[None]:
+        """Log an act that says who did it; the events it causes carry that name (O3)."""
+        c.by = by
+        if by and act is not None:
+            self.log(c, *act)
+        yield
+        c.by = ""
+
+    async def configure(
+        self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
+    ) -> bool:
         """Replace the rules below the runtime layer; that one stays (A4)."""
+        validate_by(by)
         c = self.crawl_of(crawl)
-        c.settings = settings or c.settings
-        new = msgspec.structs.replace(rules, runtime=c.rules.runtime)
-        c.rules_applied = c.rules_applied and not (c.queues and new != c.rules)
-        c.rules = new
+        with self.signed(c, by, act_of_configure(crawl)):
+            c.settings = settings or c.settings
+            new = msgspec.structs.replace(rules, runtime=c.rules.runtime)
+            c.rules_applied = c.rules_applied and not (c.queues and new != c.rules)
+            c.rules = new
         return not c.rules_applied
 
     async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
@@ -97,12 +118,14 @@ class AdminVerbs(Verbs):
         c.workers = {name: w for name, w in c.workers.items() if w.seen > since}
 
     async def set_status(
-        self, crawl: str, status: CrawlStatus, reason: str = "operator"
+        self, crawl: str, status: CrawlStatus, reason: str = "operator", *, by: str = ""
     ) -> CrawlStatus:
         """Set the crawl's status if the move is legal (I1, I3)."""
+        validate_by(by)
         c = self.crawl_of(crawl)
         if status in OPERATOR_MOVES[c.status]:
-            self.set_crawl_status(c, status, reason)
+            with self.signed(c, by):
+                self.set_crawl_status(c, status, reason)
         return c.status
 
     async def steer(
@@ -113,9 +136,18 @@ class AdminVerbs(Verbs):
         *,
         after: int = 0,
         limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """Record an action for later queues, and apply it to matching ones in steps (E7)."""
+        validate_by(by)
         c = self.crawl_of(crawl)
+        with self.signed(c, by, act_of_steer(target, act, after)):
+            return self.steer_queues(c, target, act, after, limit)
+
+    def steer_queues(
+        self, c: C, target: str, act: actions.QueueAction, after: int, limit: int
+    ) -> Step:
+        """Record and apply an action (E7)."""
         changes = self.lasting_changes(act)
         if after == 0 and target and changes:
             c.rules = c.rules.with_override(target, changes)
@@ -212,7 +244,14 @@ class AdminVerbs(Verbs):
     # ---- tasks by filter
 
     async def drop(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """Drop pending tasks (`operator`) (C10)."""
 
@@ -220,10 +259,19 @@ class AdminVerbs(Verbs):
             t.state, t.reason, t.finished = DROPPED, "operator", self.clock.now_ms()
             self.refresh(t.queue)
 
-        return self.change_tasks(crawl, which, PENDING, dropped, dry_run, after, limit)
+        return self.change_tasks(
+            "drop", crawl, which, PENDING, dropped, (dry_run, after, limit), by
+        )
 
     async def replay(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """Make dead tasks pending again, with 0 attempts (G2, B2)."""
 
@@ -232,36 +280,49 @@ class AdminVerbs(Verbs):
             t.attempts = t.failures = t.crashes = t.throttles = 0
             self.reopen(c)
 
-        return self.change_tasks(crawl, which, DEAD, replayed, dry_run, after, limit)
+        return self.change_tasks(
+            "replay", crawl, which, DEAD, replayed, (dry_run, after, limit), by
+        )
 
     async def purge(
-        self, crawl: str, which: TaskFilter, *, dry_run: bool, after: int = 0, limit: int = 1000
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
     ) -> Step:
         """Drop dead tasks (`purged`) (G2)."""
 
         def purged(_: C, t: T) -> None:
             t.state, t.reason = DROPPED, "purged"
 
-        return self.change_tasks(crawl, which, DEAD, purged, dry_run, after, limit)
+        return self.change_tasks("purge", crawl, which, DEAD, purged, (dry_run, after, limit), by)
 
     def change_tasks(
         self,
+        verb: str,
         crawl: str,
         which: TaskFilter,
         state: TaskState,
         act: Callable[[C, T], None],
-        dry_run: bool,
-        after: int,
-        limit: int,
+        step: tuple[bool, int, int],
+        by: str,
     ) -> Step:
         """Change matching tasks in a step by number; a cancelled crawl has none (I3)."""
+        validate_by(by)
+        dry_run, after, limit = step
+        logged = act_of_filter(verb, which, after, dry_run=dry_run)
         c = self.crawl_of(crawl)
         span = c.tasks[after : after + limit]
         live = [] if c.status is CrawlStatus.CANCELLED else span
         wanted = which.state in (None, state)
         chosen = [t for t in live if t.state is state and wanted and self.matches(c, t, which)]
-        for t in [] if dry_run else chosen:
-            act(c, t)
+        with self.signed(c, by, logged):
+            for t in [] if dry_run else chosen:
+                act(c, t)
         return Step(len(chosen), after + limit if after + limit < len(c.tasks) else None)
 
     def matches(self, c: C, t: T, which: TaskFilter) -> bool:

@@ -245,7 +245,7 @@ class Export(AdminVerbs):
         c.outcomes, c.visits = Counter(saved.outcomes), sum(saved.outcomes.values())
         c.timeline = list(saved.timeline)
         c.forgotten = max(c.forgotten, saved.logged)
-        c.log.append((self.clock.now_ms(), "crawl-restored", c.name, saved.status.value))
+        self.log(c, "crawl-restored", c.name, saved.status.value)
         if c.open_pending():  # I2: exported as pending, and done before the end was exported
             self.reopen(c)
         return True

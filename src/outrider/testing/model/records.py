@@ -155,7 +155,8 @@ class C:
     finished: int | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
     timeline: list[tuple[float, str, str]] = field(default_factory=list)
-    log: list[tuple[int, str, str, str]] = field(default_factory=list)
+    log: list[tuple[int, str, str, str, str]] = field(default_factory=list)
+    by: str = ""  # the operator whose act is being applied
     forgotten: int = 0  # events older than the log
     roots: dict[str, list[str]] = field(default_factory=dict)
     settings: str = ""

@@ -84,13 +84,13 @@ class Schedule(Views):
     def retire(self, c: C, q: Q, reason: str) -> None:
         """Retire a queue; the reason "budget" never replaces another (E5)."""
         if q.retired is None or reason not in ("budget", q.retired):
-            c.log.append((self.clock.now_ms(), "queue-retired", q.key, reason))
+            self.log(c, "queue-retired", q.key, reason)
             q.retired = reason
         q.list_state = None
 
     def revive(self, c: C, q: Q) -> None:
         """Revive a queue (E5); with pending tasks it makes a finished crawl run (I2)."""
-        c.log.append((self.clock.now_ms(), "queue-returned", q.key, q.retired or ""))
+        self.log(c, "queue-returned", q.key, q.retired or "")
         q.retired = None
         if q.of(PENDING):
             self.reopen(c)
@@ -133,12 +133,16 @@ class Schedule(Views):
 
     # ---- the crawl
 
+    def log(self, c: C, name: str, subject: str, detail: str) -> None:
+        """Log an event, with the operator whose act caused it (O3)."""
+        c.log.append((self.clock.now_ms(), name, subject, detail, c.by))
+
     def set_crawl_status(self, c: C, status: CrawlStatus, reason: str) -> None:
         """Set the status of a crawl (I1)."""
         now = self.clock.now_ms()
         c.status, c.reason = status, reason
         c.timeline.append((now / 1000, status.value, reason))
-        c.log.append((now, f"crawl-{status.value}", c.name, reason))
+        self.log(c, f"crawl-{status.value}", c.name, reason)
 
     def reopen(self, c: C) -> None:
         """Let a finished crawl run again, because of a new task (I2)."""

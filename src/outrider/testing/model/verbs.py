@@ -383,7 +383,7 @@ class Verbs(Schedule):
         most = c.rules.max_crashes  # 0: a task never dies of crashes
         hopeless = t.failures > c.rules.max_retries or 0 < most <= t.crashes
         t.state, t.finished = (DEAD, now) if hopeless else (PENDING, None)
-        c.log.append((now, "died" if hopeless else "expired", t.task.url, t.worker or ""))
+        self.log(c, "died" if hopeless else "expired", t.task.url, t.worker or "")
         q.crashed += t.lent
         self.visit_lost(q, t)
         self.reschedule(c, q)

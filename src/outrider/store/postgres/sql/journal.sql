@@ -54,10 +54,12 @@ on conflict (crawl, name) do update set n = counter.n + excluded.n
 
 -- name: add_events
 -- Events, as they can be read from now on.
--- in: crawl, sequences bigint[], at bigint[], names text[], subjects text[], details text[]
+-- in: crawl, sequences bigint[], at bigint[], names text[], subjects text[], details text[],
+--   by text[]
 -- out: nothing
-insert into event (crawl, sequence, at, name, subject, detail)
-select %s, * from unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[])
+insert into event (crawl, sequence, at, name, subject, detail, by)
+select %s, *
+from unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[])
 
 -- name: delete_old_events
 -- Events up to a number.
@@ -68,8 +70,8 @@ delete from event where crawl = %s and sequence <= %s
 -- name: events_since
 -- Events after a number, in their order.
 -- in: crawl, after, limit
--- out: sequence, at (milliseconds), name, subject, detail
-select sequence, at, name, subject, detail from event
+-- out: sequence, at (milliseconds), name, subject, detail, by
+select sequence, at, name, subject, detail, by from event
 where crawl = %s and sequence > %s order by sequence limit %s
 
 -- name: write_heartbeat

@@ -2,7 +2,7 @@
 -- change_tasks: drop, replay or purge tasks.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the verb. ARGV[6]: the state that a task must have. ARGV[7]: msgpack of the tasks'
--- numbers.
+-- numbers. ARGV[8]: who acts (see `sign`).
 -- Returns how many tasks were changed.
 local verbs = {
   drop = function(number, t, q)
@@ -24,6 +24,7 @@ local verbs = {
   end,
 }
 open_crawl()
+sign(ARGV[8])
 local change, wanted, changed = verbs[ARGV[5]], tonumber(ARGV[6]), 0
 if C[C_STATUS] ~= 'cancelled' then
   for _, number in ipairs(decode(ARGV[7])) do

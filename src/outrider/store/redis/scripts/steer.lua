@@ -5,6 +5,7 @@
 -- (false: they stay) and those rules as JSON, and whether every queue has the crawl's rules after
 -- this. ARGV[6]: a batch of rules only (see decode_batch). ARGV[7]: msgpack of each queue's number,
 -- the number of its rules when they were read, and the position of its new rules in the batch.
+-- ARGV[8]: who acts (see `sign`).
 -- Returns 1; nil: the rules of the crawl or of a queue changed since, so read them and try again.
 local action, batch, wanted = decode(ARGV[5]), decode_batch(ARGV[6]), decode(ARGV[7])
 if is_stale() then
@@ -92,6 +93,7 @@ local actions = {
   end,
 }
 
+sign(ARGV[8])
 if action[3] then
   replace_rules(action[3], action[4])
 end

@@ -77,11 +77,23 @@ local function to_ms(seconds)
   return ceil(seconds * 1000 - 1e-6)
 end
 
+local by = '' -- the operator whose act is being applied
+
 -- O3: append an event to the log.
 local function log_event(what, subject, detail)
   C[C_LAST_EVENT] = C[C_LAST_EVENT] + 1
-  call('RPUSH', prefix .. K_EVENTS, encode({ C[C_LAST_EVENT], now, what, subject, detail }))
+  call('RPUSH', prefix .. K_EVENTS, encode({ C[C_LAST_EVENT], now, what, subject, detail, by }))
   call('LTRIM', prefix .. K_EVENTS, -MAX_EVENTS, -1)
+end
+
+-- O3: let the events of this call carry who acts, and log the act they follow from. `signature` is
+-- msgpack of the operator, and of the act's name, subject and detail unless it is logged already.
+local function sign(signature)
+  local words = decode(signature)
+  by = words[1]
+  if words[2] and by ~= '' then
+    log_event(words[2], words[3], words[4])
+  end
 end
 
 local function change_status(status, reason)
