@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from outrider.core.outcome import (
+    Again,
     Blocked,
     Done,
     Dropped,
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Added",
+    "Again",
     "Blocked",
     "Closed",
     "CrawlReport",

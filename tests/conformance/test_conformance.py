@@ -5,6 +5,7 @@ from outrider.testing.conformance import (
     AddConformance,
     AddressingConformance,
     AdminConformance,
+    AgainConformance,
     AnswersConformance,
     BudgetConformance,
     CacheConformance,
@@ -52,6 +53,9 @@ class TestAddressing(AddressingConformance): ...
 
 
 class TestAdmin(AdminConformance): ...
+
+
+class TestAgain(AgainConformance): ...
 
 
 class TestAnswers(AnswersConformance): ...

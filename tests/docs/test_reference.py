@@ -7,6 +7,7 @@ import pytest
 
 import outrider
 from outrider import (
+    Again,
     Blocked,
     Done,
     Dropped,
@@ -151,6 +152,7 @@ async def ends_of_visits(frontier, clock):
         "unreachable": Unreachable("dns"),
         "throttled": Throttled(),
         "dropped": Dropped("robots"),
+        "again": Again(delay=60.0),
         "lost": None,
     }
     await frontier.add([f"https://{name}.example/" for name in ends] + ["ftp://no.example/"])

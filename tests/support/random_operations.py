@@ -34,7 +34,16 @@ from operations import (
     UpdatePriorities,
     Wait,
 )
-from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.outcome import (
+    Again,
+    Blocked,
+    Done,
+    Dropped,
+    Failed,
+    Outcome,
+    Throttled,
+    Unreachable,
+)
 from outrider.core.queue_action import Pause, QueueAction, Resume, Retire, Revive, Set, Snooze, Wake
 from outrider.core.states import CrawlStatus
 from outrider.core.task import KnownRule
@@ -394,6 +403,7 @@ OUTCOMES: Final[Mapping[str, float]] = {
     "dropped": 2,
     "cached": 1,
     "revisit": 2,
+    "again": 2,
 }
 
 _OUTCOMES: Final[Mapping[str, Callable[[Random], Outcome]]] = {
@@ -421,6 +431,17 @@ _OUTCOMES: Final[Mapping[str, Callable[[Random], Outcome]]] = {
     ),
     "cached": lambda dice: Done(
         status=200, bytes=10, from_cache=True, throttled=dice.choice((None, None, 0.0, 50.0))
+    ),
+    "again": lambda dice: Again(
+        dice.choice((None, "busy", "login")),
+        seconds=dice.choice((0.0, 2.0)),
+        delay=dice.choice((0.0, 0.0, 5.0)),
+        meta=dice.choice((None, None, {}, {"try": 2})),
+        type=dice.choice((None, None, "page", "article", "nav")),
+        priority=dice.choice((None, None, -1.0, 0.0, "low")),
+        front=dice.random() < 0.3,
+        visited=dice.random() < 0.7,
+        crawl_delay=dice.choice((None, None, 2.0)),
     ),
     "revisit": lambda dice: Done(
         status=200,

@@ -333,7 +333,7 @@ def _read_sample(
         held=view.held,
         in_flight=executor.in_flight,
         done=view.done,
-        failed=tally.visits - tally.outcomes["done"] - tally.outcomes["dropped"],
+        failed=tally.visits - sum(tally.outcomes[name] for name in ("done", "dropped", "again")),
         dead=view.dead,
         dropped=view.dropped,
         visits=tally.visits,
@@ -427,4 +427,4 @@ def _outcome_detail(outcome: Outcome | None) -> str:
         return f"{outcome.status} {outcome.bytes} B {outcome.seconds:.3f} s{cached}"
     if isinstance(outcome, Throttled):
         return "" if outcome.retry_after is None else f"for {outcome.retry_after:.0f} s"
-    return f"({getattr(outcome, 'reason', '')})"
+    return f"({getattr(outcome, 'reason', '') or ''})"

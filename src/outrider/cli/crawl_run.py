@@ -106,7 +106,9 @@ class FirstFailures:
             elif self._remaining:
                 self._remaining -= 1
                 what = type(visit.outcome).__name__.lower()
-                self._say(f"{visit.url}: {what}, {getattr(visit.outcome, 'reason', 'for now')}")
+                self._say(
+                    f"{visit.url}: {what}, {getattr(visit.outcome, 'reason', None) or 'for now'}"
+                )
 
 
 async def _add_seeds(crawling: Crawling, plan: Plan) -> bool:

@@ -12,7 +12,14 @@ from typing import Final, assert_never
 
 import msgspec
 
+from outrider.core.link_validation import (
+    encode_meta,
+    priority_error,
+    priority_number,
+    type_error,
+)
 from outrider.core.outcome import (
+    Again,
     Answer,
     Blocked,
     Done,
@@ -34,10 +41,11 @@ from outrider.core.policy.politeness import (
     unreachable_snooze,
 )
 from outrider.core.policy.retry import Backoff, Retry, gives_up, wait_after
-from outrider.core.policy.score import Score
+from outrider.core.policy.score import Score, explicit
 from outrider.core.states import TaskState
 from outrider.core.task import Lease
-from outrider.core.verdict import Revisit, Verdict
+from outrider.core.verdict import Requeue, Revisit, Verdict
+from outrider.errors import InvalidInput
 
 FREE_THROTTLES: Final = 4  # D3: a task keeps its attempts this often, then each counts
 REFRESH: Final = "refresh"
@@ -70,6 +78,8 @@ def decide(lease: Lease, outcome: Outcome, policy: Policy, roll: float) -> Verdi
             return _unreachable(lease, outcome)
         case Dropped():
             return _dropped(lease, outcome, roll)
+        case Again():
+            return _again(lease, outcome, policy, roll)
         case _:
             assert_never(outcome)
 
@@ -82,7 +92,7 @@ def outcome_error(outcome: object) -> str | None:
         return f"an outcome is one of Done, Failed, Throttled, …, not {type(outcome).__name__}"
     for name in outcome.__struct_fields__:
         value = getattr(outcome, name)
-        is_given = name == "seconds" or value is not None
+        is_given = name in _NEVER_NONE or value is not None
         if name in _DURATIONS and is_given and not _is_duration(value):
             return f"{type(outcome).__name__}.{name} = {value!r} must be seconds, finite and ≥ 0"
     return _fault_of_kind(outcome)
@@ -106,13 +116,20 @@ def _is_duration(value: object) -> bool:
 
 
 _DURATIONS: Final = frozenset(
-    {"seconds", "crawl_delay", "revisit_in", "throttled", "retry_in", "retry_after"}
+    {"seconds", "crawl_delay", "revisit_in", "throttled", "retry_in", "retry_after", "delay"}
 )
 
 
+_NEVER_NONE: Final = frozenset({"seconds", "delay"})
+
+
 def _fault_of_kind(outcome: Outcome) -> str | None:
-    if isinstance(outcome, Dropped) and type(outcome.visited) is not bool:
-        return f"Dropped.visited = {outcome.visited!r} must be True or False"
+    if isinstance(outcome, Dropped | Again) and type(outcome.visited) is not bool:
+        name = type(outcome).__name__
+        return f"{name}.visited = {outcome.visited!r} must be True or False"
+    if isinstance(outcome, Again):
+        error = _again_error(outcome)
+        return None if error is None else f"Again: {error}"
     if not isinstance(outcome, Done):
         reason = getattr(outcome, "reason", "")
         return None if isinstance(reason, str) else f"a reason is text, not {reason!r}"
@@ -124,6 +141,20 @@ def _fault_of_kind(outcome: Outcome) -> str | None:
     if reward is not None and not (isinstance(reward, int | float) and math.isfinite(reward)):
         return f"Done.reward = {outcome.reward!r} must be finite"
     return None
+
+
+def _again_error(outcome: Again) -> str | None:
+    """Return what is wrong with the fields that a task gets; they have the limits of a link's."""
+    reason, meta = outcome.reason, None if outcome.meta is None else encode_meta(outcome.meta)
+    if reason is not None and not isinstance(reason, str):
+        return f"a reason is text, not {reason!r}"
+    if type(outcome.front) is not bool:
+        return f"front = {outcome.front!r} must be True or False"
+    if outcome.priority is not None and (error := priority_error(outcome.priority)) is not None:
+        return error
+    if outcome.type is not None and (error := type_error(outcome.type)) is not None:
+        return error
+    return meta if isinstance(meta, str) else None
 
 
 def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
@@ -271,6 +302,47 @@ def _dropped(lease: Lease, outcome: Dropped, roll: float) -> Verdict:
         crawl_delay=outcome.crawl_delay,
         touched=outcome.visited,
     )
+
+
+def _again(lease: Lease, outcome: Again, policy: Policy, roll: float) -> Verdict:
+    """Return the task to its queue (G1): no failure, and no sign of how the host is (D3, D4)."""
+    reason = outcome.reason
+    return Verdict(
+        *_lease_and_outcome(lease, outcome),
+        TaskState.PENDING,
+        counts=outcome.visited,
+        reason=None if reason is None else reason[:_REASON_LENGTH],
+        delay=_delay(lease, outcome, lease.manners.level, roll),
+        crawl_delay=outcome.crawl_delay,
+        touched=outcome.visited,
+        requeue=_requeue(lease, outcome, policy),
+    )
+
+
+def _requeue(lease: Lease, outcome: Again, policy: Policy) -> Requeue:
+    about, kind = lease.about, lease.type if outcome.type is None else outcome.type
+    meta = None if outcome.meta is None else encode_meta(outcome.meta) if outcome.meta else b""
+    if isinstance(meta, str):
+        raise InvalidInput(meta)  # `outcome_error` refuses it before
+    changed = about if meta is None else msgspec.structs.replace(about, meta=meta)
+    score = _new_score(msgspec.structs.replace(lease, about=changed), outcome, kind, policy)
+    return Requeue(
+        outcome.delay,
+        kind,
+        about.lane if kind == lease.type else policy.lanes.lane_of(kind),
+        0 if outcome.front else about.precedence,
+        about.priority if score is None else score.priority,
+        about.breakdown if score is None else score.breakdown,
+        meta,
+        outcome.front,
+    )
+
+
+def _new_score(lease: Lease, outcome: Again, kind: str, policy: Policy) -> Score | None:
+    """Return the explicit score, or that of another type (F8); None: the task keeps its own."""
+    if outcome.priority is not None:
+        return explicit(priority_number(outcome.priority) + 0.0)
+    return None if kind == lease.type else policy.score(lease, kind)
 
 
 def _lease_and_outcome(lease: Lease, outcome: Outcome) -> tuple[str, int, int, str]:

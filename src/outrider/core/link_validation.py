@@ -55,9 +55,8 @@ def _number_error(link: Link) -> str | None:
     is_whole = link.depth is DEFAULT_DEPTH or type(link.depth) is int
     if not is_whole or not 0 <= link.depth <= _MAX_DEPTH:
         return f"depth = {short_repr(link.depth)} must be a whole number from 0 to 1,000,000"
-    if link.priority is not None and not _is_finite(priority_number(link.priority)):
-        names = ", ".join(PRIORITIES)
-        return f"priority = {short_repr(link.priority)} must be finite, or one of {names}"
+    if link.priority is not None and (error := priority_error(link.priority)) is not None:
+        return error
     if link.base_priority is not None and not _is_finite(link.base_priority):
         return f"base_priority = {short_repr(link.base_priority)} must be finite"
     if not _is_finite(link.bias):
@@ -68,8 +67,8 @@ def _number_error(link: Link) -> str | None:
 
 
 def _text_error(link: Link) -> str | None:
-    if not isinstance(link.type, str) or not 0 < len(link.type) <= 64 or not is_text(link.type):
-        return f"type = {short_repr(link.type)} must be text, 1 to 64 long"
+    if (error := type_error(link.type)) is not None:
+        return error
     if link.key is not None and valid_key(link.key) is None:
         return f"key = {short_repr(link.key)} must be printable text, 1 to 255 long"
     if link.known not in _KNOWN_RULES:
@@ -77,6 +76,20 @@ def _text_error(link: Link) -> str | None:
     if _texts(link) == _NO_TEXTS:
         return None
     return next(filter(None, (_field_error(link, name) for name in _TEXT_LIMITS)), None)
+
+
+def priority_error(priority: object) -> str | None:
+    """Return what is wrong with an explicit priority."""
+    if _is_finite(priority_number(priority)):
+        return None
+    return f"priority = {short_repr(priority)} must be finite, or one of {', '.join(PRIORITIES)}"
+
+
+def type_error(kind: object) -> str | None:
+    """Return what is wrong with the type of a task."""
+    if isinstance(kind, str) and 0 < len(kind) <= 64 and is_text(kind):
+        return None
+    return f"type = {short_repr(kind)} must be text, 1 to 64 long"
 
 
 def _field_error(link: Link, name: str) -> str | None:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -74,7 +75,25 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
     visited: bool = True
 
 
-Outcome: TypeAlias = Done | Failed | Throttled | Blocked | Unreachable | Dropped
+class Again(msgspec.Struct, frozen=True, gc=False):
+    """The task goes back to its queue, with other fields if they are given; this is no failure.
+
+    It is due after `delay` seconds, in its old place, or before all others with `front`. Without a
+    request (`visited=False`) the host was not visited and no attempt counts.
+    """
+
+    reason: str | None = None
+    seconds: float = 0.0
+    delay: float = 0.0
+    meta: Mapping[str, Any] | None = None  # None: as it was
+    type: str | None = None
+    priority: float | str | None = None
+    front: bool = False
+    visited: bool = True
+    crawl_delay: float | None = None
+
+
+Outcome: TypeAlias = Done | Failed | Throttled | Blocked | Unreachable | Dropped | Again
 
 
 def outcome_of(

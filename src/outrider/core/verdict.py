@@ -23,6 +23,22 @@ class Revisit(msgspec.Struct, frozen=True, gc=False):
     breakdown: Breakdown | None
 
 
+class Requeue(msgspec.Struct, frozen=True, gc=False):
+    """When and as what a leased task goes back to its queue, as its worker wants it (G1).
+
+    It keeps its tie; `front`: its tie is 0, before everything else of its precedence and priority.
+    """
+
+    after: float
+    type: str
+    lane: int
+    precedence: int
+    priority: float
+    breakdown: Breakdown | None
+    meta: bytes | None = None  # None: as it was
+    front: bool = False
+
+
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """The changes to apply, whole or not at all, with the links of the page (H6)."""
 
@@ -53,6 +69,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     snooze_reason: str | None = None
     retire: str | None = None
     tasks: Sequence[Task] = ()
+    requeue: Requeue | None = None
 
 
 class Finished(msgspec.Struct, frozen=True, gc=False):

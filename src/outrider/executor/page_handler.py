@@ -18,7 +18,16 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, Unreachable
+from outrider.core.outcome import (
+    Again,
+    Blocked,
+    Done,
+    Dropped,
+    Failed,
+    Outcome,
+    Throttled,
+    Unreachable,
+)
 from outrider.core.policy.rules import QueueRules
 from outrider.core.task import Lease, Link, PolitenessState, Task
 from outrider.errors import LocalFault
@@ -121,7 +130,7 @@ def _json_fault(items: list[dict[str, Any]]) -> str | None:
 
 CHILD_MEMORY: Final = 4 * 2**30  # bytes of one child process
 _OUTCOMES: Final = {
-    kind.__name__: kind for kind in (Done, Failed, Throttled, Blocked, Unreachable, Dropped)
+    kind.__name__: kind for kind in (Done, Failed, Throttled, Blocked, Unreachable, Dropped, Again)
 }
 
 

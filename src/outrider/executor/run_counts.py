@@ -41,7 +41,7 @@ class RunCounts:
             self.statuses[outcome.status] += 1
             self.fetched += 200 <= outcome.status < 300
         elif not isinstance(outcome, Throttled):
-            self._count_reason(name, getattr(outcome, "reason", ""))
+            self._count_reason(name, getattr(outcome, "reason", "") or "")
 
     def _count_reason(self, name: str, reason: str) -> None:
         key = name, reason[:200]

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from math import inf
 from typing import Final
 
-from outrider.core.outcome import Dropped, Failed, Outcome
+from outrider.core.outcome import Again, Dropped, Failed, Outcome
 from outrider.core.task import Lease
 from outrider.errors import LocalFault, StoreError
 from outrider.executor.fault_pause import FaultPause
@@ -114,7 +114,7 @@ class RunningVisits:
             self._finisher.release([visit.lease])
         else:
             self._finisher.add(visit)
-            if not isinstance(visit.outcome, Dropped) or visit.outcome.visited:
+            if not isinstance(visit.outcome, Dropped | Again) or visit.outcome.visited:
                 now = asyncio.get_running_loop().time()
                 self._pause.visited(visit.began, self._slots.count, now)
         self._wake.set_in(BATCH_WAIT)

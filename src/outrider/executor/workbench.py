@@ -219,6 +219,7 @@ def _pacing_verdict(verdict: Verdict, here: LeaseId) -> Verdict:
         state=TaskState.DROPPED,
         answer=None,
         revisit=None,
+        requeue=None,
         retire=None,
         tasks=(),
     )

@@ -134,6 +134,8 @@ def _event_name(verdict: Verdict, state: TaskState) -> str:
         return "finished" if verdict.counts else "from-cache"
     if verdict.outcome == "throttled" and state is TaskState.PENDING:
         return "throttled"
+    if verdict.outcome == "again":
+        return "again"
     names = {TaskState.PENDING: "retried", TaskState.DEAD: "died", TaskState.DROPPED: "dropped"}
     return names.get(state, "finished")
 

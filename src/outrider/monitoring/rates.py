@@ -37,8 +37,9 @@ class Rates(msgspec.Struct, frozen=True):
 
 def counts_of(view: CrawlView, at: float) -> Counts:
     """The growing counters of a crawl at an instant."""
-    done, dropped = view.outcomes.get("done", 0), view.outcomes.get("dropped", 0)
-    return Counts(at, view.visits, done, max(0, view.visits - done - dropped), view.bytes)
+    done = view.outcomes.get("done", 0)
+    neither = view.outcomes.get("dropped", 0) + view.outcomes.get("again", 0)
+    return Counts(at, view.visits, done, max(0, view.visits - done - neither), view.bytes)
 
 
 class RateHistory:

@@ -14,6 +14,7 @@ import msgspec
 from outrider.core.breakdown import Breakdown
 from outrider.core.decide import Policy, decide
 from outrider.core.outcome import (
+    Again,
     Blocked,
     Done,
     Dropped,
@@ -210,6 +211,25 @@ def dropped(lease: Lease, reason: str = "robots") -> Verdict:
     return verdict(lease, Dropped(reason))
 
 
+class AgainFields(TypedDict, total=False):
+    """Keyword arguments of `again`."""
+
+    reason: str
+    seconds: float
+    delay: float
+    meta: Mapping[str, Any]
+    type: str
+    priority: float | str
+    front: bool
+    visited: bool
+    crawl_delay: float
+
+
+def again(lease: Lease, **fields: Unpack[AgainFields]) -> Verdict:
+    """Return the verdict of a visit whose task goes back to its queue."""
+    return verdict(lease, Again(**fields))
+
+
 OUTCOMES: Final[Mapping[str, Outcome]] = {
     "done": Done(status=200),
     "failed": Failed("HTTP 500"),
@@ -218,4 +238,5 @@ OUTCOMES: Final[Mapping[str, Outcome]] = {
     "unreachable": Unreachable("DNS"),
     "dropped": Dropped("robots"),
     "cached": Done(status=200, from_cache=True),
+    "again": Again("later"),
 }  # one of each kind

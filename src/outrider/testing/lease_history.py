@@ -470,6 +470,12 @@ class LeaseHistory:
             task.arrival, task.lane = record.arrivals, revisit.lane
             task.order = (revisit.precedence, revisit.priority + 0.0)
             task.due = now + whole_ms(revisit.after)
+        requeue = verdict.requeue
+        if requeue is not None:
+            if requeue.front and task.arrival:  # before all that arrived, in order of numbers
+                task.arrival = task.lease.id.task - (1 << 60) if task.lease else task.arrival
+            task.lane, task.order = requeue.lane, (requeue.precedence, requeue.priority + 0.0)
+            task.due = now + whole_ms(requeue.after)
         self._enqueue(record, task)
 
     def extended(self, lease: LeaseId, lease_for: float, now: int) -> None:

@@ -45,7 +45,7 @@ class PolitenessCounts(msgspec.Struct):
             self._done()
         elif outcome == "throttled":
             self.level, self.throttles_in_row = seen.level + 1, seen.throttles_in_row + 1
-        if outcome != "dropped":
+        if outcome not in ("dropped", "again"):
             unreachable, blocked = outcome == "unreachable", outcome == "blocked"
             self.unreachable_in_row = seen.unreachable_in_row + 1 if unreachable else 0
             self.blocks_in_row = seen.blocks_in_row + 1 if blocked else 0

@@ -3,7 +3,16 @@ import math
 import pytest
 
 from outrider.core.decide import Policy, decide, outcome_error
-from outrider.core.outcome import Answer, Blocked, Done, Dropped, Failed, Throttled, Unreachable
+from outrider.core.outcome import (
+    Again,
+    Answer,
+    Blocked,
+    Done,
+    Dropped,
+    Failed,
+    Throttled,
+    Unreachable,
+)
 from outrider.core.policy.lanes import Lanes
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.retry import Backoff, Retry
@@ -68,6 +77,7 @@ def test_a_verdict_names_its_lease():
         (Blocked("x"), "blocked"),
         (Unreachable("x"), "unreachable"),
         (Dropped("x"), "dropped"),
+        (Again("x"), "again"),
     ],
 )
 def test_a_verdict_names_its_outcome(outcome, name):
@@ -536,3 +546,104 @@ def test_error_names_the_field(outcome, named):
 def test_duration_that_is_not_a_number_is_an_error(outcome, named):
     """A header's text handed on unread is refused by name: deciding on it would raise."""
     assert named in outcome_error(outcome)
+
+
+# ---- tasks that go back
+
+
+def test_task_that_goes_back_is_no_failure_and_no_sign_of_the_host():
+    """G1, D3, D4: an attempt and a delay, nothing else; whatever the task went through."""
+    lent = lease(failures=9, throttles=9, budget={"error_penalty": 3}, manners={"level": 0})
+    verdict = decide(lent, Again("busy", seconds=2.0, crawl_delay=7.0), policy(), 0.0)
+
+    assert (verdict.state, verdict.reason, verdict.penalty) == (PENDING, "busy", 0)
+    assert (verdict.counts, verdict.failed, verdict.throttled) == (True, 0, 0)
+    assert (verdict.touched, verdict.delay, verdict.crawl_delay) == (True, 10.0, 7.0)
+    assert (verdict.snooze, verdict.retire, verdict.answer, verdict.revisit) == (0.0, *[None] * 3)
+    assert fields(verdict, UNMOVED) == UNMOVED
+
+
+def test_task_goes_back_as_it_was():
+    """G1, C2: forced or not, it keeps rank, lane, type, breakdown and meta."""
+    lent = lease(precedence=0, priority=-3.5, lane=1, type="odd", meta=b'{"a":1}')
+    requeue = decide(lent, Again(delay=4.0), policy(), 0.0).requeue
+
+    assert (requeue.after, requeue.type, requeue.lane) == (4.0, "odd", 1)
+    assert (requeue.precedence, requeue.priority, requeue.breakdown) == (0, -3.5, None)
+    assert (requeue.meta, requeue.front) == (None, False)
+
+
+def test_task_goes_back_as_another_type():
+    """F8, C4: in the lane of that type, scored with its new meta unless a priority is given."""
+    seen = []
+
+    def score(lent, kind):
+        seen.append((lent.meta, kind))
+        return explicit(9.0)
+
+    how = Policy(Retry(), Lanes(), score)
+    outcome = Again(type="article", meta={"b": 2})
+    requeue = decide(lease(meta=b'{"a":1}'), outcome, how, 0.0).requeue
+    assert (requeue.type, requeue.lane, requeue.priority) == ("article", ACQUISITION, 9.0)
+    assert (requeue.precedence, requeue.meta) == (1, b'{"b":2}')
+    assert seen == [({"b": 2}, "article")]
+
+    given = decide(lease(), Again(type="article", priority="low"), how, 0.0).requeue
+    assert (given.lane, given.priority, given.breakdown.source) == (ACQUISITION, 100.0, "explicit")
+    assert len(seen) == 1
+
+
+def test_task_goes_to_the_front_as_a_forced_one():
+    """C2: precedence 0; its priority stays."""
+    requeue = decide(lease(priority=5.0, precedence=3), Again(front=True), policy(), 0.0).requeue
+
+    assert (requeue.front, requeue.precedence, requeue.priority) == (True, 0, 5.0)
+
+
+def test_empty_meta_replaces_what_was_there():
+    """G1: None leaves it alone."""
+    assert decide(lease(), Again(meta={}), policy(), 0.0).requeue.meta == b""
+    assert decide(lease(), Again(priority=-0.0), policy(), 0.0).requeue.priority == 0.0
+
+
+def test_task_that_goes_back_without_a_visit_leaves_the_host_alone():
+    """D7, E3: refunded, and no attempt."""
+    verdict = decide(lease(), Again(visited=False), policy(), 0.0)
+
+    assert (verdict.touched, verdict.counts, verdict.reason) == (False, False, None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (Again(5), "reason"),
+        (Again(seconds=None), "Again.seconds"),
+        (Again(seconds=math.nan), "Again.seconds"),
+        (Again(delay=-1), "Again.delay"),
+        (Again(delay=None), "Again.delay"),
+        (Again(delay=1e12), "Again.delay"),
+        (Again(crawl_delay="x"), "Again.crawl_delay"),
+        (Again(visited=None), "Again.visited"),
+        (Again(front=1), "Again: front"),
+        (Again(type=""), "Again: type"),
+        (Again(type="x" * 65), "Again: type"),
+        (Again(type="\ud800"), "Again: type"),
+        (Again(priority=math.inf), "Again: priority"),
+        (Again(priority="urgent"), "Again: priority"),
+        (Again(priority=True and "x"), "Again: priority"),
+        (Again(meta=[1]), "Again: meta must be a dict"),
+        (Again(meta={"a": math.nan}), "Again: meta is not JSON"),
+        (Again(meta={"a": "x" * 20_000}), "Again: meta: "),
+    ],
+)
+def test_invalid_fields_of_a_task_that_goes_back_are_named(outcome, error):
+    """J6: each with its place; they have the limits of a link's fields."""
+    assert error in outcome_error(outcome)
+
+
+def test_valid_fields_of_a_task_that_goes_back_are_accepted():
+    """All of them at once."""
+    outcome = Again("r", 1, 2.0, {"a": 1}, "article", "high", front=True, crawl_delay=3)
+
+    assert outcome_error(outcome) is None
+    assert outcome_error(Again()) is None

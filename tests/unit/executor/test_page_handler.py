@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from outrider import Done, Dropped, Failed, Frontier, Link, LocalFault
+from outrider import Again, Done, Dropped, Failed, Frontier, Link, LocalFault
 from outrider.executor.page_handler import MAX_ITEMS, IsolatedPageHandler, PageHandler
 from outrider.executor.visit import Visit
 from outrider.fetch.page import Page
@@ -105,6 +105,16 @@ async def test_an_outcome_is_the_visits(lease):
     assert (await visited(lease, function)).outcome == Dropped("boring")
 
 
+async def test_function_may_send_its_page_back(lease):
+    """G1: with what the next attempt needs to know."""
+
+    async def function(page):
+        return Again("login", meta={**page.lease.meta, "try": 2}, front=True)
+
+    seen = await visited(lease, function)
+    assert seen.outcome == Again("login", meta={"why": "seed", "try": 2}, front=True)
+
+
 async def test_a_page_may_be_rewarded(lease):
     """F10: beside whatever the function returns."""
 
@@ -175,7 +185,10 @@ async def test_what_it_raises_fails_its_visit(lease):
 
 ELSEWHERE = """
 import os, sys, threading
-from outrider import Link, LocalFault
+from outrider import Again, Link, LocalFault
+
+def back(page):
+    return Again("login", meta={"try": 2}, delay=3.0)
 
 def two(page):
     yield {"n": 1, "title": page.css("title")[0].text()}
@@ -227,6 +240,11 @@ async def test_isolated_functions_answer_as_others_do(isolated):
     assert visit.items == [{"n": 1, "title": "Hello"}]
     assert [link.url for link in visit.links] == ["https://a.example/next", "https://b.example/"]
     assert visit.outcome == Done(200, 0.1, len(BODY))
+
+
+async def test_isolated_functions_send_pages_back_as_others_do(isolated):
+    """G1: with all fields of the outcome."""
+    assert (await isolated("back")).outcome == Again("login", meta={"try": 2}, delay=3.0)
 
 
 async def test_isolated_functions_reward_as_others_do(isolated):

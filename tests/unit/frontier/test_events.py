@@ -4,7 +4,7 @@ import json
 import pytest
 
 from loop_turns import turns
-from outrider import Blocked, Done, Dropped, Event, Failed, Link, Throttled, Unreachable
+from outrider import Again, Blocked, Done, Dropped, Event, Failed, Link, Throttled, Unreachable
 from outrider.events import BACKLOG
 
 A = "https://a.example/"
@@ -70,6 +70,7 @@ async def test_adds_and_refusals_emit_events(frontier):
         (Unreachable("x"), "retried"),
         (Throttled(), "throttled"),
         (Dropped("x"), "dropped"),
+        (Again("x"), "again"),
     ],
 )
 async def test_every_end_of_a_visit_has_its_name(frontier, outcome, name):

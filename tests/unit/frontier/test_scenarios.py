@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from outrider import Blocked, Done, Dropped, Failed, Link, Throttled, Unreachable
+from outrider import Again, Blocked, Done, Dropped, Failed, Link, Throttled, Unreachable
 
 DONE = Done(200)
 
@@ -359,6 +359,8 @@ async def test_capped_sites_with_pause_at_finish(crawl):
         (Throttled(), 0),
         (Unreachable("x"), 0),
         (Dropped("x"), 0),
+        (Again("x"), 3),
+        (Again("x", visited=False), 0),
         (Done(200, from_cache=True), 0),
         ("release", 0),
         ("crash", 3),

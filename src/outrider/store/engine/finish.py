@@ -5,14 +5,15 @@ A token that is no longer current changes nothing (H3).
 
 from __future__ import annotations
 
-from typing import TypeVar, final
+from typing import Final, TypeVar, final
 
 import msgspec
 
 from outrider.clock import to_ms
+from outrider.core.order import NUMBER_BITS, TIE_MASK, task_key
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import PolitenessState
-from outrider.core.verdict import Finished, Revisit, Verdict
+from outrider.core.verdict import Finished, Requeue, Revisit, Verdict
 from outrider.store.engine.add import Adder
 from outrider.store.engine.leases import Leases
 from outrider.store.engine.port import Loader, TaskTable
@@ -23,6 +24,7 @@ from outrider.store.engine.transitions import Transitions
 
 PENDING, DEAD = TaskState.PENDING, TaskState.DEAD
 RUNNING, CANCELLED = CrawlStatus.RUNNING, CrawlStatus.CANCELLED
+_NO_SIGN: Final = ("dropped", "again")  # outcomes that say nothing of how a host is
 _Count = TypeVar("_Count", int, float)
 
 
@@ -257,6 +259,8 @@ class Finisher:
             self._transitions.end_lease(record, verdict.state)
         elif verdict.revisit is not None:
             self._revisit(record, verdict.revisit, now)
+        elif verdict.requeue is not None:
+            self._requeue(record, verdict.requeue, now)
         else:
             record.finished = -1
             self._transitions.move(record, PENDING)
@@ -275,6 +279,26 @@ class Finisher:
         record.history = ()
         self._adder.reinsert(record, revisit.after, now)
         record.finished = now
+
+    def _requeue(self, record: TaskRecord, requeue: Requeue, now: int) -> None:
+        """G1: pending again as its worker wants it; C2: it keeps its tie, or is the first."""
+        old = record.task
+        task = msgspec.structs.replace(
+            old,
+            type=requeue.type,
+            lane=requeue.lane,
+            precedence=requeue.precedence,
+            priority=requeue.priority,
+            breakdown=requeue.breakdown,
+            meta=old.meta if requeue.meta is None else requeue.meta,
+        )
+        if task != old:
+            self._adder.describe(record, task)
+        tie = 0 if requeue.front else record.key >> NUMBER_BITS & TIE_MASK
+        record.key = task_key(task.precedence, task.priority, tie, record.number)
+        record.finished = -1
+        self._transitions.move(record, PENDING)
+        self._transitions.enqueue(record, now + to_ms(requeue.after), now)
 
     def _apply_politeness(self, queue: Queue, verdict: Verdict) -> None:
         """D3, D4: set the queue's politeness state from the verdict; None leaves a value alone."""
@@ -297,7 +321,7 @@ class Finisher:
         )
         if verdict.crawl_delay is not None:
             queue.update_gap()
-        if verdict.outcome != "dropped":
+        if verdict.outcome not in _NO_SIGN:
             queue.errors_in_row = 0 if verdict.outcome == "done" else queue.errors_in_row + 1
 
 

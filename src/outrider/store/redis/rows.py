@@ -155,6 +155,7 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     worker: str = ""
     history: list[tuple[float, str, str]] = []
     answer: msgspec.Raw = _NO_BYTES
+    meta: msgspec.Raw = _NO_BYTES  # with a checksum: replaces that of the text; empty: none does
 
 
 class VerdictRow(msgspec.Struct, array_like=True, gc=False):
@@ -188,6 +189,8 @@ class VerdictRow(msgspec.Struct, array_like=True, gc=False):
     revisit: (
         tuple[int, str, int, msgspec.Raw, msgspec.Raw] | None
     )  # after, type, lane, rank, breakdown
+    # after, type, lane, rank, breakdown, meta, whether it goes to the front
+    requeue: tuple[int, str, int, msgspec.Raw, msgspec.Raw, msgspec.Raw | None, bool] | None
 
 
 class RulesRow(msgspec.Struct, array_like=True, gc=False):

@@ -185,13 +185,21 @@ _TASK_VALUES: Final = {
     **{name: f"row.{name}" for name in ("lane", "cost", "roll")},
     **{name: f"rest.{name}" for name in _Rest.__struct_fields__},
     **{name: f"kind.{name}" for name in Kind._fields},
+    "meta": "read_meta(row.meta) if len(bytes(row.meta)) > 1 else rest.meta",
     "depth": "kind.depth if rest.depth < 0 else rest.depth",
 }
+
+
+def _read_meta(meta: msgspec.Raw) -> bytes:
+    """Return the meta that a visit gave a task, in place of that of its text (G1)."""
+    return _verify_checksum(bytes_of(meta), "a task's meta")
+
+
 _make_task: Final = compile_function(
     "make_task",
     "crawl, row, kind, key, rest, url, precedence, priority, breakdown",
     [f"return Task({', '.join(arguments(Task.__struct_fields__, _TASK_VALUES, {}))})"],
-    {"Task": Task},
+    {"Task": Task, "read_meta": _read_meta},
 )
 
 

@@ -16,7 +16,7 @@ from outrider.core.pick import Streak
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, Task
-from outrider.core.verdict import Finished, Revisit, Verdict
+from outrider.core.verdict import Finished, Requeue, Revisit, Verdict
 from outrider.store.engine.fields import arguments, compile_function
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 from outrider.store.redis.rows import (
@@ -33,6 +33,7 @@ from outrider.store.redis.rows import (
 from outrider.store.redis.rules_cache import Batch, RulesCache, digest_of
 from outrider.store.redis.script_client import ScriptClient, encode
 from outrider.store.redis.task_codec import (
+    add_checksum,
     decode_answer,
     decode_task,
     encode_answer,
@@ -289,6 +290,16 @@ def _revisit_row(revisit: Revisit) -> tuple[int, str, int, msgspec.Raw, msgspec.
     return to_ms(revisit.after), revisit.type, revisit.lane, rank, breakdown
 
 
+def _requeue_row(
+    requeue: Requeue,
+) -> tuple[int, str, int, msgspec.Raw, msgspec.Raw, msgspec.Raw | None, bool]:
+    rank = raw(rank_bytes(requeue.precedence, requeue.priority))
+    breakdown = raw(encode_breakdown(requeue.breakdown))
+    meta = None if requeue.meta is None else raw(add_checksum(requeue.meta))
+    after = to_ms(requeue.after)
+    return after, requeue.type, requeue.lane, rank, breakdown, meta, requeue.front
+
+
 # Fields of a verdict's row that are not the verdict's of the same name.
 _COMPUTED: Final = {
     "state": "STATE_NUMBERS[verdict.state]",
@@ -300,6 +311,7 @@ _COMPUTED: Final = {
     "retry_in": "to_ms(verdict.retry_in)",
     "snooze": "to_ms(verdict.snooze)",
     "revisit": "None if verdict.revisit is None else revisit_row(verdict.revisit)",
+    "requeue": "None if verdict.requeue is None else requeue_row(verdict.requeue)",
 }
 _COPIED: Final = {
     name: f"verdict.{name}" for name in VerdictRow.__struct_fields__ if name not in _COMPUTED
@@ -319,6 +331,7 @@ _row_of: Final[Callable[[Verdict], VerdictRow]] = compile_function(
         "encode_answer": encode_answer,
         "raw": raw,
         "revisit_row": _revisit_row,
+        "requeue_row": _requeue_row,
         "to_ms": to_ms,
     },
 )

@@ -31,6 +31,7 @@ from outrider.testing.conformance.acts import ActsConformance
 from outrider.testing.conformance.add import AddConformance
 from outrider.testing.conformance.addressing import AddressingConformance
 from outrider.testing.conformance.admin import AdminConformance
+from outrider.testing.conformance.again import AgainConformance
 from outrider.testing.conformance.answers import AnswersConformance
 from outrider.testing.conformance.budget import BudgetConformance
 from outrider.testing.conformance.cache import CacheConformance
@@ -66,6 +67,7 @@ __all__ = [
     "AddConformance",
     "AddressingConformance",
     "AdminConformance",
+    "AgainConformance",
     "AnswersConformance",
     "BudgetConformance",
     "CacheConformance",

@@ -13,7 +13,7 @@ from outrider.core.pick import Streak
 from outrider.core.policy.politeness import min_delay_between
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
-from outrider.core.verdict import Finished, Verdict
+from outrider.core.verdict import Finished, Requeue, Verdict
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 from outrider.store.validation import validate_claim, validate_crawls
 from outrider.testing.model.records import (
@@ -474,6 +474,8 @@ class Verbs(Schedule):
         t.finished = None if v.state is PENDING and not v.revisit else now
         if v.revisit:
             self.revisit(c, t, v)
+        elif v.requeue:
+            self.requeue(t, v.requeue)
         elif v.state is PENDING:
             t.due = now + ms(v.retry_in)
 
@@ -494,6 +496,20 @@ class Verbs(Schedule):
             breakdown=r.breakdown,
         )
 
+    def requeue(self, t: T, r: Requeue) -> None:
+        """Return a task as its worker wants it (G1), in its old place or before all others (C2)."""
+        t.tie = 0 if r.front else t.tie
+        t.due = self.clock.now_ms() + ms(r.after)
+        t.task = msgspec.structs.replace(
+            t.task,
+            type=r.type,
+            lane=r.lane,
+            precedence=r.precedence,
+            priority=r.priority,
+            breakdown=r.breakdown,
+            meta=t.task.meta if r.meta is None else r.meta,
+        )
+
     def apply_politeness(self, q: Q, v: Verdict) -> None:
         """Set the politeness state from the verdict; None leaves a count as it is (D3, D4)."""
         known = {name: getattr(q.politeness, name) for name in q.politeness.__struct_fields__}
@@ -506,5 +522,5 @@ class Verbs(Schedule):
         q.politeness = PolitenessState(**new | {"last_delay": v.delay})
         if v.outcome == "done":
             q.errors = 0
-        elif v.outcome != "dropped":
+        elif v.outcome not in ("dropped", "again"):
             q.errors += 1

@@ -133,7 +133,7 @@ local function reopen_task(number, t, q, lane, order, cost, delay, kind, roll, t
   end
   t[T_QUEUE], t[T_LANE], t[T_ORDER], t[T_COST] = q[Q_NUMBER], lane, order, cost
   t[T_TEXT], t[T_SPLIT], t[T_ROLL] = text, split, roll
-  t[T_HISTORY], t[T_REASON], t[T_CLAIMED] = {}, false, -1
+  t[T_HISTORY], t[T_REASON], t[T_CLAIMED], t[T_META] = {}, false, -1, ''
   reset_attempts(t)
   set_state(number, t, q, PENDING)
   enqueue(number, t, q, now + delay)

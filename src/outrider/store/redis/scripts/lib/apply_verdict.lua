@@ -13,6 +13,22 @@ local function schedule_revisit(number, t, q, revisit)
   t[T_FINISHED] = now
 end
 
+-- G1: a task goes back as its worker wants it; C2: it keeps its tie, or is the first.
+local function requeue_task(number, t, q, requeue)
+  local kind = decode(call('HGET', prefix .. K_KINDS, t[T_KIND]))
+  if kind[1] ~= requeue[2] then
+    kind[1] = requeue[2]
+    set_kind(t, kind_number(kind))
+  end
+  local tie = requeue[7] and string.rep('\0', 6) or sub(t[T_ORDER], 11)
+  t[T_LANE], t[T_ORDER] = requeue[3], requeue[4] .. tie
+  t[T_TEXT] = sub(t[T_TEXT], 1, t[T_SPLIT]) .. requeue[5]
+  t[T_META] = requeue[6] or t[T_META]
+  t[T_FINISHED] = -1
+  set_state(number, t, q, PENDING)
+  enqueue(number, t, q, now + requeue[1])
+end
+
 -- set_state, written out for the most frequent case: a leased task is done, dead or dropped.
 local function end_lease(number, t, q, state)
   local field = t[T_KIND] * 8
@@ -39,6 +55,8 @@ local function apply_to_task(number, t, q, v)
   end
   if v[V_REVISIT] then
     schedule_revisit(number, t, q, v[V_REVISIT])
+  elseif v[V_REQUEUE] then
+    requeue_task(number, t, q, v[V_REQUEUE])
   elseif v[V_STATE] == PENDING then
     t[T_FINISHED] = -1
     set_state(number, t, q, PENDING)
@@ -66,7 +84,7 @@ local function apply_politeness(q, v)
   q[Q_CRAWL_DELAY] = v[V_CRAWL_DELAY] or q[Q_CRAWL_DELAY]
   if v[V_OUTCOME] == 'done' then
     q[Q_ERRORS_IN_ROW] = 0
-  elseif v[V_OUTCOME] ~= 'dropped' then
+  elseif v[V_OUTCOME] ~= 'dropped' and v[V_OUTCOME] ~= 'again' then
     q[Q_ERRORS_IN_ROW] = q[Q_ERRORS_IN_ROW] + 1
   end
 end

@@ -160,6 +160,9 @@ local function task_by_number(number)
     t[T_NAMED], t[T_LOANED], t[T_REASON], t[T_WORKER], t[T_HISTORY] = false, false, false, '', {}
     t[T_ANSWER] = ''
   end
+  if not t[T_META] then -- written before this field existed
+    t[T_META] = ''
+  end
   tasks[number] = t
   return t
 end
