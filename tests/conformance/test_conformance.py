@@ -23,6 +23,7 @@ from outrider.testing.conformance import (
     LimitedClaimConformance,
     LoansConformance,
     NotesConformance,
+    NotificationsConformance,
     OrderConformance,
     PaceConformance,
     PolitenessConformance,
@@ -107,6 +108,9 @@ class TestLoans(LoansConformance): ...
 
 
 class TestNotes(NotesConformance): ...
+
+
+class TestNotifications(NotificationsConformance): ...
 
 
 class TestOrder(OrderConformance): ...

@@ -127,11 +127,12 @@ async def test_waiting_worker_is_notified_of_new_work(url):
     waiting.subscribe("another", other.set)
 
     async with asyncio.timeout(60):
-        number = 0
-        while not rung.is_set():
-            number += 1
+        await asyncio.gather(rung.wait(), other.wait())  # once the server listens
+        for number in range(1, 6):  # also when they come faster than they are sent
+            rung.clear()
+            other.clear()
             await adding.add([page(number, 1)])
-            await asyncio.sleep(0.05)
+            await rung.wait()
     assert not other.is_set()
     end()
     for store in (waiting, adding):

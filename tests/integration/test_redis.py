@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from itertools import count
 
 import msgspec
 import pytest
@@ -416,19 +415,17 @@ async def test_add_under_old_rules_is_repeated_under_new_ones(opened):
 async def test_waiting_caller_is_notified(opened):
     """C6: an add after an empty claim notifies, across processes, until it is unsubscribed."""
     store, other = await opened(), await opened()
-    rung, numbers = asyncio.Event(), count()
+    rung = asyncio.Event()
     end = store.subscribe("default", rung.set)
 
-    async def ring():
-        async with asyncio.timeout(60):
-            while not rung.is_set():  # the listener takes a moment to be there
-                await claim(store)
-                await other.add([page(f"a/{next(numbers)}")])
-                await asyncio.sleep(0.02)
-
-    await ring()
-    rung.clear()
-    await ring()
+    async with asyncio.timeout(60):
+        await rung.wait()  # the server listens
+        for number in range(3):
+            assert len(await claim(store)) == bool(number)
+            assert await claim(store) == []
+            rung.clear()
+            await other.add([page(f"{number}/1")])
+            await rung.wait()
     end()
     rung.clear()
     await claim(store)

@@ -16,7 +16,7 @@ import msgspec
 
 from outrider.errors import StoreError, StoreFull
 from outrider.store.forwarding import VERBS, ForwardingStore
-from outrider.store.protocol import FullStore
+from outrider.store.protocol import FullStore, Notifies
 from outrider.testing.invariants import OBSERVED, Call, InvariantChecker, bind
 from outrider.testing.lease_history import Instants
 
@@ -150,6 +150,11 @@ class LoggedStore(ForwardingStore):
     def is_inline(self) -> bool:
         """Whether the store inside is."""
         return self._store.is_inline
+
+    @property
+    def notifies(self) -> Notifies:  # type: ignore[override] # as the store inside does
+        """As the store inside."""
+        return self._store.notifies
 
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Subscribe to the store inside."""

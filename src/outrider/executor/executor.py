@@ -21,7 +21,7 @@ from outrider.executor.handlers import Handlers
 from outrider.executor.housekeeping import Housekeeping
 from outrider.executor.lease_renewal import LeaseRenewer
 from outrider.executor.outage import Outage
-from outrider.executor.running_visits import CANCEL_GRACE, RunningVisits
+from outrider.executor.running_visits import BATCH_WAIT, CANCEL_GRACE, RunningVisits
 from outrider.executor.slots import Scaler, Slots, clamp, slot_bounds
 from outrider.executor.visit import Visit
 from outrider.executor.wake_event import WakeEvent
@@ -139,7 +139,7 @@ class Executor:
         housekeeping = Housekeeping(self, self._frontier, self._renewer)
         keeper = asyncio.create_task(housekeeping.run())
         keeper.add_done_callback(lambda _: self._wake.set())
-        unsubscribe = self._frontier.store.subscribe(self._frontier.crawl, self._wake.set)
+        unsubscribe = self._frontier.store.subscribe(self._frontier.crawl, self._work_available)
         end_watch = self._frontier.watch_settings(self._apply_settings)
         try:
             return await self._loop(keeper)
@@ -153,6 +153,10 @@ class Executor:
             await self._close()
             await housekeeping.send_last_heartbeat()
             self._handlers.close()
+
+    def _work_available(self) -> None:
+        """Claim soon; finishes of this worker notify too, and must not become smaller by that."""
+        self._wake.set_in(BATCH_WAIT)
 
     async def _crawl(self) -> CrawlView:
         frontier = self._frontier

@@ -131,7 +131,6 @@ class Adder:
         tasks = [one for one in admitted if isinstance(one, Task)]
         stored = iter(await self._tasks.submit(tasks) if tasks else ())
         every = [one if isinstance(one, Added) else next(stored) for one in admitted]
-        self._context.work_available.set()
         refused = Counter([answer.reason or "" for answer in every if not answer.added])
         self.refused.update(refused)
         if self._context.reporter.has_listeners:

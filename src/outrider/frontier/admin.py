@@ -78,7 +78,6 @@ class Admin:
         by = context.actor(by)
         target = await self._addresses.target_of(target) if target else target
         count = await steer_queues(context.store, context.crawl, target, action, by=by)
-        context.work_available.set()
         await context.reporter.store_events()
         name = f"queue-{type(action).__name__.lower()}"
         context.reporter.emit(name, target=target, queues=count, **signature(by))
@@ -88,7 +87,6 @@ class Admin:
         """Pause, resume or cancel the crawl (I3); return its status."""
         by = self._context.actor(by)
         now = await self._context.store.set_status(self._context.crawl, status, by=by)
-        self._context.work_available.set()
         await self._context.reporter.store_events()
         return now
 
@@ -152,7 +150,6 @@ class Admin:
         count = await run_steps(
             lambda after: verb(context.crawl, which, dry_run=dry_run, after=after, by=by)
         )
-        context.work_available.set()
         await context.reporter.store_events()
         if not dry_run:
             context.reporter.emit(f"operator-{verb.__name__}", tasks=count, **signature(by))

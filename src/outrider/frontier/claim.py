@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ from outrider.errors import ForeignLease, InvalidInput
 from outrider.frontier.context import ClosedSource, FrontierContext, LeaseSource
 from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.reports import Claim
+from outrider.frontier.waiting_room import ROOMS, WaitingClaim, WaitingRoom
 from outrider.store.protocol import (
     FINGERPRINT_BYTES,
     MAX_CLAIM_KEYS,
@@ -24,7 +26,7 @@ from outrider.store.protocol import (
     FullStore,
 )
 
-MAX_WAIT: Final = 1.0  # seconds after which a waiting claim asks again: workers share the store
+MAX_WAIT: Final = 1.0  # seconds of one claim of `leases`
 MAX_LIMIT: Final = 100_000
 MAX_LEASE: Final = 604_800.0  # seconds, as of the setting `lease.seconds`
 MAX_WORKER_CHARS: Final = 255
@@ -42,7 +44,7 @@ class Claimer:
         self._released = asyncio.Event()  # set when a lease of this frontier ended
         self._held: dict[LeaseId, int] = {}  # leases of `leases`, and when they expire
         self._undelivered: list[Claim] = []  # claimed by `leases`, and not yet yielded
-        self._unsubscribe: Callable[[], None] | None = None
+        self._room: WaitingRoom | None = None  # from the first claim that waits on
 
     def use(self, store: FullStore) -> None:
         """Serve leases of this store from now on."""
@@ -59,11 +61,11 @@ class Claimer:
             await self.release(claim)
             claim.clear()
 
-    def stop_notifications(self) -> None:
-        """End the subscription to the store's notifications, if there is one."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
+    def stop_waiting(self) -> None:
+        """End the claims that wait: the frontier is being closed."""
+        if self._room is not None:
+            ROOMS.leave(self._context.store, self._room, self)
+            self._room = None
 
     async def claim(  # noqa: PLR0913 - the fields of a claim
         self,
@@ -95,20 +97,26 @@ class Claimer:
         )
         if not isinstance(wait, int | float) or not wait >= 0:
             raise InvalidInput(f"claim(wait={wait!r}): seconds ≥ 0")
-        clock, work_available = self._context.clock, self._context.work_available
-        until = clock.now_ms() + (wait * 1000 if limit else 0)
-        while True:
-            work_available.clear()
-            claim = await self._claim_once(request)
-            left = (until - clock.now_ms()) / 1000
-            if claim:
-                return claim
-            if left <= 0 or self._is_over(claim):
-                await asyncio.sleep(0)  # a caller that claims in a loop must not block the others
-                return claim
-            longest = MAX_WAIT if claim.wake_in is None else claim.wake_in
-            self._subscribe()
-            await self._wait(min(left, longest), work_available)
+        ask = partial(self._claim_once, request)
+        claim = await (self._claim_in_turn(ask, request, wait) if wait and limit else ask())
+        if not claim:
+            await asyncio.sleep(0)  # a caller that claims in a loop must not block the others
+        return claim
+
+    async def _claim_in_turn(
+        self, ask: Callable[[], Awaitable[Claim]], request: ClaimRequest, wait: float
+    ) -> Claim:
+        """Wait among all claims of this process that could get the same tasks."""
+        source, store = self._open_source(), self._context.store
+        if self._room is None:
+            context = self._context
+            self._room = ROOMS.join(store, context.crawl, context.clock, self)
+        other = None if source is store else id(source)  # a workbench, of which no store notifies
+        waiting = WaitingClaim(self, ask, self._is_over, request.limit, wait)
+        # Stores notify of deadlines of leases by the earliest of the crawl, not of some queues.
+        polls = other is not None or bool(request.keys)
+        restriction = other, frozenset(request.keys)
+        return await self._room.claim(restriction, waiting, polls=polls)
 
     async def claim_named(self, fingerprints: Iterable[bytes]) -> Claim:
         """See `Frontier.claim_named`."""
@@ -167,20 +175,11 @@ class Claimer:
             work = self._source.release([lease.id for lease in leases])
             _ = self._context.background.spawn(work)
 
-    def _subscribe(self) -> None:
-        """Have the store notify of work, from the first claim that waits on."""
-        if self._unsubscribe is None:
-            context = self._context
-            notify = context.work_available.set
-            self._unsubscribe = context.store.subscribe(context.crawl, notify)
-
-    async def _wait(self, seconds: float, event: asyncio.Event) -> None:
-        """Wait until the event is set, or the time is over."""
-        if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        sleep = asyncio.ensure_future(self._context.clock.sleep(min(seconds, MAX_WAIT)))
-        is_set = asyncio.ensure_future(event.wait())
+    async def _wait_for_release(self) -> None:
+        """Wait until a lease of this frontier ended, or for a second."""
+        self._released.clear()
+        sleep = asyncio.ensure_future(self._context.clock.sleep(MAX_WAIT))
+        is_set = asyncio.ensure_future(self._released.wait())
         try:
             await asyncio.wait({sleep, is_set}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -195,8 +194,7 @@ class Claimer:
         while True:
             self._forget_expired()
             if len(self._held) >= limit:
-                self._released.clear()
-                await self._wait(MAX_WAIT, self._released)
+                await self._wait_for_release()
                 continue
             free = limit - len(self._held)
             claim = await self.claim(free, wait=MAX_WAIT)
@@ -230,12 +228,11 @@ class Claimer:
         self._held = {lease: until for lease, until in self._held.items() if until > now}
 
     def lease_ended(self, leases: Iterable[Lease]) -> None:
-        """Forget finished leases, and wake up claims that wait."""
+        """Forget finished leases, and let `leases` claim again."""
         if self._held:
             for lease in leases:
                 self._held.pop(lease.id, None)
         self._released.set()
-        self._context.work_available.set()
 
     async def extend(
         self, leases: Iterable[Lease], *, lease_for: float | None = None
@@ -271,7 +268,6 @@ class Claimer:
         for lease in ids:
             self._held.pop(lease, None)
         self._released.set()
-        self._context.work_available.set()
         return freed
 
     async def _for_own(
@@ -293,8 +289,6 @@ class Claimer:
         if type(limit) is not int or limit < 0:
             raise InvalidInput(f"expire(limit={limit!r}): a whole number ≥ 0")
         count = await self._context.store.expire(limit=limit)
-        if count:
-            self._context.work_available.set()
         await self._context.reporter.store_events()
         return count
 

@@ -294,7 +294,6 @@ class Configurer:
         text = "" if self._live.is_attached else to_text(self._live.base)
         if await context.store.configure(context.crawl, self._rules(), text, by=by):
             count = await steer_queues(context.store, context.crawl, "", Set({}), by=by)
-            context.work_available.set()
             await context.reporter.store_events()
             context.reporter.emit("queue-set", target="", queues=count, **signature(by))
         if context.policies.admission.root is not None:

@@ -1,7 +1,7 @@
 """The context of one frontier: what all of its parts share.
 
 That is the store, the clock, the names of crawl and worker, the policies made from the settings,
-the event reporter, the background tasks, and the signal that work may be available.
+the event reporter and the background tasks.
 """
 
 from __future__ import annotations
@@ -109,7 +109,6 @@ class FrontierContext:
         self.policies = policies
         self.reporter = EventReporter(clock, self.crawl)
         self.background = BackgroundTasks()
-        self.work_available = asyncio.Event()  # set whenever a claim may find more than before
         self.is_closing = False
         self._given = store
         self._store: FullStore | None = None

@@ -104,7 +104,6 @@ class Exporter:
                 "restore a file that `export` wrote"
             )
         await self._context.store.restore(self._context.crawl, [end])
-        self._context.work_available.set()
         await self._context.reporter.store_events()
 
 

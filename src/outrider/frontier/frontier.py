@@ -214,7 +214,7 @@ class Frontier:
         await self._release()
 
     async def _release(self) -> None:
-        self._claimer.stop_notifications()
+        self._claimer.stop_waiting()
         await self._context.release()
 
     def __repr__(self) -> str:

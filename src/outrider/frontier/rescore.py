@@ -204,10 +204,7 @@ class Rescorer:
         ]
         if not updates:
             return 0
-        count = await self._context.store.update_priorities(self._context.crawl, updates)
-        if count:
-            self._context.work_available.set()
-        return count
+        return await self._context.store.update_priorities(self._context.crawl, updates)
 
     # ---- what signals affect
 

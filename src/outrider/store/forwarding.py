@@ -26,6 +26,7 @@ from outrider.store.protocol import (
     Heartbeat,
     Heat,
     Inspect,
+    Notifies,
     Pending,
     PriorityUpdate,
     QueuePosition,
@@ -67,6 +68,8 @@ class ForwardingStore(ABC):
     """The verbs of `Store`, `Admin` and `Inspect` in terms of one method."""
 
     __slots__ = ()
+
+    notifies: Notifies = "never"
 
     @abstractmethod
     async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:

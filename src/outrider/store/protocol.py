@@ -39,6 +39,7 @@ MAX_PAGE: Final = 10_000  # items of one result page of a listing
 MAX_BY_CHARS: Final = 128  # of the name of who acts
 
 WorkerState: TypeAlias = Literal["idle", "busy", "draining", "gone"]
+Notifies: TypeAlias = Literal["never", "mostly", "always"]  # mostly: a notification may be lost
 Fingerprint: TypeAlias = Annotated[
     bytes, Meta(min_length=FINGERPRINT_BYTES, max_length=FINGERPRINT_BYTES)
 ]
@@ -561,10 +562,17 @@ class FullStore(Store, Admin, Inspect, Protocol):
         """True: no verb ever suspends, so none can be cancelled half-way or needs a task."""
         ...
 
-    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """Call `notify`, on the loop, when work may be available; return the unsubscriber.
+    @property
+    def notifies(self) -> Notifies:
+        """Whether subscribers are notified; unless "always", a waiting caller also polls (C6)."""
+        ...
 
-        A notification may be lost: a waiting caller also claims again by itself (C6).
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
+        """Call `notify`, on the loop, when a claim may find more than it expects (C6).
+
+        That is after a verb of any process brought work earlier than the `wake_in` of the claims
+        before it, or changed the crawl's status; and, where notifications may be lost, whenever a
+        connection was made that brings them. Returns the unsubscriber, which may be called twice.
         """
         ...
 

@@ -18,7 +18,7 @@ import msgspec
 from outrider.clock import Clock
 from outrider.errors import StoreUnavailable
 from outrider.store.forwarding import ForwardingStore
-from outrider.store.protocol import FullStore
+from outrider.store.protocol import FullStore, Notifies
 
 
 class Fate(StrEnum):
@@ -92,6 +92,11 @@ class FaultyStore(ForwardingStore):
     def is_inline(self) -> bool:
         """False: a connection takes time."""
         return False
+
+    @property
+    def notifies(self) -> Notifies:  # type: ignore[override] # as the store inside does
+        """As the store inside, except that a notification may always be lost."""
+        return "never" if self._store.notifies == "never" else "mostly"
 
     def heal(self) -> None:
         """Let every call through from now on."""

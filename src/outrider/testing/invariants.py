@@ -24,7 +24,15 @@ from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import StoreUnavailable
 from outrider.store.forwarding import VERBS, ForwardingStore
-from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, Inspect, Step, TaskFilter
+from outrider.store.protocol import (
+    ClaimRequest,
+    ClaimResult,
+    FullStore,
+    Inspect,
+    Notifies,
+    Step,
+    TaskFilter,
+)
 from outrider.testing.audit import PAGE, check, everything
 from outrider.testing.lease_history import (
     MAX_SURELY_EXPIRED,
@@ -381,6 +389,11 @@ class CheckedStore(ForwardingStore):
     def is_inline(self) -> bool:
         """Whether the store inside is."""
         return self.store.is_inline
+
+    @property
+    def notifies(self) -> Notifies:  # type: ignore[override] # as the store inside does
+        """As the store inside."""
+        return self.store.notifies
 
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Subscribe to the store inside."""

@@ -25,7 +25,8 @@ from outrider.store.embedded.lock import Lock
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.verbs import EngineVerbs
 from outrider.store.forwarding import ForwardingStore
-from outrider.store.protocol import NO_PROCESS
+from outrider.store.protocol import NO_PROCESS, Notifies
+from outrider.store.subscriptions import SILENT_VERBS, Subscriptions
 
 SNAPSHOT_AFTER: Final = 400_000  # items written since the last snapshot, so reopening is quick
 SNAPSHOT_AT_CLOSE: Final = 20_000
@@ -117,6 +118,8 @@ class FileCrawls:
 class EmbeddedStore(ForwardingStore):
     """`Store`, `Admin` and `Inspect` over a file that one process holds."""
 
+    notifies: Notifies = "always"
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -145,6 +148,7 @@ class EmbeddedStore(ForwardingStore):
         self._next_page = 0
         self._is_stale = False
         self._is_closed = False
+        self._subscriptions = Subscriptions()
         self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     def before_close(self, end: Callable[[], Awaitable[None]]) -> None:
@@ -230,9 +234,15 @@ class EmbeddedStore(ForwardingStore):
 
     # ---- verbs
 
-    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
-        """See `protocol.FullStore`: a claim costs so little here that it needs no notification."""
-        return lambda: None
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
+        """See `protocol.FullStore`."""
+        return self._subscriptions.subscribe(crawl, notify)
+
+    def _take_news(self, verb: str) -> list[str]:
+        """Return the crawls whose subscribers are notified once the verb is durable (C6)."""
+        crawls, by_claim = self._crawls.by_name, verb == "claim"
+        names = [name for name in self._subscriptions.by_crawl if name in crawls]
+        return [name for name in names if crawls[name].engine.take_news(by_claim=by_claim)]
 
     async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         """Run a verb, append what it changed, return its answer; all of it or nothing."""
@@ -251,8 +261,12 @@ class EmbeddedStore(ForwardingStore):
             with suppress(StoreError):
                 self._file.reader.end_transaction()
             raise
+        hears = self._subscriptions.by_crawl and verb not in SILENT_VERBS
+        news = self._take_news(verb) if hears else ()
         if self._group is not None and (rows or self._group.unwritten):
             await self._wait_for_disk(self._group, rows)  # also for pages of verbs it depends on
+        if news:
+            self._subscriptions.ring(news)
         if self._snapshot is not None or self._new_items > SNAPSHOT_AFTER:
             self._continue_snapshot()
         return result
@@ -332,6 +346,7 @@ class EmbeddedStore(ForwardingStore):
         for end in self._before_close:
             await end()
         self._is_closed = True
+        self._subscriptions.clear()
         try:
             if self._group is not None:
                 self._group.close()

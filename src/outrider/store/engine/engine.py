@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from outrider.core.policy.rules import CrawlRules
-from outrider.core.states import TaskState
+from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.engine.add import Adder
 from outrider.store.engine.claim import Claimer
 from outrider.store.engine.finish import Finisher
@@ -34,6 +34,7 @@ class CrawlEngine:
         "fast_path",
         "finisher",
         "journal",
+        "known_deadline",
         "leases",
         "loader",
         "priorities",
@@ -57,6 +58,7 @@ class CrawlEngine:
     ) -> None:
         self.state, self.leases, self.tasks, self.queues = state, leases, tasks, queues
         self.journal, self.loader, self.fast_path = journal, loader, fast_path
+        self.known_deadline: int | None = None  # the earliest at the last `take_news`
         self.schedule = schedule = Schedule(state, queues, loader)
         self.transitions = transitions = Transitions(state, leases, tasks)
         self.priorities = Priorities(state, tasks, schedule)
@@ -70,6 +72,24 @@ class CrawlEngine:
         self.restorer = Restorer(
             state, tasks, queues, journal, schedule, transitions, adder, self.use_rules
         )
+
+    # ---- notifications
+
+    def take_news(self, *, by_claim: bool) -> bool:
+        """C6: return whether waiting claims should claim again after a verb.
+
+        What a claim does with queues concerns no other claim, since all know their wake times; but
+        a lease may expire earlier than all that they wait for.
+        """
+        state, before = self.state, self.known_deadline
+        self.known_deadline = deadline = self.leases.next_deadline()
+        is_sooner = deadline is not None and (before is None or deadline < before)
+        is_running = state.status is CrawlStatus.RUNNING and not state.rules.stay_open
+        is_over = is_running and state.is_run_over
+        has_work = not by_claim and (state.has_new_work or is_over)
+        has_news = has_work or is_sooner or state.has_new_status
+        state.has_new_work = state.has_new_status = False
+        return has_news
 
     # ---- rules
 

@@ -116,6 +116,7 @@ class Schedule:
             self.deactivate(queue)
         else:
             self.listed += 1
+            self._state.has_new_work = True
             queue.list_state = READY
             if session < 0 or waits:
                 queue.session = 0
@@ -149,6 +150,7 @@ class Schedule:
     def deactivate(self, queue: Queue) -> None:
         """E2: end its session, and put it at the back of the inactive list of its precedence."""
         self.listed += 1
+        self._state.has_new_work = True
         self._state.last_turn += 1
         queue.session, queue.list_state = -1, INACTIVE
         queue.inactive_turn = self._state.last_turn
@@ -157,6 +159,7 @@ class Schedule:
     def relist(self, queue: Queue) -> None:
         """Put a queue that was loaded or restored on the list its `list_state` says."""
         self.listed += 1
+        self._state.has_new_work = True
         if queue.list_state == READY:
             self.update_ready_keys(queue)
         else:
@@ -265,6 +268,7 @@ class Schedule:
         """Set a queue's wake time; 0: none."""
         queue.wake_at = at
         if at:
+            self._state.has_new_work = True
             heappush(self.wakeups, at << NUMBER_BITS | queue.number)
 
     def next_wake(self, queue: Queue, now: int) -> int:

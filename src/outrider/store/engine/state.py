@@ -59,6 +59,8 @@ class CrawlState:
         "epoch",
         "events",
         "finished",
+        "has_new_status",
+        "has_new_work",
         "is_idle",
         "is_limited",
         "keeps_all_rules",
@@ -125,6 +127,8 @@ class CrawlState:
         self.by = ""  # the operator whose act is being applied
         self.settings = ""  # the caller's text, for workers that join the crawl
         self.task_counts: dict[tuple[str, str | None, str, int], TaskCounts] = {}
+        # C6, since `CrawlEngine.take_news`: a queue was listed or got a wake time; a new status
+        self.has_new_work = self.has_new_status = False
         self.dirty_queues: list[Queue] = []
         self.dirty_counts: list[TaskCounts] = []
 
@@ -192,7 +196,7 @@ class CrawlState:
 
     def set_status(self, status: CrawlStatus, reason: str, now: int) -> None:
         """I1."""
-        self.status, self.reason = status, reason
+        self.status, self.reason, self.has_new_status = status, reason, True
         self.timeline.append((now / 1000, status.value, reason))
         self.add_event(now, f"crawl-{status.value}", self.name, reason)
 
@@ -218,9 +222,14 @@ class CrawlState:
                 self.set_status(CrawlStatus.PAUSED, f"limit-{name}", now)
                 return
 
+    @property
+    def is_run_over(self) -> bool:
+        """I2: whether no task is leased, and no queue but retired ones has a pending task."""
+        return bool(self.known) and not self.leased and self.pending <= self.retired_pending
+
     def finish_run(self, now: int) -> None:
-        """I2: finish when no task is leased and no queue but retired ones has a pending task."""
-        if not self.known or self.leased or self.pending > self.retired_pending:
+        """I2: finish the run if it is over."""
+        if not self.is_run_over:
             return
         if self.rules.pause_at_finish and not self.at_finish:
             self.at_finish = self.is_idle = True

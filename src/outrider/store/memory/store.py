@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, final
 
 from outrider.clock import Clock
@@ -15,6 +15,8 @@ from outrider.store.engine.state import CrawlState
 from outrider.store.engine.verbs import EngineVerbs
 from outrider.store.forwarding import ForwardingStore
 from outrider.store.memory.tables import MemoryQueues, MemoryTasks
+from outrider.store.protocol import Notifies
+from outrider.store.subscriptions import SILENT_VERBS, Subscriptions
 
 
 @final
@@ -59,6 +61,10 @@ class MemoryCrawls:
         """See `port.Crawls`."""
         return rules
 
+    def among(self, names: Iterable[str]) -> Iterator[CrawlEngine]:
+        """Return those of these crawls that exist."""
+        return (self._engines[name] for name in names if name in self._engines)
+
     def _new(self, name: str) -> CrawlEngine:
         state = CrawlState(name, self._store, CrawlRules(), self.now())
         journal = MemoryJournal(state)
@@ -69,17 +75,28 @@ class MemoryStore(ForwardingStore):
     """`Store`, `Admin` and `Inspect` in memory: a verb is a plain call."""
 
     is_inline = True
+    notifies: Notifies = "always"
 
     def __init__(self, clock: Clock) -> None:
         self.id = uuid.uuid4().hex
-        self._verbs = EngineVerbs(MemoryCrawls(self.id, clock))
+        self._crawls = MemoryCrawls(self.id, clock)
+        self._verbs = EngineVerbs(self._crawls)
+        self._subscriptions = Subscriptions()
 
     async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self._verbs, verb)(*args, **kwargs)
+        answer = getattr(self._verbs, verb)(*args, **kwargs)
+        if self._subscriptions.by_crawl and verb not in SILENT_VERBS:
+            self._notify(verb)
+        return answer
 
-    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
-        """See `protocol.FullStore`: a claim costs so little here that it needs no notification."""
-        return lambda: None
+    def _notify(self, verb: str) -> None:
+        crawls, by_claim = self._crawls.among(self._subscriptions.by_crawl), verb == "claim"
+        self._subscriptions.ring([c.state.name for c in crawls if c.take_news(by_claim=by_claim)])
+
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
+        """See `protocol.FullStore`."""
+        return self._subscriptions.subscribe(crawl, notify)
 
     async def close(self) -> None:
-        """See `protocol.FullStore`: there is nothing to close."""
+        """See `protocol.FullStore`."""
+        self._subscriptions.clear()

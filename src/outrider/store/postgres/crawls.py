@@ -123,6 +123,8 @@ class PostgresCrawl:
         has_new_rules = _rules_identity(state) != self._rules
         has_new_order = state.by_turn != self._was_by_turn
         is_changed = row != self._row or has_new_rules or has_new_order
+        if has_new_rules or row.status != self._row.status:
+            session.wakes_waiters = True
         if is_changed and not session.is_exclusive:
             raise NeedsExclusiveLock
         if has_new_rules:

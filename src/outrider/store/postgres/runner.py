@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,12 +22,18 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from outrider.clock import Clock, is_virtual
-from outrider.errors import Closed, StoreUnavailable
+from outrider.errors import Closed, StoreError, StoreUnavailable
 from outrider.store.engine.verbs import EngineVerbs
 from outrider.store.postgres import errors, sql
 from outrider.store.postgres.address import Address
 from outrider.store.postgres.crawls import PostgresCrawls, RulesCache
-from outrider.store.postgres.notifications import NotifyLimiter, channel_name, payload
+from outrider.store.postgres.notifications import (
+    MIN_NOTIFY_INTERVAL,
+    Listener,
+    NotifyLimiter,
+    channel_name,
+    payload,
+)
 from outrider.store.postgres.pipeline import Pipeline
 from outrider.store.postgres.session import NeedsExclusiveLock
 
@@ -50,6 +57,7 @@ class Call:
         self._connection: psycopg.Connection[Any] | None = None
         self._lock = Lock()
         self.is_late = False
+        self.news: list[str] = []  # crawls whose waiting claims are notified
 
     def use(self, connection: psycopg.Connection[Any] | None) -> None:
         """Set the verb's connection; None: it has none any more."""
@@ -70,6 +78,8 @@ class Runner:
 
     def __init__(self, address: Address, clock: Clock, store: str) -> None:
         self._address, self._clock, self._id = address, clock, store
+        self._sender = uuid.uuid4().hex
+        self.listener = Listener(address, store, self._sender, connects=not is_virtual(clock))
         self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
             address.url,
             min_size=MIN_CONNECTIONS,
@@ -89,6 +99,7 @@ class Runner:
         self._prepares = True
         self._is_closed = False
         self._deltas = 0
+        self._late: asyncio.Task[None] | None = None  # sends the notifications that were kept
 
     async def open(self) -> None:
         """Begin to connect."""
@@ -97,6 +108,11 @@ class Runner:
     async def close(self) -> None:
         """Close every connection, once the running verbs have ended."""
         self._is_closed = True
+        await self.listener.close()
+        if self._late is not None:
+            self._late.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._late
         await asyncio.to_thread(self._threads.shutdown)
         await asyncio.to_thread(self._pool.close)
 
@@ -107,12 +123,38 @@ class Runner:
         loop, call = asyncio.get_running_loop(), Call()
         running = loop.run_in_executor(self._threads, self._run, verb, access, call)
         if is_virtual(self._clock):
-            return await running
+            return self._ring(await running, call)
         timer = loop.call_later(CALL_TIMEOUT, call.cut_off)
         try:
-            return await running
+            return self._ring(await running, call)
         finally:
             timer.cancel()
+
+    def _ring(self, answer: T, call: Call) -> T:
+        """C6: notify the subscribers of this process; others later, if not yet."""
+        if call.news:
+            self.listener.ring(call.news)
+        is_sending = self._late is not None and not self._late.done()
+        if self._limiter.has_late and not is_sending and not self._is_closed:
+            self._late = asyncio.get_running_loop().create_task(self._notify_late())
+        return answer
+
+    async def _notify_late(self) -> None:
+        await asyncio.sleep(MIN_NOTIFY_INTERVAL)
+        with suppress(StoreError, psycopg.Error, RuntimeError):  # those who wait also poll
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._threads, self._send_late)
+
+    def _send_late(self) -> None:
+        connection = self._connection()
+        try:
+            for crawl in self._limiter.take_late():
+                connection.execute(sql.NOTIFY, (channel_name(self._id), self._payload(crawl)))
+        finally:
+            self._pool.putconn(connection)
+
+    def _payload(self, crawl: str) -> str:
+        return payload(crawl, self._sender)
 
     def _run(self, verb: Verb[T], access: Access, call: Call) -> T:
         attempts = MAX_ATTEMPTS
@@ -122,7 +164,7 @@ class Runner:
             call.use(connection)
             pipeline = Pipeline(connection, prepares=self._prepares)
             try:
-                return self._run_once(verb, pipeline, access)
+                return self._run_once(verb, pipeline, access, call)
             except NeedsExclusiveLock:
                 access = "exclusive"
             except psycopg.Error as error:
@@ -144,7 +186,7 @@ class Runner:
             raise Closed(f"{self._address.shown} was closed") from error
         return connection
 
-    def _run_once(self, verb: Verb[T], pipeline: Pipeline, access: Access) -> T:
+    def _run_once(self, verb: Verb[T], pipeline: Pipeline, access: Access, call: Call) -> T:
         """Run a verb as one transaction: all of it, or nothing."""
         pipeline.begin(reads=access == "read")
         time = self._clock.now_ms() if is_virtual(self._clock) else None
@@ -167,13 +209,14 @@ class Runner:
             self._deltas = 0
             with suppress(psycopg.Error):  # the verb is done; a later one adds them up
                 self._fold_counters(pipeline, crawls)
+        call.news = crawls.to_notify()
         return answer
 
     def _notify(self, pipeline: Pipeline, crawls: PostgresCrawls) -> None:
-        """Notify the workers that wait, some times a second at most."""
+        """Notify the processes that wait, some times a second at most."""
         for crawl in crawls.to_notify():
             if self._limiter.is_due(crawl):
-                pipeline.send(sql.NOTIFY, (channel_name(self._id), payload(crawl)))
+                pipeline.send(sql.NOTIFY, (channel_name(self._id), self._payload(crawl)))
 
     def _fold_counters(self, pipeline: Pipeline, crawls: PostgresCrawls) -> None:
         """Add up the counters' differences, unless another process is doing so."""

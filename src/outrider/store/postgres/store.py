@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
-from outrider.clock import Clock, is_virtual
+from outrider.clock import Clock
 from outrider.store.forwarding import ForwardingStore
 from outrider.store.postgres.address import parse_address
 from outrider.store.postgres.migrate import Prepared, prepare_store
-from outrider.store.postgres.notifications import Listener
 from outrider.store.postgres.runner import Access, Runner
-from outrider.store.protocol import Inspect
+from outrider.store.protocol import Inspect, Notifies
 
 # How a verb locks the crawls it touches; verbs that are not listed share them with others.
 ACCESS: Final[Mapping[str, Access]] = {
@@ -34,10 +33,10 @@ class PostgresStore(ForwardingStore):
 
     is_inline = False
 
-    def __init__(
-        self, runner: Runner, listener: Listener, clock: Clock, prepared: Prepared
-    ) -> None:
-        self._runner, self._listener, self._clock = runner, listener, clock
+    notifies: Notifies = "mostly"
+
+    def __init__(self, runner: Runner, prepared: Prepared) -> None:
+        self._runner = runner
         self.id, self.promise = prepared
 
     @classmethod
@@ -51,7 +50,7 @@ class PostgresStore(ForwardingStore):
         except BaseException:
             await runner.close()
             raise
-        return cls(runner, Listener(address, prepared.id), clock, prepared)
+        return cls(runner, prepared)
 
     async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         return await self._runner.run(
@@ -59,12 +58,9 @@ class PostgresStore(ForwardingStore):
         )
 
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """See `protocol.FullStore`; under a virtual clock nothing waits for notifications."""
-        if is_virtual(self._clock):
-            return lambda: None
-        return self._listener.add(crawl, notify)
+        """See `protocol.FullStore`; under a virtual clock only this process notifies."""
+        return self._runner.listener.add(crawl, notify)
 
     async def close(self) -> None:
         """Close every connection, once the running verbs have ended."""
-        await self._listener.close()
         await self._runner.close()

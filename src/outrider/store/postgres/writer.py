@@ -460,7 +460,7 @@ def _has_moved_entries(queue: Queue) -> bool:
 
 
 def _is_sooner(one: ChangedQueue) -> bool:
-    """Return whether a queue got on a list, or wakes earlier than before."""
+    """C6: return whether a queue got on a list, or wakes earlier than before."""
     before, after = one.before, one.after
     is_listed = after.ready_keys != (0, 0) or after.inactive_key
     was_listed = before.ready_keys != (0, 0) or before.inactive_key

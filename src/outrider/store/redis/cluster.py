@@ -23,6 +23,7 @@ from redis.crc import key_slot
 from outrider.clock import Clock
 from outrider.errors import InvalidInput, StoreDamaged, StoreError, StoreUnavailable, StoreUnusable
 from outrider.store.forwarding import ForwardingStore
+from outrider.store.protocol import Notifies
 from outrider.store.redis.connect import (
     Address,
     address_of,
@@ -54,6 +55,7 @@ class ClusterStore(ForwardingStore):
     """Store, Admin and Inspect over a cluster; `promise` is that of its nodes."""
 
     is_inline = False
+    notifies: Notifies = "mostly"
 
     def __init__(self, nodes: ClusterNodes, shards: Sequence[RedisStore], promise: str) -> None:
         self.promise = promise

@@ -14,34 +14,33 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from outrider.store.redis.keys import channel_of
+from outrider.store.subscriptions import Subscriptions
 
 RECONNECT_SECONDS: Final = 1.0  # before a broken connection is made again
 CANCEL_SECONDS: Final = 0.05  # before a task that did not end is cancelled again
 
 
 class WorkSubscriber:
-    """Calls back when work was added to a crawl; `bases` are those of all shards it may be on."""
+    """Calls back when a claim may find more; `bases` are those of all shards of the store."""
 
     def __init__(self, client: Any, *bases: str) -> None:
         self._client = client
         self._bases = bases
-        self._callbacks: dict[str, list[Callable[[], None]]] = {}  # by channel
+        self._subscriptions = Subscriptions()
+        self._crawls: dict[str, str] = {}  # by channel
         self._listeners: list[asyncio.Task[None]] = []  # the last one, and those being cancelled
 
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """Call `notify` when work was added to a crawl; return the unsubscriber."""
-        channels = [channel_of(base, crawl) for base in self._bases]
-        lists = [self._callbacks.setdefault(channel, []) for channel in channels]
-        for callbacks in lists:
-            callbacks.append(notify)
-        if len(lists[0]) == 1:
+        """Call `notify` when a claim may find more, and once when the server listens."""
+        unsubscribe = self._subscriptions.subscribe(crawl, notify)
+        channels = dict.fromkeys((channel_of(base, crawl) for base in self._bases), crawl)
+        if channels.keys() <= self._crawls.keys():
+            self._subscriptions.ring([crawl])
+        else:
+            listened_to = self._subscriptions.by_crawl
+            known = {name: one for name, one in self._crawls.items() if one in listened_to}
+            self._crawls = known | channels
             self._listen_to_all()
-
-        def unsubscribe() -> None:
-            for callbacks in lists:
-                with suppress(ValueError):
-                    callbacks.remove(notify)
-
         return unsubscribe
 
     def _listen_to_all(self) -> None:
@@ -54,19 +53,16 @@ class WorkSubscriber:
     async def _listen(self) -> None:
         while True:
             with suppress(RedisError, OSError):
-                async with self._client.pubsub(ignore_subscribe_messages=True) as subscription:
-                    await subscription.subscribe(*self._callbacks)
+                async with self._client.pubsub() as subscription:
+                    await subscription.subscribe(*self._crawls)
+                    # The confirmation notifies as well: some may have been missed before.
                     async for message in subscription.listen():
-                        self._notify(message["channel"].decode())
+                        self._subscriptions.ring([self._crawls[message["channel"].decode()]])
             await asyncio.sleep(RECONNECT_SECONDS)
-
-    def _notify(self, channel: str) -> None:
-        for callback in tuple(self._callbacks.get(channel, ())):
-            callback()
 
     async def close(self) -> None:
         """Call back no more, and close the subscription."""
-        self._callbacks.clear()
+        self._subscriptions.clear()
         left = set(self._listeners)
         while left:  # the driver may swallow a cancellation while it connects
             for one in left:

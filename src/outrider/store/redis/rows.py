@@ -73,7 +73,7 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     last_event: int = 0
     known_buckets: int = 1
     key_buckets: int = 1
-    is_awaited: bool = False  # a claim found too little: the next add publishes a notification
+    is_awaited: bool = False  # a claim found too little: the next verb that brings work notifies
     opens_below: msgspec.Raw = _NO_BYTES  # priority as eight bytes that sort alike; empty: off
     last_value: int = 0  # the number of the last shared value written
     stay_open: bool = False  # no run of the crawl ends

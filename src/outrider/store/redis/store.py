@@ -8,7 +8,7 @@ from typing import Any
 from outrider.clock import Clock
 from outrider.core.states import CrawlStatus
 from outrider.store.forwarding import ForwardingStore, verb_table
-from outrider.store.protocol import ClaimRequest, ClaimResult, ResultPage
+from outrider.store.protocol import ClaimRequest, ClaimResult, Notifies, ResultPage
 from outrider.store.redis.admin import RedisAdmin, encode_signature
 from outrider.store.redis.connect import address_of, check_server, client_of, init_store
 from outrider.store.redis.export import RedisExport, RedisRestore
@@ -28,6 +28,7 @@ class RedisStore(ForwardingStore):
     """Store, Admin, Inspect and what a shard needs; `promise` says what survives a crash."""
 
     is_inline = False
+    notifies: Notifies = "mostly"
 
     def __init__(self, scripts: ScriptClient, store_id: str, promise: str = "") -> None:
         self.id = store_id

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -26,10 +27,12 @@ from outrider.store.protocol import (
     ClaimRequest,
     ClaimResult,
     FullStore,
+    Notifies,
 )
 from outrider.store.remote import frames
 from outrider.store.remote.connection import Connection
 from outrider.store.remote.signatures import SIGNATURES
+from outrider.store.subscriptions import Subscriptions
 from outrider.store.validation import validate_claim
 
 CALL_TIMEOUT: Final = 30.0  # seconds for one call while the holder is alive
@@ -41,6 +44,8 @@ TakeOver: TypeAlias = Callable[[], Awaitable[FullStore | None]]
 
 class RemoteStore(ForwardingStore):
     """The store of another process; the next call after a lost connection opens another."""
+
+    notifies: Notifies = "mostly"
 
     def __init__(
         self,
@@ -60,6 +65,8 @@ class RemoteStore(ForwardingStore):
         self._explain = explain
         self._store = connection.store
         self._held_store: FullStore | None = None  # the file's store, once this process holds it
+        self._subscriptions = Subscriptions()
+        self._held_subscriptions: dict[str, Callable[[], None]] = {}  # of the held store
         self._is_closed = False
         self._connecting: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
@@ -99,13 +106,50 @@ class RemoteStore(ForwardingStore):
         """Never: every call waits for the socket."""
         return False
 
-    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
-        """Notify never: the holder only answers requests."""
-        return lambda: None
+    def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
+        """See `protocol.FullStore`; a new connection, or the file once it is held, notifies too."""
+        is_first = crawl not in self._subscriptions.by_crawl
+        unsubscribe = self._subscriptions.subscribe(crawl, notify)
+        if is_first:
+            self._subscribe_at_holder(crawl)
+        else:
+            self._subscriptions.ring([crawl])
+
+        def end() -> None:
+            unsubscribe()
+            if crawl not in self._subscriptions.by_crawl:
+                self._unsubscribe_at_holder(crawl)
+
+        return end
+
+    def _subscribe_at_holder(self, crawl: str) -> None:
+        if self._held_store is not None:
+            ring = partial(self._subscriptions.ring, [crawl])
+            self._held_subscriptions[crawl] = self._held_store.subscribe(crawl, ring)
+        else:
+            self._connection.notify = self._ring
+            self._connection.send("subscribe", frames.encode(frames.Subscribe(crawl)))
+
+    def _unsubscribe_at_holder(self, crawl: str) -> None:
+        unsubscribe = self._held_subscriptions.pop(crawl, None)
+        if unsubscribe is not None:
+            unsubscribe()
+        elif self._held_store is None:
+            self._connection.send("unsubscribe", frames.encode(frames.Subscribe(crawl)))
+
+    def _subscribe_again(self) -> None:
+        """Subscribe where verbs are sent to from now on; notifications may have been missed."""
+        for crawl in self._subscriptions.by_crawl:
+            self._subscribe_at_holder(crawl)
+        self._subscriptions.ring(list(self._subscriptions.by_crawl))
+
+    def _ring(self, crawl: str) -> None:
+        self._subscriptions.ring([crawl])
 
     async def close(self) -> None:
         """Close the connection, or the file if this process holds it."""
         self._is_closed = True
+        self._subscriptions.clear()
         for task in (self._connecting, self._probing):
             if task is not None:
                 with suppress(OutriderError, OSError):  # its callers got the error
@@ -192,6 +236,7 @@ class RemoteStore(ForwardingStore):
             await connection.close()
             raise self._other_store_error()
         self._connection = connection
+        self._subscribe_again()
 
     async def _take_over_file(self, take_over: TakeOver) -> None:
         store = await take_over()
@@ -203,6 +248,7 @@ class RemoteStore(ForwardingStore):
             await store.close()
             raise self._other_store_error()
         self._held_store = store
+        self._subscribe_again()
 
     def _other_store_error(self) -> StoreError:
         return StoreError(f"{self._path} was replaced by another store: open it again")

@@ -35,6 +35,7 @@ class Connection:
 
     def __init__(self, store: str, reader: StreamReader, writer: StreamWriter) -> None:
         self.store = store
+        self.notify: Callable[[str], None] | None = None  # called with the name of a crawl (C6)
         self.is_lost = self.is_silent = False
         self.end = "went away"  # once it is lost: what the holder did
         self._reader = reader
@@ -106,7 +107,16 @@ class Connection:
         except (EOFError, OSError, OutriderError, msgspec.DecodeError, RecursionError):
             self.disconnect()
 
+    def send(self, verb: str, arguments: msgspec.Raw) -> None:
+        """Send a request whose answer nothing waits for."""
+        if not self.is_lost:
+            self._writer.write(frames.frame(frames.Request(next(self._numbers), verb, arguments)))
+
     def _deliver(self, answer: frames.Answer) -> None:
+        if answer.id == frames.NOTIFICATION:
+            if self.notify is not None:
+                self.notify(frames.read_crawl(answer.value))
+            return
         caller = self._waiting.get(answer.id)
         if caller is not None and not caller.done():
             caller.set_result(answer)

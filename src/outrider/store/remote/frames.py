@@ -1,5 +1,8 @@
 """The frames on the socket: a hello from each side, then numbered requests and their answers.
 
+A client may subscribe to crawls. Then an answer numbered NOTIFICATION, which no request has, comes
+with the name of a crawl whenever a claim may find more there (C6).
+
 A frame is its length in four bytes, big-endian, and that much msgpack; a length above MAX_FRAME is
 refused. Everything is decoded to declared types, so nothing that is read runs code.
 """
@@ -9,15 +12,18 @@ from __future__ import annotations
 from asyncio import StreamReader
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from outrider import errors
 from outrider.errors import InvalidInput, OutriderError, StoreError
 
 PROTOCOL: Final = 5  # raised when a verb or a value of the store protocol changes
 MAX_FRAME: Final = 64 * 2**20
+NOTIFICATION: Final = 0
+MAX_CRAWL_CHARS: Final = 1024  # of a crawl that is subscribed to
 BUFFER: Final = 2**20  # bytes read ahead before the peer is blocked
 
 _HEADER: Final = 4
@@ -44,6 +50,12 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
     id: int
     verb: str
     arguments: msgspec.Raw
+
+
+class Subscribe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The arguments of the requests `subscribe` and `unsubscribe`."""
+
+    crawl: Annotated[str, Meta(max_length=MAX_CRAWL_CHARS)]
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
@@ -130,6 +142,16 @@ async def read_frame(reader: StreamReader) -> bytes:
     return await reader.readexactly(size)
 
 
+def read_subscription(request: Request) -> str:
+    """Return the crawl that a request subscribes to, or unsubscribes from."""
+    try:
+        return _read_subscribe(request.arguments).crawl
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"{request.verb}: {error}") from error
+
+
+_read_subscribe: Final = msgspec.msgpack.Decoder(Subscribe).decode
+read_crawl: Final = msgspec.msgpack.Decoder(str).decode
 read_hello: Final = msgspec.msgpack.Decoder(Hello).decode
 read_request: Final = msgspec.msgpack.Decoder(Request).decode
 read_answer: Final = msgspec.msgpack.Decoder(Answer).decode

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +29,10 @@ ACCEPT_INTERVAL: Final = 1.0  # seconds before the next attempt after an accept 
 HELLO_TIMEOUT: Final = 5.0  # seconds
 WRITE_TIMEOUT: Final = 30.0  # seconds a client may leave an answer unread
 CLOSE_TIMEOUT: Final = 5.0  # seconds for started verbs when the server closes
+MAX_SUBSCRIPTIONS: Final = 1000  # crawls of one client
+NOTIFY_INTERVAL: Final = 0.001  # seconds between two notifications to one client
+MAX_UNREAD: Final = 1 << 16  # bytes a client leaves unread, above which notifications wait
+UNREAD_INTERVAL: Final = 0.05  # seconds until they are tried again
 
 # The client disconnected, was too slow (TimeoutError is an OSError), or sent invalid frames.
 _SESSION_ENDS: Final = (EOFError, OSError, OutriderError, msgspec.DecodeError, RecursionError)
@@ -122,11 +128,72 @@ class StoreServer:
         task.add_done_callback(self._connections.pop)
 
 
+class _Notifier:
+    """Sends one client the names of crawls where a claim may find more; never waits for it.
+
+    A crawl is named once an interval at most, and once when the client has read what came before.
+    """
+
+    def __init__(self, store: FullStore, writer: StreamWriter) -> None:
+        self._store = store
+        self._writer = writer
+        self._unsubscribers: dict[str, Callable[[], None]] = {}
+        self._unsent: dict[str, None] = {}
+        self._sending: asyncio.TimerHandle | None = None
+
+    def subscribe(self, crawl: str) -> None:
+        """Notify of a crawl from now on, and once now."""
+        if crawl in self._unsubscribers:
+            return
+        if len(self._unsubscribers) >= MAX_SUBSCRIPTIONS:
+            raise InvalidInput(
+                f"subscribe: {MAX_SUBSCRIPTIONS} crawls are the most for one connection; "
+                "unsubscribe from others first"
+            )
+        notify = partial(self._notify, crawl)
+        self._unsubscribers[crawl] = self._store.subscribe(crawl, notify)
+        notify()
+
+    def unsubscribe(self, crawl: str) -> None:
+        """Notify of a crawl no more."""
+        end = self._unsubscribers.pop(crawl, None)
+        if end is not None:
+            end()
+
+    def _notify(self, crawl: str) -> None:
+        self._unsent[crawl] = None
+        if self._sending is None:
+            self._send_in(NOTIFY_INTERVAL)
+
+    def _send_in(self, seconds: float) -> None:
+        self._sending = asyncio.get_running_loop().call_later(seconds, self._send)
+
+    def _send(self) -> None:
+        self._sending = None
+        transport = self._writer.transport
+        if transport.is_closing():
+            return
+        if transport.get_write_buffer_size() > MAX_UNREAD:
+            self._send_in(UNREAD_INTERVAL)
+            return
+        unsent, self._unsent = self._unsent, {}
+        for crawl in unsent:
+            self._writer.write(frames.frame(frames.answer(frames.NOTIFICATION, crawl)))
+
+    def close(self) -> None:
+        """Notify of nothing more."""
+        for crawl in tuple(self._unsubscribers):
+            self.unsubscribe(crawl)
+        if self._sending is not None:
+            self._sending.cancel()
+
+
 class _ClientSession:
     """One client: a hello, then its requests in order."""
 
     def __init__(self, store: FullStore, reader: StreamReader, writer: StreamWriter) -> None:
         self._store = store
+        self._notifier = _Notifier(store, writer)
         self._reader = reader
         self._writer = writer
         self._is_reading = self._is_ending = False
@@ -145,6 +212,7 @@ class _ClientSession:
                 while is_accepted and not self._is_ending:
                     await self._serve_one()
         finally:
+            self._notifier.close()
             await self._disconnect()
 
     async def _exchange_hello(self, refusal: str) -> bool:
@@ -174,6 +242,10 @@ class _ClientSession:
             return frames.frame(frames.error_answer(request.id, error))
 
     async def _run_verb(self, request: frames.Request) -> frames.Answer:
+        if request.verb in ("subscribe", "unsubscribe"):
+            crawl = frames.read_subscription(request)
+            getattr(self._notifier, request.verb)(crawl)
+            return frames.answer(request.id, None)
         verb = SIGNATURES.get(request.verb)
         if verb is None:
             raise InvalidInput(f"the store protocol has no verb {request.verb[:50]!r}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from outrider.store.forwarding import ForwardingStore, verb_table
+from outrider.store.protocol import Notifies
 from outrider.store.shards.admin import ShardedAdmin
 from outrider.store.shards.export import ShardedExport, ShardedRestore
 from outrider.store.shards.inspector import ShardedInspector
@@ -40,6 +41,12 @@ class ShardedStore(ForwardingStore):
     async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         validate_call(verb, args)
         return await self._verbs[verb](*args, **kwargs)
+
+    @property
+    def notifies(self) -> Notifies:  # type: ignore[override] # as its shards do
+        """What is true of every shard."""
+        of_shards: set[Notifies] = {shard.notifies for shard in self._shards.all}
+        return of_shards.pop() if len(of_shards) == 1 else "mostly"
 
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:
         """See `protocol.FullStore`."""

@@ -48,6 +48,7 @@ from outrider.testing.conformance.lease import ExpiryConformance, LeaseConforman
 from outrider.testing.conformance.limited_claims import LimitedClaimConformance
 from outrider.testing.conformance.listings import QueueTasksConformance
 from outrider.testing.conformance.loans import LoansConformance
+from outrider.testing.conformance.notifications import NotificationsConformance
 from outrider.testing.conformance.order import OrderConformance
 from outrider.testing.conformance.pace import PaceConformance
 from outrider.testing.conformance.politeness import PolitenessConformance, UntouchedConformance
@@ -85,6 +86,7 @@ __all__ = [
     "LimitedClaimConformance",
     "LoansConformance",
     "NotesConformance",
+    "NotificationsConformance",
     "OrderConformance",
     "PaceConformance",
     "PolitenessConformance",

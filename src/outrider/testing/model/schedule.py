@@ -5,7 +5,7 @@ from __future__ import annotations
 from outrider.clock import Clock
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus
-from outrider.store.protocol import STORE_VALUES
+from outrider.store.protocol import STORE_VALUES, Notifies
 from outrider.store.validation import validate_crawls
 from outrider.testing.model.records import LEASED, PENDING, C, Q, T
 from outrider.testing.model.views import Views
@@ -17,6 +17,7 @@ class Schedule(Views):
     def __init__(self, clock: Clock) -> None:
         self.id = f"model-{id(self)}"
         self.is_inline = True
+        self.notifies: Notifies = "never"
         self.clock = clock
         self.all: dict[str, C] = {}
         self.own = C(STORE_VALUES, CrawlRules(), clock.now_ms())  # N1: values of the store itself

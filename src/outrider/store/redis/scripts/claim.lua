@@ -42,12 +42,18 @@ if is_running and not has_more then
 end
 local is_full = #leases >= request.limit * 3
 local wait = C[C_STATUS] == 'running' and is_full and 0 or wake_in(named)
-C[C_IS_AWAITED] = C[C_IS_AWAITED] or not is_full
+if has_new_status then -- what a claim does with queues, other claims expect
+  notify_waiters()
+  has_new_status = false
+end
+has_new_work = false
+local is_awaited = C[C_IS_AWAITED] or not is_full
+C[C_IS_AWAITED] = false
 local taken_pairs = {}
 for number, times in pairs(taken) do
   taken_pairs[#taken_pairs + 1] = { number, times }
 end
-commit()
+commit(is_awaited)
 local lane, streak = request.lane, request.streak
 local header = {
   C[C_STATUS],

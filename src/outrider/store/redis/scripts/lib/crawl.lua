@@ -96,22 +96,38 @@ local function sign(signature)
   end
 end
 
+-- C6: what waiting claims do not expect: a queue was listed or got an earlier wake time (any verb
+-- but a claim); another status.
+local has_new_work, has_new_status = false, false
+
+-- I2: tell whether the next claim ends the run: the crawl runs and does not stay open, nothing is
+-- leased, and no queue that is not retired has a pending task.
+local function is_run_over()
+  local has_open = C[C_LEASED] > 0 or C[C_PENDING] > C[C_RETIRED_PENDING]
+  local is_running = C[C_STATUS] == 'running' and not C[C_STAY_OPEN]
+  return is_running and C[C_LAST_TASK] > 0 and not has_open
+end
+
+-- C6: notify waiting claims, once after each that found too little.
+local function notify_waiters()
+  if C[C_IS_AWAITED] and (has_new_work or has_new_status or is_run_over()) then
+    C[C_IS_AWAITED] = false
+    redis.pcall('PUBLISH', base .. 'work:' .. name, '')
+  end
+end
+
 local function change_status(status, reason)
-  C[C_STATUS], C[C_REASON] = status, reason
+  C[C_STATUS], C[C_REASON], has_new_status = status, reason, true
   call('RPUSH', prefix .. K_TIMELINE, encode({ now / 1000, status, reason }))
   call('LTRIM', prefix .. K_TIMELINE, -MAX_TIMELINE, -1)
   log_event('crawl-' .. status, name, reason)
 end
 
--- I2: a task was added, so a finished crawl runs again, and waiting claims are notified.
+-- I2: a task was added, so a finished crawl runs again.
 local function work_added()
   C[C_AT_FINISH] = false
   if C[C_STATUS] == 'finished' then
     change_status('running', 'work')
-  end
-  if C[C_IS_AWAITED] then
-    C[C_IS_AWAITED] = false
-    redis.pcall('PUBLISH', base .. 'work:' .. name, '')
   end
 end
 

@@ -327,10 +327,9 @@ local function lease_named_tasks(request)
   return leases
 end
 
--- I2: end the run if nothing is leased, and no queue that is not retired has a pending task.
+-- I2: end the run if it is over. The crawl runs.
 local function end_run_if_over()
-  local has_open = C[C_LEASED] > 0 or C[C_PENDING] > C[C_RETIRED_PENDING]
-  if C[C_LAST_TASK] > 0 and not has_open and not C[C_STAY_OPEN] then
+  if is_run_over() then
     end_run()
   end
 end

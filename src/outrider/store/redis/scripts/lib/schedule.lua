@@ -154,13 +154,13 @@ local function unlist(q)
 end
 
 local function list_ready(q)
-  q[Q_LIST_STATE] = READY
+  q[Q_LIST_STATE], has_new_work = READY, true
   update_ready_keys(q, 0)
 end
 
 local function list_inactive(q)
   local precedence = rules_of(q)[R_PRECEDENCE] + 2147483648
-  q[Q_LIST_STATE] = INACTIVE
+  q[Q_LIST_STATE], has_new_work = INACTIVE, true
   q[Q_INACTIVE_KEY] = pack('>I4I7I5', precedence, q[Q_INACTIVE_TURN], q[Q_NUMBER])
   set_member(inactive, q[Q_INACTIVE_KEY], 0)
 end
@@ -216,6 +216,7 @@ local function set_wake_at(q, instant)
   if instant == q[Q_WAKE_AT] then
     return
   end
+  has_new_work = has_new_work or instant > 0
   q[Q_WAKE_AT] = instant
   set_member(wake_times, pack('>I5', q[Q_NUMBER]), instant > 0 and instant)
 end

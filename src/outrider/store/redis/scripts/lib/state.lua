@@ -255,8 +255,9 @@ local function write_rows(table, rows)
   end
 end
 
--- Write all that the call changed. Nothing may fail after this.
-local function commit()
+-- Write all that the call changed. Nothing may fail after this. `is_awaited`: a claim found too
+-- little, so the next verb that brings work notifies.
+local function commit(is_awaited)
   write_rows(K_QUEUES, dirty_queues)
   write_rows(K_TASKS, dirty_tasks)
   write_queue_tasks()
@@ -269,6 +270,8 @@ local function commit()
   for outcome, by in pairs(outcomes) do
     call('HINCRBY', prefix .. K_OUTCOMES, outcome, by)
   end
+  notify_waiters()
+  C[C_IS_AWAITED] = C[C_IS_AWAITED] or is_awaited or false
   C[C_CLOCK] = now
   call('SET', prefix .. K_CRAWL, encode(C))
 end
