@@ -7,6 +7,7 @@ off the structs, so its bounds, its error message and its documentation agree.
 from outrider.settings.code_references import resolve
 from outrider.settings.dump import to_mapping
 from outrider.settings.environment import environment_layer, person
+from outrider.settings.foreign_code import refuse_foreign_code
 from outrider.settings.layers import AnySettings, BaseSettings, Layer, Layers, layers_of
 from outrider.settings.listing import Setting, list_settings
 from outrider.settings.paths import parse_assignments
@@ -58,6 +59,7 @@ __all__ = [
     "override_of",
     "parse_assignments",
     "person",
+    "refuse_foreign_code",
     "render_reference",
     "resolve",
     "settings_of",

@@ -1,28 +1,94 @@
-"""References to code in a tree of settings, and the rule which of them a process may import.
+"""References to code in a tree of settings, and which of them a process may import (N1).
 
 Importing runs code. A reference (`module:function`) is therefore taken only from the process
 itself: its command line, its environment, its own file, or the Python caller. A store, a runtime
-setting or an export is written by others, so no reference in it is ever imported. `foreign_code`
-decides, on the parsed tree, so no spelling of a setting passes by it.
+setting, an export or a request is written by others, so no reference in it is ever imported.
+`foreign_code` decides, on the parsed tree, so no spelling of a setting passes by it. What is read
+back (`stored`, `runtime`) leaves such a reference out and reports it, since a crawl must stay
+readable; what is asked for now is refused by `refuse_foreign_code`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from msgspec import inspect
 
 from outrider.core.policy.code_field import CODE
+from outrider.errors import SettingsError
 from outrider.settings.code_references import is_reference
-from outrider.settings.errors import Path
+from outrider.settings.errors import Path, dotted_path, short_repr, translate_errors
 from outrider.settings.field_types import fields_of, struct_kind
 from outrider.settings.paths import KEYS
 from outrider.settings.schema import Settings
-from outrider.settings.validation import adjustable
+from outrider.settings.validation import adjustable, overlay_settings, split_profile
 
 NAMELESS: Final = "?"  # first character of the name of code that cannot be imported
+MAX_POSTED: Final = 2**20  # characters of settings as text
+_FIX: Final = "name it on the command line, in the environment, a file or the program itself"
+
+
+def refuse_foreign_code(given: Mapping[str, Any] | str | bytes, where: str) -> dict[str, Any]:
+    """Return the tree of settings that another program sent, if no setting in it names code.
+
+    For whatever takes settings from outside the process, such as a request. `given` is a tree, or
+    JSON or TOML text; `where` says what it is, for errors. SettingsError: settings name code, each
+    with its path, or the tree is not valid, so that no unknown spelling passes. Nothing is
+    imported. Use the tree that is returned: what was checked is then what is used.
+    """
+    tree = _tree_of(given, where)
+    try:
+        with translate_errors(lambda fault: f"{where}: {fault}"):
+            rest, usual = split_profile(tree)
+            named = foreign_code(overlay_settings(usual, rest), code_in(usual))
+    except RecursionError:
+        raise SettingsError(f"{where}: tables are nested too deeply") from None
+    if named:
+        values = [f"{dotted_path(path)} = {short_repr(value)}" for path, value in named.items()]
+        raise SettingsError(
+            f"{where}: {', '.join(values)}: code is only named by the process that runs it; {_FIX}"
+        )
+    return tree
+
+
+def _tree_of(given: object, where: str) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        return dict(given)
+    if not isinstance(given, str | bytes):
+        raise SettingsError(f"{where}: give a table of settings, or its JSON or TOML text")
+    if len(given) > MAX_POSTED:
+        raise SettingsError(f"{where}: longer than {MAX_POSTED} characters")
+    kind = "text"
+    try:
+        text = given if isinstance(given, str) else given.decode()
+        kind = "JSON" if text.lstrip().startswith("{") else "TOML"
+        return _parse_json(text) if kind == "JSON" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{where}: not valid {kind}: {error}") from error
+
+
+def _parse_json(text: str) -> dict[str, Any]:
+    tree = json.loads(text, object_pairs_hook=_table_of, parse_constant=_refuse_constant)
+    assert isinstance(tree, dict)  # noqa: S101 - it begins with a brace
+    return tree
+
+
+def _table_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a table; ValueError: a name is given twice, and readers differ in which one counts."""
+    table: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in table:
+            raise ValueError(f"{short_repr(name)} is given twice; keep one")
+        table[name] = value
+    return table
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
 
 
 def foreign_code(settings: Settings, own: Mapping[Path, Any]) -> dict[Path, Any]:
