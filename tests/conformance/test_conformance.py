@@ -11,6 +11,7 @@ from outrider.testing.conformance import (
     CacheConformance,
     ClaimConformance,
     CrawlConformance,
+    DrawnDelayConformance,
     ExpiryConformance,
     FiltersConformance,
     FinishConformance,
@@ -72,6 +73,9 @@ class TestClaim(ClaimConformance): ...
 
 
 class TestCrawl(CrawlConformance): ...
+
+
+class TestDrawnDelay(DrawnDelayConformance): ...
 
 
 class TestExpiry(ExpiryConformance): ...

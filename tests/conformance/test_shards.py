@@ -54,6 +54,9 @@ ORDERED = {
     "Crawl": {
         "test_a_paused_crawl_leases_no_task",
     },
+    "DrawnDelay": {
+        "test_random_numbers_are_used_in_the_order_of_leases",
+    },
     "Filters": {
         "test_a_dropped_task_speaks_no_longer_for_its_queue",
         "test_an_emptied_inactive_queue_loses_its_place",

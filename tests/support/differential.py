@@ -383,7 +383,8 @@ def _smaller_operations(op: Op) -> list[Op]:
         case Add(_, pages):
             return [replace(op, pages=left) for left in _less(pages) if left]
         case Claim():
-            plainer = (replace(op, lend=False), replace(op, keys=()), replace(op, max_queues=0))
+            nothing = {"lend": False, "keys": (), "max_queues": 0, "rolls": ()}
+            plainer = (replace(op, **{name: value}) for name, value in nothing.items())
             return [one for one in plainer if one != op]
         case ClaimNamed(pages=named):
             return [replace(op, pages=left) for left in _less(named) if left]

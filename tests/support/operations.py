@@ -68,6 +68,7 @@ class Claim(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     outlives_process: bool = False
     keys: tuple[str, ...] = ()
     max_queues: int = 0
+    rolls: tuple[float, ...] = ()
 
 
 class ClaimNamed(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):

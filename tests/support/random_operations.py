@@ -165,17 +165,19 @@ class RandomCase:
             per_queue=dice.choice((0, 0, 0, 1, 2)),
             lease_for=self.lease_for if dice.random() < 0.8 else dice.choice((1.0, 90.0)),
             outlives_process=dice.random() < 0.2,
-            **self.limits_of_claim(),
+            **self.rest_of_claim(),
         )
 
-    def limits_of_claim(self) -> dict[str, Any]:
-        """Return the queues a claim is limited to, now and then: some keys, or so many."""
+    def rest_of_claim(self) -> dict[str, Any]:
+        """Return now and then the queues a claim is limited to, and random numbers for delays."""
         dice, found = self.dice, dict[str, Any]()
         if dice.random() < 0.15:
             keys = (*HOSTS, HOSTS[0].upper(), "z.example")
             found["keys"] = tuple(dice.choice(keys) for _ in range(dice.choice((1, 1, 2, 3))))
         if dice.random() < 0.15:
             found["max_queues"] = dice.choice((1, 1, 2, 3))
+        if dice.random() < 0.7:
+            found["rolls"] = tuple(dice.choice(ROLLS) for _ in range(dice.choice((1, 3, 5, 20))))
         return found
 
     def claim_lend(self) -> Op:
@@ -189,7 +191,7 @@ class RandomCase:
             lease_for=self.lease_for if dice.random() < 0.8 else 2.0,
             lend=True,
             outlives_process=dice.random() < 0.2,
-            **self.limits_of_claim(),
+            **self.rest_of_claim(),
         )
 
     def claim_named(self) -> Op:
@@ -346,6 +348,7 @@ class OrdinaryCase(RandomCase):
         return {name: self.dice.choice(values) for name, values in FREE_RULES.items()}
 
 
+ROLLS: Final = (0.0, 0.25, 0.5, 0.999)
 STEPS: Final = (0.001, 0.3, 1.0, 1.0, 5.0, 31.0, 61.0, 900.0)
 
 Maker: TypeAlias = Callable[[RandomCase], Op | list[Op]]
@@ -473,10 +476,11 @@ _ACTS: Final[Mapping[str, Callable[[Random], QueueAction]]] = {
 
 RULES: Final[Mapping[str, tuple[Any, ...]]] = {
     "delay": (0.0, 0.0, 1.0, 3.0, -1.0, -1.0),
+    "delay_to": (-1.0, -1.0, 2.0, 9.0),
     "min_delay": (0.0, 0.5, 2.0),
     "max_in_flight": (1, 1, 2, 3),
     "visits_per_second": (0.0, 0.0, 0.0, 0.3, 2.0, 900.0),
-    "count_from": ("end", "end", "start"),
+    "count_from": ("end", "start"),
     "balance": (1, 1, 2, 3, 3, 3000),
     "total_budget": (-1, -1, -1, 0, 2, 4, 8),
     "hold_queues": (False, False, True),
@@ -520,6 +524,7 @@ _SETTABLE: Final = (
     "max_in_flight",
     "visits_per_second",
     "delay",
+    "delay_to",
     "min_delay",
     "max_done",
     "error_penalty",

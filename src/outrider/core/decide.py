@@ -173,7 +173,9 @@ def _done(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Verdict:
         lease.token,
         "done",
         TaskState.DONE if revisit is None else TaskState.PENDING,
-        delay_after(politeness, outcome.seconds, outcome.bytes, crawl_delay, level, roll),
+        delay_after(
+            politeness, outcome.seconds, outcome.bytes, crawl_delay, level, roll, lease.delay
+        ),
         answer,
         0,
         0,
@@ -354,7 +356,7 @@ def _delay(lease: Lease, outcome: Outcome, level: int, roll: float) -> float:
     seconds = 0.0 if isinstance(outcome, Unreachable) else outcome.seconds
     asked = outcome.crawl_delay
     crawl_delay = lease.manners.crawl_delay if asked is None else asked
-    return delay_after(lease.rules.politeness, seconds, 0, crawl_delay, level, roll)
+    return delay_after(lease.rules.politeness, seconds, 0, crawl_delay, level, roll, lease.delay)
 
 
 def _state_after_failure(lease: Lease, backoff: Backoff) -> TaskState:

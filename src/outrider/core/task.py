@@ -157,6 +157,9 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     manners: PolitenessState
     holder: Holder | None = None
     last: Last | None = None  # what an earlier visit was answered, if this is a revisit
+    # Drawn as it began, in seconds, where delays are uniform and count from the start: its verdict
+    # does not draw again (D1). Below 0: none was drawn.
+    delay: float = -1.0
 
     @property
     def id(self) -> LeaseId:

@@ -101,6 +101,7 @@ class Loan:
             lease.rules,
             here.manners,
             last=lease.last,
+            delay=here.delay,
         )
 
     def _take(self, fingerprint: bytes) -> Lease:

@@ -40,6 +40,7 @@ class Claimer:
         self._settings = settings
         self._source: LeaseSource = ClosedSource()
         self._store_id = ""
+        self._has_drawn = False  # a lease drew its delay
         self._streak = ClaimRequest(context.crawl, context.worker, 1).streak
         self._released = asyncio.Event()  # set when a lease of this frontier ended
         self._held: dict[LeaseId, int] = {}  # leases of `leases`, and when they expire
@@ -136,15 +137,30 @@ class Claimer:
         if self._settings.is_listen_due:
             await self._settings.listen()
         seconds = request.lease_for or context.policies.settings.lease.seconds
-        request = msgspec.structs.replace(request, lease_for=seconds, streak=self._streak)
+        request = msgspec.structs.replace(
+            request, lease_for=seconds, streak=self._streak, rolls=self._rolls(request)
+        )
         source = self._open_source()
         claimed = await (source.claim(request) if source.is_inline else self._shielded(request))
         self._streak = claimed.streak
         for lease in claimed.leases:
             msgspec.structs.force_setattr(lease, "holder", self)
+            if lease.delay >= 0:
+                self._has_drawn = True
         if context.reporter.has_listeners:
             await self._report(claimed.leases)
         return Claim(claimed.leases, claimed.wake_in, claimed.status)
+
+    def _rolls(self, request: ClaimRequest) -> Sequence[float]:
+        """Return a random number for each lease that may draw its delay (D1).
+
+        Whether one does is known by the settings, or by a lease: rules can be set for a queue.
+        """
+        policies = self._context.policies
+        is_plain = not (request.fingerprints or request.lend)
+        if is_plain and (self._has_drawn or policies.may_draw_at_start):
+            return [policies.dice() for _ in range(request.limit)]
+        return ()
 
     def _open_source(self) -> LeaseSource:
         _ = self._context.store  # raises if the frontier is not open

@@ -47,6 +47,7 @@ class Policies:
         self.signals = Signals()
         self.dice = dice
         self._crawl = crawl
+        self._may_draw: bool | None = None
         made = _make(
             settings,
             KeyLayers(settings.keys, {}),
@@ -76,6 +77,14 @@ class Policies:
             made
         )
         self.admission.bypassed = bypassed
+        self._may_draw = None
+
+    @property
+    def may_draw_at_start(self) -> bool:
+        """Whether leases may draw delays (D1) by the settings; queue actions are not known here."""
+        if self._may_draw is None:
+            self._may_draw = self.crawl_rules().may_draw_at_start
+        return self._may_draw
 
     def crawl_rules(self) -> CrawlRules:
         """Return the rules that the settings give the crawl's queues, without queue actions."""

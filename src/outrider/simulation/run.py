@@ -167,6 +167,7 @@ class Run:
         scenario, loop = self.scenario, self.loop
         rules = crawl_rules(scenario.settings)
         store = await self._opener(loop)
+        self.may_draw = rules.may_draw_at_start
         self.checked = CheckedStore(store, loop, rules, self._observe)
         dice = random.Random(scenario.seed + 2)
         self._sampler = ClaimSampler(store, loop, self.checked.checker, dice)

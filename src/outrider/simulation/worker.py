@@ -103,6 +103,9 @@ class Worker:
             request = msgspec.structs.replace(request, limit=limit * 4, lend=True)
         if not self._run.is_healed and self._happens(scenario.limited):
             request = self._limited(request)
+        if self._run.may_draw:
+            rolls = [self._run.dice.random() for _ in range(request.limit)]
+            request = msgspec.structs.replace(request, rolls=rolls)
         return request
 
     def _limited(self, request: ClaimRequest) -> ClaimRequest:

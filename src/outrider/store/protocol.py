@@ -27,6 +27,7 @@ STORE_VALUES: Final = ""  # the crawl whose shared values are the store's own; i
 MAX_FINGERPRINTS: Final = 64  # fingerprints of one claim that are looked up (D5)
 FINGERPRINT_BYTES: Final = 16
 MAX_CLAIM_KEYS: Final = 100  # keys of one claim (C5)
+MAX_ROLLS: Final = 100_000  # random numbers of one claim
 MAX_CLAIM_KEY_CHARS: Final = 1024  # no queue has a longer one
 MAX_PROCESS_CHARS: Final = 64  # of a process's name
 NO_PROCESS: Final = "*"  # no process's name: stored with leases that outlive every process (H4)
@@ -43,6 +44,7 @@ Notifies: TypeAlias = Literal["never", "mostly", "always"]  # mostly: a notifica
 Fingerprint: TypeAlias = Annotated[
     bytes, Meta(min_length=FINGERPRINT_BYTES, max_length=FINGERPRINT_BYTES)
 ]
+Roll: TypeAlias = Annotated[float, Meta(ge=0, lt=1)]
 ClaimKey: TypeAlias = Annotated[str, Meta(max_length=MAX_CLAIM_KEY_CHARS)]
 Item = TypeVar("Item")
 
@@ -69,6 +71,13 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     keys: Annotated[Sequence[ClaimKey], Meta(max_length=MAX_CLAIM_KEYS)] = ()
     # Once tasks of so many queues were leased, all other queues are neither (C5); 0: no limit.
     max_queues: Annotated[int, Meta(ge=0)] = 0
+    # The i-th is for the i-th lease of the claim; none left: 0. They draw the delays that are
+    # uniform and count from the start of a visit (D1).
+    rolls: Annotated[Sequence[Roll], Meta(max_length=MAX_ROLLS)] = ()
+
+    def roll(self, place: int) -> float:
+        """Return the random number of the lease at a place of the claim."""
+        return self.rolls[place] if place < len(self.rolls) else 0.0
 
 
 class ClaimResult(msgspec.Struct):

@@ -14,6 +14,7 @@ from outrider.store.protocol import (
     MAX_CLAIM_KEY_CHARS,
     MAX_CLAIM_KEYS,
     MAX_PAGE,
+    MAX_ROLLS,
     NO_PROCESS,
     STORE_VALUES,
     ClaimRequest,
@@ -28,16 +29,26 @@ _decode = msgspec.msgpack.Decoder(list[SharedValueWrite]).decode
 
 
 def validate_claim(request: ClaimRequest) -> None:
-    """Raise InvalidInput if a claim is for what no store can lease (C5, H4)."""
+    """Raise InvalidInput if a claim is for what no store can lease (C5, D1, H4)."""
     if request.keys:
         _validate_keys(request)
     if request.max_queues and not (type(request.max_queues) is int and request.max_queues > 0):
         raise InvalidInput(f"ClaimRequest.max_queues = {request.max_queues!r}: a whole number ≥ 0")
+    if request.rolls:
+        _validate_rolls(request.rolls)
     if request.process == NO_PROCESS:
         raise InvalidInput(
             f"ClaimRequest.process = {NO_PROCESS!r} is no process's name; "
             "for leases that outlive every process, set outlives_process"
         )
+
+
+def _validate_rolls(rolls: Sequence[float]) -> None:
+    if len(rolls) > MAX_ROLLS:
+        raise InvalidInput(f"ClaimRequest.rolls has {len(rolls)} numbers; give {MAX_ROLLS} at most")
+    for roll in rolls:
+        if not (isinstance(roll, float | int) and 0 <= roll < 1):
+            raise InvalidInput(f"ClaimRequest.rolls: {roll!r} must be from 0 to below 1")
 
 
 def _validate_keys(request: ClaimRequest) -> None:

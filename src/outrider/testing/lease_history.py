@@ -15,7 +15,12 @@ from heapq import heappop, heappush
 from math import ceil
 from typing import Final, NamedTuple, TypeAlias
 
-from outrider.core.policy.politeness import min_delay_between, pace
+from outrider.core.policy.politeness import (
+    delay_at_start,
+    draws_at_start,
+    min_delay_between,
+    pace,
+)
 from outrider.core.policy.rules import QueueRules
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
@@ -130,8 +135,12 @@ class QueueRecord:
         self.last_start, self.last_end = max(start, self.last_start), now
 
     def usual_delay(self) -> float:
-        """Return the last delay, or the least allowed if there was none (D7)."""
-        if self.last_delay >= 0:
+        """Return the last delay, or the least allowed if there was none (D7).
+
+        Where leases draw it, of leases in flight at the same time it is not sure whose is the last.
+        """
+        draws = self.rules is not None and draws_at_start(self.rules.politeness)
+        if self.last_delay >= 0 and not draws:
             return self.last_delay
         return min_delay_between(self.rules.politeness, self.crawl_delay) if self.rules else 0.0
 
@@ -283,6 +292,7 @@ class LeaseHistory:
         queue, task = record.queue(lease.key), self._task_of(record, lease)
         self._check_single(task, lease, at.ended)
         self._check_budget(queue, lease)
+        _check_draw(lease, is_drawn=not named and not loan)
         if not named:
             self._check_concurrency(record, lease, at.ended, loan)
         if alone and not named:
@@ -395,7 +405,10 @@ class LeaseHistory:
     def _begin_visit(self, queue: QueueRecord, lease: Lease, began: int) -> None:
         """Space leases if several may be in flight, or if delays count from the start (D1)."""
         queue.last_start = queue.last_lease = began
-        politeness = lease.rules.politeness
+        politeness, state = lease.rules.politeness, lease.manners
+        if lease.delay >= 0:
+            delay = delay_at_start(politeness, lease.delay, state.crawl_delay, state.level)
+            queue.postpone(began + whole_ms(delay))
         if politeness.count_from == "start" or politeness.max_in_flight > 1:
             queue.postpone(
                 began + whole_ms(min_delay_between(politeness, lease.manners.crawl_delay))
@@ -571,3 +584,12 @@ def _may_return(task: Task, known: TaskRecord, now: int) -> bool:
     """Whether a task known only by a lease was restored and revisited, not just added."""
     in_flight = known.lease is not None and known.lease.is_valid(now)
     return task.known == "revisit" and not in_flight
+
+
+def _check_draw(lease: Lease, *, is_drawn: bool) -> None:
+    """Check that a lease draws a uniform delay from the start, and no other does (D1)."""
+    rules = lease.rules.politeness
+    holds = lease.delay < 0
+    if is_drawn and draws_at_start(rules):
+        holds = rules.delay <= lease.delay <= rules.delay_to
+    require(holds, "D1", f"{lease.url} drew {lease.delay} s under {rules}")

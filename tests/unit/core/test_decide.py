@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from outrider.core.decide import Policy, decide, outcome_error
 from outrider.core.outcome import (
@@ -14,9 +15,14 @@ from outrider.core.outcome import (
     Unreachable,
 )
 from outrider.core.policy.lanes import Lanes
-from outrider.core.policy.politeness import Politeness
+from outrider.core.policy.politeness import (
+    Politeness,
+    delay_after,
+    delay_at_start,
+    draws_at_start,
+)
 from outrider.core.policy.retry import Backoff, Retry
-from outrider.core.policy.rules import Budget, QueueRules
+from outrider.core.policy.rules import Budget, CrawlRules, QueueRules
 from outrider.core.policy.score import explicit
 from outrider.core.states import TaskState
 from outrider.core.task import ACQUISITION, Lease, PolitenessState, Task
@@ -316,6 +322,79 @@ def test_a_throttle_is_an_answer():
     expected = {"unreachable_in_row": 0, "blocks_in_row": 0, "calm": 0}
 
     check(lease(manners=manners), Throttled(), 0.0, expected)
+
+
+# ---- delays drawn as a visit began
+
+
+@pytest.mark.parametrize(
+    "outcome", [Done(200), Failed("x"), Blocked("x"), Unreachable("x"), Dropped("x")]
+)
+def test_verdict_uses_the_delay_that_its_lease_drew(outcome):
+    """D1: whatever the visit came to; the roll is not used for another draw."""
+    lent = lease(politeness={"count_from": "start", "delay": 5.0, "delay_to": 15.0})
+
+    check(replace(lent, delay=7.0), outcome, 0.9, {"delay": 7.0})
+    assert decide(lent, Done(200), policy(), 0.9).delay == 14.0
+
+
+def test_drawn_delay_is_raised_as_any_other():
+    """D1, D3: to the Crawl-delay, by the size of the page, and per throttle level."""
+    uniform = {"count_from": "start", "delay": 5.0, "delay_to": 15.0, "kb_per_second": 1.0}
+    lent = replace(lease(politeness=uniform, manners={"level": 1}), delay=6.0)
+
+    check(lent, Done(200), 0.9, {"delay": 12.0})
+    check(lent, Done(200, bytes=8192), 0.9, {"delay": 16.0})
+    check(lent, Done(200, crawl_delay=9.0), 0.9, {"delay": 18.0})
+    check(lent, Throttled(), 0.9, {"delay": 24.0})
+
+
+@pytest.mark.parametrize(
+    ("drawn", "crawl_delay", "level", "delay"),
+    [
+        (6.0, 0.0, 0, 6.0),
+        (6.0, 9.0, 0, 9.0),
+        (6.0, 99.0, 0, 20.0),
+        (6.0, 0.0, 2, 24.0),
+        (6.0, 9.0, 1, 18.0),
+        (6.0, 0.0, 50, 86_400.0),
+        (86_400.0, 0.0, 3, 86_400.0),
+        (0.0, 0.0, 9, 0.0),
+    ],
+)
+def test_delay_from_the_start_is_as_after_a_visit(drawn, crawl_delay, level, delay):
+    """D1: a lease and its verdict come to the same, but for what only the visit tells."""
+    rules = Politeness(count_from="start", delay=0.0, delay_to=86_400.0, respect_crawl_delay=20.0)
+
+    assert delay_at_start(rules, drawn, crawl_delay, level) == delay
+    assert delay_after(rules, 3.0, 10, crawl_delay, level, 0.5, drawn) == delay
+
+
+@pytest.mark.parametrize(
+    ("fields", "draws"),
+    [
+        ({"count_from": "start", "delay": 5.0, "delay_to": 15.0}, True),
+        ({"count_from": "start", "delay": 0.0, "delay_to": 0.1}, True),
+        ({"count_from": "end", "delay": 5.0, "delay_to": 15.0}, False),
+        ({"count_from": "start", "delay": 5.0, "delay_to": 5.0}, False),
+        ({"count_from": "start", "delay": 5.0}, False),
+        ({"count_from": "start", "delay_to": 15.0}, False),
+    ],
+)
+def test_uniform_delays_from_the_start_are_drawn_by_leases(fields, draws):
+    """D1: all others are decided after the visit."""
+    assert draws_at_start(Politeness(**fields)) is draws
+    assert CrawlRules(QueueRules(Politeness(**fields))).may_draw_at_start or not draws
+
+
+def test_a_queue_may_get_either_half_of_a_drawn_delay_from_any_layer():
+    """D1, A4: so the rules of a whole crawl only say whether some lease may draw."""
+    start, uniform = {"count_from": "start"}, {"delay": 1.0, "delay_to": 2.0}
+
+    assert CrawlRules(keys={".org": start}, said={"a.org": uniform}).may_draw_at_start
+    assert CrawlRules(runtime={"a.org": {**start, **uniform}}).may_draw_at_start
+    assert not CrawlRules(keys={".org": start, "a.org": {"delay_to": None}}).may_draw_at_start
+    assert not CrawlRules(keys={".org": uniform}).may_draw_at_start
 
 
 # ---- Blocked

@@ -16,6 +16,7 @@ from outrider import (
     Link,
     Throttled,
 )
+from outrider.core.queue_action import Set
 
 A = "https://a.example/"
 RUDE = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
@@ -128,6 +129,46 @@ async def test_a_cap_is_a_whole_number(frontier, per_queue):
     """The caller's fault, by name."""
     with pytest.raises(InvalidInput, match="per_queue"):
         await frontier.claim(1, per_queue=per_queue)
+
+
+UNIFORM = {"count_from": "start", "delay": 5.0, "delay_to": 15.0}
+
+
+async def test_claim_brings_random_numbers_for_delays_from_the_start(opened):
+    """D1: the frontier's own, one for each lease; finishes draw no others."""
+    dice = iter([0.1, 0.9, 0.5, 0.5, 0.5])
+    frontier = await opened({"politeness": UNIFORM}, dice=lambda: next(dice))
+    await frontier.add(["https://a.example/1", "https://b.example/1", "https://b.example/2"])
+
+    first, second = await frontier.claim(2)
+    await frontier.finish(second, Done(200))
+
+    assert (first.delay, second.delay) == (6.0, 14.0)
+    assert (await frontier.queue("b.example").view()).wakes_in == 14.0
+
+
+@pytest.mark.parametrize("politeness", [{}, {"delay": 5.0, "delay_to": 15.0}])
+async def test_claim_brings_no_random_numbers_where_none_is_drawn(opened, politeness):
+    """D1: other delays are decided after the visit."""
+    frontier = await opened({"politeness": politeness}, dice=lambda: pytest.fail("drawn"))
+    await frontier.add([A])
+
+    (lease,) = await frontier.claim(5)
+
+    assert lease.delay == -1.0
+
+
+async def test_claim_learns_from_a_lease_that_delays_are_drawn(opened, store):
+    """D1, E7: rules that another process set for one queue are in no settings of this one."""
+    frontier = await opened({}, store=store, dice=lambda: 0.5)
+    await frontier.add(["https://a.example/1", "https://b.example/1"])
+    for key in ("a.example", "b.example"):
+        await store.steer("default", key, Set(UNIFORM))
+
+    (first,) = await frontier.claim()
+    (second,) = await frontier.claim()
+
+    assert (first.delay, second.delay) == (5.0, 10.0)
 
 
 async def test_a_claim_by_keys_and_of_so_many_queues(opened):

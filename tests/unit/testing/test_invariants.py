@@ -46,8 +46,8 @@ async def broken_by(lies, story):
     return caught.value.rule
 
 
-def _lends_twice(self, c, q, t, request):
-    lease = Model.lease(self, c, q, t, request)
+def _lends_twice(self, c, q, t, request, roll):
+    lease = Model.lease(self, c, q, t, request, roll)
     t.state = TaskState.PENDING
     return lease
 
@@ -134,9 +134,9 @@ async def test_slots_taken_at_once_are_seen():
     assert await broken_by({"postpone": _unspaced}, story) == "D1"
 
 
-def _unfair(self, c, q, t, request):
+def _unfair(self, c, q, t, request, roll):
     last = q.due(self.clock.now_ms(), t.task.lane)[-1]
-    return Model.lease(self, c, q, last, request)
+    return Model.lease(self, c, q, last, request, roll)
 
 
 @pytest.mark.parametrize("priority", [0.0, 1.0])
@@ -415,6 +415,35 @@ async def test_a_run_closed_too_early_is_seen(is_leased):
         await it.claim()
 
     assert await broken_by({"close_run": _ends_early}, story) == "I2"
+
+
+def _forgets_its_draw(self, q, t, roll):
+    Model.draw(self, q, t, roll)
+    q.next_ready = self.clock.now_ms()
+
+
+async def test_a_drawn_delay_that_is_not_waited_for_is_seen():
+    """D1: next-ready is the start and what the lease drew."""
+
+    async def story(it):
+        await it.configure(count_from="start", delay=5.0, delay_to=15.0, max_in_flight=2)
+        await it.add("1", "2")
+        await it.claim(rolls=[0.5])
+        it.clock.advance(6)
+        await it.claim()
+
+    assert await broken_by({"draw": _forgets_its_draw}, story) == "D1"
+
+
+async def test_a_lease_that_draws_nothing_is_seen():
+    """D1: its verdict would draw, and the greater of two draws is not uniform."""
+
+    async def story(it):
+        await it.configure(count_from="start", delay=5.0, delay_to=15.0)
+        await it.add("1")
+        await it.claim(rolls=[0.5])
+
+    assert await broken_by({"draw": lambda self, q, t, roll: None}, story) == "D1"
 
 
 def _takes_any(self, c, request):

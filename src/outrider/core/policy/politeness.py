@@ -7,9 +7,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-_DAY: Final = 86_400.0
+MAX_DELAY: Final = 86_400.0  # seconds
 _MAX_WAIT: Final = 1e9  # seconds, 31 years: an instant after it fits into every store
-_Seconds = Annotated[float, Meta(ge=0, le=_DAY)]
+_Seconds = Annotated[float, Meta(ge=0, le=MAX_DELAY)]
 
 FIRST_THROTTLE_SNOOZE: Final = 30.0
 MAX_THROTTLE_SNOOZE: Final = 900.0
@@ -42,13 +42,18 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(
             ge=-1,
-            le=_DAY,
+            le=MAX_DELAY,
             description="≥ 0: fixed delay in seconds, instead of factor, min and max",
         ),
     ] = -1.0
     delay_to: Annotated[
         float,
-        Meta(ge=-1, le=_DAY, description="≥ 0: with `delay`, uniform between the two"),
+        Meta(
+            ge=-1,
+            le=MAX_DELAY,
+            description="≥ 0: with `delay`, uniform between the two; drawn as a visit begins if"
+            " `count_from` is start, else as it ends",
+        ),
     ] = -1.0
     visits_per_second: Annotated[
         float,
@@ -85,6 +90,26 @@ def min_delay_between(rules: Politeness, crawl_delay: float) -> float:
     return max(least, min(crawl_delay, rules.respect_crawl_delay))
 
 
+def draws_at_start(rules: Politeness) -> bool:
+    """Return whether a delay is drawn as a visit begins: uniform, and counted from its start."""
+    return rules.count_from == "start" and rules.delay_to > rules.delay >= 0
+
+
+def draw_delay(rules: Politeness, roll: float) -> float:
+    """Return the uniform delay of a roll in [0, 1)."""
+    return rules.delay + (rules.delay_to - rules.delay) * roll
+
+
+def delay_at_start(rules: Politeness, drawn: float, crawl_delay: float, level: int) -> float:
+    """Return the delay from the start of a visit on, as `delay_after` would (D1).
+
+    Without the size of its page, which is not known, and without `visits_per_second`, which holds
+    between any two leases anyway.
+    """
+    delay = max(drawn, min(crawl_delay, rules.respect_crawl_delay))
+    return min(delay * 2.0 ** min(level, 64), max(delay, MAX_DELAY))
+
+
 def pace(rules: Politeness) -> float:
     """Return the seconds between two leases over all slots: 1/visits_per_second (D1)."""
     rate = rules.visits_per_second
@@ -92,18 +117,28 @@ def pace(rules: Politeness) -> float:
 
 
 def delay_after(
-    rules: Politeness, seconds: float, size: int, crawl_delay: float, level: int, roll: float
+    rules: Politeness,
+    seconds: float,
+    size: int,
+    crawl_delay: float,
+    level: int,
+    roll: float,
+    drawn: float = -1.0,
 ) -> float:
-    """Return the delay after a visit (D1), doubled per throttle level (D3), a day at most."""
+    """Return the delay after a visit (D1), doubled per throttle level (D3), a day at most.
+
+    `drawn` is the delay drawn as the visit began; below 0, none was, and `roll` draws it.
+    """
+    chosen = _chosen(rules, seconds, roll) if drawn < 0 else drawn
     if not (level or crawl_delay or rules.visits_per_second or rules.kb_per_second):
-        return _chosen(rules, seconds, roll)
+        return chosen
     delay = max(
-        _chosen(rules, seconds, roll),
+        chosen,
         pace(rules),
         _transfer_seconds(rules, size),
         min(crawl_delay, rules.respect_crawl_delay),
     )
-    return min(delay * 2.0 ** min(level, 64), max(delay, _DAY))
+    return min(delay * 2.0 ** min(level, 64), max(delay, MAX_DELAY))
 
 
 def _transfer_seconds(rules: Politeness, size: int) -> float:
@@ -116,15 +151,13 @@ def _chosen(rules: Politeness, seconds: float, roll: float) -> float:
     if rules.delay < 0:
         clamped = min(rules.factor * seconds, rules.max_delay)
         return max(clamped, rules.min_delay)
-    if rules.delay_to > rules.delay:
-        return rules.delay + (rules.delay_to - rules.delay) * roll
-    return rules.delay
+    return draw_delay(rules, roll) if rules.delay_to > rules.delay else rules.delay
 
 
 def throttle_snooze(level: int, retry_after: float, roll: float) -> float:
     """Return the snooze of a throttled queue at its new level; Retry-After is a minimum (D3)."""
     backoff = min(FIRST_THROTTLE_SNOOZE * 2.0 ** min(level - 1, 64), MAX_THROTTLE_SNOOZE)
-    return max(min(retry_after, _DAY), backoff) * (1 + THROTTLE_SPREAD * roll)
+    return max(min(retry_after, MAX_DELAY), backoff) * (1 + THROTTLE_SPREAD * roll)
 
 
 def unreachable_snooze(in_row: int) -> float:

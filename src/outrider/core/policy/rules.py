@@ -117,6 +117,20 @@ class CrawlRules(msgspec.Struct, frozen=True):
         return rules
 
     @property
+    def may_draw_at_start(self) -> bool:
+        """Whether some queue's leases may draw their delays (D1): uniform, and from the start.
+
+        True if one layer has each half: a queue may get them from different layers.
+        """
+        layers = [
+            change for layer in (self.keys, self.said, self.runtime) for change in layer.values()
+        ]
+        politeness = self.queue.politeness
+        from_start = [politeness.count_from, *(change.get("count_from") for change in layers)]
+        longest = [politeness.delay_to, *(change.get("delay_to") or -1.0 for change in layers)]
+        return "start" in from_start and max(longest) > 0
+
+    @property
     def are_alike(self) -> bool:
         """Whether all keys have the same rules."""
         return not (self.keys or self.said or self.runtime)

@@ -78,6 +78,7 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     named: bool
     loaned: bool
     process: str = ""  # while leased: of the lease's holder; "": the file's; "*": outlives them all
+    drawn: float = -1.0
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):

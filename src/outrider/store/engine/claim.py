@@ -12,6 +12,7 @@ from outrider.clock import to_ms
 from outrider.core.order import NUMBER_BITS, NUMBER_MASK
 from outrider.core.outcome import Answer, Last
 from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
+from outrider.core.policy.politeness import delay_at_start, draw_delay
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Lease
 from outrider.store.engine.candidates import Candidates
@@ -94,8 +95,8 @@ class Claimer:
             if not fast.leases:
                 self._finish_run(now)
             return fast.leases, fast.streak
-        limit = request.limit - len(fast.leases)
-        rest = msgspec.structs.replace(request, limit=limit, streak=fast.streak)
+        limit, rolls = request.limit - len(fast.leases), request.rolls[len(fast.leases) :]
+        rest = msgspec.structs.replace(request, limit=limit, streak=fast.streak, rolls=rolls)
         leases, streak = self._lease_tasks(rest, now)
         return fast.leases + leases, streak
 
@@ -186,7 +187,7 @@ class Claimer:
             if is_loan:
                 record.loaned = True
                 queue.loaned += 1
-            leases.append(lease(queue, record, request, deadline, now))
+            leases.append(lease(queue, record, request, deadline, now, leases))
             if counts_taken:
                 self._count_taken(queue, request, taken)
                 if len(taken) == max_queues:
@@ -225,7 +226,7 @@ class Claimer:
             if request.lend:
                 record.loaned = True
                 queue.loaned += 1
-            leases.append(self._lease(queue, record, request, deadline, now))
+            leases.append(self._lease(queue, record, request, deadline, now, leases))
             self._count_taken(queue, request, taken)
             candidates.push(queue)
         return Streak(lane, count)
@@ -260,9 +261,18 @@ class Claimer:
             queue.list_state = READY
 
     def _lease(
-        self, queue: Queue, record: TaskRecord, request: ClaimRequest, deadline: int, now: int
+        self,
+        queue: Queue,
+        record: TaskRecord,
+        request: ClaimRequest,
+        deadline: int,
+        now: int,
+        before: list[Lease],
     ) -> Lease:
-        """H1, E3, C3, D1: set token, deadline, charge, turn, next-ready; then reschedule."""
+        """H1, E3, C3, D1: set token, deadline, charge, turn, next-ready; then reschedule.
+
+        `before` are the leases that this claim has made.
+        """
         state, leases, schedule = self._state, self._leases, self._schedule
         state.last_token = token = state.last_token + 1
         state.last_turn = queue.turn = state.last_turn + 1
@@ -295,6 +305,8 @@ class Claimer:
         queue.wake_at = 0
         if queue.gap >= 0:
             queue.postpone(now + queue.gap, "delay")
+            if queue.draws and not request.lend:  # C7: the borrower of a loan draws
+                _draw_delay(queue, record, lease, request.roll(len(before)), now)
         if queue.in_flight < queue.slots:
             schedule.reschedule(queue, now)
         return lease
@@ -426,6 +438,16 @@ class Claimer:
         if record.answer is not None:
             set_last_answer(lease, record.answer, now - record.answered)
         return lease
+
+
+def _draw_delay(queue: Queue, record: TaskRecord, lease: Lease, roll: float, now: int) -> None:
+    """D1: draw the delay that counts from the start of this visit; it is the last delay now."""
+    rules, state = queue.rules.politeness, queue.politeness
+    record.drawn = drawn = draw_delay(rules, roll)
+    delay = delay_at_start(rules, drawn, state.crawl_delay, state.level)
+    queue.politeness = msgspec.structs.replace(state, last_delay=delay)
+    queue.postpone(now + to_ms(delay), "delay")
+    msgspec.structs.force_setattr(lease, "delay", drawn)
 
 
 def set_last_answer(lease: Lease, answer: Answer, age: int) -> None:

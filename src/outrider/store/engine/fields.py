@@ -127,6 +127,7 @@ TASK_FIELDS: Final = (
     Field("named", _BOOL, "lease"),
     Field("loaned", _BOOL, "lease", "lent"),
     Field("process", _TEXT, "lease"),
+    Field("drawn", _REAL, "lease"),
 )
 
 

@@ -212,9 +212,13 @@ class Finisher:
             record.attempts += 1
         else:
             self._charge(record, queue, verdict)
+        drawn = record.drawn
         self._apply_to_task(record, verdict, now)
         if verdict.touched:
-            self._apply_politeness(queue, verdict)
+            last_delay = verdict.delay
+            if drawn >= 0 and queue.draws:
+                last_delay = _drawn_delay(queue, record, verdict)
+            self._apply_politeness(queue, verdict, last_delay)
             self._end_visit(record, to_ms(verdict.delay), now)
             if verdict.snooze:
                 queue.postpone(now + to_ms(verdict.snooze), verdict.snooze_reason or "delay")
@@ -300,7 +304,7 @@ class Finisher:
         self._transitions.move(record, PENDING)
         self._transitions.enqueue(record, now + to_ms(requeue.after), now)
 
-    def _apply_politeness(self, queue: Queue, verdict: Verdict) -> None:
+    def _apply_politeness(self, queue: Queue, verdict: Verdict, last_delay: float) -> None:
         """D3, D4: set the queue's politeness state from the verdict; None leaves a value alone."""
         old = queue.politeness
         level, calm = old.level, old.calm
@@ -316,13 +320,22 @@ class Finisher:
             _or_old(verdict.throttles_in_row, old.throttles_in_row),
             _or_old(verdict.unreachable_in_row, old.unreachable_in_row),
             _or_old(verdict.blocks_in_row, old.blocks_in_row),
-            verdict.delay,
+            last_delay,
             _or_old(verdict.crawl_delay, old.crawl_delay),
         )
         if verdict.crawl_delay is not None:
             queue.update_gap()
         if verdict.outcome not in _NO_SIGN:
             queue.errors_in_row = 0 if verdict.outcome == "done" else queue.errors_in_row + 1
+
+
+def _drawn_delay(queue: Queue, record: TaskRecord, verdict: Verdict) -> float:
+    """D1: return the last delay where leases draw it: that of the last start, or the verdict's.
+
+    A verdict may raise it, since the page or the host asked for more than what was drawn.
+    """
+    last_delay = queue.politeness.last_delay
+    return max(verdict.delay, last_delay) if record.claimed >= queue.last_start else last_delay
 
 
 def _or_old(new: _Count | None, old: _Count) -> _Count:

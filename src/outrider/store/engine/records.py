@@ -14,7 +14,7 @@ import msgspec
 from outrider.clock import to_ms
 from outrider.core.order import DELAYED_BYTES, DELAYED_SHIFT, DUE_BITS, KEY_MASK, LANE_BYTES
 from outrider.core.outcome import Answer
-from outrider.core.policy.politeness import min_delay_between, pace
+from outrider.core.policy.politeness import draws_at_start, min_delay_between, pace
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import TaskState
 from outrider.core.task import PolitenessState, Task
@@ -76,6 +76,7 @@ class Queue(msgspec.Struct, gc=False, eq=False):
     hold: bool = False
     has_quota: bool = False
     from_start: bool = False
+    draws: bool = False  # D1: a lease draws the delay from its start on
     # politeness and spending, which survive emptiness
     pending: int = 0
     in_flight: int = 0  # slots taken; while it is on loan, all leases of the loan as well
@@ -111,6 +112,7 @@ class Queue(msgspec.Struct, gc=False, eq=False):
         politeness, budget = rules.politeness, rules.budget
         self.precedence, self.slots = rules.precedence, politeness.max_in_flight
         self.from_start = politeness.count_from == "start"
+        self.draws = self.from_start and draws_at_start(politeness)
         self.balance, self.total = budget.balance, budget.total_budget
         self.hold = budget.hold_queues
         self.has_quota = bool(budget.max_done or budget.max_bytes)
@@ -209,7 +211,8 @@ class Queue(msgspec.Struct, gc=False, eq=False):
     def earliest_ready(self) -> int:
         """D1: how far back `wake` may move next-ready: the last visit's end (or start) + delay."""
         ended = self.last_start if self.from_start else self.last_end
-        least = ended + self.delay_ms() if self.last_end >= 0 <= ended else 0
+        is_known = self.last_end >= 0 or self.draws
+        least = ended + self.delay_ms() if is_known and ended >= 0 else 0
         return max(least, self.last_start + self.gap) if self.last_start >= 0 <= self.gap else least
 
 
@@ -250,6 +253,7 @@ class TaskRecord(msgspec.Struct, gc=False, eq=False):
     named: bool = False  # leased by fingerprint: it takes no slot
     loaned: bool = False  # part of its queue's loan
     process: str = ""  # while leased: see `ClaimRequest.process`; NO_PROCESS: outlives them all
+    drawn: float = -1.0  # D1: the delay drawn for its lease; below 0: none
 
     def restart(self) -> None:
         """B2: a revisit or replay starts with attempts at 0."""

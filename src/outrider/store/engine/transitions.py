@@ -35,6 +35,7 @@ class Transitions:
         self.count(queue, after, 1)
         if before is LEASED:
             del self._held[record.number]
+            record.drawn = -1.0
         self._update(record)
 
     def end_lease(self, record: TaskRecord, after: TaskState) -> None:
@@ -47,6 +48,7 @@ class Transitions:
             state.mark_counts_dirty(counts)
         by_state = counts.by_state
         record.state = after
+        record.drawn = -1.0
         del self._held[record.number]
         self._update(record)
         by_state[_LEASED] -= 1

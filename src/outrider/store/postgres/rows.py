@@ -170,6 +170,7 @@ _FROM_RULES: Final = (
     "hold",
     "has_quota",
     "from_start",
+    "draws",
 )
 
 
@@ -336,7 +337,7 @@ def _compile_record_from_row() -> Callable[
             "answer": "None if answer_ is None else decode_answer(answer_)",
             "history": "_decode_history(history_) if history_ != '[]' else ()",
         },
-        "deadline worker named loaned process body_page stored_key",
+        "deadline worker named loaned process drawn body_page stored_key",
     )
     body = [
         _unpack(stored, f"id_ {task} {record}", f"row[:{len(stored)}]"),
@@ -433,6 +434,7 @@ def _compile_fast_lease() -> LeaseOf:
         "lease_for": "lease_for",
         "rules": f"with_rules(key_, {_row_of(columns.RULES_KEY)}).rules",
         "manners": _politeness(stored, {"level": "0"}),
+        "delay": "-1.0",  # no fast lease draws one
     }
     result = f"{_construct(Lease, stored, given, 'holder last')}, answer_, answered_at_"
     body = [_unpack(stored, result), f"return {result}"]

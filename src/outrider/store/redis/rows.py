@@ -156,6 +156,7 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     history: list[tuple[float, str, str]] = []
     answer: msgspec.Raw = _NO_BYTES
     meta: msgspec.Raw = _NO_BYTES  # with a checksum: replaces that of the text; empty: none does
+    drawn: float = -1.0  # while leased: the delay drawn for the lease; below 0: none
 
 
 class VerdictRow(msgspec.Struct, array_like=True, gc=False):
@@ -209,6 +210,9 @@ class RulesRow(msgspec.Struct, array_like=True, gc=False):
     paused: bool
     retired: bool
     pace: int  # milliseconds between two leases (visits_per_second); 0: none
+    spread: (
+        float  # seconds; a lease draws its delay from `min_delay` to so much more; 0: it does not
+    )
 
 
 def raw(content: bytes) -> msgspec.Raw:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.clock import to_ms
-from outrider.core.policy.politeness import Politeness, pace
+from outrider.core.policy.politeness import Politeness, draws_at_start, pace
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.task import Task
 from outrider.store.redis.keys import CRAWL_KEYS
@@ -99,6 +99,7 @@ def rules_row(rules: QueueRules) -> RulesRow:
         paused=rules.paused,
         retired=rules.retired,
         pace=to_ms(pace(politeness)),
+        spread=politeness.delay_to - politeness.delay if draws_at_start(politeness) else 0.0,
     )
 
 

@@ -19,6 +19,7 @@ import msgspec
 from redis import exceptions as driver
 
 from outrider.clock import Clock, is_virtual
+from outrider.core.policy.politeness import MAX_DELAY
 from outrider.errors import StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from outrider.store.export_items import RESTORING
 from outrider.store.protocol import STORE_VALUES
@@ -95,6 +96,7 @@ def constants() -> dict[str, str]:
         "MAX_TIMELINE": str(MAX_TIMELINE),
         "EXPIRE_STEP": str(EXPIRE_STEP),
         "WAKE_STEP": str(WAKE_STEP),
+        "MAX_DELAY": str(MAX_DELAY),
         "MAX_PROMOTED": str(MAX_PROMOTED),
         "MAX_SCANNED": str(MAX_SCANNED),
         "MAX_PREFETCHED": str(MAX_PREFETCHED),

@@ -120,7 +120,8 @@ class RedisVerbs:
         )
         while header.has_more or len(leases) < request.limit:
             part = min(LEASES_PER_CALL, request.limit - len(leases))
-            header, found = await self._claim_some(request, header, part, closes=closes)
+            rolls = request.rolls[len(leases) : len(leases) + part]
+            header, found = await self._claim_some(request, header, part, rolls, closes=closes)
             leases += await self._leases_of(request, found, header.now)
             if not header.has_more and len(found) < part * _VALUES_PER_LEASE:
                 break
@@ -128,7 +129,13 @@ class RedisVerbs:
         return ClaimResult(leases, wake_in, header.status, Streak(header.lane, header.streak))
 
     async def _claim_some(
-        self, request: ClaimRequest, header: _ClaimHeader, part: int, *, closes: bool
+        self,
+        request: ClaimRequest,
+        header: _ClaimHeader,
+        part: int,
+        rolls: Sequence[float],
+        *,
+        closes: bool,
     ) -> tuple[_ClaimHeader, list[Any]]:
         sent: dict[str, Any] = {
             "worker": request.worker,
@@ -150,6 +157,8 @@ class RedisVerbs:
             ]
         if request.max_queues:
             sent["max_queues"] = request.max_queues
+        if rolls:
+            sent["rolls"] = rolls
         first, *found = await self._scripts.run("claim", request.crawl, encode(sent))
         return _decode_header(first), found
 
@@ -187,6 +196,7 @@ class RedisVerbs:
             rules=rules,
             manners=politeness_of(queue),
             last=None if answer is None else Last(answer, max(0, now - row.answered) / 1000),
+            delay=row.drawn,
         )
 
     # ---- leases

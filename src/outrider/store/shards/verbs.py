@@ -158,7 +158,14 @@ class ClaimRound:
         request = self.request
         max_queues = request.max_queues and request.max_queues - len(self.keys)
         limit = request.limit - len(self.leases)
-        return replace(request, limit=limit, streak=self.streak, keys=keys, max_queues=max_queues)
+        return replace(
+            request,
+            limit=limit,
+            streak=self.streak,
+            keys=keys,
+            max_queues=max_queues,
+            rolls=request.rolls[len(self.leases) :],
+        )
 
     def add(self, leases: Sequence[Lease]) -> None:
         """Add what a shard leased."""

@@ -37,6 +37,7 @@ from outrider.testing.conformance.budget import BudgetConformance
 from outrider.testing.conformance.cache import CacheConformance
 from outrider.testing.conformance.claim import ClaimConformance
 from outrider.testing.conformance.crawl import CrawlConformance
+from outrider.testing.conformance.drawn_delays import DrawnDelayConformance
 from outrider.testing.conformance.export import SavingConformance
 from outrider.testing.conformance.filters import FiltersConformance
 from outrider.testing.conformance.finish import FinishConformance
@@ -74,6 +75,7 @@ __all__ = [
     "CacheConformance",
     "ClaimConformance",
     "CrawlConformance",
+    "DrawnDelayConformance",
     "ExpiryConformance",
     "FiltersConformance",
     "FinishConformance",

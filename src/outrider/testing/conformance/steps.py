@@ -109,6 +109,7 @@ class Asking(TypedDict, total=False):
     process: str
     keys: Sequence[str]
     max_queues: int
+    rolls: Sequence[float]
     outlives_process: bool
 
 

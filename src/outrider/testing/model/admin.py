@@ -9,7 +9,7 @@ import msgspec
 
 from outrider.core import queue_action as actions
 from outrider.core.pattern import compile_pattern
-from outrider.core.policy.politeness import min_delay_between
+from outrider.core.policy.politeness import draws_at_start, min_delay_between
 from outrider.core.policy.rules import CrawlRules, QueueRules, covers, use_actions
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.acts import (
@@ -213,7 +213,9 @@ class AdminVerbs(Verbs):
         politeness = q.rules.politeness
         from_start = politeness.count_from == "start"
         ended = q.last_start if from_start else q.last_end
-        earliest = 0 if q.last_end is None or ended is None else ended + q.delay_ms()
+        # Drawn as a visit begins, the last delay is known before the first visit has ended.
+        is_known = q.last_end is not None or draws_at_start(politeness)
+        earliest = ended + q.delay_ms() if is_known and ended is not None else 0
         if q.last_start is not None and (from_start or politeness.max_in_flight > 1):
             earliest = max(
                 earliest, q.last_start + ms(min_delay_between(politeness, q.politeness.crawl_delay))

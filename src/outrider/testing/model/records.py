@@ -46,6 +46,7 @@ class T:
     deadline: int = 0
     named: bool = False  # D5: leased by fingerprint
     lent: bool = False  # C7: leased as part of a loan of its queue
+    drawn: float = -1.0  # D1: drawn for its lease; below 0: none
     finished: int | None = None
     answer: Answer | None = None
     answered: int | None = None  # when the visit with that answer ended

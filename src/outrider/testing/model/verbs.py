@@ -10,7 +10,12 @@ import msgspec
 
 from outrider.core.outcome import Last
 from outrider.core.pick import Streak
-from outrider.core.policy.politeness import min_delay_between
+from outrider.core.policy.politeness import (
+    delay_at_start,
+    draw_delay,
+    draws_at_start,
+    min_delay_between,
+)
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
 from outrider.core.verdict import Finished, Requeue, Verdict
@@ -169,7 +174,8 @@ class Verbs(Schedule):
             lane, count = chosen
             in_lane = [q for q in ready if q.due(self.clock.now_ms(), lane)]
             q = min((self.rank(c, q, lane, taken[q.number]), q) for q in in_lane)[1]
-            leases.append(self.lease(c, q, q.due(self.clock.now_ms(), lane)[0], request))
+            task, roll = q.due(self.clock.now_ms(), lane)[0], request.roll(len(leases))
+            leases.append(self.lease(c, q, task, request, roll))
             taken[q.number] += 1
         for q in c.queues.values():
             if q.lent_tasks():  # C7: a lent queue is on no list for other claims
@@ -217,7 +223,7 @@ class Verbs(Schedule):
         discounted = top.priority + c.rules.breadth_discount * taken
         return q.rules.precedence, top.precedence, discounted, q.turn
 
-    def lease(self, c: C, q: Q, t: T, request: ClaimRequest) -> Lease:
+    def lease(self, c: C, q: Q, t: T, request: ClaimRequest, roll: float) -> Lease:
         """Lease a task: token, deadline (H1), charge (E3), turn (C3), next-ready (D1)."""
         now = self.clock.now_ms()
         t.state, t.token, t.worker = LEASED, self.token(), request.worker
@@ -230,13 +236,24 @@ class Verbs(Schedule):
                 q, now + ms(min_delay_between(politeness, q.politeness.crawl_delay)), "delay"
             )
         self.apply_pace(q)
-        lease = self.make_lease(q, t, request)
+        before, t.drawn = q.politeness, -1.0
+        if draws_at_start(politeness) and not request.lend:  # C7: the borrower of a loan draws
+            self.draw(q, t, roll)
+        lease = self.make_lease(q, t, request, before)
         if request.lend:
             t.lent = True
             q.list_state = "ready" if self.may_lend_more(q) else None
         else:
             self.reschedule(c, q)
         return lease
+
+    def draw(self, q: Q, t: T, roll: float) -> None:
+        """Draw the delay that counts from the start of a visit; it is the last delay now (D1)."""
+        rules, state = q.rules.politeness, q.politeness
+        t.drawn = draw_delay(rules, roll)
+        delay = delay_at_start(rules, t.drawn, state.crawl_delay, state.level)
+        q.politeness = msgspec.structs.replace(state, last_delay=delay)
+        self.postpone(q, self.clock.now_ms() + ms(delay), "delay")
 
     def may_lend_more(self, q: Q) -> bool:
         """Whether a loan may take another task: one is due, and the budget allows it (C7)."""
@@ -259,15 +276,16 @@ class Verbs(Schedule):
         """Lease and charge a task by fingerprint; no visit begins (D5)."""
         t.state, t.token, t.worker = LEASED, self.token(), request.worker
         t.deadline, t.named = self.clock.now_ms() + ms(request.lease_for), True
+        t.drawn = -1.0
         self.charge(q, t.task.cost)
-        lease = self.make_lease(q, t, request)
+        lease = self.make_lease(q, t, request, q.politeness)
         if q.list_state == "ready":
             q.list_state = None
         self.reschedule(c, q)
         return lease
 
-    def make_lease(self, q: Q, t: T, request: ClaimRequest) -> Lease:
-        """Return the lease, with what `decide` needs of its queue."""
+    def make_lease(self, q: Q, t: T, request: ClaimRequest, politeness: PolitenessState) -> Lease:
+        """Return the lease, with what `decide` needs of its queue as it was before."""
         return Lease(
             store=self.id,
             task=t.number,
@@ -279,8 +297,9 @@ class Verbs(Schedule):
             failures=t.failures,
             throttles=t.throttles,
             rules=q.rules,
-            manners=q.politeness,
+            manners=politeness,
             last=self.last(t),
+            delay=t.drawn,
         )
 
     def last(self, t: T) -> Last | None:
@@ -443,7 +462,7 @@ class Verbs(Schedule):
         if v.touched:
             if t.named:  # D5: its host was visited, from now to now
                 t.claimed = q.last_start = now
-            self.apply_politeness(q, v)
+            self.apply_politeness(q, t, v)
             self.visit_ended(q, t, ms(v.delay))
             if v.snooze:
                 self.postpone(q, now + ms(v.snooze), v.snooze_reason or "delay")
@@ -510,7 +529,7 @@ class Verbs(Schedule):
             meta=t.task.meta if r.meta is None else r.meta,
         )
 
-    def apply_politeness(self, q: Q, v: Verdict) -> None:
+    def apply_politeness(self, q: Q, t: T, v: Verdict) -> None:
         """Set the politeness state from the verdict; None leaves a count as it is (D3, D4)."""
         known = {name: getattr(q.politeness, name) for name in q.politeness.__struct_fields__}
         said = {name: getattr(v, name, None) for name in known if name != "calm"}
@@ -519,8 +538,18 @@ class Verbs(Schedule):
             new["calm"] = known["calm"] + 1 if v.calm else 0
             if v.calm and new["calm"] >= v.calm:  # D3: so many Done in a row lower the level by one
                 new |= {"level": max(0, new["level"] - 1), "calm": 0}
-        q.politeness = PolitenessState(**new | {"last_delay": v.delay})
+        q.politeness = PolitenessState(**new | {"last_delay": self.last_delay(q, t, v)})
         if v.outcome == "done":
             q.errors = 0
         elif v.outcome not in ("dropped", "again"):
             q.errors += 1
+
+    def last_delay(self, q: Q, t: T, v: Verdict) -> float:
+        """Return the last delay after a visit: of drawn ones that of the last start (D1).
+
+        A verdict may raise it, since the page or the host asked for more than what was drawn.
+        """
+        if t.drawn < 0 or not draws_at_start(q.rules.politeness):
+            return v.delay
+        is_last = t.claimed is not None and q.last_start is not None and t.claimed >= q.last_start
+        return max(v.delay, q.politeness.last_delay) if is_last else q.politeness.last_delay

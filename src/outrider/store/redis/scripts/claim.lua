@@ -6,7 +6,8 @@
 -- streak, loans (lend whole queues), ends_run (end a run that is over), fingerprints, taken (pairs
 -- of a queue's number and the leases this claim took of it), may_expire (leases) and may_wake
 -- (queues): how many it still may. If the claim is limited to some queues (C5) also keys (pairs of
--- digests: of a key, and of the same in lower case) or max_queues.
+-- digests: of a key, and of the same in lower case) or max_queues; rolls (random numbers, one per
+-- lease in order) if there are any.
 -- Returns a header (msgpack of status, milliseconds to wait or -1, lane, streak, whether to run the
 -- script again, may_expire, may_wake and taken as they are now, the time), then three values per lease:
 -- the task's number, its row, and its queue's row.

@@ -53,7 +53,8 @@ end
 local function earliest(q)
   local r, time = rules_of(q), 0
   local ended = r[R_FROM_START] and q[Q_LAST_START] or q[Q_LAST_END]
-  if q[Q_LAST_END] >= 0 and ended >= 0 then
+  local is_known = q[Q_LAST_END] >= 0 or r[R_SPREAD] > 0 -- drawn, it is known before an end
+  if is_known and ended >= 0 then
     time = ended + delay_of(q, r)
   end
   local gap = gap_of(q, r)

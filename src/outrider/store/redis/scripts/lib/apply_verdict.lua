@@ -35,7 +35,7 @@ local function end_lease(number, t, q, state)
   count_changes[field + LEASED] = (count_changes[field + LEASED] or 0) - 1
   count_changes[field + state] = (count_changes[field + state] or 0) + 1
   C[C_LEASED], q[Q_IN_FLIGHT] = C[C_LEASED] - 1, q[Q_IN_FLIGHT] - 1
-  t[T_STATE] = state
+  t[T_STATE], t[T_DRAWN] = state, -1
   count_ended(q, state, 1)
   ended_leases[#ended_leases + 1] = pack('>I5', number)
   dirty_tasks[number] = t
@@ -67,6 +67,16 @@ local function apply_to_task(number, t, q, v)
   end
 end
 
+-- D1: the last delay; where leases draw it that of the last start, which a verdict may raise.
+local function last_delay(t, q, r, v, drawn)
+  if drawn < 0 or r[R_SPREAD] == 0 then
+    return v[V_LAST_DELAY]
+  elseif t[T_CLAIMED] >= q[Q_LAST_START] then
+    return max(v[V_LAST_DELAY], q[Q_LAST_DELAY])
+  end
+  return q[Q_LAST_DELAY]
+end
+
 -- D3, D4: the politeness state that the worker computed; nil leaves a counter as it is.
 local function apply_politeness(q, v)
   q[Q_LEVEL] = v[V_LEVEL] or q[Q_LEVEL]
@@ -80,7 +90,6 @@ local function apply_politeness(q, v)
   q[Q_THROTTLES_IN_ROW] = v[V_THROTTLES_IN_ROW] or q[Q_THROTTLES_IN_ROW]
   q[Q_UNREACHABLE_IN_ROW] = v[V_UNREACHABLE_IN_ROW] or q[Q_UNREACHABLE_IN_ROW]
   q[Q_BLOCKS_IN_ROW] = v[V_BLOCKS_IN_ROW] or q[Q_BLOCKS_IN_ROW]
-  q[Q_LAST_DELAY] = v[V_LAST_DELAY]
   q[Q_CRAWL_DELAY] = v[V_CRAWL_DELAY] or q[Q_CRAWL_DELAY]
   if v[V_OUTCOME] == 'done' then
     q[Q_ERRORS_IN_ROW] = 0
@@ -113,8 +122,10 @@ local function apply_verdict(number, t, v)
   C[C_VISITS] = C[C_VISITS] + 1
   outcomes[v[V_OUTCOME]] = (outcomes[v[V_OUTCOME]] or 0) + 1
   apply_charge(t, q, v)
+  local drawn = t[T_DRAWN]
   apply_to_task(number, t, q, v)
   if v[V_TOUCHED] then
+    q[Q_LAST_DELAY] = last_delay(t, q, r, v, drawn)
     apply_politeness(q, v)
     end_visit(t, q, r, v[V_DELAY])
     if v[V_SNOOZE] > 0 then

@@ -106,6 +106,17 @@ local function append_lease(leases, number, t, q)
   leases[#leases + 1] = as_read[q[Q_NUMBER]]
 end
 
+-- D1: draw the delay that counts from the start of a visit; it is the last delay now. The next lease
+-- of the queue in this claim gets the queue with it.
+local function draw_delay(q, r, roll)
+  local drawn = r[R_MIN_DELAY] + r[R_SPREAD] * roll
+  local delay = max(drawn, min(q[Q_CRAWL_DELAY], r[R_RESPECT_CRAWL_DELAY]))
+  delay = min(delay * 2 ^ min(q[Q_LEVEL], 64), max(delay, MAX_DELAY))
+  q[Q_LAST_DELAY] = delay
+  postpone(q, now + to_ms(delay), 'delay')
+  return drawn
+end
+
 -- H1, E3, C3, D1: lease the first task of a lane: token, deadline, charge, turn, next-ready; then
 -- the queue is refreshed. Every visit begins here, so set_state is written out.
 local function lease_top(leases, q, lane, request)
@@ -123,7 +134,14 @@ local function lease_top(leases, q, lane, request)
     t[T_LOANED], q[Q_LOANED] = true, q[Q_LOANED] + 1
   end
   add_member(deadlines, pack('>I5', number), now + request.lease_for)
+  local draws = r[R_SPREAD] > 0 and not request.loans -- C7: the borrower of a loan draws
+  if draws then
+    t[T_DRAWN] = draw_delay(q, r, request.rolls and request.rolls[#leases / 3 + 1] or 0)
+  end
   append_lease(leases, number, t, q)
+  if draws then
+    as_read[q[Q_NUMBER]] = encode(q)
+  end
   unlist(q)
   if q[Q_WAKE_AT] ~= 0 then
     set_wake_at(q, 0)

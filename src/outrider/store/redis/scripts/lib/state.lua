@@ -129,6 +129,13 @@ local function queue_by_number(number)
   return q
 end
 
+-- D1: by how much the longest of the delays that leases draw exceeds the shortest; 0: none is drawn.
+local function spread_of(politeness)
+  local shortest, longest = politeness.delay, politeness.delay_to
+  local draws = politeness.count_from == 'start' and shortest >= 0 and longest > shortest
+  return draws and longest - shortest or 0
+end
+
 local function rules_of(q)
   local r = rules_rows[q[Q_RULES]]
   if not r then
@@ -137,6 +144,10 @@ local function rules_of(q)
       local rules = cjson.decode(call('HGET', prefix .. K_RULES_TEXTS, q[Q_RULES]))
       local rate = rules.politeness.visits_per_second
       r[R_PACE] = rate > 0 and to_ms(min(1 / rate, 1e9)) or 0
+    end
+    if not r[R_SPREAD] then -- likewise
+      local rules = cjson.decode(call('HGET', prefix .. K_RULES_TEXTS, q[Q_RULES]))
+      r[R_SPREAD] = spread_of(rules.politeness)
     end
     rules_rows[q[Q_RULES]] = r
   end
@@ -162,6 +173,9 @@ local function task_by_number(number)
   end
   if not t[T_META] then -- written before this field existed
     t[T_META] = ''
+  end
+  if not t[T_DRAWN] then -- written before this field existed
+    t[T_DRAWN] = -1
   end
   tasks[number] = t
   return t
@@ -220,6 +234,7 @@ local function set_state(number, t, q, state)
   count_in(q, state, 1)
   if before == LEASED then
     ended_leases[#ended_leases + 1] = pack('>I5', number)
+    t[T_DRAWN] = -1
   end
   dirty_tasks[number] = t
 end
