@@ -10,6 +10,7 @@ from outrider.testing.conformance import (
     BudgetConformance,
     CacheConformance,
     ClaimConformance,
+    CountsConformance,
     CrawlConformance,
     DrawnDelayConformance,
     ExpiryConformance,
@@ -70,6 +71,9 @@ class TestCache(CacheConformance): ...
 
 
 class TestClaim(ClaimConformance): ...
+
+
+class TestCounts(CountsConformance): ...
 
 
 class TestCrawl(CrawlConformance): ...

@@ -51,6 +51,9 @@ ORDERED = {
         "test_the_discount_means_nothing_in_a_round",
         "test_the_discount_starts_again_with_each_claim",
     },
+    "Counts": {
+        "test_claim_counts_the_queues_it_wakes",
+    },
     "Crawl": {
         "test_a_paused_crawl_leases_no_task",
     },

@@ -22,7 +22,7 @@ from outrider.store.protocol import (
 )
 from outrider.store.redis import connect
 from outrider.store.redis.keys import CRAWL_KEYS, META, UPGRADE, base_of
-from outrider.store.redis.rows import FORMAT, CrawlRow, RulesRow
+from outrider.store.redis.rows import FORMAT, CrawlRow, QueueRow, RulesRow
 from outrider.testing.builders import OUTCOMES, rules, task, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -83,6 +83,38 @@ async def test_store_of_an_older_format_is_upgraded_when_it_is_opened(opened, pl
         (await (await opened()).queue_tasks("one", f"h{n}.example")).items[0].number
         for n in range(3)
     ] == [1, 2, 3]
+
+
+async def test_store_without_counts_is_counted_when_it_is_upgraded(opened):
+    """C1, F8: rows of an older release end before the fields that hold the counts."""
+    store = await opened()
+    priorities = (-2000.0, -200.0, 0.0, 300.0)
+    await store.add([task(f"https://h{n}.example/", priority=p) for n, p in enumerate(priorities)])
+    await store.add([task("https://h5.example/", delay=5.0, priority=500.0)])
+    await store.steer("default", "h1.example", Pause())
+    assert len(await claim(store)) == 1
+    wanted, scripts = await store.crawl("default"), store.scripts
+    crawl_key, rows_key = (f"{scripts.base}1:{CRAWL_KEYS[kind]}" for kind in ("crawl", "queues"))
+    row = await scripts.command("GET", crawl_key)
+    await scripts.command("SET", crawl_key, _cut(row, CrawlRow, "critical"))
+    for number, row in (await scripts.command("HGETALL", f"{rows_key}0")).items():
+        await scripts.command("HSET", f"{rows_key}0", number, _cut(row, QueueRow, "counted_as"))
+    await scripts.command("HSET", scripts.base + META, "format", 1)
+
+    assert await (await opened()).crawl("default") == wanted
+    assert {name: n for name, n in wanted.queues.items() if n} == {
+        "paused": 1,
+        "busy": 1,
+        "snoozed": 1,
+        "ready": 2,
+    }
+    assert wanted.bands == {"critical": 0, "high": 1, "normal": 1, "low": 2}
+
+
+def _cut(row, kind, field):
+    """Return a row without a field and those behind it."""
+    kept = kind.__struct_fields__.index(field)
+    return msgspec.msgpack.encode(msgspec.msgpack.decode(row, type=list[msgspec.Raw])[:kept])
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from outrider.clock import SystemClock
+from outrider.core.queue_action import Pause, Retire
 from outrider.core.states import RETIRED_REASONS, SNOOZED_REASONS, CrawlStatus, TaskState
 from outrider.errors import StoreUnusable
 from outrider.store.postgres import PostgresStore, migrate
@@ -124,6 +125,42 @@ async def test_worker_of_the_release_before_shared_values_still_works(empty, mon
     assert (await new.crawl("test")).done == 1
     for store in (old, new):
         await store.close()
+
+
+async def test_store_without_counts_is_counted_by_the_migration(empty, line):
+    """C1, F8: queues by state and tasks by priority, whatever is delayed, leased or paused."""
+    url = empty()
+    store = await PostgresStore.open(url, SystemClock())
+    urgencies = (-2000.0, -200.0, 0.0, 300.0)
+    await store.add(
+        [
+            *[task(f"https://h{n}.example/", priority=p) for n, p in enumerate(urgencies)],
+            task("https://h5.example/", priority=500.0, delay=60.0),
+            task("https://h6.example/", priority=-100.0),
+        ]
+    )
+    await store.steer("default", "h1.example", Pause())
+    await store.steer("default", "h6.example", Retire())
+    await store.claim(ClaimRequest("default", "w", 1))
+    wanted = await store.crawl("default")
+    line.execute(f"set search_path to {schema_of(url)}")
+    line.execute("truncate counter, delta")
+    line.execute("alter table task drop column blocks")
+    (counts,) = (one for one in release_migrations() if one.name.endswith("_counts.sql"))
+    line.execute(counts.text)
+
+    assert {name: count for name, count in wanted.queues.items() if count} == {
+        "retired": 1,
+        "paused": 1,
+        "busy": 1,
+        "snoozed": 1,
+        "ready": 2,
+    }
+    assert wanted.bands == {"critical": 0, "high": 2, "normal": 1, "low": 2}
+    counted = await store.crawl("default")
+    assert (counted.queues, counted.bands["high"]) == (wanted.queues, wanted.bands["high"])
+    assert (counted.bands["critical"], counted.bands["low"]) == (0, 2)
+    await store.close()
 
 
 def test_schema_with_a_newer_breaking_migration_is_refused(empty, line):

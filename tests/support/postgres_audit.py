@@ -81,6 +81,34 @@ RULES: Final[Mapping[str, str]] = {
         ) e full join snooze s using (crawl, at, queue)
         where e.queue is null or s.queue is null
     """,
+    "queues are counted by their state": """
+        select coalesce(e.crawl, n.crawl) from (
+            select crawl, 'queues ' || case
+                when standing = 1 then 'ready' when standing = 2 then 'inactive'
+                when alarm_at > 0 then 'snoozed' when retired is not null then 'retired'
+                when paused then 'paused' when pending + in_flight + named > 0 then 'busy'
+                else 'empty' end as name, count(*) as n
+            from queue group by 1, 2
+        ) e full join (
+            select crawl, name, sum(n) as n from (
+                select * from counter union all select * from delta
+            ) as c where name like 'queues %' group by 1, 2 having sum(n) <> 0
+        ) n using (crawl, name) where e.n is distinct from n.n
+    """,
+    "pending tasks are counted by their priority": """
+        select coalesce(e.crawl, n.crawl) from (
+            select t.crawl, case when p.priority <= -1000 then 'critical'
+                when p.priority <= -100 then 'high' else 'low' end as name, count(*) as n
+            from (
+                select task, priority from pending union all select task, priority from delayed
+            ) as p join task t on t.id = p.task
+            where p.priority <= -100 or p.priority >= 100 group by 1, 2
+        ) e full join (
+            select crawl, name, sum(n) as n from (
+                select * from counter union all select * from delta
+            ) as c where name in ('critical', 'high', 'low') group by 1, 2 having sum(n) <> 0
+        ) n using (crawl, name) where e.n is distinct from n.n
+    """,
     "a topic and a name have one shared value": """
         select crawl, topic, name from note group by crawl, topic, name having count(*) > 1
     """,

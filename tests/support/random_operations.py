@@ -113,7 +113,7 @@ class RandomCase:
             page.host,
             page.number,
             lane=int(kind == "article" or dice.random() < 0.2),
-            priority=dice.choice((-1.0, -0.0, 0.0, 1.0, 2.5)),
+            priority=dice.choice((-1.0, -0.0, 0.0, 1.0, 2.5, dice.choice(BANDED))),
             precedence=dice.choice((0, max(1, cost), max(1, cost), 2)),
             cost=cost,
             delay=dice.choice((0.0, 0.0, 0.0, 0.5, 3.0, 40.0)),
@@ -150,7 +150,7 @@ class RandomCase:
         """Return a priority update of some tasks, at times an outdated one."""
         dice = self.dice
         numbers = tuple(dice.randint(1, 12) for _ in range(dice.choice((1, 3, 9))))
-        price = dice.choice((-2.0, -1.0, 0.0, 1.5, 7.0))
+        price = dice.choice((-2.0, -1.0, 0.0, 1.5, 7.0, dice.choice(BANDED)))
         return UpdatePriorities(self.crawl(), numbers, price, is_stale=dice.random() < 0.1)
 
     # ---- visits
@@ -397,6 +397,8 @@ KINDS: Final[Mapping[str, float]] = {
     "wait": 14,
 }
 
+# Priorities at the edges of the bands in which pending tasks are counted (F8).
+BANDED: Final = (-1e9, -1000.0, -999.9, -100.0, -99.9, 99.9, 100.0, 1e9)
 OUTCOMES: Final[Mapping[str, float]] = {
     "done": 8,
     "failed": 4,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from io import FileIO
@@ -26,7 +26,6 @@ from outrider.errors import StoreUnavailable
 from outrider.executor.slots import ScalingDecision, max_slots
 from outrider.executor.visit import Visit
 from outrider.fetch.local_faults import descriptor_shortage
-from outrider.frontier import Frontier
 from outrider.logs import printable
 from outrider.settings import Settings
 from outrider.store.protocol import CrawlView
@@ -256,10 +255,9 @@ ProgressView: TypeAlias = LiveView | TextView | SilentView
 
 
 class Sampling(NamedTuple):
-    """How often the store is read, and how much of it."""
+    """How often the store is read."""
 
     interval: float = 0.5  # seconds between two samples
-    max_hosts: int = 20_000  # whose states are counted
 
 
 def note_shortage(settings: Settings) -> None:
@@ -301,26 +299,11 @@ async def _sample_repeatedly(
         before = loop.time()
         with suppress(StoreUnavailable):  # the executor reports it
             view = await frontier.store.crawl(frontier.crawl)
-            hosts = await _host_states(frontier, sampling.max_hosts)
-            show(_read_sample(crawling, view, hosts, before - began))
+            show(_read_sample(crawling, view, before - began))
         await asyncio.sleep(max(sampling.interval, MIN_PAUSE * (loop.time() - before)))
 
 
-async def _host_states(frontier: Frontier, limit: int) -> Counter[str]:
-    """Hosts by state; of very many only the first, so that a sample stays cheap."""
-    states: Counter[str] = Counter()
-    after: int | None = 0
-    while after is not None and states.total() < limit:
-        page = await frontier.store.queue_states(frontier.crawl, after=after)
-        states.update(state.value for state in page.items)
-        after = page.after
-        await asyncio.sleep(0)
-    return states
-
-
-def _read_sample(
-    crawling: Crawling, view: CrawlView, hosts: Counter[str], elapsed: float
-) -> ProgressSample:
+def _read_sample(crawling: Crawling, view: CrawlView, elapsed: float) -> ProgressSample:
     executor, tally = crawling.executor, crawling.tally
     status = "stopping" if executor.is_stopping else view.status
     if executor.pause.is_on and status == "running":
@@ -339,7 +322,7 @@ def _read_sample(
         visits=tally.visits,
         bytes=tally.bytes,
         slots=(executor.slots.busy, executor.slots.count),
-        hosts=hosts,
+        hosts=view.queues,
         left=_limits_left(crawling.frontier.settings.limits, view, elapsed),
         latest=tuple(tally.latest),
     )

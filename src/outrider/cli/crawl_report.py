@@ -121,7 +121,7 @@ async def make_closing(
 
 async def _read_counters(frontier: Frontier) -> Stats:
     view = await frontier.store.crawl(frontier.crawl)
-    return Stats(**fields_of(view), queues={}, refused={}, bypassed=0)
+    return Stats(**fields_of(view), refused={}, bypassed=0)
 
 
 def _classify_end(

@@ -129,7 +129,7 @@ async def _add_seeds(crawling: Crawling, plan: Plan) -> bool:
 # ---- a worker
 
 
-WORKER_SAMPLING: Final = Sampling(interval=2.0, max_hosts=0)  # there may be many workers
+WORKER_SAMPLING: Final = Sampling(interval=2.0)  # there may be many workers
 
 
 class WorkerReport(msgspec.Struct, frozen=True):

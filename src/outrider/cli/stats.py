@@ -85,8 +85,12 @@ def _stats_pairs(stats: Stats) -> Iterator[tuple[str, str]]:
         yield f"  {name}", f"{getattr(stats, name):,}"
     if stats.held:
         yield "  held", f"{stats.held:,} of the pending, in retired queues"
+    if stats.bands["normal"] != stats.pending:
+        yield "priority", format_counts(stats.bands)
     yield "queues", format_counts(stats.queues)
     yield "visits", f"{stats.visits:,}" + (f": {outcomes}" if stats.visits else "")
+    if stats.recovered:
+        yield "recovered", f"{stats.recovered:,} done after they had been blocked"
     yield "bytes", format_size(stats.bytes)
     yield from _group_pairs("types", stats.types)
     yield from _group_pairs("tags", stats.tags)

@@ -140,8 +140,7 @@ def _line_parts(sample: Sample) -> Iterator[str]:
         yield f"{rates.done:,.1f} done/s"
         yield f"{rates.failed:,.1f} failed/s"
         yield f"{format_size(round(rates.bytes))}/s"
-    seen = "" if sample.is_whole else " seen"
-    yield f"queues{seen}: {format_counts(sample.queues)}"
+    yield f"queues: {format_counts(sample.queues)}"
 
 
 def sample_json(seen: Observation, hosts: Hosts) -> dict[str, Any]:
@@ -152,7 +151,6 @@ def sample_json(seen: Observation, hosts: Hosts) -> dict[str, Any]:
         "presence": seen.presence,
         **fields_of(sample.crawl),
         "queues": sample.queues,
-        "is_whole": sample.is_whole,
         "rates": sample.rates,
         "busiest": [_host_json(host) for host in hosts.ranked(HostOrder.BUSIEST, JSON_HOSTS)],
         "slowest": [_host_json(host) for host in hosts.ranked(HostOrder.SLOWEST, JSON_HOSTS)],

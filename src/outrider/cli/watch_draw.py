@@ -149,7 +149,6 @@ def states(sample: Sample, width: int) -> Text:
     drawn.append("\n")
     total = sum(sample.queues.values())
     drawn.append(f"{short_count(total)} {'queue' if total == 1 else 'queues'}", "bold")
-    drawn.append("" if sample.is_whole else " seen", "dim")
     for name in STATES:
         if sample.queues.get(name):
             drawn.append(f"  {short_count(sample.queues[name])} {name}", STATES[name])

@@ -35,6 +35,8 @@ PRIORITIES: Final[dict[str, float]] = {  # F8
     "normal": 0.0,
     "low": 100.0,
 }
+# Priorities up to "high" and from "low" on are counted; the others are normal.
+CRITICAL, HIGH, LOW = PRIORITIES["critical"], PRIORITIES["high"], PRIORITIES["low"]
 
 
 class _DefaultDepth(IntEnum):

@@ -62,15 +62,10 @@ class Reader:
         """See `Frontier.stats`."""
         context = self._context
         view = await context.store.crawl(context.crawl)
-        states: Counter[str] = Counter({state.value: 0 for state in QueueState})
-        async for state in items_of(
-            lambda after: context.store.queue_states(context.crawl, after=after)
-        ):
-            states[state.value] += 1
         fields = {name: _sort_names(getattr(view, name)) for name in view.__struct_fields__}
+        fields |= {"queues": dict(view.queues), "bands": dict(view.bands)}  # in their own order
         return Stats(
             **fields,
-            queues=dict(states),
             refused=dict(self._adder.refused),
             bypassed=context.policies.admission.bypassed,
         )
@@ -78,16 +73,19 @@ class Reader:
     async def why(self, limit: int) -> list[Reason]:
         """See `Frontier.why` (I2)."""
         view = await self._context.store.crawl(self._context.crawl)
-        reasons = []
+        reasons, unexplained = [], view.pending - view.held
         is_ended = view.status in (CrawlStatus.FINISHED, CrawlStatus.CANCELLED)
         if self._context.policies.settings.crawl.stay_open and not is_ended:
             reasons.append(Reason("open", "", "kept open by crawl.stay_open"))
         if view.leased:
             reasons.append(Reason("leased", "", f"{view.leased} visits are in flight"))
+        if not unexplained:
+            return reasons
         async for queue in self.queues(state=None, sort=None, reverse=False):
             if queue.pending and queue.state is not QueueState.RETIRED:
                 reasons.append(_reason(queue))
-            if len(reasons) >= limit:
+                unexplained -= queue.pending
+            if len(reasons) >= limit or unexplained <= 0:
                 break
         return reasons
 

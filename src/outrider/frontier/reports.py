@@ -49,7 +49,6 @@ class Claim(list[Lease]):
 class Stats(CrawlView, frozen=True, kw_only=True):
     """A crawl in numbers: known = pending + leased + done + dead + dropped."""
 
-    queues: Mapping[str, int]  # by state
     refused: Mapping[str, int]  # by reason, through this frontier
     bypassed: int  # admitted over max_depth by `queue.bypass_depth`, through this frontier
 

@@ -7,13 +7,12 @@ samples old.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from outrider.core.states import QueueState, TaskState
+from outrider.core.states import TaskState
 from outrider.monitoring.dead_letters import DeadLetters
 from outrider.monitoring.hosts import Hosts
 from outrider.monitoring.rates import RateHistory, Rates, counts_of
@@ -37,7 +36,6 @@ class Sample(msgspec.Struct, frozen=True):
     crawl: CrawlView
     heat: Heat
     queues: Mapping[str, int]  # by state
-    is_whole: bool  # every queue was counted; otherwise only the first ones
     rates: Rates | None
 
 
@@ -58,9 +56,6 @@ class Sampler:
     def _reset(self, store: str) -> None:
         self._store = store
         self.rate_history, self.hosts, self.dead_letters = RateHistory(), Hosts(), DeadLetters()
-        self._pages: dict[int, Counter[QueueState]] = {}
-        self._states: Counter[QueueState] = Counter()
-        self._state_pages = RollingReader(step=250, limit=4000, upto=MAX_QUEUES)
         self._views = RollingReader(step=100, limit=1000, upto=MAX_QUEUES)
         self._dead = RollingReader(step=250, limit=5000)
 
@@ -72,7 +67,6 @@ class Sampler:
         times = INLINE_STRETCHES if store.is_inline or request.whole else 1
         view, heat = await store.crawl(name), await store.heatmap(name)
         self.rate_history.add(counts_of(view, heat.updated_at))
-        await self._read_states(store, name, times)
         await self._read_hosts(store, name, times, heat.updated_at)
         await self._read_requested(store, name, request.hosts, heat.updated_at)
         if request.dead_letters and not self.dead_letters.is_complete(view.dead):
@@ -80,16 +74,8 @@ class Sampler:
         return self._sample(view, heat)
 
     def _sample(self, view: CrawlView, heat: Heat) -> Sample:
-        states = {state.value: self._states[state] for state in QueueState if self._states[state]}
-        is_whole = self._state_pages.rounds > 0
-        return Sample(heat.updated_at, view, heat, states, is_whole, self.rate_history.rates)
-
-    async def _read_states(self, store: FullStore, name: str, times: int) -> None:
-        async for after, page in self._state_pages.stretch(times, store.queue_states, name):
-            states = Counter(page.items)
-            self._states.update(states)
-            self._states.subtract(self._pages.get(after, {}))
-            self._pages[after] = states
+        queues = {state: count for state, count in view.queues.items() if count}
+        return Sample(heat.updated_at, view, heat, queues, self.rate_history.rates)
 
     async def _read_hosts(self, store: FullStore, name: str, times: int, now: float) -> None:
         async for _, page in self._views.stretch(times, store.queues, name):

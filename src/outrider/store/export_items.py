@@ -150,6 +150,7 @@ class SavedTask(_Item, frozen=True, gc=False, tag_field="is", tag="task"):
     answered: Instant | None = None  # when the visit that brought it ended
     history: tuple[Moment, ...] = ()
     text: Annotated[str, Meta(max_length=65_536)] = ""  # the URL as it was given, if it is kept
+    blocks: Count = 0  # blocked visits since it was last done
 
 
 class SavedEnd(_Item, frozen=True, gc=False, tag_field="is", tag="end"):
@@ -168,6 +169,7 @@ class SavedEnd(_Item, frozen=True, gc=False, tag_field="is", tag="end"):
     logged: Annotated[int, Meta(ge=0, le=2**52)] = 0  # number of events so far
     outcomes: dict[Word, Count] = {}
     timeline: Annotated[tuple[Moment, ...], Meta(max_length=100)] = ()
+    recovered: Count = 0
 
 
 class SavedNote(_Item, frozen=True, gc=False, tag_field="is", tag="note"):

@@ -323,6 +323,10 @@ class CrawlView(msgspec.Struct, frozen=True):
     created_at: float
     finished_at: float | None
     timeline: Sequence[tuple[float, str, str]]  # at, status, reason
+    # By state as the schedule has them: a queue whose time has come is snoozed until a claim (C1).
+    queues: Mapping[str, int] = {}
+    bands: Mapping[str, int] = {}  # pending, by named priority: critical, high, normal, low (F8)
+    recovered: int = 0  # visits that were done, of tasks that had been blocked
 
 
 class WorkerView(msgspec.Struct, frozen=True):
@@ -401,6 +405,7 @@ class TaskView(msgspec.Struct, frozen=True):
     answer: Answer | None
     history: Sequence[tuple[float, str, str]]  # at, worker, error: every failed attempt
     text: str = ""  # the URL as it was given, if it is kept; "": it is `url`, or not kept
+    blocks: int = 0  # blocked visits since it was last done
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):

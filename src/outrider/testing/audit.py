@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from outrider.core.states import QueueState, TaskState
+from outrider.core.task import CRITICAL, HIGH, LOW
 from outrider.store.protocol import (
     CrawlView,
     FullStore,
@@ -53,6 +54,8 @@ async def check(store: FullStore, crawl: str) -> None:
     same = Counter(states) == Counter(queue.state for queue in queues)
     require(same, "C1", f"queue_states of {crawl} differs from its queues")
     await _tasks_are_listed(store, crawl, queues[:MAX_LISTED], tasks)
+    _queue_states_are_counted(view, Counter(queue.state for queue in queues))
+    _bands_are_counted(view, tasks)
     _heat_adds_up(view, await store.heatmap(crawl))
     _runs_are_numbered(view, await store.events_since(crawl, limit=10_000))
 
@@ -103,6 +106,30 @@ def _queues_are_counted(view: CrawlView, queues: list[QueueView], tasks: list[Ta
     require({task.key for task in tasks} <= {q.key for q in queues}, "E8", "a queue is missing")
     held = sum(q.pending for q in queues if q.state is QueueState.RETIRED)
     require(held == view.held, "E5", f"{held} are held, shown: {view.held}")
+
+
+def _queue_states_are_counted(view: CrawlView, states: Counter[QueueState]) -> None:
+    """C1: counts compare no time, so queues whose time has come may be among the snoozed."""
+    counts = {QueueState(name): count for name, count in view.queues.items()}
+    what = f"{dict(states)}, counted: {dict(view.queues)}"
+    require(set(counts) == set(QueueState), "C1", f"not every state is counted: {what}")
+    for state in set(QueueState) - {QueueState.SNOOZED, QueueState.READY}:
+        require(counts[state] == states[state], "C1", f"queues are {what}")
+    require(counts[QueueState.READY] <= states[QueueState.READY], "C1", f"queues are {what}")
+    require(sum(counts.values()) == states.total(), "C1", f"queues are {what}")
+
+
+def _bands_are_counted(view: CrawlView, tasks: list[TaskView]) -> None:
+    """F8: every pending task is in the band of its priority."""
+    found: Counter[str] = Counter()
+    for task in tasks:
+        if task.state is TaskState.PENDING:
+            urgent = "critical" if task.priority <= CRITICAL else "high"
+            is_normal = HIGH < task.priority < LOW
+            found["normal" if is_normal else "low" if task.priority >= LOW else urgent] += 1
+    shown = {name: count for name, count in view.bands.items() if count}
+    require(shown == dict(found), "F8", f"pending are {dict(found)}, counted: {shown}")
+    require(view.recovered <= view.visits, "O1", f"{view.recovered} of {view.visits} recovered")
 
 
 def _queue_is_sound(queue: QueueView) -> None:

@@ -83,7 +83,7 @@ class TestSampler:
 
         assert (sample.crawl.known, sample.crawl.done, sample.heat.total) == (5, 2, 3)
         assert sample.queues == {"empty": 2, "ready": 3}
-        assert (sample.is_whole, sample.rates, sample.at) == (True, None, clock.now())
+        assert (sample.rates, sample.at) == (None, clock.now())
 
     async def test_rates_are_what_changed_between_samples(self, crawl, looker, clock):
         """A second."""
@@ -108,29 +108,20 @@ class TestSampler:
         }
 
         assert sum(asked["queues"]) <= 1000
-        assert sum(asked["queue_states"]) <= 4000
         assert max(asked["queues"]) <= 100
-        assert max(asked["queue_states"]) <= 250
-        assert "tasks" not in asked
-        assert not sample.is_whole
+        assert not {"tasks", "queue_states"} & set(asked)
+        assert sample.queues == {"ready": 6000}
 
-    async def test_samples_go_round_until_every_queue_was_counted(self, crawl, looker):
-        """And then again, with what changed."""
+    async def test_every_sample_counts_all_queues(self, crawl, looker):
+        """C1: the store counts them, so no queue is read for it."""
         sampler = Sampler()
         await crawl.add(hosts(6000))
-        first, second = [await sampler.read(looker, SampleRequest()) for _ in range(2)]
+        first = await sampler.read(looker, SampleRequest())
         await crawl.queue("h1.example").pause()
-        third = await sampler.read(looker, SampleRequest())
+        second = await sampler.read(looker, SampleRequest())
 
-        assert (first.queues, first.is_whole) == ({"ready": 4000}, False)
-        assert (second.queues, second.is_whole) == ({"ready": 6000}, True)
-        assert third.queues == {"paused": 1, "ready": 5999}
-
-    async def test_all_are_counted_at_once_if_wanted(self, crawl, looker):
-        """For a command that ends after one sample."""
-        await crawl.add(hosts(6000))
-
-        assert (await Sampler().read(looker, SampleRequest(whole=True))).queues == {"ready": 6000}
+        assert first.queues == {"ready": 6000}
+        assert second.queues == {"paused": 1, "ready": 5999}
 
     async def test_hosts_near_are_read_whosever_turn_it_is(self, crawl, looker):
         """The view shows these; a key without tasks is not among them."""

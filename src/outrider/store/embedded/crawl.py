@@ -25,7 +25,16 @@ from outrider.store.embedded.task_table import FileTasks
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.journal import MemoryJournal
 from outrider.store.engine.leases import Leases
-from outrider.store.engine.records import READY, UNLISTED, Queue, TaskCounts, TaskRecord
+from outrider.store.engine.records import (
+    QUEUE_COLUMNS,
+    READY,
+    UNCOUNTED,
+    UNLISTED,
+    Queue,
+    TaskCounts,
+    TaskRecord,
+    column_of,
+)
 from outrider.store.engine.state import CrawlState
 from outrider.store.protocol import NO_PROCESS, SharedValue
 
@@ -116,6 +125,7 @@ class FileCrawl:
 
     def build_pages(self, first: int, now: int) -> list[log_pages.PageRow]:
         """Return what changed since the last write, as pages numbered from `first` on."""
+        self.state.count_queues()
         summary, inserted, dirty = self._summary(), self.tasks.inserted, self.state.dirty_queues
         if not (inserted or self.tasks.updated or dirty or summary != self._written):
             self._first_page = 0
@@ -247,7 +257,20 @@ class FileCrawl:
             counts.is_dirty = False
         self.state.dirty_queues, self.state.dirty_counts = [], []
         self._set_written(self._summary())
+        if not self.state.queue_counts:
+            self.count_again()
         self.queues.shrink()
+
+    def count_again(self) -> None:
+        """O5: count queues by state and pending tasks by priority: their counts are not known."""
+        state = self.state
+        state.queue_counts = [0] * len(QUEUE_COLUMNS)
+        state.critical = state.high = state.low = 0
+        for queue in self.queues.read(range(1, state.last_queue + 1)):
+            queue.counted_as = UNCOUNTED
+            state.count_queue(queue)
+            for priority in queue_codec.priorities(queue):
+                state.count_priority(priority, 1)
 
     def _load_outdated(self) -> None:
         """Load packed queues whose ready keys were computed under another `queue.order`."""
@@ -276,6 +299,7 @@ class FileCrawl:
         if queue.list_state != UNLISTED:
             schedule.relist(queue)
         schedule.set_wake(queue, schedule.next_wake(queue, now))
+        queue.counted_as = column_of(queue)
         queue.is_dirty = False
         self.queues.mark_used(queue)
 

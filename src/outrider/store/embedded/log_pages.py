@@ -79,6 +79,7 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     loaned: bool
     process: str = ""  # while leased: of the lease's holder; "": the file's; "*": outlives them all
     drawn: float = -1.0
+    blocks: int = 0
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):
@@ -142,6 +143,11 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     finished: int
     last_event: int
     epoch: int
+    critical: int = 0
+    high: int = 0
+    low: int = 0
+    recovered: int = 0
+    queue_counts: list[int] = []  # empty: written before these counts existed
 
 
 class CountsRow(msgspec.Struct, array_like=True, gc=False):

@@ -21,6 +21,7 @@ from outrider.store.engine.records import (
     SHARDS,
     UNLISTED,
     Queue,
+    column_of,
     new_queue,
 )
 from outrider.store.engine.state import CrawlState
@@ -90,6 +91,7 @@ class QueueCache:
         else:
             packed = queue_codec.decode_packed(data)
             queue = _fill(self.load(log_pages.decode_queue(packed.row)), packed)
+        queue.counted_as = column_of(queue)  # it is counted like that since it was unloaded
         shard = self.unloaded[hash(queue.key) & SHARD_MASK]
         self.unloaded_count -= shard.pop(queue.key, None) is not None
         return queue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from itertools import accumulate, takewhile
 from typing import Final
 
@@ -15,6 +16,8 @@ from outrider.core.order import (
     KEY_MASK,
     LANE_BYTES,
     QUEUE_BYTES,
+    TASK_RANK_SHIFT,
+    unordered,
 )
 from outrider.store.embedded import log_pages
 from outrider.store.engine.records import EMPTY_LIST, INACTIVE, Queue
@@ -22,6 +25,7 @@ from outrider.store.engine.schedule import inactive_key
 from outrider.store.engine.sorted_list import SortedList, Tail, pack, unpack
 
 PIECE_BYTES: Final = 1 << 17
+_PRIORITY_BITS: Final = (1 << 64) - 1
 _LISTS: Final = (("lane0", LANE_BYTES), ("lane1", LANE_BYTES), ("delayed", DELAYED_BYTES))
 
 
@@ -88,6 +92,15 @@ def lists_of(queue: Queue) -> tuple[SortedList, SortedList, SortedList]:
 def pending_count(queue: Queue) -> int:
     """Return the number of tasks in its lists."""
     return sum(entries.count() for entries in lists_of(queue))
+
+
+def priorities(queue: Queue) -> Iterator[float]:
+    """Return the priorities of its pending tasks, in no order."""
+    for lane in (queue.lane0, queue.lane1):
+        for entry in lane:
+            yield unordered(entry >> DUE_BITS + TASK_RANK_SHIFT & _PRIORITY_BITS)
+    for entry in queue.delayed:
+        yield unordered((entry >> 1 & KEY_MASK) >> TASK_RANK_SHIFT & _PRIORITY_BITS)
 
 
 def cut(items: SortedList, start: int) -> tuple[Entries | None, int | None]:

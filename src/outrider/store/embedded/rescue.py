@@ -31,7 +31,7 @@ from outrider.store.embedded.log_pages import AnyTaskRow
 from outrider.store.embedded.read_only_file import ReadOnlyFile, find_fault, read_file
 from outrider.store.embedded.salvage import SHOWN, CrawlIndex, Inventory, build_index
 from outrider.store.embedded.store import PageCache
-from outrider.store.engine.records import COLUMNS, TaskRecord
+from outrider.store.engine.records import COLUMNS, QUEUE_COLUMNS, TaskRecord
 from outrider.store.health import Rescued, Tell
 from outrider.store.protocol import STORE_VALUES
 
@@ -174,6 +174,8 @@ class _Rescue:
         """Write a snapshot, open the file as any opening does, and refresh the schedule."""
         self._tell("a snapshot")
         file, crawls = self._file, [new.crawl for new in self._crawls.values()]
+        for crawl in crawls:
+            crawl.state.queue_counts = []  # counted again when the snapshot is read back
         for _ in snapshot.take(file, crawls, self._now, lambda: file.last_page):
             pass
         self._tell("reading it back")
@@ -205,6 +207,8 @@ class _Refilled:
         state = self.crawl.state
         state.last_task = state.last_queue = 0
         state.pending = state.leased = state.retired_pending = 0
+        state.critical = state.high = state.low = 0
+        state.queue_counts = [0] * len(QUEUE_COLUMNS)
         state.task_counts.clear()
         state.dirty_queues, state.dirty_counts = [], []
 

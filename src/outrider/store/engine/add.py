@@ -7,7 +7,7 @@ from typing import final
 from outrider.clock import to_ms
 from outrider.core.order import DUE_BITS, task_key, tie_of
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Added, Task
+from outrider.core.task import HIGH, LOW, Added, Task
 from outrider.store.engine.port import QueueTable, TaskTable
 from outrider.store.engine.priorities import Priorities
 from outrider.store.engine.records import (
@@ -98,6 +98,8 @@ class Adder:
             counts.by_state[_PENDING] += 1
             state.pending += 1
             queue.pending += 1
+            if not HIGH < task.priority < LOW:
+                state.count_priority(task.priority, 1)
             if queue.retired is not None:
                 state.retired_pending += 1
             if due > now:
@@ -161,6 +163,9 @@ class Adder:
         state, column = self._state, COLUMNS[record.state]
         state.mark_counts_dirty(record.counts)
         record.counts.by_state[column] -= 1
+        if record.state is PENDING:
+            state.count_priority(record.task.priority, -1)
+            state.count_priority(task.priority, 1)
         record.task, record.counts, record.body_page = task, state.counts_of(task), 0
         state.mark_counts_dirty(record.counts)
         record.counts.by_state[column] += 1

@@ -14,7 +14,7 @@ from outrider.core.outcome import Answer, Last
 from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.policy.politeness import delay_at_start, draw_delay
 from outrider.core.states import CrawlStatus, TaskState
-from outrider.core.task import Lease
+from outrider.core.task import HIGH, LOW, Lease
 from outrider.store.engine.candidates import Candidates
 from outrider.store.engine.finish import Finisher
 from outrider.store.engine.leases import Leases
@@ -318,11 +318,14 @@ class Claimer:
             state.mark_dirty(queue)
         if not counts.is_dirty:
             state.mark_counts_dirty(counts)
-        cost, by_state = record.task.cost, counts.by_state
+        task, by_state = record.task, counts.by_state
+        cost = task.cost
         by_state[_PENDING] -= 1
         by_state[_LEASED] += 1
         state.pending -= 1
         state.leased += 1
+        if not HIGH < task.priority < LOW:
+            state.count_priority(task.priority, -1)
         queue.pending -= 1
         queue.in_flight += 1
         queue.spent += cost

@@ -165,6 +165,7 @@ def _end(crawl: CrawlState) -> SavedEnd:
         crawl.last_event,
         dict(crawl.outcomes),
         tuple(crawl.timeline),
+        crawl.recovered,
     )
 
 

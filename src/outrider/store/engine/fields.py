@@ -120,6 +120,7 @@ TASK_FIELDS: Final = (
     Field("failures", _INT, "rare", exported="failures"),
     Field("crashes", _INT, "rare", exported="crashes"),
     Field("throttles", _INT, "rare", exported="throttles"),
+    Field("blocks", _INT, "rare", exported="blocks"),
     Field("reason", _TEXT, "rare", exported="reason"),
     Field("history", _JSON, "rare", exported="history"),
     Field("worker", _TEXT, "lease"),

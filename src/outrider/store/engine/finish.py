@@ -213,6 +213,8 @@ class Finisher:
         else:
             self._charge(record, queue, verdict)
         drawn = record.drawn
+        if record.blocks or verdict.outcome == "blocked":
+            self._count_blocks(record, verdict.outcome)
         self._apply_to_task(record, verdict, now)
         if verdict.touched:
             last_delay = verdict.delay
@@ -232,6 +234,14 @@ class Finisher:
         if queue.retired == "budget" and not queue.is_over_budget():  # E3: after a refund
             schedule.revive(queue, now)
         schedule.reschedule(queue, now)
+
+    def _count_blocks(self, record: TaskRecord, outcome: str) -> None:
+        """O1: count the visits of tasks that were blocked, and are done now."""
+        if outcome == "blocked":
+            record.blocks += 1
+        elif outcome == "done":
+            self._state.recovered += 1
+            record.blocks = 0
 
     def _charge(self, record: TaskRecord, queue: Queue, verdict: Verdict) -> None:
         """E3: the cost stays charged exactly when the attempt counts."""

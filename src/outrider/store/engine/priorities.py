@@ -41,9 +41,10 @@ class Priorities:
 
         A hot loop: a rescoring passes a million tasks through here between claims.
         """
-        if self._state.status is CrawlStatus.CANCELLED:
+        state = self._state
+        if state.status is CrawlStatus.CANCELLED:
             return 0
-        count, last, moved = 0, self._state.last_task, {}
+        count, last, moved = 0, state.last_task, {}
         self._tasks.load([update.task for update in updates])
         get, save, schedule = self._tasks.get, self._tasks.update, self._schedule
         for update in updates:
@@ -59,6 +60,8 @@ class Priorities:
             key = task_key(task.precedence, update.priority, 0, 0) | old & _TIE_AND_NUMBER
             record.stored_key, record.body_page = record.stored_key or old, 0
             record.key = key
+            state.count_priority(task.priority, -1)
+            state.count_priority(update.priority, 1)
             record.task = replace(task, priority=update.priority, breakdown=update.breakdown)
             if key != old:
                 head = (queue.lane1 if task.lane else queue.lane0).head
@@ -97,6 +100,8 @@ class Priorities:
         queue, old = record.queue, record.key
         record.key = key = task_key(task.precedence, task.priority, 0, 0) | old & _TIE_AND_NUMBER
         record.stored_key, record.body_page = record.stored_key or old, 0
+        self._state.count_priority(record.task.priority, -1)
+        self._state.count_priority(task.priority, 1)
         record.task = task
         if key != old:
             queue.rekey(task.lane, old, key, record.due, now)

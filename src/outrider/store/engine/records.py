@@ -16,7 +16,7 @@ from outrider.core.order import DELAYED_BYTES, DELAYED_SHIFT, DUE_BITS, KEY_MASK
 from outrider.core.outcome import Answer
 from outrider.core.policy.politeness import draws_at_start, min_delay_between, pace
 from outrider.core.policy.rules import QueueRules
-from outrider.core.states import TaskState
+from outrider.core.states import QueueState, TaskState
 from outrider.core.task import PolitenessState, Task
 from outrider.store.engine.sorted_list import SortedList
 
@@ -39,6 +39,10 @@ def _empty_list() -> SortedList:
 
 # Columns of `TaskCounts.by_state`.
 COLUMNS: Final = {state: column for column, state in enumerate(TaskState)}
+# Columns of `CrawlState.queue_counts`.
+QUEUE_COLUMNS: Final = {state: column for column, state in enumerate(QueueState)}
+_RETIRED, _PAUSED, _EMPTY, _BUSY, _SNOOZED, _READY, _INACTIVE = QUEUE_COLUMNS.values()
+UNCOUNTED: Final = -1  # `Queue.counted_as` of a queue that is not counted yet
 
 
 class TaskCounts(msgspec.Struct, gc=False, eq=False):
@@ -105,6 +109,7 @@ class Queue(msgspec.Struct, gc=False, eq=False):
     epoch: int = 0  # of the crawl's rules it has
     is_dirty: bool = True  # False: the next change is to be recorded
     is_used: bool = True  # since the last pass over the cached queues
+    counted_as: int = UNCOUNTED  # of `QUEUE_COLUMNS`: the state with which the crawl counts it
 
     def use_rules(self, rules: QueueRules, epoch: int) -> None:
         """Set the queue's rules and what is derived from them."""
@@ -224,6 +229,22 @@ def new_queue(key: str, number: int, turn: int, rules: QueueRules, epoch: int = 
     return queue
 
 
+def column_of(queue: Queue) -> int:
+    """C1: return the column of the state in which the schedule has a queue; compares no time.
+
+    Only a queue that time alone makes servable is on no list and has a wake time: it is snoozed.
+    """
+    if queue.list_state != UNLISTED:
+        return _READY if queue.list_state == READY else _INACTIVE
+    if queue.wake_at:
+        return _SNOOZED
+    if queue.retired is not None:
+        return _RETIRED
+    if queue.paused:
+        return _PAUSED
+    return _BUSY if queue.pending or queue.in_flight or queue.named else _EMPTY
+
+
 class TaskRecord(msgspec.Struct, gc=False, eq=False):
     """A task, its place in its queue, and the history of its visits."""
 
@@ -254,15 +275,17 @@ class TaskRecord(msgspec.Struct, gc=False, eq=False):
     loaned: bool = False  # part of its queue's loan
     process: str = ""  # while leased: see `ClaimRequest.process`; NO_PROCESS: outlives them all
     drawn: float = -1.0  # D1: the delay drawn for its lease; below 0: none
+    blocks: int = 0  # blocked visits since it was last done
 
     def restart(self) -> None:
         """B2: a revisit or replay starts with attempts at 0."""
-        self.attempts = self.failures = self.crashes = self.throttles = 0
+        self.attempts = self.failures = self.crashes = self.throttles = self.blocks = 0
         self.finished = -1
 
     def is_untouched(self) -> bool:
         """Return whether nothing happened to it since it became known."""
         is_untried = self.attempts == self.failures == self.crashes == self.throttles == 0
+        is_untried = is_untried and not self.blocks
         has_no_result = self.reason is None and self.answer is None and not self.history
         is_unvisited = self.claimed < 0 and self.finished < 0 and self.state is TaskState.PENDING
         return is_untried and has_no_result and is_unvisited

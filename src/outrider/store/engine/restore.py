@@ -167,6 +167,7 @@ class Restorer:
         state.last_arrival = max(state.last_arrival, saved.arrivals, state.last_task)
         state.visits_done, state.bytes, state.runs = saved.dones, saved.bytes, saved.runs
         state.started, state.finished = _or_never(saved.first), _or_never(saved.finished)
+        state.recovered = saved.recovered
         state.outcomes, state.visits = Counter(saved.outcomes), sum(saved.outcomes.values())
         state.timeline = deque(saved.timeline, state.timeline.maxlen)
         state.is_idle = True  # so the next task checks whether a new run starts
@@ -213,6 +214,7 @@ class Restorer:
         record.counts.by_state[COLUMNS[record.state]] += 1
         self._transitions.count(queue, record.state, 1)
         if record.state is PENDING:
+            state.count_priority(task.priority, 1)
             self._enqueue(queue, record, now)
         else:
             state.mark_dirty(queue)

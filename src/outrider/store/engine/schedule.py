@@ -265,7 +265,9 @@ class Schedule:
     # ---- wake times
 
     def set_wake(self, queue: Queue, at: int) -> None:
-        """Set a queue's wake time; 0: none."""
+        """Set a queue's wake time; 0: none. It tells whether an unlisted queue is snoozed (C1)."""
+        if not queue.is_dirty and queue.list_state == UNLISTED:
+            self._state.mark_dirty(queue)
         queue.wake_at = at
         if at:
             self._state.has_new_work = True

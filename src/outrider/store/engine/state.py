@@ -7,10 +7,25 @@ from typing import Final, NamedTuple, Protocol, final
 
 from outrider.core.order import ordered
 from outrider.core.policy.rules import CrawlRules, Limits
-from outrider.core.states import CrawlStatus
-from outrider.store.engine.records import COLUMNS, Queue, TaskCounts
+from outrider.core.states import CrawlStatus, QueueState
+from outrider.core.task import CRITICAL, HIGH, LOW
+from outrider.store.engine.records import (
+    COLUMNS,
+    INACTIVE,
+    QUEUE_COLUMNS,
+    READY,
+    UNCOUNTED,
+    Queue,
+    TaskCounts,
+    column_of,
+)
 
 EVENTS_KEPT: Final = 10_000
+_SNOOZED: Final = QUEUE_COLUMNS[QueueState.SNOOZED]
+_LISTED: Final = {
+    READY: QUEUE_COLUMNS[QueueState.READY],
+    INACTIVE: QUEUE_COLUMNS[QueueState.INACTIVE],
+}
 TIMELINE_KEPT: Final = 100
 EPOCHS_KEPT: Final = 8
 
@@ -54,6 +69,7 @@ class CrawlState:
         "bytes",
         "count_offset",
         "created",
+        "critical",
         "dirty_counts",
         "dirty_queues",
         "epoch",
@@ -61,6 +77,7 @@ class CrawlState:
         "finished",
         "has_new_status",
         "has_new_work",
+        "high",
         "is_idle",
         "is_limited",
         "keeps_all_rules",
@@ -71,11 +88,14 @@ class CrawlState:
         "last_token",
         "last_turn",
         "leased",
+        "low",
         "name",
         "opens_below",
         "outcomes",
         "pending",
+        "queue_counts",
         "reason",
+        "recovered",
         "retired_pending",
         "rules",
         "rules_applied",
@@ -119,6 +139,9 @@ class CrawlState:
         # totals
         self.pending = self.leased = 0
         self.retired_pending = 0  # pending tasks of retired queues
+        self.critical = self.high = self.low = 0  # pending tasks by priority; the rest is normal
+        self.queue_counts = [0] * len(QUEUE_COLUMNS)  # queues by state; see `count_queues`
+        self.recovered = 0  # visits done, of tasks that had been blocked
         self.visits = self.visits_done = self.bytes = self.runs = 0
         self.started = self.finished = -1
         self.outcomes: Counter[str] = Counter()
@@ -186,6 +209,49 @@ class CrawlState:
             found = TaskCounts(*name, [0] * len(COLUMNS), not self.tracks_dirty)
             self.task_counts[name] = found
         return found
+
+    # ---- queues by state, tasks by priority
+
+    def count_queue(self, queue: Queue) -> None:
+        """C1, O5: count a queue with the state in which the schedule has it."""
+        column = column_of(queue)
+        if column != queue.counted_as:
+            if queue.counted_as != UNCOUNTED:
+                self.queue_counts[queue.counted_as] -= 1
+            self.queue_counts[column] += 1
+            queue.counted_as = column
+
+    def count_queues(self) -> None:
+        """Count the dirty queues; their list is cleared here unless the store writes them.
+
+        A verb marks every queue dirty that it moves in the schedule, and no verb counts by itself:
+        a queue that is leased and finished between two counts costs as much as one that waits.
+        """
+        stays_dirty, counts = self.tracks_dirty, self.queue_counts
+        for queue in self.dirty_queues:
+            queue.is_dirty = stays_dirty
+            # `column_of` written out for queues with work: every visit passes here
+            if queue.list_state:
+                column = _LISTED[queue.list_state]
+            else:
+                column = _SNOOZED if queue.wake_at else column_of(queue)
+            before = queue.counted_as
+            if column != before:
+                counts[column] += 1
+                queue.counted_as = column
+                if before != UNCOUNTED:
+                    counts[before] -= 1
+        if not stays_dirty:
+            self.dirty_queues.clear()
+
+    def count_priority(self, priority: float, by: int) -> None:
+        """F8, O5: count a pending task by its priority, unless that is normal."""
+        if priority >= LOW:
+            self.low += by
+        elif priority <= CRITICAL:
+            self.critical += by
+        elif priority <= HIGH:
+            self.high += by
 
     # ---- status
 

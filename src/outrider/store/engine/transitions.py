@@ -36,6 +36,10 @@ class Transitions:
         if before is LEASED:
             del self._held[record.number]
             record.drawn = -1.0
+        elif before is PENDING:
+            state.count_priority(record.task.priority, -1)
+        if after is PENDING:
+            state.count_priority(record.task.priority, 1)
         self._update(record)
 
     def end_lease(self, record: TaskRecord, after: TaskState) -> None:

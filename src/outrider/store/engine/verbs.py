@@ -306,7 +306,9 @@ class EngineVerbs:
         return [name for name in self._crawls.names() if name != STORE_VALUES]
 
     def crawl(self, crawl: str) -> CrawlView:
-        return views.crawl_view(self._reading(crawl, totals=True).state)
+        state = self._reading(crawl, totals=True).state
+        state.count_queues()
+        return views.crawl_view(state)
 
     def queue_states(
         self, crawl: str, *, after: int = 0, limit: int = 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -11,13 +11,14 @@ import msgspec
 from outrider.core.order import DELAYED_SHIFT, DUE_BITS, KEY_MASK, NUMBER_MASK
 from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
-from outrider.core.task import LANES
+from outrider.core.task import LANES, PRIORITIES
 from outrider.store.engine import fields
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.fields import TASK_FIELDS
 from outrider.store.engine.records import (
     COLUMNS,
     INACTIVE,
+    QUEUE_COLUMNS,
     Queue,
     TaskCounts,
     TaskRecord,
@@ -28,6 +29,7 @@ from outrider.store.protocol import CrawlView, Heat, QueuePosition, QueueView, T
 
 _HUBS: Final = frozenset({"hub", "hub-seed", "nav"})
 _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
+_AT_WORK: Final = ("busy", "snoozed", "ready", "inactive")  # states of queues with open tasks
 OPEN: Final = (TaskState.PENDING, TaskState.LEASED)
 
 
@@ -84,7 +86,29 @@ def crawl_view(crawl: CrawlState) -> CrawlView:
         created_at=crawl.created / 1000,
         finished_at=instant(crawl.finished),
         timeline=tuple(crawl.timeline),
+        queues=shown_queues(crawl, crawl.queue_counts),
+        bands=shown_bands(crawl, crawl.pending, crawl.critical, crawl.high, crawl.low),
+        recovered=crawl.recovered,
     )
+
+
+def shown_queues(crawl: HasStatus, counts: Sequence[int]) -> dict[str, int]:
+    """C1, I3: queues by state; those of a cancelled crawl are empty, retired or paused."""
+    shown = {state.value: counts[column] for state, column in QUEUE_COLUMNS.items()}
+    if crawl.status is CrawlStatus.CANCELLED:
+        shown["empty"] += sum(shown[name] for name in _AT_WORK)
+        shown.update(dict.fromkeys(_AT_WORK, 0))
+    return shown
+
+
+def shown_bands(
+    crawl: HasStatus, pending: int, critical: int, high: int, low: int
+) -> dict[str, int]:
+    """F8, I3: pending tasks by named priority; a cancelled crawl has none."""
+    if crawl.status is CrawlStatus.CANCELLED:
+        return dict.fromkeys(PRIORITIES, 0)
+    normal = pending - critical - high - low
+    return {"critical": critical, "high": high, "normal": normal, "low": low}
 
 
 def state_of(crawl: HasStatus, queue: Queue, now: int) -> tuple[QueueState, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, final
+from typing import Any, Final, final
 
 from outrider.clock import Clock
 from outrider.core.policy.rules import CrawlRules
@@ -17,6 +17,8 @@ from outrider.store.forwarding import ForwardingStore
 from outrider.store.memory.tables import MemoryQueues, MemoryTasks
 from outrider.store.protocol import Notifies
 from outrider.store.subscriptions import SILENT_VERBS, Subscriptions
+
+MAX_UNCOUNTED: Final = 1024  # changed queues that are counted at a time
 
 
 @final
@@ -39,6 +41,8 @@ class MemoryCrawls:
         engine = self._engines.get(name)
         if engine is None:
             engine = self._engines[name] = self._new(name)
+        elif len(engine.state.dirty_queues) > MAX_UNCOUNTED:
+            engine.state.count_queues()
         return engine
 
     def existing(self, name: str) -> CrawlEngine | None:

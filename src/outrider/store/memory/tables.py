@@ -129,6 +129,7 @@ class MemoryQueues:
     def create(self, key: str, number: int, turn: int, rules: QueueRules, epoch: int) -> Queue:
         """See `port.QueueTable`."""
         queue = new_queue(key, number, turn, rules, epoch)
+        queue.is_dirty = False
         self.by_key[hash(key) & SHARD_MASK][key] = queue
         self.loaded.setdefault(number >> CHUNK_BITS, {})[number] = queue
         self._last = number

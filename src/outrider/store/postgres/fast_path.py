@@ -13,12 +13,12 @@ from typing import NamedTuple, final
 from outrider.clock import to_ms
 from outrider.core.order import NUMBER_BITS, NUMBER_MASK, PRECEDENCE_LIMIT, QUEUE_PRECEDENCE_SHIFT
 from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
-from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Lease, LeaseId
 from outrider.core.verdict import Verdict
 from outrider.store.engine.claim import WAKE_STEP, set_last_answer
 from outrider.store.engine.port import FastLeases
-from outrider.store.engine.records import COLUMNS, TaskCounts
+from outrider.store.engine.records import COLUMNS, QUEUE_COLUMNS, TaskCounts
 from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import rows, sql
 from outrider.store.postgres.pipeline import Result, number_array, storable, text_array
@@ -28,6 +28,9 @@ from outrider.store.protocol import ClaimRequest
 
 _PENDING, _LEASED, _DONE = (
     COLUMNS[state] for state in (TaskState.PENDING, TaskState.LEASED, TaskState.DONE)
+)
+_BUSY, _SNOOZED, _READY = (
+    QUEUE_COLUMNS[state] for state in (QueueState.BUSY, QueueState.SNOOZED, QueueState.READY)
 )
 _MAX_TOKEN = 1 << 62
 
@@ -56,6 +59,7 @@ class FinishedTask(NamedTuple):
     origin: str
     depth: int
     has_pending: bool
+    standing: str  # the state of its queue afterwards
 
 
 class Lookahead(NamedTuple):
@@ -106,20 +110,33 @@ class PostgresFastPath:
 
     def cancel_look_ahead(self) -> None:
         """Leave this claim to the engine."""
+        if self._lookahead is not None:
+            self._count_woken(self._lookahead)
         self._lookahead = None
+
+    def _count_woken(self, lookahead: Lookahead) -> int:
+        """C1: count the queues that were woken, and return how many there are."""
+        ((woken,),) = lookahead.woken.fetchall()
+        self._count_queues(woken, _SNOOZED, _READY)
+        return int(woken)
+
+    def _count_queues(self, count: int, before: int, after: int) -> None:
+        counts = self._state.queue_counts
+        counts[before] -= count
+        counts[after] += count
 
     def lease(self, request: ClaimRequest, now: int) -> FastLeases:
         """See `port.FastPath`: up to the first queue that the engine must reschedule."""
         lookahead = self._lookahead
         if lookahead is None:
             return FastLeases([], request.streak, False)
+        woken = self._count_woken(lookahead)
         ((needs_engine, inactive_precedence),) = lookahead.limits.fetchall()
         if needs_engine:
             return FastLeases([], request.streak, False)
         ready = [map(ReadyQueue._make, result.fetchall()) for result in lookahead.ready]
         picks = self._pick(ready, inactive_precedence, request)
         leases = self._lease_picked(picks, request, now)
-        ((woken,),) = lookahead.woken.fetchall()
         self._session.wakes_waiters = self._session.wakes_waiters or woken > len(leases)
         return FastLeases(leases, picks.streak, picks.is_complete)
 
@@ -170,6 +187,7 @@ class PostgresFastPath:
             now,
         )
         found = self._pipeline.rows(sql.FAST_LEASE, params)
+        self._count_queues(len(found), _READY, _BUSY)
         return [self._lease_of(row, request, now) for row in found]
 
     def _lease_of(self, row: rows.Row, request: ClaimRequest, now: int) -> Lease:
@@ -180,6 +198,7 @@ class PostgresFastPath:
         _count_move(state.counts_of(lease.about), _PENDING, _LEASED)
         state.pending -= 1
         state.leased += 1
+        state.count_priority(lease.about.priority, -1)
         if answer is not None:
             set_last_answer(lease, rows.decode_answer(answer), now - answered)
         return lease
@@ -224,13 +243,14 @@ class PostgresFastPath:
             *map(number_array, others),
         ]
         by_turn = self._state.by_turn
-        return [*arrays, *[now] * 7, by_turn, by_turn, now, now]
+        return [*arrays, *[now] * 7, by_turn, by_turn, *[now] * 3]
 
     def _count_finished(self, finished: list[FinishedTask]) -> None:
         state, session = self._state, self._session
         for one in finished:
             _count_move(state.counts_of(one), _LEASED, _DONE)
             state.bytes += one.size
+            self._count_queues(1, _BUSY, QUEUE_COLUMNS[QueueState(one.standing)])
             session.wakes_waiters = session.wakes_waiters or one.has_pending
         count = len(finished)
         state.leased -= count

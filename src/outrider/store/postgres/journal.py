@@ -18,7 +18,7 @@ import msgspec
 
 from outrider.core.states import TaskState
 from outrider.store.engine.journal import LastHeartbeat, SharedValues, worker_views
-from outrider.store.engine.records import COLUMNS, TaskCounts
+from outrider.store.engine.records import COLUMNS, QUEUE_COLUMNS, TaskCounts
 from outrider.store.engine.state import EVENTS_KEPT, CrawlEvent, CrawlState
 from outrider.store.postgres import sql
 from outrider.store.postgres.pipeline import number_array, storable, text_array
@@ -42,7 +42,12 @@ _TOTALS: Final[Mapping[str, str]] = {
     "visits": "visits",
     "dones": "visits_done",
     "bytes": "bytes",
+    "critical": "critical",
+    "high": "high",
+    "low": "low",
+    "recovered": "recovered",
 }
+_QUEUES: Final = {f"queues {state.value}": column for state, column in QUEUE_COLUMNS.items()}
 _encode = msgspec.json.Encoder().encode
 _decode_counts = msgspec.json.Decoder(tuple[str, str | None, str, int]).decode
 
@@ -235,6 +240,8 @@ class Counters:
         state.leased += by_state[TaskState.LEASED]
         for name, total in _TOTALS.items():
             setattr(state, total, getattr(state, total) + self._base.get(name, 0))
+        for name, column in _QUEUES.items():
+            state.queue_counts[column] += self._base.get(name, 0)
         state.outcomes.update(_outcomes(self._base))
 
     def load_task_counts(self) -> None:
@@ -266,6 +273,7 @@ class Counters:
     def _total_differences(self) -> dict[str, int]:
         base, state = self._base, self._state
         now = {name: getattr(state, total) for name, total in _TOTALS.items()}
+        now.update({name: state.queue_counts[column] for name, column in _QUEUES.items()})
         now.update({f"{_OUTCOME}{name}": count for name, count in state.outcomes.items()})
         names = now.keys() | {name for name in base if name.startswith(_OUTCOME)}
         return {name: now.get(name, 0) - base.get(name, 0) for name in names}

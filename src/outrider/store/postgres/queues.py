@@ -20,6 +20,7 @@ from outrider.store.engine.records import (
     READY,
     SHARDS,
     Queue,
+    column_of,
     new_queue,
 )
 from outrider.store.engine.schedule import Schedule, inactive_key
@@ -202,6 +203,7 @@ class PostgresQueues:
             return known
         firsts = discovery, acquisition, _ = rows.first_entries(row)
         queue = self._queue_of(row, firsts)
+        queue.counted_as = column_of(queue)
         self._insert(queue)
         if discovery:
             self.entries[discovery] = row[rows.DISCOVERY]

@@ -218,7 +218,9 @@ def _compile_queue_from_row() -> Callable[
         "delayed": "delayed",
         **{name: f"like.{name}" for name in _FROM_RULES},
     }
-    call = _construct(PostgresQueue, stored, given, "ready_key0 ready_key1 is_dirty is_used")
+    call = _construct(
+        PostgresQueue, stored, given, "ready_key0 ready_key1 is_dirty is_used counted_as"
+    )
     end = index_of(columns.QUEUE_COLUMNS, stored[-1].name) + 1
     body = [_unpack(stored, call, f"row[:{end}]"), f"return {call}"]
     found: Callable[..., PostgresQueue] = compile_function(

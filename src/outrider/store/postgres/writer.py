@@ -297,6 +297,8 @@ class Writer:
         self._take_numbers()
         self._name_new_entries()
         changed = queues.changed_queues()
+        for queue, _, _ in changed:
+            self._state.count_queue(queue)
         queues.write_new(changed)
         self._write_new_tasks()
         self._write_additions()

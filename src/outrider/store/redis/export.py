@@ -193,6 +193,7 @@ def _saved_end(row: CrawlRow, outcomes: Sequence[bytes], timeline: Sequence[byte
         logged=row.last_event,
         outcomes={name.decode(): int(count) for name, count in pairs(outcomes)},
         timeline=tuple(map(decode_moment, timeline)),
+        recovered=row.recovered,
     )
 
 
@@ -392,6 +393,7 @@ def _task_row(crawl: str, saved: SavedTask, batch: Batch) -> TaskRow:
         reason=False if saved.reason is None else saved.reason,
         history=list(saved.history),
         answer=raw(encode_answer(answer)),
+        blocks=min(saved.blocks, MAX_NUMBER),
     )
 
 

@@ -27,6 +27,8 @@ from outrider.store.engine.views import (
     group_of,
     instant,
     show_queue,
+    shown_bands,
+    shown_queues,
     shown_state,
     task_view,
 )
@@ -56,6 +58,7 @@ from outrider.store.redis.rows import (
     decode_queue_row,
     decode_task_row,
     politeness_of,
+    queue_counts,
 )
 from outrider.store.redis.rules_cache import RulesCache, digest_of
 from outrider.store.redis.script_client import ScriptClient, pairs
@@ -125,6 +128,9 @@ class RedisInspector:
             created_at=row.created / 1000,
             finished_at=instant(row.finished),
             timeline=timeline,
+            queues=shown_queues(row, queue_counts(row)),
+            bands=shown_bands(row, row.pending, row.critical, row.high, row.low),
+            recovered=row.recovered,
         )
 
     async def _counters(self, crawl: str) -> Counters:
@@ -466,4 +472,5 @@ def record_of(crawl: CrawlRow, number: int, row: TaskRow, task: Task) -> TaskRec
         answered=row.answered,
         named=row.named,
         loaned=row.loaned,
+        blocks=row.blocks,
     )

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import PolitenessState
 
 FORMAT: Final = 2  # of all that is stored; a newer one is refused, an older one upgraded
@@ -77,6 +77,17 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     opens_below: msgspec.Raw = _NO_BYTES  # priority as eight bytes that sort alike; empty: off
     last_value: int = 0  # the number of the last shared value written
     stay_open: bool = False  # no run of the crawl ends
+    critical: int = 0  # pending tasks by named priority; the rest is normal
+    high: int = 0
+    low: int = 0
+    retired_queues: int = 0  # queues by state, in the order of `QueueState`
+    paused_queues: int = 0
+    empty_queues: int = 0
+    busy_queues: int = 0
+    snoozed_queues: int = 0
+    ready_queues: int = 0
+    inactive_queues: int = 0
+    recovered: int = 0  # visits done, of tasks that had been blocked
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):
@@ -124,6 +135,7 @@ class QueueRow(msgspec.Struct, array_like=True, gc=False):
     ready_key0: msgspec.Raw = _NO_BYTES  # the member that the queue has in a ready list
     ready_key1: msgspec.Raw = _NO_BYTES
     inactive_key: msgspec.Raw = _NO_BYTES  # the same, in the inactive list
+    counted_as: int = -1  # the state with which its crawl counts it; -1: not counted yet
 
 
 class TaskRow(msgspec.Struct, array_like=True, gc=False):
@@ -157,6 +169,7 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     answer: msgspec.Raw = _NO_BYTES
     meta: msgspec.Raw = _NO_BYTES  # with a checksum: replaces that of the text; empty: none does
     drawn: float = -1.0  # while leased: the delay drawn for the lease; below 0: none
+    blocks: int = 0
 
 
 class VerdictRow(msgspec.Struct, array_like=True, gc=False):
@@ -213,6 +226,11 @@ class RulesRow(msgspec.Struct, array_like=True, gc=False):
     spread: (
         float  # seconds; a lease draws its delay from `min_delay` to so much more; 0: it does not
     )
+
+
+def queue_counts(row: CrawlRow) -> list[int]:
+    """Return how many queues of a crawl are in each state, in the order of `QueueState`."""
+    return [getattr(row, f"{state.value}_queues") for state in QueueState]
 
 
 def raw(content: bytes) -> msgspec.Raw:

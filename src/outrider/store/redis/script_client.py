@@ -19,7 +19,9 @@ import msgspec
 from redis import exceptions as driver
 
 from outrider.clock import Clock, is_virtual
+from outrider.core.order import ordered
 from outrider.core.policy.politeness import MAX_DELAY
+from outrider.core.task import CRITICAL, HIGH, LOW
 from outrider.errors import StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from outrider.store.export_items import RESTORING
 from outrider.store.protocol import STORE_VALUES
@@ -85,6 +87,10 @@ def constants() -> dict[str, str]:
         **{name: str(number) for name, number in LIST_STATES.items()},
         **{f"KNOWN_{name.upper()}": str(number) for name, number in KNOWN_RULES.items()},
         "HEAD_BYTES": str(HEAD_BYTES),
+        # The upper half of a priority's bytes tells its band.
+        "MAX_CRITICAL": str(ordered(CRITICAL) >> 32),
+        "MAX_HIGH": str(ordered(HIGH) >> 32),
+        "MIN_LOW": str(ordered(LOW) >> 32),
         "K_CRAWLS": f"'{keys.CRAWLS}'",
         "K_UPGRADE": f"'{keys.UPGRADE}'",
         "META": f"'{keys.META}'",

@@ -172,6 +172,7 @@ def _merge_ends(ends: Sequence[SavedEnd]) -> SavedEnd:
         counter=max(end.counter for end in ends),
         arrivals=max(end.arrivals for end in ends),
         dones=sum(end.dones for end in ends),
+        recovered=sum(end.recovered for end in ends),
         bytes=sum(end.bytes for end in ends),
         logged=sum(end.logged for end in ends),
         outcomes=dict(outcomes),

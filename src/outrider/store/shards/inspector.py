@@ -35,6 +35,7 @@ POSITION_BITS: Final = 64  # of one shard's position in a number that has all of
 _MASK: Final = (1 << POSITION_BITS) - 1
 _SUMMED: Final = (
     *("known", "pending", "leased", "done", "dead", "dropped", "held", "visits", "bytes"),
+    "recovered",
 )
 
 replace = msgspec.structs.replace
@@ -60,6 +61,8 @@ class ShardedInspector:
             outcomes=_sum(view.outcomes for view in views),
             types=_sum_by_name(view.types for view in views),
             tags=_sum_by_name(view.tags for view in views),
+            queues=_sum(view.queues for view in views),
+            bands=_sum(view.bands for view in views),
         )
 
     async def queue_states(

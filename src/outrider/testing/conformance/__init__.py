@@ -36,6 +36,7 @@ from outrider.testing.conformance.answers import AnswersConformance
 from outrider.testing.conformance.budget import BudgetConformance
 from outrider.testing.conformance.cache import CacheConformance
 from outrider.testing.conformance.claim import ClaimConformance
+from outrider.testing.conformance.counts import CountsConformance
 from outrider.testing.conformance.crawl import CrawlConformance
 from outrider.testing.conformance.drawn_delays import DrawnDelayConformance
 from outrider.testing.conformance.export import SavingConformance
@@ -74,6 +75,7 @@ __all__ = [
     "BudgetConformance",
     "CacheConformance",
     "ClaimConformance",
+    "CountsConformance",
     "CrawlConformance",
     "DrawnDelayConformance",
     "ExpiryConformance",

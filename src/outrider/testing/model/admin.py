@@ -279,7 +279,7 @@ class AdminVerbs(Verbs):
 
         def replayed(c: C, t: T) -> None:
             t.state, t.due, t.finished = PENDING, self.clock.now_ms(), None
-            t.attempts = t.failures = t.crashes = t.throttles = 0
+            t.attempts = t.failures = t.crashes = t.throttles = t.blocks = 0
             self.reopen(c)
 
         return self.change_tasks(

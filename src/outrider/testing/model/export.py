@@ -36,7 +36,7 @@ SAME_OF_A_TASK = {field.name for field in fields(T)} & {*SavedTask.__struct_fiel
 SAME_OF_A_TASK -= {"due", "state", "answer", "history"}
 SAME_OF_A_CRAWL = (
     *("status", "reason", "at_finish", "counter", "arrivals", "dones", "bytes", "runs"),
-    *("first", "finished"),
+    *("first", "finished", "recovered"),
 )
 
 
@@ -238,6 +238,7 @@ class Export(AdminVerbs):
             "runs",
             "first",
             "finished",
+            "recovered",
         ):
             setattr(c, name, getattr(saved, name))
         c.counter = max(c.counter, saved.counter)

@@ -40,6 +40,7 @@ class T:
     failures: int = 0
     crashes: int = 0
     throttles: int = 0
+    blocks: int = 0
     reason: str | None = None
     worker: str | None = None
     claimed: int | None = None
@@ -151,6 +152,7 @@ class C:
     visits: int = 0
     dones: int = 0
     bytes: int = 0
+    recovered: int = 0
     runs: int = 0
     first: int | None = None
     finished: int | None = None

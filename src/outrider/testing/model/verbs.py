@@ -453,6 +453,7 @@ class Verbs(Schedule):
         t.attempts += v.counts  # E3: charged exactly when the attempt counts
         t.failures += v.failed
         t.throttles += v.throttled
+        self.count_blocks(c, t, v.outcome)
         if not v.counts:
             self.refund(q, t.task.cost)
         q.spent += v.penalty  # E3
@@ -474,6 +475,14 @@ class Verbs(Schedule):
             self.retire(c, q, "quota")
         self.return_if_affordable(c, q)
         self.reschedule(c, q)
+
+    def count_blocks(self, c: C, t: T, outcome: str) -> None:
+        """Count a visit that is done after its task had been blocked (O1)."""
+        if outcome == "blocked":
+            t.blocks += 1
+        elif outcome == "done":
+            c.recovered += t.blocks > 0
+            t.blocks = 0
 
     def return_if_affordable(self, c: C, q: Q) -> None:
         """Revive a queue retired by its budget if a refund made it affordable (E3)."""
@@ -503,7 +512,7 @@ class Verbs(Schedule):
         assert v.revisit is not None
         r = v.revisit
         t.tie = self.tie(c, t.task)
-        t.attempts = t.failures = t.crashes = t.throttles = 0
+        t.attempts = t.failures = t.crashes = t.throttles = t.blocks = 0
         t.history = []
         t.due = self.clock.now_ms() + ms(r.after)
         t.task = msgspec.structs.replace(

@@ -94,7 +94,32 @@ class Views(ABC):
             created_at=c.created / 1000,
             finished_at=None if c.finished is None else c.finished / 1000,
             timeline=tuple(c.timeline),
+            queues={
+                state.value: sum(self.counted_state(c, q) is state for q in c.queues.values())
+                for state in QueueState
+            },
+            bands=self.bands(c),
+            recovered=c.recovered,
         )
+
+    def bands(self, c: C) -> dict[str, int]:
+        """Count pending tasks by named priority (F8); a cancelled crawl has none (I3)."""
+        bands = dict.fromkeys(("critical", "high", "normal", "low"), 0)
+        for t in c.all(TaskState.PENDING) if c.status is not CrawlStatus.CANCELLED else ():
+            priority = t.task.priority
+            urgent = "critical" if priority <= -1000 else "high" if priority <= -100 else "normal"
+            bands["low" if priority >= 100 else urgent] += 1
+        return bands
+
+    def counted_state(self, c: C, q: Q) -> QueueState:
+        """Return the state with which a queue is counted: no time is compared (C1).
+
+        A queue that could be served and is on no list is snoozed until a claim looks at it (E1).
+        """
+        state = self.state_of(c, q)[0]
+        if state in (QueueState.SNOOZED, QueueState.READY, QueueState.INACTIVE):
+            return QueueState(q.list_state or "snoozed")
+        return state
 
     def state_of(self, c: C, q: Q) -> tuple[QueueState, str | None]:
         """Return the state of a queue: the first that holds (C1)."""
@@ -233,6 +258,7 @@ class Views(ABC):
             attempts=t.attempts,
             failures=t.failures,
             crashes=t.crashes,
+            blocks=t.blocks,
             reason=reason,
             worker=t.worker if state is TaskState.LEASED else None,
             discovered_at=t.discovered / 1000,

@@ -13,6 +13,7 @@ from outrider.testing.builders import task
 
 NAMES = [column.name for column in columns.TASK_COLUMNS]
 NOT_STORED = {"ready_key0", "ready_key1", "lane0", "lane1", "delayed", "is_dirty", "is_used"}
+NOT_STORED |= {"counted_as"}
 
 
 def filled(record, skipped):

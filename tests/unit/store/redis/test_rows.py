@@ -14,7 +14,7 @@ QUEUE_FIELDS_ELSEWHERE = {"rules.paused", "rules.retired", "precedence", "pendin
 # What only the row of a queue has: the number of its rules, and its entries in lists.
 QUEUE_ROW_ONLY = {
     *("version", "rules", "next_due", "top0", "top1"),
-    *("ready_key0", "ready_key1", "inactive_key"),
+    *("ready_key0", "ready_key1", "inactive_key", "counted_as"),
 }
 # Stored fields of a task that are not in its row: its number is the row's, deadlines are a sorted
 # set, and processes are told apart by the embedded file only.

@@ -162,7 +162,7 @@ from wanted w join queue q on q.id = w.id order by q.id for update of q
 --   priorities double precision[], ties bigint[], tasks bigint[], due bigint[], by_turn, by_turn
 -- out: nothing
 with came as materialized (
-    select n.*, q.crawl, q.turn, q.precedence as queue_precedence,
+    select n.*, q.crawl, q.turn, q.precedence as queue_precedence, q.pending,
         q.standing, q.alarm_at, q.in_flight = 0 and q.next_ready_at <= %s as is_free,
         q.in_flight = 0 and q.next_ready_at > %s as is_early, q.next_ready_at,
         q.{top}_precedence, q.{top}_priority, q.{top}_tie, q.{top}_task, q.{top}_due_at,
@@ -187,7 +187,9 @@ with came as materialized (
         case when leads then v.task else {top}_task end as {top}_task,
         case when leads then v.due_at else {top}_due_at end as {top}_due_at,
         r.ctid as ready_row, s.ctid as snooze_row,
-        v.standing = 0 and v.is_free as rises, v.standing = 0 and v.is_early as sleeps, v.shifts
+        v.standing = 0 and v.is_free as rises, v.standing = 0 and v.is_early as sleeps, v.shifts,
+        case when v.pending = 0 then 'empty' else 'snoozed' end as old_state,
+        case when v.is_free then 'ready' else 'snoozed' end as new_state
     from came v
     left join lateral (
         select ctid from ready r
@@ -220,6 +222,11 @@ with came as materialized (
 ), new_snooze as (
     insert into snooze (crawl, at, queue)
     select crawl, next_ready_at, queue from grown where sleeps and snooze_row is null
+), new_counts as (
+    insert into delta (crawl, name, n)
+    select g.crawl, 'queues ' || m.state, sum(m.n) from grown g
+    cross join lateral (values (g.old_state, -1), (g.new_state, 1)) as m (state, n)
+    where g.rises or g.sleeps group by g.crawl, m.state having sum(m.n) <> 0
 )
 update queue q set pending = q.pending + g.many, {top}_precedence = g.{top}_precedence,
     {top}_priority = g.{top}_priority, {top}_tie = g.{top}_tie, {top}_task = g.{top}_task,
@@ -242,8 +249,8 @@ where l.task = any(%s::bigint[]) order by q.id for update of q
 -- empty and their session is over. The queues are locked by `lock_queues_of_leases`.
 -- in: tasks bigint[], tokens bigint[], answers json[], sizes bigint[], delays bigint[],
 --   last_delays double precision[], crawl_delays double precision[], calms bigint[],
---   now, now, now, now, now, now, now, by_turn, by_turn, now, now
--- out: task, token, size, type, tag, origin, depth, has_pending
+--   now, now, now, now, now, now, now, by_turn, by_turn, now, now, now
+-- out: task, token, size, type, tag, origin, depth, has_pending, standing (the queue's state)
 with finished as (
     select * from unnest(%s::bigint[], %s::bigint[], %s::json[], %s::bigint[], %s::bigint[],
         %s::double precision[], %s::double precision[], %s::bigint[])
@@ -257,7 +264,7 @@ with finished as (
         select * from lease l where l.task = v.task and l.token = v.token limit 1
     ) as l
     join queue q on q.id = l.queue join task t on t.id = v.task
-    where q.session < q.routine_below
+    where q.session < q.routine_below and t.blocks = 0
 ), old_lease as (
     delete from lease where task = any (array(select task from held))
 ), new_task as (
@@ -289,4 +296,6 @@ with finished as (
     insert into snooze (crawl, at, queue)
     select crawl, ready_at, queue from held where pending > 0 and ready_at > %s
 )
-select task, token, size, type, tag, origin, depth, pending > 0 from held
+select task, token, size, type, tag, origin, depth, pending > 0,
+    case when pending = 0 then 'empty' when ready_at <= %s then 'ready' else 'snoozed' end
+from held

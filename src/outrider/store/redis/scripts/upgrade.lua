@@ -12,12 +12,24 @@ elseif tonumber(ARGV[5]) == 0 then
   call('DEL', base .. K_UPGRADE)
   return 0
 end
--- Format 2: the tasks of each queue are listed by number.
+-- Format 2: the tasks of each queue are listed by number, pending ones are counted by priority (F8),
+-- and queues by state (C1): commit counts a queue that was not.
 local done = tonumber(call('HGET', base .. K_UPGRADE, crawl_number)) or 0
-local last = min(done + tonumber(ARGV[5]), C[C_LAST_TASK])
-for number = done + 1, last do
-  append_to_queue_tasks(task_by_number(number)[T_QUEUE], pack('>I5', number))
+local last_number = max(C[C_LAST_TASK], C[C_LAST_QUEUE])
+local last = min(done + tonumber(ARGV[5]), last_number)
+if done == 0 then
+  C[C_CRITICAL], C[C_HIGH], C[C_LOW] = 0, 0, 0
 end
-write_queue_tasks()
+for number = done + 1, min(last, C[C_LAST_TASK]) do
+  local t = task_by_number(number)
+  append_to_queue_tasks(t[T_QUEUE], pack('>I5', number))
+  if t[T_STATE] == PENDING then
+    count_priority(t[T_ORDER], 1)
+  end
+end
+for number = done + 1, min(last, C[C_LAST_QUEUE]) do
+  queue_by_number(number)
+end
+commit()
 call('HSET', base .. K_UPGRADE, crawl_number, last)
-return last < C[C_LAST_TASK] and 1 or 0
+return last < last_number and 1 or 0

@@ -171,6 +171,7 @@ local function insert_task(q, lane, order, cost, delay, kind, roll, text, split)
   })
   count_task(kind, PENDING, 1)
   count_pending(q, 1)
+  count_priority(order, 1)
   local packed = pack('>I5', number)
   append_to_queue_tasks(q[Q_NUMBER], packed)
   local entry = order .. packed

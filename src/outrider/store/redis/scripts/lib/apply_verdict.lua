@@ -113,6 +113,15 @@ local function apply_charge(t, q, v)
   end
 end
 
+-- O1: count the visits of tasks that were blocked, and are done now.
+local function count_blocks(t, outcome)
+  if outcome == 'blocked' then
+    t[T_BLOCKS] = t[T_BLOCKS] + 1
+  elseif outcome == 'done' and t[T_BLOCKS] > 0 then
+    C[C_RECOVERED], t[T_BLOCKS] = C[C_RECOVERED] + 1, 0
+  end
+end
+
 local function apply_verdict(number, t, v)
   local q = queue_by_number(t[T_QUEUE])
   local r = rules_of(q)
@@ -123,6 +132,7 @@ local function apply_verdict(number, t, v)
   outcomes[v[V_OUTCOME]] = (outcomes[v[V_OUTCOME]] or 0) + 1
   apply_charge(t, q, v)
   local drawn = t[T_DRAWN]
+  count_blocks(t, v[V_OUTCOME])
   apply_to_task(number, t, q, v)
   if v[V_TOUCHED] then
     q[Q_LAST_DELAY] = last_delay(t, q, r, v, drawn)

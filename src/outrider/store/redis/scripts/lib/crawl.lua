@@ -17,7 +17,7 @@ end
 -- twice as fast as decoding an array. The first value returned is where they end; the version
 -- replaces it.
 local function decode_row(row)
-  local values = { unpack_values(row, 64, byte(row) == 220 and 4 or 2) }
+  local values = { unpack_values(row, 128, byte(row) == 220 and 4 or 2) }
   values[1] = ROW
   return values
 end
@@ -45,6 +45,11 @@ if crawl_number then
   end
   if C[C_STAY_OPEN] == nil then -- likewise
     C[C_STAY_OPEN] = false
+  end
+  if not C[C_RECOVERED] then -- likewise: `upgrade` counts
+    for field = C_CRITICAL, C_RECOVERED do
+      C[field] = 0
+    end
   end
   now = max(now, C[C_CLOCK])
 end

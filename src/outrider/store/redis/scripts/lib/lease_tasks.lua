@@ -129,6 +129,7 @@ local function lease_top(leases, q, lane, request)
   count_changes[field + LEASED] = (count_changes[field + LEASED] or 0) + 1
   t[T_STATE], t[T_TOKEN], t[T_WORKER], t[T_CLAIMED] = LEASED, next_token(), request.worker, now
   q[Q_TURN], q[Q_LAST_START], q[Q_IN_FLIGHT] = C[C_LAST_TURN], now, q[Q_IN_FLIGHT] + 1
+  count_priority(t[T_ORDER], -1)
   charge(q, t[T_COST])
   if request.loans then
     t[T_LOANED], q[Q_LOANED] = true, q[Q_LOANED] + 1

@@ -117,6 +117,7 @@ local function restore_task(batch, id, row)
   count_task(t[T_KIND], t[T_STATE], 1)
   count_in(q, t[T_STATE], 1)
   if t[T_STATE] == PENDING then
+    count_priority(t[T_ORDER], 1)
     enqueue_restored(number, t, q)
   end
   if t[T_CLAIMED] > q[Q_LAST_START] then

@@ -117,6 +117,7 @@ local function peek_queue(number)
   if not q then
     local row = call('HGET', chunk_key(K_QUEUES, number), number)
     q = decode_row(row)
+    q[Q_COUNTED_AS] = q[Q_COUNTED_AS] or -1
     queues[number], as_read[number] = q, row
   end
   return q
@@ -177,6 +178,7 @@ local function task_by_number(number)
   if not t[T_DRAWN] then -- written before this field existed
     t[T_DRAWN] = -1
   end
+  t[T_BLOCKS] = t[T_BLOCKS] or 0
   tasks[number] = t
   return t
 end
@@ -193,7 +195,7 @@ end
 -- B2: a revisit or replay starts with attempts at 0.
 local function reset_attempts(t)
   t[T_ATTEMPTS], t[T_FAILURES], t[T_CRASHES], t[T_THROTTLES] = 0, 0, 0, 0
-  t[T_FINISHED] = -1
+  t[T_BLOCKS], t[T_FINISHED] = 0, -1
 end
 
 local function count_task(kind, state, by)
@@ -210,6 +212,18 @@ local function count_pending(q, by)
   C[C_PENDING] = C[C_PENDING] + by
   if q[Q_RETIRED] ~= '' then
     C[C_RETIRED_PENDING] = C[C_RETIRED_PENDING] + by
+  end
+end
+
+-- F8, O5: count a pending task by the priority in its order key, unless that is normal.
+local function count_priority(order, by)
+  local bits = unpack_bytes('>I4', order, 3)
+  if bits >= MIN_LOW then
+    C[C_LOW] = C[C_LOW] + by
+  elseif bits <= MAX_CRITICAL then
+    C[C_CRITICAL] = C[C_CRITICAL] + by
+  elseif bits <= MAX_HIGH then
+    C[C_HIGH] = C[C_HIGH] + by
   end
 end
 
@@ -232,6 +246,12 @@ local function set_state(number, t, q, state)
   count_task(t[T_KIND], state, 1)
   count_in(q, before, -1)
   count_in(q, state, 1)
+  if before == PENDING then
+    count_priority(t[T_ORDER], -1)
+  end
+  if state == PENDING then
+    count_priority(t[T_ORDER], 1)
+  end
   if before == LEASED then
     ended_leases[#ended_leases + 1] = pack('>I5', number)
     t[T_DRAWN] = -1
@@ -270,9 +290,42 @@ local function write_rows(table, rows)
   end
 end
 
+-- C1: the state in which the schedule has a queue, as the field of the crawl that counts it; no
+-- time is compared. A queue that only time can make ready has a wake time: it is snoozed.
+local function count_of(q)
+  if q[Q_LIST_STATE] ~= UNLISTED then
+    return q[Q_LIST_STATE] == READY and C_READY_QUEUES or C_INACTIVE_QUEUES
+  elseif q[Q_RETIRED] ~= '' then
+    return C_RETIRED_QUEUES
+  elseif q[Q_PAUSED] then
+    return C_PAUSED_QUEUES
+  elseif q[Q_WAKE_AT] ~= 0 then
+    return C_SNOOZED_QUEUES
+  elseif q[Q_IN_FLIGHT] + q[Q_NAMED] > 0 then
+    return C_BUSY_QUEUES
+  end
+  local has_tasks = q[Q_TOP0] ~= '' or q[Q_TOP1] ~= '' or q[Q_NEXT_DUE] >= 0
+  return has_tasks and C_BUSY_QUEUES or C_EMPTY_QUEUES
+end
+
+-- O5: count the changed queues with the state that each has now.
+local function count_queues()
+  for _, q in pairs(dirty_queues) do
+    local field, before = count_of(q), q[Q_COUNTED_AS]
+    if field ~= C_RETIRED_QUEUES + before then
+      if before >= 0 then
+        C[C_RETIRED_QUEUES + before] = C[C_RETIRED_QUEUES + before] - 1
+      end
+      C[field] = C[field] + 1
+      q[Q_COUNTED_AS] = field - C_RETIRED_QUEUES
+    end
+  end
+end
+
 -- Write all that the call changed. Nothing may fail after this. `is_awaited`: a claim found too
 -- little, so the next verb that brings work notifies.
 local function commit(is_awaited)
+  count_queues()
   write_rows(K_QUEUES, dirty_queues)
   write_rows(K_TASKS, dirty_tasks)
   write_queue_tasks()
