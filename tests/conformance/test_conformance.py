@@ -30,6 +30,7 @@ from outrider.testing.conformance import (
     PaceConformance,
     PolitenessConformance,
     PricingConformance,
+    QueuesInOrderConformance,
     QueueTasksConformance,
     RestoringConformance,
     RetryingConformance,
@@ -134,6 +135,9 @@ class TestPricing(PricingConformance): ...
 
 
 class TestQueueTasks(QueueTasksConformance): ...
+
+
+class TestQueuesInOrder(QueuesInOrderConformance): ...
 
 
 class TestRestoring(RestoringConformance): ...

@@ -22,6 +22,7 @@ from scale import ROUNDS
 NUMBERED = {
     "Add": {"test_tasks_are_numbered_in_the_order_they_came"},
     "Addressing": {"test_a_rule_over_many_queues_comes_in_steps"},
+    "QueuesInOrder": {"test_queues_are_listed_by_wake_time"},
     "Inspect": {
         "test_a_place_counts_those_before_it",
         "test_a_task_that_is_not_pending_has_no_position",

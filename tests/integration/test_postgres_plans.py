@@ -233,6 +233,22 @@ async def test_listing_a_queue_reads_its_tasks_alone(make, plans):
     await store.close()
 
 
+async def test_queues_in_order_read_their_page_alone(make, plans):
+    """E8: a page of an order costs as much in a crawl of any size."""
+    store, begin = await make(asleep_until=SystemClock().now_ms() + HOUR), plans
+
+    found = begin()
+    by_key = await store.queues_in_order(CRAWL, "key", prefix="h1", after=">h15", limit=BATCH)
+    assert [view.key for view in by_key.items][:2] == ["h15.example", "h150.example"]
+    assert_cheap(found, rows=5 * BATCH, blocks=25 * BATCH)
+    begin()
+    by_wake = await store.queues_in_order(CRAWL, "wake", limit=BATCH)
+    again = await store.queues_in_order(CRAWL, "wake", after=by_wake.after, limit=BATCH)
+    assert again.items[0].key == f"h{BATCH + 1}.example"
+    assert_cheap(found, rows=25 * BATCH, blocks=100 * BATCH)
+    await store.close()
+
+
 def all_statements():
     """The statements of all files, by name."""
     return {name: statement.text for name, statement in sql.STATEMENTS.items()}

@@ -69,12 +69,15 @@ async def test_store_of_an_older_format_is_upgraded_when_it_is_opened(opened, pl
     base = scripts.base
     wanted = [await store.queue_tasks("two", f"h{n}.example") for n in range(3)]
     lists = await scripts.command("KEYS", f"{base}*:{CRAWL_KEYS['queue_tasks']}*")
-    await scripts.command("DEL", *lists)
+    named = await scripts.command("KEYS", f"{base}*:{CRAWL_KEYS['queue_names']}")
+    await scripts.command("DEL", *lists, *named)
     await scripts.command("HSET", base + META, "format", 1)
 
     await asyncio.gather(*(connect.upgrade_store(scripts, step=7) for _ in range(3)))
 
-    assert len(lists) == 6
+    assert (len(lists), len(named)) == (6, 2)
+    by_key = await store.queues_in_order("two", "key")
+    assert [view.key for view in by_key.items] == [f"h{n}.example" for n in range(3)]
     assert [await store.queue_tasks("two", f"h{n}.example") for n in range(3)] == wanted
     assert await scripts.command("HGET", base + META, "format") == b"2"
     assert not await scripts.command("EXISTS", base + UPGRADE)

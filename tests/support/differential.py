@@ -48,6 +48,7 @@ from outrider.store.protocol import (
     Step,
     TaskFilter,
 )
+from outrider.store.queue_order import QueueOrder
 from outrider.testing.builders import OUTCOMES, rules, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import lease_facts
@@ -246,6 +247,9 @@ async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
     views["places"] = [await store.position(crawl, task.number) for task in views["tasks"]]
     views["notes"] = await store.values_since(crawl, limit=10_000)
     views["changes"] = await store.events_since(crawl, limit=10_000)
+    views["by key"] = await _in_order(store, crawl, "key")
+    views["by key, some"] = await _in_order(store, crawl, "key", prefix="b")
+    views["by wake time"] = await _in_order(store, crawl, "wake")
     views["unborn"] = await store.queue(crawl, "z.example")
     for queue in views["queues"]:
         views[f"queue {queue.key}"] = await store.queue(crawl, queue.key)
@@ -266,6 +270,21 @@ async def _tasks_of(store: FullStore, crawl: str, key: str, state: TaskState | N
     return await _all(
         lambda after: store.queue_tasks(crawl, key, state=state, after=after, limit=2)
     )
+
+
+async def _in_order(store: FullStore, crawl: str, order: QueueOrder, prefix: str = "") -> list[Any]:
+    """Return the queues in an order, in short pages; and again from the middle on."""
+    found: list[Any] = []
+    cursors = [""]
+    after: str | None = ""
+    while after is not None:
+        page = await store.queues_in_order(crawl, order, prefix=prefix, after=after, limit=2)
+        found += page.items
+        cursors += page.cursors
+        after = page.after
+    middle = cursors[len(cursors) // 2]
+    rest = await store.queues_in_order(crawl, order, prefix=prefix, after=middle)
+    return [found, rest.items]
 
 
 async def _all(read: Callable[[int], Awaitable[ResultPage[Any]]]) -> list[Any]:

@@ -34,6 +34,7 @@ from outrider.frontier.reports import (
     DeadLetter,
     Explanation,
     Heatmap,
+    QueueSample,
     Reason,
     RestoreReport,
     Stats,
@@ -305,10 +306,30 @@ class Frontier:
         return self._loop.run(self._frontier.heatmap())
 
     def queues(
-        self, *, state: str | None = None, sort: str | None = None, reverse: bool = False
+        self,
+        *,
+        state: str | None = None,
+        sort: str | None = None,
+        reverse: bool = False,
+        prefix: str | None = None,
     ) -> Iterator[QueueView]:
-        """Iterate over queue views (E8); `sort` by key, pending, spent, wakes_in or errors."""
-        return self._loop.iterate(self._frontier.queues(state=state, sort=sort, reverse=reverse))
+        """Iterate over queue views (E8); `sort` by key, wakes_in, pending, spent or errors.
+
+        Of any number of queues, `key` (all, or those that begin with `prefix`) and `wakes_in`
+        (those that only wait for time) are read as far as you iterate. Whatever else is sorted, or
+        reversed, must be at most 10,000 queues; of more, see `worst_queues`.
+        """
+        return self._loop.iterate(
+            self._frontier.queues(state=state, sort=sort, reverse=reverse, prefix=prefix)
+        )
+
+    def worst_queues(self, by: str, limit: int = 20) -> QueueSample:
+        """Return the queues with most `pending`, `spent` or `errors` of those that were read (E8).
+
+        A call reads at most 10,000 queues, for a quarter of a second, and continues where the last
+        one stopped: exact for a crawl of so many queues, else a sample with its age.
+        """
+        return self._loop.run(self._frontier.worst_queues(by, limit))
 
     def upcoming(self, key: str, limit: int = 64) -> list[Upcoming]:
         """List the first due tasks of a queue, each as (fingerprint, url), for `claim_named`."""

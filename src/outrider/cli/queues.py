@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -52,10 +53,12 @@ class Sort(StrEnum):
     ERRORS = "errors"
 
 
+SAMPLE_CALLS: Final = 20  # to read queues that are too many to be sorted; each takes some 0.3 s
+SAMPLE_LIMIT: Final = 1000
 _DESCENDING: Final = frozenset({Sort.PENDING, Sort.SPENT, Sort.ERRORS})
 
 
-def queues(
+def queues(  # noqa: PLR0913 - a command's options are its parameters
     store: Store,
     *,
     state: Annotated[
@@ -65,6 +68,9 @@ def queues(
         Sort | None, typer.Option("--sort", help="Sort order; most pending, spent or errors first.")
     ] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Reverse the order.")] = False,
+    prefix: Annotated[
+        str | None, typer.Option("--prefix", help="With --sort key: only keys that begin so.")
+    ] = None,
     limit: Limit = None,
     crawl: Crawl = "default",
     as_json: Json = False,
@@ -72,18 +78,44 @@ def queues(
     """List queues, oldest first unless sorted."""
     show_list(
         (store, crawl),
-        lambda frontier: read_queues(frontier, state, sort, reverse=reverse),
+        lambda frontier: read_queues(frontier, state, sort, reverse=reverse, prefix=prefix),
         Columns(_COLUMNS, _NUMBER_COLUMNS, _queue_row),
         limit=limit,
         as_json=as_json,
     )
 
 
-def read_queues(
-    frontier: Frontier, state: QueueState | None, sort: Sort | None, *, reverse: bool
+async def read_queues(
+    frontier: Frontier,
+    state: QueueState | None,
+    sort: Sort | None,
+    *,
+    reverse: bool,
+    prefix: str | None = None,
 ) -> AsyncIterator[QueueView]:
-    """Read the queues."""
-    return frontier.queues(state=state, sort=sort, reverse=reverse is not (sort in _DESCENDING))
+    """Read the queues; of more than can be sorted, the worst of those that were read."""
+    is_descending = reverse is not (sort in _DESCENDING)
+    views = frontier.queues(state=state, sort=sort, reverse=is_descending, prefix=prefix)
+    try:
+        async for view in views:
+            yield view
+    except InvalidInput:
+        if sort not in _DESCENDING or state is not None or reverse:
+            raise
+        for view in await _sample_queues(frontier, sort):
+            yield view
+
+
+async def _sample_queues(frontier: Frontier, sort: Sort) -> Sequence[QueueView]:
+    """Read queues for some seconds, and note how many there are and were read."""
+    sample = await frontier.worst_queues(sort, SAMPLE_LIMIT)
+    for _ in range(SAMPLE_CALLS):
+        if sample.known is not None:
+            break
+        sample = await frontier.worst_queues(sort, SAMPLE_LIMIT)
+    what = f"of {sample.examined:,} queues that were read within {math.ceil(sample.age)} s"
+    print_note(what if sample.known is not None else f"{what}, and not of all")
+    return sample.items
 
 
 def _queue_row(view: QueueView) -> tuple[object, ...]:

@@ -48,6 +48,7 @@ from outrider.frontier.reports import (
     DeadLetter,
     Explanation,
     Heatmap,
+    QueueSample,
     Reason,
     RestoreReport,
     Stats,
@@ -395,10 +396,28 @@ class Frontier:
         return await self._reader.heatmap()
 
     def queues(
-        self, *, state: str | None = None, sort: str | None = None, reverse: bool = False
+        self,
+        *,
+        state: str | None = None,
+        sort: str | None = None,
+        reverse: bool = False,
+        prefix: str | None = None,
     ) -> AsyncIterator[QueueView]:
-        """Iterate over queue views (E8); `sort` by key, pending, spent, wakes_in or errors."""
-        return self._reader.queues(state=state, sort=sort, reverse=reverse)
+        """Iterate over queue views (E8); `sort` by key, wakes_in, pending, spent or errors.
+
+        Of any number of queues, `key` (all, or those that begin with `prefix`) and `wakes_in`
+        (those that only wait for time) are read as far as you iterate. Whatever else is sorted, or
+        reversed, must be at most 10,000 queues; of more, see `worst_queues`.
+        """
+        return self._reader.queues(state=state, sort=sort, reverse=reverse, prefix=prefix)
+
+    async def worst_queues(self, by: str, limit: int = 20) -> QueueSample:
+        """Return the queues with most `pending`, `spent` or `errors` of those that were read (E8).
+
+        A call reads at most 10,000 queues, for a quarter of a second, and continues where the last
+        one stopped: exact for a crawl of so many queues, else a sample with its age.
+        """
+        return await self._reader.worst_queues(by, limit)
 
     async def upcoming(self, key: str, limit: int = 64) -> list[Upcoming]:
         """List the first due tasks of a queue, each as (fingerprint, url), for `claim_named`."""

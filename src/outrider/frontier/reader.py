@@ -5,8 +5,9 @@ Nothing here changes the crawl (E8, G2, O2, O4, O5).
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -23,10 +24,12 @@ from outrider.frontier.add import Adder
 from outrider.frontier.admin import QueueAddresses, check_age, check_pattern
 from outrider.frontier.context import FrontierContext
 from outrider.frontier.live_settings import LiveSettings
+from outrider.frontier.queue_sampler import SAMPLED_BY, QueueSampler
 from outrider.frontier.reports import (
     DeadLetter,
     Explanation,
     Heatmap,
+    QueueSample,
     Reason,
     Stats,
     Term,
@@ -42,10 +45,15 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
+from outrider.store.queue_order import QueueOrder
 
 MAX_UPCOMING: Final = 1000
 SAMPLE_PAGES: Final = 10  # evenly spread, to estimate a place in the whole crawl
 SAMPLE_SIZE: Final = 200  # tasks per page of the sample
+MAX_SORTED: Final = 10_000  # queues that are sorted here, by what no store sorts them
+FIRST_PAGE: Final = 250  # queues of a list in a store's order; later pages are longer
+LAST_PAGE: Final = 2000
+ORDERS: Final[dict[str, QueueOrder]] = {"key": "key", "wakes_in": "wake"}
 MIN_VISITS: Final = 10  # so few visits say nothing about a crawl's pace
 _DEFAULTS: Final = {"weights": TYPE_WEIGHTS, "bonuses": BONUSES}
 
@@ -57,6 +65,7 @@ class Reader:
         self._context = context
         self._addresses = addresses
         self._adder = adder
+        self._sampler = QueueSampler(context)
 
     async def stats(self) -> Stats:
         """See `Frontier.stats`."""
@@ -81,7 +90,7 @@ class Reader:
             reasons.append(Reason("leased", "", f"{view.leased} visits are in flight"))
         if not unexplained:
             return reasons
-        async for queue in self.queues(state=None, sort=None, reverse=False):
+        async for queue in self.queues(state=None, sort=None, reverse=False, prefix=None):
             if queue.pending and queue.state is not QueueState.RETIRED:
                 reasons.append(_reason(queue))
                 unexplained -= queue.pending
@@ -99,17 +108,41 @@ class Reader:
         return Heatmap(heat.total, _sort_names(heat.cells), heat.depth, heat.updated_at)
 
     async def queues(
-        self, *, state: str | None, sort: str | None, reverse: bool
+        self, *, state: str | None, sort: str | None, reverse: bool, prefix: str | None
     ) -> AsyncIterator[QueueView]:
         """See `Frontier.queues`."""
-        context = self._context
         wanted = None if state is None else _queue_state(state)
-        views = items_of(lambda after: context.store.queues(context.crawl, after=after))
-        if sort is not None:
-            views = _sort_views(views, _sort_key(sort), reverse=reverse)
-        async for view in views:
+        _check_sort(sort, prefix)
+        async for view in self._sorted(sort, prefix or "", reverse=reverse):
             if wanted is None or view.state is wanted:
                 yield view
+
+    def _sorted(self, sort: str | None, prefix: str, *, reverse: bool) -> AsyncIterator[QueueView]:
+        context = self._context
+        if sort is None:
+            return items_of(lambda after: context.store.queues(context.crawl, after=after))
+        if sort in ORDERS:
+            ordered = self._in_order(ORDERS[sort], prefix)
+            return _reversed(ordered, sort) if reverse else ordered
+        views = items_of(lambda after: context.store.queues(context.crawl, after=after))
+        return _sort_views(views, sort, reverse=reverse)
+
+    async def _in_order(self, order: QueueOrder, prefix: str) -> AsyncIterator[QueueView]:
+        """Read queues in an order of the store; the first pages are short, for the first ones."""
+        context, size = self._context, FIRST_PAGE
+        after: str | None = ""
+        while after is not None:
+            page = await context.store.queues_in_order(
+                context.crawl, order, prefix=prefix, after=after, limit=size
+            )
+            after, size = page.after, min(2 * size, LAST_PAGE)
+            for view in page.items:
+                yield view
+            await asyncio.sleep(0)
+
+    async def worst_queues(self, by: str, limit: int) -> QueueSample:
+        """See `Frontier.worst_queues`."""
+        return await self._sampler.worst(by, limit)
 
     async def upcoming(self, key: str, limit: int) -> list[Upcoming]:
         """See `Frontier.upcoming`."""
@@ -312,26 +345,34 @@ def _reason(queue: QueueView) -> Reason:
     return Reason(queue.state.value, queue.key, f"{queue.pending} pending{why}{when}")
 
 
-_SORTS: Final[dict[str, Callable[[QueueView], Any]]] = {
-    "key": lambda view: view.key,
-    "pending": lambda view: view.pending,
-    "spent": lambda view: view.spent,
-    "wakes_in": lambda view: (view.wakes_in is None, view.wakes_in or 0.0),
-    "errors": lambda view: view.errors_in_row,
-}
+def _check_sort(sort: str | None, prefix: str | None) -> None:
+    if sort not in (None, *ORDERS, *SAMPLED_BY):
+        raise InvalidInput(f"queues(sort={sort!r}): one of {', '.join((*ORDERS, *SAMPLED_BY))}")
+    if prefix is not None and sort != "key":
+        raise InvalidInput(f"queues(prefix={prefix[:50]!r}): it goes with sort='key' alone")
 
 
-def _sort_key(name: str) -> Callable[[QueueView], Any]:
-    if name not in _SORTS:
-        raise InvalidInput(f"queues(sort={name!r}): one of {', '.join(_SORTS)}")
-    return _SORTS[name]
+async def _all_of(views: AsyncIterator[QueueView], asked: str, fix: str) -> list[QueueView]:
+    """Return all queues; raise if they are too many to be sorted here."""
+    every: list[QueueView] = []
+    async for view in views:
+        every.append(view)
+        if len(every) > MAX_SORTED:
+            raise InvalidInput(f"{asked} sorts at most {MAX_SORTED:,} queues; {fix}")
+    return every
+
+
+async def _reversed(views: AsyncIterator[QueueView], sort: str) -> AsyncIterator[QueueView]:
+    asked = f"queues(sort={sort!r}, reverse=True)"
+    for view in reversed(await _all_of(views, asked, "leave reverse out")):
+        yield view
 
 
 async def _sort_views(
-    views: AsyncIterator[QueueView], key: Callable[[QueueView], Any], *, reverse: bool
+    views: AsyncIterator[QueueView], sort: str, *, reverse: bool
 ) -> AsyncIterator[QueueView]:
-    every: Sequence[QueueView] = sorted([view async for view in views], key=key, reverse=reverse)
-    for view in every:
+    every = await _all_of(views, f"queues(sort={sort!r})", f"use worst_queues({sort!r})")
+    for view in sorted(every, key=SAMPLED_BY[sort], reverse=reverse):
         yield view
 
 

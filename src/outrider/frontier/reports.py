@@ -102,6 +102,15 @@ def dead_letter(view: TaskView) -> DeadLetter:
     return DeadLetter(view.url, view.key, view.type, view.tag, view.meta, reason, died_at, attempts)
 
 
+class QueueSample(msgspec.Struct, frozen=True):
+    """The worst queues of those that were read, each as it was then."""
+
+    items: Sequence[QueueView]
+    examined: int  # how many queues were read, at most once each
+    known: int | None  # how many there were when all had been read; None: not all were read yet
+    age: float  # seconds since the first of `items` was read
+
+
 class SuffixView(msgspec.Struct, frozen=True):
     """The sums over several queues."""
 

@@ -23,6 +23,7 @@ from outrider.store.protocol import (
     ClaimRequest,
     ClaimResult,
     CrawlView,
+    CursorPage,
     Heartbeat,
     Heat,
     Inspect,
@@ -42,6 +43,7 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
+from outrider.store.queue_order import QueueOrder
 
 # Every verb by its name, as the protocols declare it.
 VERBS: Final[dict[str, Callable[..., Any]]] = {
@@ -190,6 +192,19 @@ class ForwardingStore(ABC):
         self, crawl: str, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[QueueView]:
         return await self._forward("queues", crawl, after=after, limit=limit)
+
+    async def queues_in_order(
+        self,
+        crawl: str,
+        order: QueueOrder,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 1000,
+    ) -> CursorPage[QueueView]:
+        return await self._forward(
+            "queues_in_order", crawl, order, prefix=prefix, after=after, limit=limit
+        )
 
     async def tasks(
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000

@@ -22,6 +22,7 @@ from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.export_items import Saved
+from outrider.store.queue_order import QueueOrder
 
 STORE_VALUES: Final = ""  # the crawl whose shared values are the store's own; it has nothing else
 MAX_FINGERPRINTS: Final = 64  # fingerprints of one claim that are looked up (D5)
@@ -456,6 +457,18 @@ class ResultPage(msgspec.Struct, Generic[Item], frozen=True):
     after: int | None
 
 
+class CursorPage(msgspec.Struct, Generic[Item], frozen=True):
+    """A bounded part of a list whose order is not that of numbers.
+
+    `cursors` are those behind each item; `after` is the cursor of the next page (None: this is the
+    last one).
+    """
+
+    items: Sequence[Item]
+    cursors: Sequence[str]
+    after: str | None
+
+
 class Inspect(Protocol):
     """Readers: no verb changes anything; long lists are returned in result pages."""
 
@@ -481,6 +494,23 @@ class Inspect(Protocol):
         self, crawl: str, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[QueueView]:
         """Return queue views in order of their numbers."""
+        ...
+
+    async def queues_in_order(
+        self,
+        crawl: str,
+        order: QueueOrder,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 1000,
+    ) -> CursorPage[QueueView]:
+        """Return queue views in an order, without reading the queues before them (E8).
+
+        "key": all queues whose key begins with `prefix`, by code points. "wake": those that wait
+        for nothing but time, by wake time and number. A page may have fewer queues than there are,
+        or none: the work of a call is bounded.
+        """
         ...
 
     async def tasks(

@@ -50,6 +50,7 @@ async def check(store: FullStore, crawl: str) -> None:
     _queues_are_counted(view, queues, tasks)
     for queue in queues:
         _queue_is_sound(queue)
+    await _queues_are_ordered(store, crawl, queues)
     states = await everything(lambda after: store.queue_states(crawl, after=after, limit=PAGE))
     same = Counter(states) == Counter(queue.state for queue in queues)
     require(same, "C1", f"queue_states of {crawl} differs from its queues")
@@ -58,6 +59,16 @@ async def check(store: FullStore, crawl: str) -> None:
     _bands_are_counted(view, tasks)
     _heat_adds_up(view, await store.heatmap(crawl))
     _runs_are_numbered(view, await store.events_since(crawl, limit=10_000))
+
+
+async def _queues_are_ordered(store: FullStore, crawl: str, queues: list[QueueView]) -> None:
+    keys: list[str] = []
+    after: str | None = ""
+    while after is not None:
+        page = await store.queues_in_order(crawl, "key", after=after, limit=PAGE)
+        keys += [queue.key for queue in page.items]
+        after = page.after
+    require(keys == sorted(queue.key for queue in queues), "E8", f"queues by key are {keys}")
 
 
 async def _queue_tasks(store: FullStore, crawl: str, key: str, after: int) -> ResultPage[TaskView]:

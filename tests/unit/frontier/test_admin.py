@@ -4,6 +4,7 @@ import math
 import pytest
 
 from outrider import Closed, Done, Failed, Frontier, InvalidInput, Link, SettingsError
+from outrider.frontier import queue_sampler, reader
 
 A = "https://a.example/"
 B = "https://b.example/"
@@ -945,13 +946,85 @@ async def test_queues_are_sorted(rude):
 
 
 async def test_queues_are_sorted_by_when_they_wake(frontier):
-    """E8: those that no time wakes come last."""
-    await frontier.add([f"https://{host}.example/" for host in "abcd"])
+    """E8: those that wait for nothing but time."""
+    await frontier.add([f"https://{host}.example/" for host in "abcde"])
     await frontier.queue("a.example").snooze(60)
     await frontier.queue("b.example").snooze(30)
     await frontier.queue("c.example").pause()
+    await frontier.queue("e.example").snooze(90)
 
-    assert await listed(frontier.queues(sort="wakes_in")) == "dbac"
+    assert await listed(frontier.queues(sort="wakes_in")) == "bae"
+    assert await listed(frontier.queues(sort="wakes_in", reverse=True)) == "eab"
+
+
+async def test_queues_in_order_are_read_as_far_as_they_are_asked_for(frontier):
+    """E8: a page of a few, whatever the number of queues."""
+    await frontier.add(f"https://h{n}.example/" for n in range(3000))
+    frontier._context.store.queues = None
+
+    first = [view.key async for view in first_of(frontier.queues(sort="key", prefix="h2"), 3)]
+    every = [view.key async for view in frontier.queues(sort="key")]
+
+    assert first == ["h2.example", "h20.example", "h200.example"]
+    assert every == sorted(f"h{n}.example" for n in range(3000))
+
+
+async def first_of(views, count):
+    """Yield so many."""
+    async for view in views:
+        yield view
+        count -= 1
+        if not count:
+            return
+
+
+async def test_too_many_queues_are_not_sorted_but_sampled(frontier, monkeypatch):
+    """E8: the message names what reads a part; each call continues where the last one stopped."""
+    for name, value in (("MAX_EXAMINED", 2000), ("MAX_WORST", 50)):
+        monkeypatch.setattr(queue_sampler, name, value)
+    monkeypatch.setattr(reader, "MAX_SORTED", 4000)
+    await frontier.add(f"https://h{n}.example/{m}" for n in range(4500) for m in range(1 + n % 3))
+    await frontier.add(f"https://h4499.example/more/{n}" for n in range(9))
+    for sort, reverse in (("pending", False), ("key", True)):
+        with pytest.raises(InvalidInput, match="sorts at most 4,000 queues"):
+            await listed(frontier.queues(sort=sort, reverse=reverse))
+
+    samples = []
+    for _ in range(4):
+        samples.append(await frontier.worst_queues("pending", 2))
+        frontier._context.clock.advance(10.0)
+
+    assert [(s.examined, s.known) for s in samples] == [
+        *((2000, None), (4000, None)),
+        *((4500, 4500), (4500, 4500)),
+    ]
+    assert [[view.key for view in s.items] for s in samples[1:3]] == [
+        ["h1001.example", "h1004.example"],
+        ["h4499.example", "h1001.example"],
+    ]
+    assert [s.age for s in samples] == [0.0, 10.0, 20.0, 10.0]
+
+
+async def test_sample_forgets_what_has_become_better(frontier):
+    """E8: a queue is as it was when it was read last."""
+    await frontier.add(f"https://{host}.example/{n}" for host in "ab" for n in range(3))
+    before = await frontier.worst_queues("pending")
+    await frontier.drop(key="a.example")
+    after = await frontier.worst_queues("pending")
+
+    assert [view.key[0] for view in before.items] == ["a", "b"]
+    assert [view.key[0] for view in after.items] == ["b"]
+    assert (after.examined, after.known, after.age) == (2, 2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("by", "limit", "wrong"),
+    [("key", 20, "one of"), ("spent", 0, "limit"), ("spent", 1001, "limit")],
+)
+async def test_unknown_sample_is_refused(frontier, by, limit, wrong):
+    """The caller's fault: the answer names what there is."""
+    with pytest.raises(InvalidInput, match=wrong):
+        await frontier.worst_queues(by, limit)
 
 
 async def test_sorting_and_filtering_go_together(frontier):

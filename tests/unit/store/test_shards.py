@@ -54,6 +54,38 @@ def clock():
     return FakeClock()
 
 
+async def ordered(store, order, limit, prefix=""):
+    """Return keys and wake times in an order, read in pages of that size."""
+    found, after, cursors = [], "", []
+    while after is not None:
+        part = await store.queues_in_order(CRAWL, order, prefix=prefix, after=after, limit=limit)
+        assert len(part.items) <= limit
+        found += [(view.key, view.wakes_in) for view in part.items]
+        cursors += part.cursors
+        after = part.after
+    return found, cursors
+
+
+async def test_queues_of_all_shards_are_listed_in_one_order(clock):
+    """E8: every queue once, also where many have one wake time; from every cursor on."""
+    store = sharded_model(clock, COUNT)
+    dice = random.Random(3)
+    await store.add([page(f"h{n}/1", delay=float(dice.randint(1, 4))) for n in range(40)])
+
+    keys, _ = await ordered(store, "key", 1000)
+    wakes, cursors = await ordered(store, "wake", 1000)
+
+    assert [key for key, _ in keys] == sorted(f"h{n}.example" for n in range(40))
+    assert [wait for _, wait in wakes] == sorted(wait for _, wait in wakes)
+    assert sorted(wakes) == sorted(keys)
+    for limit in (1, 2, 7):
+        assert await ordered(store, "key", limit) == await ordered(store, "key", 1000)
+        assert await ordered(store, "wake", limit) == (wakes, cursors)
+    for place, cursor in enumerate(cursors, 1):
+        rest = await store.queues_in_order(CRAWL, "wake", after=cursor)
+        assert [(view.key, view.wakes_in) for view in rest.items] == wakes[place:]
+
+
 class Fickle(ModelShard):
     """A shard that runs a callback, or fails, before the calls a test names."""
 

@@ -9,12 +9,13 @@ a snapshot stores. `find` and `get` make a queue resident, `peek` and `read` do 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Protocol, final
 
 from outrider.core.policy.rules import QueueRules, covers, use_actions
 from outrider.store.embedded import log_pages, queue_codec
+from outrider.store.engine.key_index import KeyIndex
 from outrider.store.engine.records import (
     CHUNK_BITS,
     SHARD_MASK,
@@ -46,6 +47,7 @@ class QueueCache:
     """See `port.QueueTable`."""
 
     __slots__ = (
+        "_keys",
         "_next_checked",
         "_reader",
         "_state",
@@ -69,6 +71,7 @@ class QueueCache:
         self.idle: dict[int, Queue] = {}  # resident without work, the last used at the end
         self.queue_pages: array[int] = array("I", [0])  # by number: the page of the current row
         self._next_checked = self._all_resident()
+        self._keys = KeyIndex(lambda shard: {*self.by_key[shard], *self.unloaded[shard]})
 
     # ---- the port
 
@@ -101,6 +104,7 @@ class QueueCache:
         queue = new_queue(key, number, turn, rules, epoch)
         queue.is_dirty = False
         self._insert(queue)
+        self._keys.add(key)
         return queue
 
     def wake_at(self, number: int) -> int:
@@ -111,9 +115,14 @@ class QueueCache:
         data = self.packed[number >> CHUNK_BITS].get(number)
         return 0 if data is None else queue_codec.decode_header(data).wake_at
 
-    def read(self, numbers: range) -> Iterable[Queue]:
+    def read(self, numbers: Sequence[int]) -> Iterable[Queue]:
         """See `port.QueueTable`."""
         return map(self.peek, numbers)
+
+    def keys_between(self, low: str, high: str, limit: int) -> list[tuple[str, int]] | None:
+        """See `port.QueueTable`: also keys of queues that are packed or evicted."""
+        keys = self._keys.between(low, high, limit)
+        return None if keys is None else [(key, self.number_of(key)) for key in keys]
 
     def number_of(self, key: str) -> int:
         """Return the number of the queue of a key, which exists, without loading it."""

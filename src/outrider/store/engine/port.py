@@ -142,8 +142,15 @@ class QueueTable(Protocol):
         """Return a queue's wake time without loading it; 0: it has none."""
         ...
 
-    def read(self, numbers: range) -> Iterable[Queue]:
+    def read(self, numbers: Sequence[int]) -> Iterable[Queue]:
         """Return queues to read only: loads none of them, and leaves out gaps."""
+        ...
+
+    def keys_between(self, low: str, high: str, limit: int) -> list[tuple[str, int]] | None:
+        """Return the first keys ≥ low and < high, in order, each with its queue's number (E8).
+
+        None: they are not sorted yet; the next call continues.
+        """
         ...
 
     def matching(self, target: str, after: int) -> Iterator[Queue]:
@@ -197,6 +204,10 @@ class Loader(Protocol):
 
     def load_named(self, fingerprints: Sequence[bytes]) -> Iterable[TaskRecord]:
         """Load and return those of these tasks that can be leased by fingerprint."""
+        ...
+
+    def wakes_after(self, at: int, number: int, limit: int) -> list[tuple[int, int]]:
+        """Return the first wake times, each with its queue, after one and its queue (E8)."""
         ...
 
     def may_be_over(self) -> bool:

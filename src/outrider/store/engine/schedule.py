@@ -9,7 +9,7 @@ that no entry is ever searched for.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nsmallest
 from typing import Final, final
 
 from outrider.core.order import (
@@ -32,6 +32,7 @@ from outrider.store.engine.sorted_list import SortedList
 from outrider.store.engine.state import CrawlState
 
 READY_HEAD: Final = 256  # queues enter and leave at the head of the ready lists all the time
+MAX_WALKED: Final = 20_000  # wake times looked at one after the other before all are compared
 RANK_SHIFT: Final = TASK_RANK_SHIFT + DUE_BITS  # from an entry of a lane to its rank
 _INACTIVE_SHIFT: Final = NUMBER_BITS + TURN_BITS
 _PRIORITY: Final = (1 << 64) - 1  # of a rank
@@ -300,6 +301,43 @@ class Schedule:
                 return wakeups[0] >> NUMBER_BITS
             heappop(wakeups)
         return None
+
+    def wakes_after(self, at: int, number: int, limit: int) -> list[tuple[int, int]]:
+        """E8: return the first wake times, each with its queue, after one and its queue.
+
+        Some may be outdated. The heap is walked from its top; once that has seen too many, all
+        entries are compared, which takes a tenth of a second for a million.
+        """
+        after = at << NUMBER_BITS | number
+        found = self._walk_wakes(after, limit)
+        if found is None:
+            found = self._compare_wakes(after, limit)
+        return [(entry >> NUMBER_BITS, entry & NUMBER_MASK) for entry in found]
+
+    def _compare_wakes(self, after: int, limit: int) -> list[int]:
+        size = 2 * limit  # some entries may be there twice
+        while True:
+            some = nsmallest(size, (entry for entry in self.wakeups if entry > after))
+            found = sorted({*some})[:limit]
+            if len(found) == limit or len(some) < size:
+                return found
+            size *= 2
+
+    def _walk_wakes(self, after: int, limit: int) -> list[int] | None:
+        """Walk the heap of wake times in order; None if that takes too long."""
+        wakeups, seen = self.wakeups, 0
+        found: list[int] = []
+        next_ones = [(wakeups[0], 0)] if wakeups else []
+        while next_ones and len(found) < limit:
+            entry, at = heappop(next_ones)
+            seen += 1
+            if seen > MAX_WALKED:
+                return None
+            if entry > after and entry not in found[-1:]:
+                found.append(entry)
+            for child in range(2 * at + 1, min(2 * at + 3, len(wakeups))):
+                heappush(next_ones, (wakeups[child], child))
+        return found
 
     # ---- retiring
 

@@ -39,6 +39,7 @@ from outrider.store.protocol import (
     ClaimRequest,
     ClaimResult,
     CrawlView,
+    CursorPage,
     Heartbeat,
     Heat,
     Pending,
@@ -55,9 +56,11 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
+from outrider.store.queue_order import QueueOrder, validate_order
 from outrider.store.validation import (
     validate_claim,
     validate_crawls,
+    validate_limit,
     validate_page,
     validate_priority_updates,
     validate_shared_values,
@@ -326,6 +329,22 @@ class EngineVerbs:
         upto = min(after + limit, last)
         page = [show(crawl, queue, now) for queue in crawl.queues.read(range(after + 1, upto + 1))]
         return ResultPage(page, upto if upto < last else None)
+
+    def queues_in_order(
+        self,
+        crawl: str,
+        order: QueueOrder,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 1000,
+    ) -> CursorPage[QueueView]:
+        validate_order(order, prefix, after)
+        validate_limit(limit)
+        engine, now = self._reading(crawl), self._now()
+        if order == "key":
+            return views.queues_by_key(engine, prefix, after, limit, now)
+        return views.queues_by_wake(engine, after, limit, now)
 
     def queue(self, crawl: str, key: str) -> QueueView:
         engine, now = self._reading(crawl), self._now()

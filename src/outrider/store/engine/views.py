@@ -25,11 +25,21 @@ from outrider.store.engine.records import (
     new_queue,
 )
 from outrider.store.engine.state import CrawlState
-from outrider.store.protocol import CrawlView, Heat, QueuePosition, QueueView, TaskView, Upcoming
+from outrider.store.protocol import (
+    CrawlView,
+    CursorPage,
+    Heat,
+    QueuePosition,
+    QueueView,
+    TaskView,
+    Upcoming,
+)
+from outrider.store.queue_order import key_cursor, key_range, wake_cursor, wake_of_cursor
 
 _HUBS: Final = frozenset({"hub", "hub-seed", "nav"})
 _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
 _AT_WORK: Final = ("busy", "snoozed", "ready", "inactive")  # states of queues with open tasks
+MORE_WAKES: Final = 250  # wake times read beside those of a page: some queues have others by now
 OPEN: Final = (TaskState.PENDING, TaskState.LEASED)
 
 
@@ -184,6 +194,40 @@ def show_queue(crawl: HasStatus, queue: Queue, tasks: PendingTasks, now: int) ->
         next_url=None if cancelled else tasks.url,
         lent=0 if cancelled else queue.loaned,
     )
+
+
+def queues_by_key(
+    crawl: CrawlEngine, prefix: str, after: str, limit: int, now: int
+) -> CursorPage[QueueView]:
+    """E8: return queues in the order of their keys."""
+    found = crawl.queues.keys_between(*key_range(prefix, after), limit + 1)
+    if found is None:  # the keys are being sorted
+        return CursorPage([], [], after)
+    shown = [queue_view(crawl, q, now) for q in crawl.queues.read([n for _, n in found[:limit]])]
+    cursors = [key_cursor(view.key) for view in shown]
+    return CursorPage(shown, cursors, cursors[-1] if len(found) > limit else None)
+
+
+def queues_by_wake(crawl: CrawlEngine, after: str, limit: int, now: int) -> CursorPage[QueueView]:
+    """E8: return the queues that wait for nothing but time, the earliest first."""
+    if crawl.state.status is CrawlStatus.CANCELLED:
+        return CursorPage([], [], None)
+    most, source = limit + MORE_WAKES, crawl.loader or crawl.schedule
+    wakes = source.wakes_after(*max(wake_of_cursor(after), (now, NUMBER_MASK)), most)
+    current = wakes
+    if crawl.loader is None:  # an entry of the heap may be outdated
+        current = [(at, number) for at, number in wakes if crawl.queues.wake_at(number) == at]
+    queues = {q.number: q for q in crawl.queues.read([number for _, number in current])}
+    shown = [
+        (view, wake_cursor(at, number))
+        for at, number in current
+        if (view := queue_view(crawl, queues[number], now)).state is QueueState.SNOOZED
+    ]
+    more = wake_cursor(*wakes[-1]) if len(wakes) == most else None
+    if len(shown) > limit:
+        more = shown[limit - 1][1]
+    page = shown[:limit]
+    return CursorPage([view for view, _ in page], [cursor for _, cursor in page], more)
 
 
 def unknown_queue_view(crawl: CrawlEngine, key: str, now: int) -> QueueView:

@@ -12,6 +12,7 @@ from outrider.core.order import DUE_BITS, NUMBER_MASK
 from outrider.core.policy.rules import QueueRules, covers
 from outrider.core.states import TaskState
 from outrider.core.task import Task
+from outrider.store.engine.key_index import KeyIndex
 from outrider.store.engine.port import Numbers
 from outrider.store.engine.records import (
     CHUNK_BITS,
@@ -111,12 +112,13 @@ class MemoryTasks:
 class MemoryQueues:
     """See `port.QueueTable`: every queue is loaded."""
 
-    __slots__ = ("_last", "by_key", "loaded")
+    __slots__ = ("_keys", "_last", "by_key", "loaded")
 
     def __init__(self) -> None:
         self.by_key: list[dict[str, Queue]] = [{} for _ in range(SHARDS)]
         self.loaded: dict[int, dict[int, Queue]] = {0: {}}
         self._last = 0
+        self._keys = KeyIndex(self.by_key.__getitem__)
 
     def find(self, key: str) -> Queue | None:
         """See `port.QueueTable`."""
@@ -133,15 +135,23 @@ class MemoryQueues:
         self.by_key[hash(key) & SHARD_MASK][key] = queue
         self.loaded.setdefault(number >> CHUNK_BITS, {})[number] = queue
         self._last = number
+        self._keys.add(key)
         return queue
 
     def wake_at(self, number: int) -> int:
         """See `port.QueueTable`."""
         return self.get(number).wake_at
 
-    def read(self, numbers: range) -> Iterable[Queue]:
+    def read(self, numbers: Sequence[int]) -> Iterable[Queue]:
         """See `port.QueueTable`."""
         return map(self.get, numbers)
+
+    def keys_between(self, low: str, high: str, limit: int) -> list[tuple[str, int]] | None:
+        """See `port.QueueTable`."""
+        keys = self._keys.between(low, high, limit)
+        if keys is None:
+            return None
+        return [(key, self.by_key[hash(key) & SHARD_MASK][key].number) for key in keys]
 
     def matching(self, target: str, after: int) -> Iterator[Queue]:
         """See `port.QueueTable`."""

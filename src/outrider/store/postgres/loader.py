@@ -222,6 +222,13 @@ class PostgresLoader:
         tasks.take_first(first)
         tasks.take_first(rest)
 
+    # ---- listings
+
+    def wakes_after(self, at: int, number: int, limit: int) -> list[tuple[int, int]]:
+        """See `port.Loader`."""
+        params = (self._session.crawl, at, self._session.base | number, limit)
+        return [(at, q & NUMBER_MASK) for at, q in self._pipeline.rows(sql.WAKES_AFTER, params)]
+
     # ---- the end of a claim
 
     def may_be_over(self) -> bool:

@@ -6,7 +6,7 @@ only what changed is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, final
 
 import msgspec
@@ -132,12 +132,21 @@ class PostgresQueues:
         """See `port.QueueTable`."""
         return self.get(number).wake_at
 
-    def read(self, numbers: range) -> Iterable[Queue]:
+    def read(self, numbers: Sequence[int]) -> Iterable[Queue]:
         """See `port.QueueTable`."""
         base = self._session.base
-        span = (base + numbers.start - 1, base + numbers.stop - 1)
-        statement = self._session.locking(sql.QUEUES_BETWEEN)
-        return self.load_rows(self._pipeline.rows(statement, span))
+        if isinstance(numbers, range):
+            span = (base + numbers.start - 1, base + numbers.stop - 1)
+            statement = self._session.locking(sql.QUEUES_BETWEEN)
+            return self.load_rows(self._pipeline.rows(statement, span))
+        self.load_numbers(numbers)
+        return [self.by_number[number] for number in numbers if number in self.by_number]
+
+    def keys_between(self, low: str, high: str, limit: int) -> list[tuple[str, int]] | None:
+        """See `port.QueueTable`: by an index of its own, in the order of code points."""
+        params = (self._session.crawl, low, high, limit)
+        rows = self._pipeline.rows(sql.KEYS_BETWEEN, params)
+        return [(key, number & NUMBER_MASK) for number, key in rows]
 
     def matching(self, target: str, after: int) -> Iterator[Queue]:
         """See `port.QueueTable`; only queues that match are locked."""

@@ -14,7 +14,7 @@ import msgspec
 
 from outrider.core.order import task_key
 from outrider.core.policy.rules import QueueRules
-from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Task
 from outrider.errors import InvalidInput
 from outrider.store.engine.admin import matcher
@@ -34,6 +34,7 @@ from outrider.store.engine.views import (
 )
 from outrider.store.protocol import (
     CrawlView,
+    CursorPage,
     Heartbeat,
     Heat,
     Pending,
@@ -45,6 +46,14 @@ from outrider.store.protocol import (
     TaskView,
     Upcoming,
     WorkerView,
+)
+from outrider.store.queue_order import (
+    QueueOrder,
+    key_cursor,
+    key_range,
+    validate_order,
+    wake_cursor,
+    wake_of_cursor,
 )
 from outrider.store.redis.keys import CRAWL_KEYS
 from outrider.store.redis.rows import (
@@ -63,7 +72,7 @@ from outrider.store.redis.rows import (
 from outrider.store.redis.rules_cache import RulesCache, digest_of
 from outrider.store.redis.script_client import ScriptClient, pairs
 from outrider.store.redis.task_codec import Kind, decode_answer, decode_kind, decode_task, tie_of
-from outrider.store.validation import validate_page
+from outrider.store.validation import validate_limit, validate_page
 
 QUEUES_PER_CALL: Final = 250
 TASKS_PER_CALL: Final = 500
@@ -210,6 +219,41 @@ class RedisInspector:
                 return ResultPage(views, None)
             if len(views) >= limit:
                 return ResultPage(views, upto)
+
+    async def queues_in_order(
+        self,
+        crawl: str,
+        order: QueueOrder,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 1000,
+    ) -> CursorPage[QueueView]:
+        """See `protocol.Inspect`."""
+        validate_order(order, prefix, after)
+        validate_limit(limit)
+        views: list[QueueView] = []
+        cursors: list[str] = []
+        left = limit + QUEUES_PER_CALL  # of which some may not only wait for time
+        more: str | None = after
+        while more is not None and len(views) < limit and left > 0:
+            span = key_range(prefix, more) if order == "key" else wake_of_cursor(more)
+            most = min(QUEUES_PER_CALL, limit - len(views))
+            found, now, *rest = await self._scripts.run(
+                "read_queues_in_order", crawl, most, order, *span
+            )
+            if found is None:
+                return CursorPage([], [], None)
+            more, left = None, left - most
+            rows = [decode_queue_row(one) for one in rest[1::_VALUES_PER_QUEUE]]
+            shown = await self._queue_views(crawl, decode_crawl_row(found), now, rest[1:])
+            for row, view in zip(rows, shown, strict=True):
+                more = _cursor_of(row, order)
+                if order == "key" or view.state is QueueState.SNOOZED:
+                    views.append(view)
+                    cursors.append(more)
+            more = more if rest[0] else None
+        return CursorPage(views, cursors, more)
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """See `protocol.Inspect`."""
@@ -405,6 +449,10 @@ class RedisInspector:
         ahead, *values = rest
         (view,) = await self._queue_views(crawl, decode_crawl_row(found), now, values)
         return QueuePosition(ahead, view)
+
+
+def _cursor_of(row: QueueRow, order: QueueOrder) -> str:
+    return key_cursor(row.key) if order == "key" else wake_cursor(row.wake_at, row.number)
 
 
 def _counts_by_state(row: CrawlRow, counted: dict[int, int], kind: int) -> dict[str, int]:

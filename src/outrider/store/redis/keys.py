@@ -39,6 +39,7 @@ CRAWL_KEYS: Final = {
     "keys": "n:",  # hash, a bucket: digest of a key → number of a queue
     "tasks": "t:",  # hash, a chunk by number: `TaskRow`
     "queues": "q:",  # hash, a chunk by number: `QueueRow`
+    "queue_names": "names",  # sorted set: a queue's key, NUL and its number in five bytes, by key
     "queue_tasks": "m:",  # of a queue: numbers of its tasks in order, five bytes each
     "lane0": "a:",  # sorted set of a queue: due tasks of discovery, by order key
     "lane1": "b:",  # the same, acquisition

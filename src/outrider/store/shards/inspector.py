@@ -16,6 +16,7 @@ from outrider.core.states import TaskState
 from outrider.store.acts import PREFIX
 from outrider.store.protocol import (
     CrawlView,
+    CursorPage,
     Heat,
     Pending,
     QueuePosition,
@@ -28,8 +29,10 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
+from outrider.store.queue_order import QueueOrder, validate_order
+from outrider.store.shards.ordered_pages import OrderedCursors, merge_pages
 from outrider.store.shards.shard_set import HOME, ShardSet, global_number, split_number
-from outrider.store.validation import validate_page
+from outrider.store.validation import validate_limit, validate_page
 
 POSITION_BITS: Final = 64  # of one shard's position in a number that has all of them
 _MASK: Final = (1 << POSITION_BITS) - 1
@@ -86,6 +89,27 @@ class ShardedInspector:
             crawl, lambda s, at, most: s.queues(crawl, after=at, limit=most), after, limit
         )
         return ResultPage([view for _, page in pages for view in page.items], more)
+
+    async def queues_in_order(
+        self,
+        crawl: str,
+        order: QueueOrder,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 1000,
+    ) -> CursorPage[QueueView]:
+        """See `protocol.Inspect`: a page of every shard, merged."""
+        validate_order(order, prefix, after)
+        validate_limit(limit)
+        cursors = OrderedCursors(order)
+        pages = await self._shards.gather(
+            shard.queues_in_order(
+                crawl, order, prefix=prefix, after=cursors.local(after, number), limit=limit
+            )
+            for number, shard in enumerate(self._shards.all)
+        )
+        return merge_pages(pages, cursors, limit)
 
     async def tasks(
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000

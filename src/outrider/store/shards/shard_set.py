@@ -28,6 +28,7 @@ HOME: Final = 0
 MAX_SHARDS: Final = 1024
 _LOCAL_BITS: Final = 44
 _LOCAL_MASK: Final = (1 << _LOCAL_BITS) - 1
+LAST_LOCAL: Final = _LOCAL_MASK  # no number of a shard is higher
 
 RUNNING, FINISHED = CrawlStatus.RUNNING, CrawlStatus.FINISHED
 

@@ -48,7 +48,7 @@ from outrider.testing.conformance.known import KnownConformance
 from outrider.testing.conformance.lanes import LanesConformance
 from outrider.testing.conformance.lease import ExpiryConformance, LeaseConformance
 from outrider.testing.conformance.limited_claims import LimitedClaimConformance
-from outrider.testing.conformance.listings import QueueTasksConformance
+from outrider.testing.conformance.listings import QueuesInOrderConformance, QueueTasksConformance
 from outrider.testing.conformance.loans import LoansConformance
 from outrider.testing.conformance.notifications import NotificationsConformance
 from outrider.testing.conformance.order import OrderConformance
@@ -96,6 +96,7 @@ __all__ = [
     "PolitenessConformance",
     "PricingConformance",
     "QueueTasksConformance",
+    "QueuesInOrderConformance",
     "RestoringConformance",
     "RetryingConformance",
     "SavingConformance",

@@ -1,38 +1,46 @@
-"""Conformance of listings that scan nothing: the tasks of one queue (E8)."""
+"""Conformance of listings that scan nothing: the tasks of a queue, queues in order (E8)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from outrider.core.outcome import Dropped, Failed
+from outrider.core.queue_action import Pause, Retire, Snooze
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput
 from outrider.store.protocol import MAX_PAGE, FullStore, ResultPage, TaskView
+from outrider.store.queue_order import QueueOrder
 from outrider.testing.builders import done, policy
+from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
     NO_DELAY,
     add,
+    claim,
     configure,
     key,
     named,
     page,
     pages,
+    queue,
     record,
+    steer,
     url,
     visit,
 )
 
 
 async def listed(
-    store: FullStore, queue: str, *, state: TaskState | None = None, limit: int = 1000
+    store: FullStore, name: str, *, state: TaskState | None = None, limit: int = 1000
 ) -> list[str]:
     """The URLs of a queue's tasks, read in pages of that size."""
     found: list[str] = []
     after: int | None = 0
     while after is not None:
         part: ResultPage[TaskView] = await store.queue_tasks(
-            CRAWL, queue, state=state, after=after, limit=limit
+            CRAWL, name, state=state, after=after, limit=limit
         )
         assert len(part.items) <= limit
         found += [view.url for view in part.items]
@@ -108,7 +116,7 @@ class QueueTasksConformance:
 
         await store.add(pages("a/2", "b/1", known="revisit", key=key("c")))
         await store.add([page("a/2", known="revisit", key=key("b"))])
-        moved = [await listed(store, key(queue), limit=1) for queue in "abc"]
+        moved = [await listed(store, key(name), limit=1) for name in "abc"]
         await visit(store)
         await visit(store)
         await store.add([page("a/2", known="revisit"), page("b/1", known="revisit")])
@@ -118,7 +126,7 @@ class QueueTasksConformance:
             [url("b/2")],
             [url("a/2"), url("b/1")],
         ]
-        assert [await listed(store, key(queue), limit=1) for queue in "abc"] == [
+        assert [await listed(store, key(name), limit=1) for name in "abc"] == [
             [url("a/1"), url("a/2"), url("a/3")],
             [url("b/1"), url("b/2")],
             [],
@@ -175,3 +183,156 @@ class QueueTasksConformance:
 
         with pytest.raises(InvalidInput, match=wrong):
             await store.queue_tasks(CRAWL, key("a"), after=after, limit=limit)
+
+
+async def ordered(
+    store: FullStore, order: QueueOrder, *, prefix: str = "", limit: int = 1000
+) -> list[str]:
+    """The keys of the queues in an order, read in pages of that size."""
+    found: list[str] = []
+    after: str | None = ""
+    while after is not None:
+        part = await store.queues_in_order(CRAWL, order, prefix=prefix, after=after, limit=limit)
+        assert len(part.items) == len(part.cursors) <= limit
+        found += [view.key for view in part.items]
+        after = part.after
+    return found
+
+
+class QueuesInOrderConformance:
+    """Queues in order of their keys, and of their wake times."""
+
+    async def test_queues_are_listed_by_key(self, store: FullStore) -> None:
+        """E8: by code points, in pages of any size."""
+        keys = ["b.example", "a.example", "B.example", "a.example:81", "ab.example", "Ž", "z", "é"]
+        keys += ["a", "a b", "\U0001f577.example", "\uffe6.example"]
+        await store.add([page(f"a/{n}", key=name) for n, name in enumerate(keys)])
+
+        for size in (1, 2, 5, len(keys), 1000):
+            assert await ordered(store, "key", limit=size) == sorted(keys)
+
+    async def test_queues_by_key_are_those_of_a_prefix(self, store: FullStore) -> None:
+        """E8: every key that begins with it, and no other."""
+        keys = ["ab", "abc", "ab.c", "aé", "aéz", "a", "b", "A", "abé", "ab\U0001f577"]
+        await store.add([page(f"a/{n}", key=name) for n, name in enumerate(keys)])
+
+        for prefix in ("", "a", "ab", "abc", "aé", "é", "abcd", "B"):
+            wanted = sorted(name for name in keys if name.startswith(prefix))
+            assert await ordered(store, "key", prefix=prefix, limit=2) == wanted
+
+    async def test_queue_in_order_shows_what_queue_shows(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """E8: the same view of a queue."""
+        await configure(store, delay=5.0)
+        await add(store, "b/1", "a/1", "a/2", "b/2")
+        await visit(store)
+        clock.advance(1.0)
+
+        by_key = await store.queues_in_order(CRAWL, "key")
+        by_wake = await store.queues_in_order(CRAWL, "wake")
+
+        assert list(by_key.items) == [await queue(store, "a"), await queue(store, "b")]
+        assert [view.wakes_in for view in by_wake.items] == [4.0]
+        assert list(by_wake.items) == [await queue(store, by_wake.items[0].key[0])]
+
+    async def test_new_queue_is_on_a_later_page(self, store: FullStore) -> None:
+        """E8: a cursor stays valid; what comes before it is not listed any more."""
+        await add(store, "b/1", "d/1", "f/1")
+        first = await store.queues_in_order(CRAWL, "key", limit=2)
+        await add(store, "a/1", "e/1", "g/1")
+
+        assert [view.key for view in first.items] == [key("b"), key("d")]
+        assert first.after == first.cursors[-1]
+        behind_b = await store.queues_in_order(CRAWL, "key", after=first.cursors[0])
+        assert [view.key for view in behind_b.items] == [key(name) for name in "defg"]
+        assert behind_b.after is None
+
+    async def test_queues_are_listed_by_wake_time(self, store: FullStore) -> None:
+        """E8: by when they may be visited, then by number; ready and other queues are left out."""
+        waits = {"a": 9.0, "b": 3.0, "c": 9.0, "d": 1.0, "e": 9.0, "f": 3.0, "g": 9.0}
+        await store.add([page(f"{name}/1", delay=wait) for name, wait in waits.items()])
+        await store.add([page("r/1"), page("r/2", delay=2.0)])  # ready, with a delayed task
+        await add(store, "p/1", "x/1", delay=2.0)
+        await steer(store, key("p"), Pause())
+        await steer(store, key("x"), Retire())
+
+        for size in (1, 2, 3, 4, 1000):
+            found = await ordered(store, "wake", limit=size)
+            assert found == [key(name) for name in "dbfaceg"]
+
+    async def test_snoozed_queues_are_listed_with_those_of_delayed_tasks(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """E8, D4: a queue wakes when both its next-ready and its first due time have passed."""
+        await configure(store, delay=4.0)
+        await add(store, "a/1", "a/2")
+        await visit(store)
+        await add(store, "b/1", delay=3.0)
+        await add(store, "c/1", "c/2", delay=2.0)
+        await steer(store, key("c"), Snooze(60.0))
+        before = await ordered(store, "wake")
+        clock.advance(3.0)
+
+        assert before == [key(name) for name in "bac"]
+        assert await ordered(store, "wake") == [key("a"), key("c")]  # b has become ready
+
+    async def test_wake_cursor_stays_valid(self, store: FullStore, clock: FakeClock) -> None:
+        """E8: also when its queue has gone, and when its time has passed."""
+        await store.add([page(f"{name}/1", delay=float(n)) for n, name in enumerate("abcde", 1)])
+        first = await store.queues_in_order(CRAWL, "wake", limit=2)
+        await steer(store, key("b"), Pause())
+        assert first.after is not None
+        second = await store.queues_in_order(CRAWL, "wake", after=first.after)
+        clock.advance(3.0)
+        third = await store.queues_in_order(CRAWL, "wake", after=first.after)
+
+        assert [view.key for view in second.items] == [key("c"), key("d"), key("e")]
+        assert [view.key for view in third.items] == [key("d"), key("e")]
+
+    async def test_claim_wakes_queues_out_of_the_order(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """E8, E1: what a claim has woken or leased waits for time no more."""
+        await configure(store, delay=10.0)
+        await store.add([page(f"{name}/1", delay=float(n)) for n, name in enumerate("abc", 1)])
+        clock.advance(2.0)
+        await claim(store, 1)
+        assert await ordered(store, "wake") == [key("c")]
+        await store.add([page("a/2")])
+
+        assert await ordered(store, "wake") == [key("c")]
+
+    async def test_cancelled_crawl_has_no_queue_that_waits(self, store: FullStore) -> None:
+        """I3: its queues are empty, and listed by key as before."""
+        await add(store, "b/1", "a/1", delay=5.0)
+        await store.set_status(CRAWL, CrawlStatus.CANCELLED)
+
+        assert await ordered(store, "wake") == []
+        assert await ordered(store, "key") == [key("a"), key("b")]
+
+    async def test_orders_of_an_unknown_crawl_are_empty(self, store: FullStore) -> None:
+        """E8: reading creates no crawl."""
+        assert await ordered(store, "key") == await ordered(store, "wake") == []
+        assert await store.crawls() == []
+
+    @pytest.mark.parametrize(
+        ("order", "given", "wrong"),
+        [
+            ("spent", {}, "'spent'"),
+            ("wake", {"prefix": "a"}, "prefix='a'"),
+            ("key", {"prefix": "a" * 1025}, "prefix='aaa"),
+            ("wake", {"after": ">a.example"}, "after='>a.example'"),
+            ("wake", {"after": "1.2.3"}, "after='1.2.3'"),
+            ("wake", {"after": "1.-2"}, "after='1.-2'"),
+            ("key", {"after": "a.example"}, "after='a.example'"),
+        ],
+    )
+    async def test_what_is_no_order_is_refused(
+        self, store: FullStore, order: Any, given: dict[str, str], wrong: str
+    ) -> None:
+        """E8: the message names what is wrong."""
+        await add(store, "a/1")
+
+        with pytest.raises(InvalidInput, match=wrong):
+            await store.queues_in_order(CRAWL, order, **given)  # type: ignore[arg-type]

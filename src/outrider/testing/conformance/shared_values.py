@@ -49,6 +49,7 @@ ARGUMENTS: Final[dict[str, Any]] = {
     "heartbeat": Heartbeat("w", "busy", "host", 1, 1, 1, 1),
     "saved": [SavedCrawl(CRAWL, 0)],
     "key": "a.example",
+    "order": "key",
     "fingerprint": b"f" * 16,
     "number": 1,
 }

@@ -18,6 +18,7 @@ from outrider.store.protocol import (
     STORE_VALUES,
     WORKER_KEPT_SECONDS,
     CrawlView,
+    CursorPage,
     Heat,
     Pending,
     QueuePosition,
@@ -30,7 +31,15 @@ from outrider.store.protocol import (
     Upcoming,
     WorkerView,
 )
-from outrider.store.validation import validate_crawls, validate_page
+from outrider.store.queue_order import (
+    QueueOrder,
+    key_cursor,
+    key_range,
+    validate_order,
+    wake_cursor,
+    wake_of_cursor,
+)
+from outrider.store.validation import validate_crawls, validate_limit, validate_page
 from outrider.testing.model.records import C, Q, T, W, ms
 
 HUBS = ("hub", "hub-seed", "nav")
@@ -167,6 +176,34 @@ class Views(ABC):
         queues = list(c.queues.values())[after : after + limit]
         more = after + limit if after + limit < len(c.queues) else None
         return ResultPage([self.view(c, q) for q in queues], more)
+
+    async def queues_in_order(
+        self,
+        crawl: str,
+        order: QueueOrder,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 1000,
+    ) -> CursorPage[QueueView]:
+        """Return views of queues by key, or of those that only wait for time by wake time (E8)."""
+        validate_order(order, prefix, after)
+        validate_limit(limit)
+        c = self.crawl_or_empty(crawl)
+        numbered = [*enumerate(c.queues.values(), 1)]
+        if order == "key":
+            low, high = key_range(prefix, after)
+            keyed = [(q.key, key_cursor(q.key), q) for q in c.queues.values()]
+            found = sorted(one for one in keyed if low <= one[0] < high)
+        else:
+            snoozed = [one for one in numbered if self.state_of(c, one[1])[0] is QueueState.SNOOZED]
+            wakes = sorted((max(q.next_ready, q.first_due()), n, q) for n, q in snoozed)
+            found = [
+                ("", wake_cursor(at, n), q) for at, n, q in wakes if (at, n) > wake_of_cursor(after)
+            ]
+        page, cursors = found[:limit], [cursor for _, cursor, _ in found[:limit]]
+        more = cursors[-1] if len(found) > limit else None
+        return CursorPage([self.view(c, q) for _, _, q in page], cursors, more)
 
     def view(self, c: C, q: Q) -> QueueView:
         """Return the view of a queue (E8)."""

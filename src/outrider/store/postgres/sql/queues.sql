@@ -46,6 +46,20 @@ select {names queue q} from queue q where q.id > %s and q.id <= %s order by q.id
 -- out: id, key
 select q.id, q.key from queue q where q.id > %s and q.id <= %s order by q.id limit %s
 
+-- name: keys_between
+-- The first keys from one on, up to another, by code points.
+-- in: crawl, low, high, limit
+-- out: id, key
+select q.id, q.key from queue q
+where q.crawl = %s and q.key collate "C" >= %s and q.key collate "C" < %s
+order by q.key collate "C" limit %s
+
+-- name: wakes_after
+-- The first wake times after one and its queue.
+-- in: crawl, at, queue, limit
+-- out: at, queue
+select at, queue from snooze where crawl = %s and (at, queue) > (%s, %s) order by at, queue limit %s
+
 -- name: insert_queues
 -- New queues, in one order: two transactions that bring the same ones never wait in a circle.
 -- in: {rows queue}

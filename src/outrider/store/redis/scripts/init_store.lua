@@ -53,6 +53,7 @@ local trials = {
   { 'DEL', probe },
   { 'ZADD', probe, 0, 'a' },
   { 'ZRANGE', probe, 0, 0 },
+  { 'ZRANGEBYLEX', probe, '-', '+' },
   { 'ZRANGEBYSCORE', probe, 0, 1 },
   { 'ZCARD', probe },
   { 'ZCOUNT', probe, 0, 1 },

@@ -57,6 +57,7 @@ local function new_queue(batch, position)
   local r = rules_of(q)
   q[Q_PAUSED], q[Q_RETIRED] = r[R_PAUSED], r[R_RETIRED] and 'operator' or ''
   index_insert(K_KEYS, C_KEY_BUCKETS, batch.digests[position], number)
+  add_member(prefix .. K_QUEUE_NAMES, name_of_queue(q), 0)
   queues[number], dirty_queues[number], batch.queues[position] = q, q, q
   return q
 end

@@ -137,6 +137,11 @@ local function spread_of(politeness)
   return draws and longest - shortest or 0
 end
 
+-- What lists a queue by its key: nothing sorts before NUL, which is in no key.
+local function name_of_queue(q)
+  return q[Q_KEY] .. '\0' .. pack('>I5', q[Q_NUMBER])
+end
+
 local function rules_of(q)
   local r = rules_rows[q[Q_RULES]]
   if not r then
