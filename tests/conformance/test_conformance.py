@@ -24,6 +24,7 @@ from outrider.testing.conformance import (
     LeaseConformance,
     LimitedClaimConformance,
     LoansConformance,
+    LookupConformance,
     NotesConformance,
     NotificationsConformance,
     OrderConformance,
@@ -114,6 +115,9 @@ class TestLimitedClaim(LimitedClaimConformance): ...
 
 
 class TestLoans(LoansConformance): ...
+
+
+class TestLookup(LookupConformance): ...
 
 
 class TestNotes(NotesConformance): ...

@@ -65,7 +65,19 @@ class Frontier:
         for lease in leases:
             msgspec.structs.force_setattr(lease, "holder", self)
             yield lease
+
+    def _hold_each_view(self, views: Iterator[LeaseView]) -> Iterator[LeaseView]:
+        for view in views:
+            msgspec.structs.force_setattr(view.lease, "holder", self)
+            yield view
+
+    def _hold_one(self, lease: Lease | None) -> Lease | None:
+        if lease is not None:
+            msgspec.structs.force_setattr(lease, "holder", self)
+        return lease
 '''
+# What becomes the holder of the leases in an answer.
+HOLDS: Final = {"Claim": "_hold", "Lease | None": "_hold_one"}
 FRONTIER_TAIL: Final = """
 
 async def _open(frontier: AsyncFrontier) -> AsyncFrontier:
@@ -189,6 +201,8 @@ def body_of(method: Method, result: str, inner: str) -> str:
         return BODIES[method.name].format(arguments=arguments_of(method))
     if result.startswith("AsyncIterator"):
         items = f"self._loop.iterate({call})"
+        if "[LeaseView]" in result:
+            return f"return self._hold_each_view({items})"
         return f"return self._hold_each({items})" if "[Lease]" in result else f"return {items}"
     if result == "QueueHandle":
         return f"return QueueHandle(self._loop, {call})"
@@ -196,8 +210,8 @@ def body_of(method: Method, result: str, inner: str) -> str:
     run = f"self._loop.run({call})" if is_coroutine else f"self._loop.call(lambda: {call})"
     if result == "Callable[[], None]":
         return f"return self._loop.bind({run})"
-    if result == "Claim":
-        return f"return self._hold({run})"
+    if result in HOLDS:
+        return f"return self.{HOLDS[result]}({run})"
     return run if result == "None" else f"return {run}"
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from operations import (
+    HOSTS,
     Add,
     Advance,
     Claim,
@@ -42,6 +43,7 @@ from outrider.store.protocol import (
     STORE_VALUES,
     ClaimRequest,
     FullStore,
+    LeaseFilter,
     PriorityUpdate,
     ResultPage,
     SharedValueWrite,
@@ -55,6 +57,12 @@ from outrider.testing.conformance.steps import lease_facts
 
 Answer: TypeAlias = Any  # a store's answer without its tokens, comparable
 
+LEASE_FILTERS: Final = (
+    LeaseFilter(worker="w1"),
+    LeaseFilter(key=HOSTS[1]),
+    LeaseFilter(key=".example", older_than=5.0),
+    LeaseFilter(fingerprint=Page(HOSTS[0], 1).task("x").fingerprint),
+)
 PAST: Final = 12  # ended leases that are kept
 _LONGEST: Final = 86_400.0
 _PRICED: Final = Breakdown("base", (("again", 1.0),))
@@ -237,7 +245,17 @@ async def quick_view(store: FullStore, crawl: str) -> dict[str, Answer]:
         "upcoming": [await store.upcoming(crawl, queue.key, limit=3) for queue in queues],
         "tasks": await _all(lambda after: store.tasks(crawl, TaskFilter(), after=after, limit=7)),
         "heat": _plain(await store.heatmap(crawl)),
+        "leases": await lease_views(store, crawl, LeaseFilter(), limit=3),
     }
+
+
+async def lease_views(store: FullStore, crawl: str, which: LeaseFilter, limit: int = 2) -> Answer:
+    """Return the leases that match, without what differs between stores."""
+    views = await _all(lambda after: store.leases(crawl, which, after=after, limit=limit))
+    return [
+        (lease_facts(v.lease), v.claimed_at, v.expires_at, v.named, v.lent, v.lease.task)
+        for v in views
+    ]
 
 
 async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
@@ -257,6 +275,11 @@ async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
             views[f"{state} tasks of {queue.key}"] = await _tasks_of(store, crawl, queue.key, state)
     for task in views["tasks"]:
         views[f"task {task.url}"] = await store.task(crawl, task.fingerprint)
+    for number, lease in enumerate(views["leases"]):
+        task = lease[-1]
+        views[f"lease {number}"] = await lease_views(store, crawl, LeaseFilter(task=task))
+    for which in LEASE_FILTERS:
+        views[f"leases {which}"] = await lease_views(store, crawl, which)
     return views
 
 

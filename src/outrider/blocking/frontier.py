@@ -41,7 +41,7 @@ from outrider.frontier.reports import (
 )
 from outrider.frontier.shared_state import Rescoring
 from outrider.settings import AnySettings, Change, Layers, Setting, Settings
-from outrider.store.protocol import FullStore, QueueView, TaskView, Upcoming, WorkerView
+from outrider.store.protocol import FullStore, LeaseView, QueueView, TaskView, Upcoming, WorkerView
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -86,6 +86,16 @@ class Frontier:
         for lease in leases:
             msgspec.structs.force_setattr(lease, "holder", self)
             yield lease
+
+    def _hold_each_view(self, views: Iterator[LeaseView]) -> Iterator[LeaseView]:
+        for view in views:
+            msgspec.structs.force_setattr(view.lease, "holder", self)
+            yield view
+
+    def _hold_one(self, lease: Lease | None) -> Lease | None:
+        if lease is not None:
+            msgspec.structs.force_setattr(lease, "holder", self)
+        return lease
 
     @classmethod
     def open(
@@ -269,6 +279,36 @@ class Frontier:
         None: each for as long as it was claimed for.
         """
         return self._loop.run(self._frontier.extend(leases, lease_for=lease_for))
+
+    def leased(
+        self, *, key: str | None = None, worker: str | None = None, older_than: float | None = None
+    ) -> Iterator[LeaseView]:
+        """Iterate over the leases that are held, oldest first, of whichever worker (H1).
+
+        `key` is a key or a suffix, `older_than` seconds since the claim. Each view's lease can be
+        finished, extended and released through this frontier.
+        """
+        return self._hold_each_view(
+            self._loop.iterate(self._frontier.leased(key=key, worker=worker, older_than=older_than))
+        )
+
+    def find_lease(
+        self,
+        url: str | Url | Link | None = None,
+        *,
+        fingerprint: bytes | None = None,
+        token: int | None = None,
+        task: int | None = None,
+    ) -> Lease | None:
+        """Return the lease that matches everything given, of whichever worker; None: none does.
+
+        By URL, fingerprint or task number it is found at once; by token alone, all are looked at.
+        """
+        return self._hold_one(
+            self._loop.run(
+                self._frontier.find_lease(url, fingerprint=fingerprint, token=token, task=task)
+            )
+        )
 
     def release(self, leases: Iterable[Lease]) -> set[Lease]:
         """Give leases back; no attempt is counted. Return those that were still held."""

@@ -40,6 +40,7 @@ from outrider.frontier.context import FrontierContext, LeaseSource, Names
 from outrider.frontier.export import Exporter
 from outrider.frontier.finish import Finisher, Visit
 from outrider.frontier.live_settings import LiveSettings, SettingsWatcher, base_settings, log
+from outrider.frontier.lookup import LeaseFinder
 from outrider.frontier.policies import Policies
 from outrider.frontier.reader import Explainer, Reader
 from outrider.frontier.reports import (
@@ -59,6 +60,7 @@ from outrider.frontier.signals import Predictions, Problems, Rewards
 from outrider.settings import AnySettings, Change, Layers, Setting, Settings, layers_of
 from outrider.store.protocol import (
     FullStore,
+    LeaseView,
     QueueView,
     TaskFilter,
     TaskView,
@@ -106,6 +108,7 @@ class Frontier:
         self._finisher = Finisher(
             context, settings, self._adder, self._claimer, self._predictions, self._rewards
         )
+        self._finder = LeaseFinder(context, addresses, self._claimer)
         self._admin = Admin(context, addresses)
         self._reader = Reader(context, addresses, self._adder)
         self._explainer = Explainer(context, settings)
@@ -354,6 +357,34 @@ class Frontier:
         None: each for as long as it was claimed for.
         """
         return await self._claimer.extend(leases, lease_for=lease_for)
+
+    def leased(
+        self,
+        *,
+        key: str | None = None,
+        worker: str | None = None,
+        older_than: float | None = None,
+    ) -> AsyncIterator[LeaseView]:
+        """Iterate over the leases that are held, oldest first, of whichever worker (H1).
+
+        `key` is a key or a suffix, `older_than` seconds since the claim. Each view's lease can be
+        finished, extended and released through this frontier.
+        """
+        return self._finder.leased(key, worker, older_than)
+
+    async def find_lease(
+        self,
+        url: str | Url | Link | None = None,
+        *,
+        fingerprint: bytes | None = None,
+        token: int | None = None,
+        task: int | None = None,
+    ) -> Lease | None:
+        """Return the lease that matches everything given, of whichever worker; None: none does.
+
+        By URL, fingerprint or task number it is found at once; by token alone, all are looked at.
+        """
+        return await self._finder.find(url, fingerprint, token, task)
 
     async def release(self, leases: Iterable[Lease]) -> set[Lease]:
         """Give leases back; no attempt is counted. Return those that were still held."""

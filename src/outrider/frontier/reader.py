@@ -38,6 +38,7 @@ from outrider.frontier.reports import (
 from outrider.frontier.store_calls import items_of
 from outrider.store.protocol import (
     CrawlView,
+    LeaseFilter,
     QueuePosition,
     QueueView,
     TaskFilter,
@@ -48,6 +49,7 @@ from outrider.store.protocol import (
 from outrider.store.queue_order import QueueOrder
 
 MAX_UPCOMING: Final = 1000
+MAX_SPAN: Final = 1000  # task numbers that are looked at together
 SAMPLE_PAGES: Final = 10  # evenly spread, to estimate a place in the whole crawl
 SAMPLE_SIZE: Final = 200  # tasks per page of the sample
 MAX_SORTED: Final = 10_000  # queues that are sorted here, by what no store sorts them
@@ -180,9 +182,28 @@ class Reader:
         The age of a task is the store's to tell: its clock is not the one of this process.
         """
         context = self._context
+        if which.state is TaskState.LEASED:
+            return self._leased(which)
         if which.key and not which.key.startswith(".") and which.older_than is None:
             return self._in_queue(which.key, which)
         return items_of(lambda after: context.store.tasks(context.crawl, which, after=after))
+
+    async def _leased(self, which: TaskFilter) -> AsyncIterator[TaskView]:
+        """Return leased tasks in order of their numbers; only those near them are looked at."""
+        store, crawl = self._context.store, self._context.crawl
+        by_key = LeaseFilter(key=which.key)
+        views = items_of(lambda after: store.leases(crawl, by_key, after=after))
+        numbers = sorted([view.lease.task async for view in views])
+        while numbers:
+            span = [number for number in numbers[:MAX_SPAN] if number < numbers[0] + MAX_SPAN]
+            wanted, after = set(span), span[0] - 1
+            while after < span[-1]:
+                page = await store.tasks(crawl, which, after=after, limit=span[-1] - after)
+                for view in page.items:
+                    if view.number in wanted:
+                        yield view
+                after = span[-1] if page.after is None else page.after
+            numbers = numbers[len(span) :]
 
     async def _in_queue(self, key: str, which: TaskFilter) -> AsyncIterator[TaskView]:
         context, fits = self._context, _matcher(which)

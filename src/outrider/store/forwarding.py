@@ -19,6 +19,7 @@ from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.store.export_items import Saved
 from outrider.store.protocol import (
+    ALL_LEASES,
     Admin,
     ClaimRequest,
     ClaimResult,
@@ -27,6 +28,8 @@ from outrider.store.protocol import (
     Heartbeat,
     Heat,
     Inspect,
+    LeaseFilter,
+    LeaseView,
     Notifies,
     Pending,
     PriorityUpdate,
@@ -221,6 +224,16 @@ class ForwardingStore(ABC):
         limit: int = 1000,
     ) -> ResultPage[TaskView]:
         return await self._forward("queue_tasks", crawl, key, state=state, after=after, limit=limit)
+
+    async def leases(
+        self,
+        crawl: str,
+        which: LeaseFilter = ALL_LEASES,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[LeaseView]:
+        return await self._forward("leases", crawl, which, after=after, limit=limit)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         return await self._forward("task", crawl, fingerprint)

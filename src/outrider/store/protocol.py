@@ -409,6 +409,33 @@ class TaskView(msgspec.Struct, frozen=True):
     blocks: int = 0  # blocked visits since it was last done
 
 
+class LeaseFilter(msgspec.Struct, frozen=True):
+    """Selects the leases that match every field given (H1)."""
+
+    task: int | None = None  # its number
+    fingerprint: bytes | None = None
+    token: int | None = None
+    worker: str | None = None
+    key: str | None = None  # a key, or a suffix, as in `TaskFilter`
+    older_than: float | None = None  # seconds since it was claimed
+
+
+ALL_LEASES: Final = LeaseFilter()
+
+
+class LeaseView(msgspec.Struct, frozen=True):
+    """One lease that is held: `lease` is as the claim returned it, but for the queue's state now.
+
+    Any process may finish, extend or release it. `lease.lease_for` is what the claim asked for.
+    """
+
+    lease: Lease
+    claimed_at: float
+    expires_at: float
+    named: bool  # by fingerprint: it takes no slot (D5)
+    lent: bool  # part of a loan (C7)
+
+
 class Pending(msgspec.Struct, frozen=True, gc=False):
     """A pending task as it was added and scored: what scoring it again needs (C8)."""
 
@@ -537,6 +564,21 @@ class Inspect(Protocol):
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """Return one task by its fingerprint."""
+        ...
+
+    async def leases(
+        self,
+        crawl: str,
+        which: LeaseFilter = ALL_LEASES,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[LeaseView]:
+        """Return the matching leases among the next `limit`, in the order they were made (H1).
+
+        By task or fingerprint, that lease alone is looked at. Overdue leases are held until they
+        expire. A cancelled crawl has none (I3).
+        """
         ...
 
     async def pending_tasks(

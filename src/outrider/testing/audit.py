@@ -13,6 +13,7 @@ from outrider.store.protocol import (
     CrawlView,
     FullStore,
     Heat,
+    LeaseView,
     QueueView,
     ResultPage,
     StoreEvent,
@@ -57,6 +58,7 @@ async def check(store: FullStore, crawl: str) -> None:
     await _tasks_are_listed(store, crawl, queues[:MAX_LISTED], tasks)
     _queue_states_are_counted(view, Counter(queue.state for queue in queues))
     _bands_are_counted(view, tasks)
+    await _leases_are_listed(store, crawl, tasks)
     _heat_adds_up(view, await store.heatmap(crawl))
     _runs_are_numbered(view, await store.events_since(crawl, limit=10_000))
 
@@ -82,6 +84,16 @@ async def _tasks_are_listed(
         listed = await everything(partial(_queue_tasks, store, crawl, queue.key))
         wanted = [task for task in tasks if task.key == queue.key]
         require(listed == wanted, "E8", f"queue_tasks of {queue.key}: {listed} for {wanted}")
+
+
+async def _leases_are_listed(store: FullStore, crawl: str, tasks: list[TaskView]) -> None:
+    views: list[LeaseView] = await everything(
+        lambda after: store.leases(crawl, after=after, limit=PAGE)
+    )
+    listed = sorted((view.lease.task, view.lease.worker) for view in views)
+    leased = [task for task in tasks if task.state is TaskState.LEASED]
+    wanted = sorted((task.number, task.worker or "") for task in leased)
+    require(listed == wanted, "H1", f"leases of {crawl}: {listed} for {wanted}")
 
 
 def _counters_add_up(view: CrawlView) -> None:

@@ -39,7 +39,7 @@ from outrider.store.embedded.snapshot import (
     decode_piece,
 )
 from outrider.store.embedded.task_table import PENDING, SPAN, SPAN_BITS
-from outrider.store.engine.records import COLUMNS, SHARD_MASK, Queue
+from outrider.store.engine.records import COLUMNS, SHARD_MASK, Queue, TaskRecord
 
 _LANES = 2
 
@@ -311,9 +311,10 @@ class FileLoader:
         for queue in crawl.queues.all_loaded():
             queue.pending = queue_codec.pending_count(queue)
             queue.in_flight = queue.named = queue.loaned = 0
-        for number in self._leased(crawl):
-            record = crawl.tasks.get(number)
-            crawl.leases.held[number] = record
+        leased = sorted(map(crawl.tasks.get, self._leased(crawl)), key=_lease_order)
+        for place, record in enumerate(leased, 1):
+            record.lease_turn = record.lease_turn or place  # none: an earlier build wrote it
+            crawl.leases.held[record.number] = record
             record.queue.in_flight += not record.named
             record.queue.named += record.named
             record.queue.loaned += record.loaned
@@ -334,6 +335,10 @@ class FileLoader:
         if stored != found:
             what = f"crawl {crawl.name!r} stores known, pending, leased {stored}, but has {found}"
             raise StoreDamaged(damaged(self._reader.path, what))
+
+
+def _lease_order(record: TaskRecord) -> tuple[int, int, int]:
+    return record.lease_turn, record.claimed, record.number
 
 
 def _queue_of(crawl: FileCrawl, key: str) -> Queue:

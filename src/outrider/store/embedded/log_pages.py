@@ -80,6 +80,9 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     process: str = ""  # while leased: of the lease's holder; "": the file's; "*": outlives them all
     drawn: float = -1.0
     blocks: int = 0
+    lease_turn: int = 0  # while leased
+    leased: int = -1
+    lasts: int = 0
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):
@@ -210,6 +213,8 @@ def encode_new_tasks(records: Sequence[TaskRecord]) -> list[bytes]:
     ]
 
 
+# Zero in the row of a task that is not leased.
+_OF_LEASE: Final = {"lease_turn": 0, "leased": -1, "lasts": 0}
 # What a task's row does not have as its record has it.
 _TASK_VALUES: Final = {
     "body_page": "record.body_page",
@@ -220,6 +225,10 @@ _TASK_VALUES: Final = {
     "stored_key": "record.stored_key.to_bytes(KEY_BYTES, 'big') if record.stored_key else None",
     "state": "COLUMNS[record.state]",
     "process": "record.process if record.state is LEASED else ''",
+    **{
+        name: f"record.{name} if record.state is LEASED else {default}"
+        for name, default in _OF_LEASE.items()
+    },
 }
 _PLAIN_TASK_FIELDS: Final = [
     field.name for field in TASK_FIELDS if field.paged and field.name not in _TASK_VALUES
@@ -240,6 +249,7 @@ def _compile_fill_record() -> Callable[[TaskRecord, TaskRow, int], None]:
         "record.key = int.from_bytes(row.key, 'big')",
         "record.state = STATES[row.state]",
         "record.process = row.process",
+        *(f"record.{name} = row.{name}" for name in _OF_LEASE),
         *(f"record.{name} = row.{name}" for name in _PLAIN_TASK_FIELDS),
     ]
     return fields.compile_function("fill_record", "record, row, page", body, {"STATES": STATES})  # type: ignore[no-any-return]

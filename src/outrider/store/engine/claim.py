@@ -275,10 +275,10 @@ class Claimer:
         """
         state, leases, schedule = self._state, self._leases, self._schedule
         state.last_token = token = state.last_token + 1
-        state.last_turn = queue.turn = state.last_turn + 1
+        state.last_turn = queue.turn = record.lease_turn = state.last_turn + 1
         record.token, record.worker, record.process = token, request.worker, request.process
         record.claimed = queue.last_start = now
-        record.state, record.deadline = LEASED, deadline
+        record.state, record.deadline, record.lasts = LEASED, deadline, deadline - now
         leases.held[record.number] = record
         self._tasks.update(record)
         heappush(leases.deadlines, deadline << NUMBER_BITS | record.number)
@@ -415,6 +415,8 @@ class Claimer:
         queue.charge(record.task.cost)
         state.last_token += 1
         record.token = state.last_token
+        state.last_turn = record.lease_turn = state.last_turn + 1
+        record.leased, record.lasts = now, to_ms(request.lease_for)
         record.worker, record.process = request.worker, request.process
         self._leases.held[record.number] = record
         self._leases.set_deadline(record, now + to_ms(request.lease_for))

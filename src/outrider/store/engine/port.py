@@ -182,6 +182,10 @@ class Loader(Protocol):
         """Load the leases of the queues in a result page of an export."""
         ...
 
+    def load_lease_page(self, after: int, limit: int) -> None:
+        """Load the next leases after a turn, in order: one more than so many, to read."""
+        ...
+
     def load_overdue(self, limit: int, now: int) -> None:
         """Load overdue leases, at most so many."""
         ...

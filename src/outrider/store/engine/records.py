@@ -271,6 +271,9 @@ class TaskRecord(msgspec.Struct, gc=False, eq=False):
     body_page: int = 0  # of the embedded file: the log page with its task; 0: not written yet
     stored_key: int = 0  # the order key it is stored under, while another one is; 0: the same
     answered: int = -1  # when the visit that brought its answer ended
+    lease_turn: int = 0  # of its lease: the crawl's leases are listed in this order
+    leased: int = -1  # when it was leased by fingerprint: `claimed` stays then
+    lasts: int = 0  # milliseconds its claim asked for
     named: bool = False  # leased by fingerprint: it takes no slot
     loaned: bool = False  # part of its queue's loan
     process: str = ""  # while leased: see `ClaimRequest.process`; NO_PROCESS: outlives them all

@@ -34,6 +34,7 @@ from outrider.store.engine.port import Crawls
 from outrider.store.engine.records import Queue, TaskRecord
 from outrider.store.export_items import Saved, validate_items
 from outrider.store.protocol import (
+    ALL_LEASES,
     NO_PROCESS,
     STORE_VALUES,
     ClaimRequest,
@@ -42,6 +43,8 @@ from outrider.store.protocol import (
     CursorPage,
     Heartbeat,
     Heat,
+    LeaseFilter,
+    LeaseView,
     Pending,
     PriorityUpdate,
     QueuePosition,
@@ -399,6 +402,27 @@ class EngineVerbs:
         found = () if number is None else engine.tasks.read((number,))
         return next((views.task_view(engine.state, record) for record in found), None)
 
+    def leases(
+        self,
+        crawl: str,
+        which: LeaseFilter = ALL_LEASES,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[LeaseView]:
+        validate_page(after, limit)
+        engine, now = self._reading(crawl), self._now()
+        state = engine.state
+        if state.status is CANCELLED:  # I3
+            return ResultPage([], None)
+        records, more = _examined_leases(engine, which, after, limit)
+        fits = views.lease_matcher(which, now)
+        shown = [
+            views.lease_view(state.store, one, one.queue.rules, one.queue.politeness, now)
+            for one in records
+        ]
+        return ResultPage([view for view in shown if fits(view)], more)
+
     def pending_tasks(
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[Pending]:
@@ -447,6 +471,22 @@ class EngineVerbs:
 
     def events_since(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[StoreEvent]:
         return self._reading(crawl).journal.events(after, limit)
+
+
+def _examined_leases(
+    engine: CrawlEngine, which: LeaseFilter, after: int, limit: int
+) -> tuple[list[TaskRecord], int | None]:
+    """H1: return the leases to look at, and the next cursor; one that is named needs no scan."""
+    if which.task is None and which.fingerprint is None:
+        if engine.loader is not None:
+            engine.loader.load_lease_page(after, limit)
+        return engine.leases.page(after, limit)
+    number = which.task
+    if number is None and which.fingerprint is not None:
+        number = engine.tasks.find(which.fingerprint)
+    engine.tasks.load(() if number is None else (number,))
+    record = engine.leases.held.get(number or 0)
+    return [] if record is None else [record], None
 
 
 def _state_of(crawl: CrawlEngine, queue: Queue, now: int) -> QueueState:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from outrider.core.order import DELAYED_SHIFT, DUE_BITS, KEY_MASK, NUMBER_MASK
+from outrider.core.outcome import Last
+from outrider.core.policy.rules import QueueRules, covers
 from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
-from outrider.core.task import LANES, PRIORITIES
+from outrider.core.task import LANES, PRIORITIES, Lease, PolitenessState
 from outrider.store.engine import fields
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.fields import TASK_FIELDS
@@ -29,6 +31,8 @@ from outrider.store.protocol import (
     CrawlView,
     CursorPage,
     Heat,
+    LeaseFilter,
+    LeaseView,
     QueuePosition,
     QueueView,
     TaskView,
@@ -271,6 +275,50 @@ def shown_state(crawl: HasStatus, record: TaskRecord) -> tuple[TaskState, str | 
     if crawl.status is CrawlStatus.CANCELLED and record.state in OPEN:
         return TaskState.DROPPED, "cancelled"
     return record.state, record.reason
+
+
+def lease_view(
+    store: str, record: TaskRecord, rules: QueueRules, manners: PolitenessState, now: int
+) -> LeaseView:
+    """H1: return the view of a leased task, under its queue's rules and politeness state."""
+    claimed = record.leased if record.named else record.claimed
+    lasts = record.lasts or record.deadline - claimed  # 0: leased by an earlier build
+    answer = record.answer
+    lease = Lease(
+        store=store,
+        task=record.number,
+        token=record.token,
+        about=record.task,
+        attempt=record.attempts + 1,
+        worker=record.worker or "",
+        lease_for=lasts / 1000,
+        failures=record.failures,
+        throttles=record.throttles,
+        rules=rules,
+        manners=manners,
+        last=None if answer is None else Last(answer, max(0, now - record.answered) / 1000),
+        delay=record.drawn,
+    )
+    return LeaseView(lease, claimed / 1000, record.deadline / 1000, record.named, record.loaned)
+
+
+def lease_matcher(which: LeaseFilter, now: int) -> Callable[[LeaseView], bool]:
+    """H1: return a test for leases that match every field given."""
+    tests = list(_lease_tests(which, now))
+    return lambda view: all(test(view) for test in tests)
+
+
+def _lease_tests(which: LeaseFilter, now: int) -> Iterator[Callable[[LeaseView], bool]]:
+    for name in ("task", "fingerprint", "token", "worker"):
+        wanted = getattr(which, name)
+        if wanted is not None:
+            yield lambda view, name=name, wanted=wanted: getattr(view.lease, name) == wanted  # type: ignore[misc]
+    if which.key is not None:
+        key = which.key
+        yield lambda view: covers(key, view.lease.key)
+    if which.older_than is not None:
+        oldest = now / 1000 - which.older_than
+        yield lambda view: view.claimed_at < oldest
 
 
 def _compile_task_view() -> Callable[[HasStatus, TaskRecord], TaskView]:

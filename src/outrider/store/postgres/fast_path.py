@@ -184,6 +184,7 @@ class PostgresFastPath:
             storable(request.worker),
             now,
             now + to_ms(request.lease_for),
+            to_ms(request.lease_for),
             now,
         )
         found = self._pipeline.rows(sql.FAST_LEASE, params)

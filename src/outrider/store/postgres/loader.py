@@ -97,6 +97,10 @@ class PostgresLoader:
         queues = self._queues.read(range(first, first + limit + 1))
         self._tasks.load_leases(queue.number for queue in queues)
 
+    def load_lease_page(self, after: int, limit: int) -> None:
+        """See `port.Loader`."""
+        self._tasks.load_lease_page(after, limit)
+
     # ---- the beginning of a claim
 
     def load_overdue(self, limit: int, now: int) -> None:  # noqa: ARG002 - the server's clock

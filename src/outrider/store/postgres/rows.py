@@ -339,7 +339,7 @@ def _compile_record_from_row() -> Callable[
             "answer": "None if answer_ is None else decode_answer(answer_)",
             "history": "_decode_history(history_) if history_ != '[]' else ()",
         },
-        "deadline worker named loaned process drawn body_page stored_key",
+        "deadline worker named loaned process drawn body_page stored_key lease_turn leased lasts",
     )
     body = [
         _unpack(stored, f"id_ {task} {record}", f"row[:{len(stored)}]"),
@@ -407,9 +407,14 @@ def held_lease(row: Row, at: slice = LEASE) -> Row | None:
     return None if token is None else lease
 
 
-def lease_row(record: TaskRecord, base: int, crawl: int) -> Row:
-    """Return the row of `lease` of a leased task."""
-    return (base | record.number, crawl, base | record.queue.number, *lease_values(record))
+_LEASE_TURN: Final = index_of(columns.HELD_LEASE, "turn")
+
+
+def lease_row(record: TaskRecord, turn: int, base: int, crawl: int) -> Row:
+    """Return the row of `lease` of a leased task, with its final turn."""
+    values = list(lease_values(record))
+    values[_LEASE_TURN] = turn
+    return (base | record.number, crawl, base | record.queue.number, *values)
 
 
 # ---- what the fast path leased

@@ -372,6 +372,15 @@ class PostgresTasks:
         found = self._pipeline.rows(sql.LEASES_OF_QUEUES, (self._session.crawl, ids))
         self.load([task & NUMBER_MASK for (task,) in found])
 
+    def load_lease_page(self, after: int, limit: int) -> None:
+        """Load the next leases after a turn, and one more; they are held in order."""
+        found = self._pipeline.rows(sql.LEASE_PAGE, (self._session.crawl, after, limit + 1))
+        self.load([task & NUMBER_MASK for (task,) in found])
+        held = self._leases.held
+        in_order = sorted(held.items(), key=lambda item: item[1].lease_turn)
+        held.clear()
+        held.update(in_order)
+
 
 def _first_number(lane: LazyList) -> int:
     return lane.head[0] >> DUE_BITS & NUMBER_MASK

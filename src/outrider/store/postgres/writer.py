@@ -431,7 +431,8 @@ class Writer:
                 if before.lease:
                     ended.append((session.base | number,))
                 if after:
-                    begun.append(rows.lease_row(record, session.base, session.crawl))
+                    turn = session.ids.turn(record.lease_turn)
+                    begun.append(rows.lease_row(record, turn, session.base, session.crawl))
         ended.sort()  # the order in which other transactions may lock them
         send_rows(session, sql.DELETE_LEASES, columns.LEASE_KEY, ended)
         send_rows(session, sql.INSERT_LEASES, columns.LEASE_COLUMNS, begun)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from outrider.core.order import task_key
+from outrider.core.order import NUMBER_BITS, task_key
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Task
@@ -26,6 +26,8 @@ from outrider.store.engine.views import (
     PendingTasks,
     group_of,
     instant,
+    lease_matcher,
+    lease_view,
     show_queue,
     shown_bands,
     shown_queues,
@@ -33,10 +35,13 @@ from outrider.store.engine.views import (
     task_view,
 )
 from outrider.store.protocol import (
+    ALL_LEASES,
     CrawlView,
     CursorPage,
     Heartbeat,
     Heat,
+    LeaseFilter,
+    LeaseView,
     Pending,
     QueuePosition,
     QueueView,
@@ -78,6 +83,9 @@ QUEUES_PER_CALL: Final = 250
 TASKS_PER_CALL: Final = 500
 MAX_EXAMINED: Final = 10_000  # tasks of a queue whose states one step of a listing compares
 
+LEASES_PER_CALL: Final = 250
+
+_VALUES_PER_LEASE: Final = 5  # that `read_leases` returns: number, task, queue, turn, deadline
 _VALUES_PER_QUEUE: Final = 4  # that `read_queues` returns: row, pending, delayed, next URL
 _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
 
@@ -100,7 +108,8 @@ class Counters(NamedTuple):
 class RedisInspector:
     """Inspect, without `export` and `values_since`; also reads rows for the other parts."""
 
-    def __init__(self, scripts: ScriptClient, cache: RulesCache) -> None:
+    def __init__(self, store_id: str, scripts: ScriptClient, cache: RulesCache) -> None:
+        self._store_id = store_id
         self._scripts = scripts
         self._cache = cache
 
@@ -417,6 +426,65 @@ class RedisInspector:
             for row in decoded
         ]
 
+    async def leases(
+        self,
+        crawl: str,
+        which: LeaseFilter = ALL_LEASES,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[LeaseView]:
+        """See `protocol.Inspect`."""
+        validate_page(after, limit)
+        if which.task is not None or which.fingerprint is not None:
+            if which.task is not None and not 0 < which.task < 1 << NUMBER_BITS:
+                return ResultPage([], None)
+            now, found = await self._read_leases(
+                crawl, "" if which.task is None else which.task, which.fingerprint or b""
+            )
+            views, more = [view for _, view in found], None
+        else:
+            now, views, more = await self._lease_page(crawl, after, limit)
+        fits = lease_matcher(which, now)
+        return ResultPage([view for view in views if fits(view)], more)
+
+    async def _lease_page(
+        self, crawl: str, after: int, limit: int
+    ) -> tuple[int, list[LeaseView], int | None]:
+        """Return the time, the next leases, and the turn to go on from; None: no more."""
+        views: list[LeaseView] = []
+        while True:
+            most = min(LEASES_PER_CALL, limit - len(views))
+            now, found = await self._read_leases(crawl, "", b"", after, most + 1)
+            views += [view for _, view in found[:most]]
+            if len(found) <= most:
+                return now, views, None
+            after, _ = found[most - 1]
+            if len(views) == limit:
+                return now, views, after
+
+    async def _read_leases(
+        self, crawl: str, task: int | str, fingerprint: bytes, after: int = 0, limit: int = 0
+    ) -> tuple[int, list[tuple[int, LeaseView]]]:
+        """Return the time, and leases with their turns."""
+        args = (task, fingerprint, after, limit)
+        row, now, *found = await self._scripts.run("read_leases", crawl, *args)
+        if not found:
+            return now, []
+        parts = [found[place::_VALUES_PER_LEASE] for place in range(_VALUES_PER_LEASE)]
+        numbers, tasks, queues, turns, deadlines = parts
+        decoded, crawl_row = await self.decode_tasks(crawl, tasks), decode_crawl_row(row)
+        queue_rows = [decode_queue_row(queue) for queue in queues]
+        rules = await self._cache.queue_rules(crawl, {queue.rules for queue in queue_rows})
+        leases = []
+        for place, (number, queue) in enumerate(zip(numbers, queue_rows, strict=True)):
+            record = record_of(crawl_row, number, *decoded[place])
+            record.deadline = int(deadlines[place])
+            manners = politeness_of(queue)
+            view = lease_view(self._store_id, record, rules[queue.rules], manners, now)
+            leases.append((int(turns[place]), view))
+        return now, leases
+
     async def pending_tasks(
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[Pending]:
@@ -518,6 +586,9 @@ def record_of(crawl: CrawlRow, number: int, row: TaskRow, task: Task) -> TaskRec
         answer=decode_answer(row),
         history=tuple(row.history),
         answered=row.answered,
+        drawn=row.drawn,
+        leased=row.leased,
+        lasts=row.lasts,
         named=row.named,
         loaned=row.loaned,
         blocks=row.blocks,

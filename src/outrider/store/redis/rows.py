@@ -170,6 +170,8 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     meta: msgspec.Raw = _NO_BYTES  # with a checksum: replaces that of the text; empty: none does
     drawn: float = -1.0  # while leased: the delay drawn for the lease; below 0: none
     blocks: int = 0
+    leased: int = -1  # when it was leased by fingerprint
+    lasts: int = 0  # milliseconds its last claim asked for
 
 
 class VerdictRow(msgspec.Struct, array_like=True, gc=False):

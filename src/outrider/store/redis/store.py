@@ -35,7 +35,7 @@ class RedisStore(ForwardingStore):
         self.promise = promise
         self.scripts = scripts
         cache = RulesCache(scripts)
-        inspector = RedisInspector(scripts, cache)
+        inspector = RedisInspector(store_id, scripts, cache)
         self._store_verbs = RedisVerbs(store_id, scripts, cache)
         self._export = RedisExport(scripts, cache, inspector)
         self._subscriber = WorkSubscriber(scripts.client, scripts.base)

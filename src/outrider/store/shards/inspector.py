@@ -15,9 +15,12 @@ import msgspec
 from outrider.core.states import TaskState
 from outrider.store.acts import PREFIX
 from outrider.store.protocol import (
+    ALL_LEASES,
     CrawlView,
     CursorPage,
     Heat,
+    LeaseFilter,
+    LeaseView,
     Pending,
     QueuePosition,
     QueueView,
@@ -40,6 +43,7 @@ _SUMMED: Final = (
     *("known", "pending", "leased", "done", "dead", "dropped", "held", "visits", "bytes"),
     "recovered",
 )
+
 
 replace = msgspec.structs.replace
 Numbered = TypeVar("Numbered", TaskView, Pending)
@@ -121,6 +125,43 @@ class ShardedInspector:
         return ResultPage(
             [_with_global_number(shard, v) for shard, page in pages for v in page.items], more
         )
+
+    async def leases(
+        self,
+        crawl: str,
+        which: LeaseFilter = ALL_LEASES,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[LeaseView]:
+        """See `protocol.Inspect`: shard after shard, in the order they were made on each."""
+        validate_page(after, limit)
+        if which.task is not None:
+            return await self._lease_of(crawl, which, which.task)
+        number, local = split_number(after)
+        views: list[LeaseView] = []
+        while number < len(self._shards):
+            left = max(1, limit - len(views))
+            page = await self._shards[number].leases(crawl, which, after=local, limit=left)
+            views += [self._with_global_task(number, view) for view in page.items]
+            if page.after is not None:
+                return ResultPage(views, global_number(number, page.after))
+            number, local = number + 1, 0
+            is_full = len(views) >= limit and which.fingerprint is None
+            if is_full and number < len(self._shards):
+                return ResultPage(views, global_number(number, 0))
+        return ResultPage(views, None)
+
+    async def _lease_of(self, crawl: str, which: LeaseFilter, task: int) -> ResultPage[LeaseView]:
+        number, local = split_number(task)
+        if not self._shards.has(number):
+            return ResultPage([], None)
+        page = await self._shards[number].leases(crawl, replace(which, task=local))
+        return ResultPage([self._with_global_task(number, view) for view in page.items], None)
+
+    def _with_global_task(self, shard: int, view: LeaseView) -> LeaseView:
+        task, home = global_number(shard, view.lease.task), self._shards.home.id
+        return replace(view, lease=replace(view.lease, store=home, task=task))
 
     async def queue_tasks(
         self,

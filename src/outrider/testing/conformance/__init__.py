@@ -50,6 +50,7 @@ from outrider.testing.conformance.lease import ExpiryConformance, LeaseConforman
 from outrider.testing.conformance.limited_claims import LimitedClaimConformance
 from outrider.testing.conformance.listings import QueuesInOrderConformance, QueueTasksConformance
 from outrider.testing.conformance.loans import LoansConformance
+from outrider.testing.conformance.lookup import LookupConformance
 from outrider.testing.conformance.notifications import NotificationsConformance
 from outrider.testing.conformance.order import OrderConformance
 from outrider.testing.conformance.pace import PaceConformance
@@ -89,6 +90,7 @@ __all__ = [
     "LeaseConformance",
     "LimitedClaimConformance",
     "LoansConformance",
+    "LookupConformance",
     "NotesConformance",
     "NotificationsConformance",
     "OrderConformance",

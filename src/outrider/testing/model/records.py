@@ -45,6 +45,9 @@ class T:
     worker: str | None = None
     claimed: int | None = None
     deadline: int = 0
+    turn: int = 0  # H1: of its lease: leases are in this order
+    leased: int = 0  # when it was leased, also by fingerprint
+    lasts: int = 0  # for how long
     named: bool = False  # D5: leased by fingerprint
     lent: bool = False  # C7: leased as part of a loan of its queue
     drawn: float = -1.0  # D1: drawn for its lease; below 0: none

@@ -8,7 +8,6 @@ from math import isfinite
 
 import msgspec
 
-from outrider.core.outcome import Last
 from outrider.core.pick import Streak
 from outrider.core.policy.politeness import (
     delay_at_start,
@@ -227,9 +226,11 @@ class Verbs(Schedule):
         """Lease a task: token, deadline (H1), charge (E3), turn (C3), next-ready (D1)."""
         now = self.clock.now_ms()
         t.state, t.token, t.worker = LEASED, self.token(), request.worker
-        t.claimed, t.deadline = now, now + ms(request.lease_for)
+        t.claimed = t.leased = now
+        t.lasts, t.deadline = ms(request.lease_for), now + ms(request.lease_for)
         self.charge(q, t.task.cost)
-        q.turn, q.last_start, q.list_state = c.count(), now, None
+        t.turn = q.turn = c.count()
+        q.last_start, q.list_state = now, None
         politeness = q.rules.politeness
         if politeness.count_from == "start" or politeness.max_in_flight > 1:
             self.postpone(
@@ -239,7 +240,9 @@ class Verbs(Schedule):
         before, t.drawn = q.politeness, -1.0
         if draws_at_start(politeness) and not request.lend:  # C7: the borrower of a loan draws
             self.draw(q, t, roll)
-        lease = self.make_lease(q, t, request, before)
+        lease = msgspec.structs.replace(
+            self.lease_of(t), lease_for=request.lease_for, manners=before
+        )
         if request.lend:
             t.lent = True
             q.list_state = "ready" if self.may_lend_more(q) else None
@@ -275,38 +278,15 @@ class Verbs(Schedule):
     def lease_named(self, c: C, q: Q, t: T, request: ClaimRequest) -> Lease:
         """Lease and charge a task by fingerprint; no visit begins (D5)."""
         t.state, t.token, t.worker = LEASED, self.token(), request.worker
-        t.deadline, t.named = self.clock.now_ms() + ms(request.lease_for), True
-        t.drawn = -1.0
+        t.turn, t.leased = c.count(), self.clock.now_ms()  # its queue keeps its own turn
+        t.lasts, t.deadline = ms(request.lease_for), t.leased + ms(request.lease_for)
+        t.named, t.drawn = True, -1.0
         self.charge(q, t.task.cost)
-        lease = self.make_lease(q, t, request, q.politeness)
+        lease = msgspec.structs.replace(self.lease_of(t), lease_for=request.lease_for)
         if q.list_state == "ready":
             q.list_state = None
         self.reschedule(c, q)
         return lease
-
-    def make_lease(self, q: Q, t: T, request: ClaimRequest, politeness: PolitenessState) -> Lease:
-        """Return the lease, with what `decide` needs of its queue as it was before."""
-        return Lease(
-            store=self.id,
-            task=t.number,
-            token=t.token,
-            about=t.task,
-            attempt=t.attempts + 1,
-            worker=request.worker,
-            lease_for=request.lease_for,
-            failures=t.failures,
-            throttles=t.throttles,
-            rules=q.rules,
-            manners=politeness,
-            last=self.last(t),
-            delay=t.drawn,
-        )
-
-    def last(self, t: T) -> Last | None:
-        """Return the last answer of a page that is visited again, and its age (G3)."""
-        if t.answer is None or t.answered is None:
-            return None
-        return Last(t.answer, max(0, self.clock.now_ms() - t.answered) / 1000)
 
     def wake_in(self, c: C, request: ClaimRequest, leases: list[Lease]) -> float | None:
         """Return 0 if the limit ended the claim, else the seconds to the next event (C6)."""

@@ -10,16 +10,20 @@ from typing import Any
 import msgspec
 
 from outrider.clock import Clock
-from outrider.core.policy.rules import CrawlRules
+from outrider.core.outcome import Last
+from outrider.core.policy.rules import CrawlRules, covers
 from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
-from outrider.core.task import LANES, Task
+from outrider.core.task import LANES, Lease, Task
 from outrider.store.protocol import (
+    ALL_LEASES,
     STORE_VALUES,
     WORKER_KEPT_SECONDS,
     CrawlView,
     CursorPage,
     Heat,
+    LeaseFilter,
+    LeaseView,
     Pending,
     QueuePosition,
     QueueView,
@@ -52,6 +56,7 @@ SHOWN_OF_A_TASK -= {"lane", "meta", "breakdown"}
 class Views(ABC):
     """Views of crawls, queues and tasks."""
 
+    id: str
     clock: Clock
     all: dict[str, C]
     own: C
@@ -307,6 +312,65 @@ class Views(ABC):
             breakdown=breakdown_of(t.task),
             **shared,
         )
+
+    def lease_of(self, t: T) -> Lease:
+        """Return the lease of a leased task, with what `decide` needs of its queue (H1)."""
+        return Lease(
+            store=self.id,
+            task=t.number,
+            token=t.token,
+            about=t.task,
+            attempt=t.attempts + 1,
+            worker=t.worker or "",
+            lease_for=t.lasts / 1000,
+            failures=t.failures,
+            throttles=t.throttles,
+            rules=t.queue.rules,
+            manners=t.queue.politeness,
+            last=self.last(t),
+            delay=t.drawn,
+        )
+
+    def last(self, t: T) -> Last | None:
+        """Return the last answer of a page that is visited again, and its age (G3)."""
+        if t.answer is None or t.answered is None:
+            return None
+        return Last(t.answer, max(0, self.clock.now_ms() - t.answered) / 1000)
+
+    async def leases(
+        self,
+        crawl: str,
+        which: LeaseFilter = ALL_LEASES,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> ResultPage[LeaseView]:
+        """Return leases in the order they were made (H1); a cancelled crawl has none (I3)."""
+        validate_page(after, limit)
+        c = self.crawl_or_empty(crawl)
+        held = [] if c.status is CrawlStatus.CANCELLED else c.all(TaskState.LEASED)
+        one = which.task is not None or which.fingerprint is not None
+        later = sorted((t for t in held if one or t.turn > after), key=lambda t: t.turn)
+        examined = later if one else later[:limit]
+        views = [self.lease_view(t) for t in examined if self.fits(t, which)]
+        return ResultPage(views, examined[-1].turn if len(examined) < len(later) else None)
+
+    def fits(self, t: T, which: LeaseFilter) -> bool:
+        """Whether a leased task matches every field given (H1)."""
+        oldest = self.clock.now_ms() / 1000 - (which.older_than or 0.0)
+        return (
+            which.task in (None, t.number)
+            and which.fingerprint in (None, t.task.fingerprint)
+            and which.token in (None, t.token)
+            and which.worker in (None, t.worker)
+            and (which.key is None or covers(which.key, t.task.key))
+            and (which.older_than is None or t.leased / 1000 < oldest)
+        )
+
+    def lease_view(self, t: T) -> LeaseView:
+        """Return the view of a lease (H1)."""
+        at, until = t.leased / 1000, t.deadline / 1000
+        return LeaseView(self.lease_of(t), at, until, named=t.named, lent=t.lent)
 
     async def pending_tasks(
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000

@@ -233,6 +233,7 @@ INSERT_LEASES: Final = _text("insert_leases")
 DELETE_LEASES: Final = _text("delete_leases")
 OVERDUE_LEASES: Final = _text("overdue_leases")
 LEASES_OF_QUEUES: Final = _text("leases_of_queues")
+LEASE_PAGE: Final = _text("lease_page")
 EXTEND_LEASES: Final = _text("extend_leases")
 
 

@@ -64,7 +64,7 @@ limit %s for update of q skip locked
 -- name: fast_lease
 -- H1, E3, C3, D1: the first task of a lane of each queue is leased; the next one becomes its first.
 -- in: turns (sequence), by_turn, queues bigint[], lanes smallint[], tokens bigint[], worker,
---   claimed_at, deadline_at, last_start_at
+--   claimed_at, deadline_at, lasts, last_start_at
 -- out: {names fast_lease}
 with asked as materialized (
     select n.*, nextval(%s::regclass) as new_turn, %s::boolean as by_turn
@@ -118,8 +118,9 @@ with asked as materialized (
 ), old_pending as (
     delete from pending where ctid = any (array(select pending_row from picked))
 ), new_lease as (
-    insert into lease (task, crawl, queue, token, worker, claimed_at, deadline_at, named, lent)
-    select task, crawl, queue, token, %s, %s, %s, false, false from picked
+    insert into lease (task, crawl, queue, token, worker, claimed_at, deadline_at, turn,
+        leased_at, lasts, named, lent)
+    select task, crawl, queue, token, %s, %s, %s, new_turn, -1, %s, false, false from picked
 ), new_queue as (
     update queue q set standing = 0, pending = q.pending - 1, in_flight = 1, turn = k.new_turn,
         last_start_at = %s, session = q.session + k.cost, spent = q.spent + k.cost,

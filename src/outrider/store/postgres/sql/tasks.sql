@@ -126,6 +126,12 @@ order by l.deadline_at, l.task limit %s for update of l, q skip locked
 -- out: task
 select task from lease where crawl = %s and queue = any(%s::bigint[])
 
+-- name: lease_page
+-- The next leases after a turn.
+-- in: crawl, turn, limit
+-- out: task
+select task from lease where crawl = %s and turn > %s order by turn limit %s
+
 -- name: extend_leases
 -- H2: a new deadline for those of some leases that are held.
 -- in: tasks bigint[], tokens bigint[], deadline_at

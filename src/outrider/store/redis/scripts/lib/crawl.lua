@@ -23,12 +23,12 @@ local function decode_row(row)
 end
 
 -- Keys that are used often are built once per call.
-local prefix, C, wake_times, deadlines, inactive, ready0, ready1
+local prefix, C, wake_times, deadlines, lease_order, inactive, ready0, ready1
 
 local function name_keys(number)
   prefix = base .. number .. ':'
   wake_times, deadlines = prefix .. K_WAKE_TIMES, prefix .. K_DEADLINES
-  inactive = prefix .. K_INACTIVE
+  lease_order, inactive = prefix .. K_LEASES, prefix .. K_INACTIVE
   ready0, ready1 = prefix .. K_READY0, prefix .. K_READY1
 end
 

@@ -117,6 +117,13 @@ local function draw_delay(q, r, roll)
   return drawn
 end
 
+-- H1: a lease ends at its deadline, and is listed by the turn it took.
+local function add_lease(number, deadline)
+  local member = pack('>I5', number)
+  add_member(deadlines, member, deadline)
+  add_member(lease_order, member, C[C_LAST_TURN])
+end
+
 -- H1, E3, C3, D1: lease the first task of a lane: token, deadline, charge, turn, next-ready; then
 -- the queue is refreshed. Every visit begins here, so set_state is written out.
 local function lease_top(leases, q, lane, request)
@@ -128,13 +135,14 @@ local function lease_top(leases, q, lane, request)
   count_changes[field] = (count_changes[field] or 0) - 1
   count_changes[field + LEASED] = (count_changes[field + LEASED] or 0) + 1
   t[T_STATE], t[T_TOKEN], t[T_WORKER], t[T_CLAIMED] = LEASED, next_token(), request.worker, now
+  t[T_LASTS] = request.lease_for
   q[Q_TURN], q[Q_LAST_START], q[Q_IN_FLIGHT] = C[C_LAST_TURN], now, q[Q_IN_FLIGHT] + 1
   count_priority(t[T_ORDER], -1)
   charge(q, t[T_COST])
   if request.loans then
     t[T_LOANED], q[Q_LOANED] = true, q[Q_LOANED] + 1
   end
-  add_member(deadlines, pack('>I5', number), now + request.lease_for)
+  add_lease(number, now + request.lease_for)
   local draws = r[R_SPREAD] > 0 and not request.loans -- C7: the borrower of a loan draws
   if draws then
     t[T_DRAWN] = draw_delay(q, r, request.rolls and request.rolls[#leases / 3 + 1] or 0)
@@ -325,7 +333,9 @@ local function lease_named(leases, number, t, q, request)
   q[Q_IN_FLIGHT], q[Q_NAMED] = q[Q_IN_FLIGHT] - 1, q[Q_NAMED] + 1
   charge(q, t[T_COST])
   t[T_TOKEN], t[T_WORKER] = next_token(), request.worker
-  add_member(deadlines, pack('>I5', number), now + request.lease_for)
+  t[T_LEASED], t[T_LASTS] = now, request.lease_for
+  C[C_LAST_TURN] = C[C_LAST_TURN] + 1
+  add_lease(number, now + request.lease_for)
   append_lease(leases, number, t, q)
   reschedule(q)
 end

@@ -177,13 +177,10 @@ local function task_by_number(number)
     t[T_NAMED], t[T_LOANED], t[T_REASON], t[T_WORKER], t[T_HISTORY] = false, false, false, '', {}
     t[T_ANSWER] = ''
   end
-  if not t[T_META] then -- written before this field existed
-    t[T_META] = ''
+  if not t[T_LASTS] then -- written before these fields existed
+    t[T_META], t[T_DRAWN], t[T_BLOCKS] = t[T_META] or '', t[T_DRAWN] or -1, t[T_BLOCKS] or 0
+    t[T_LEASED], t[T_LASTS] = -1, 0
   end
-  if not t[T_DRAWN] then -- written before this field existed
-    t[T_DRAWN] = -1
-  end
-  t[T_BLOCKS] = t[T_BLOCKS] or 0
   tasks[number] = t
   return t
 end
@@ -267,6 +264,7 @@ end
 -- Send all changes of lists. Ended leases first: their tasks may have been leased again.
 local function flush_all()
   send_in_parts('ZREM', deadlines, ended_leases)
+  send_in_parts('ZREM', lease_order, ended_leases)
   ended_leases = {}
   for list, words in pairs(additions) do
     send_in_parts('ZADD', list, words)
