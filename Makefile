@@ -19,7 +19,7 @@ export OPENBLAS_NUM_THREADS = 1
 WITH_SUPPORT := PYTHONPATH=$(CURDIR)/tests/support
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test stress cover check format twin reference bench bench-crawl bench-scorers bench-stores bench-waiters faults plans pooler soak clean
+.PHONY: help install demo test stress cover check format twin reference bench bench-crawl bench-listings bench-scorers bench-stores bench-waiters faults plans pooler soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ bench-stores: install ## measure PostgreSQL and Redis beside the raw engine and 
 
 bench-scorers: install ## what each scorer finds first, on synthetic webs and real documentation: some 5 minutes
 	@$(BIN)/python benchmarks/scorers.py --json benchmarks/$$(date +%F)-scorers.json $(BENCH)
+
+bench-listings: install ## the tasks of a queue, and queues in order, of a million, on every store: some 20 minutes
+	@$(WITH_SUPPORT) $(BIN)/python benchmarks/listings.py --json benchmarks/$$(date +%F)-listings.json $(BENCH)
 
 bench-waiters: install ## a thousand claims that wait and one add, on every store: seconds and calls
 	@$(WITH_SUPPORT) $(BIN)/python benchmarks/waiters.py --json benchmarks/$$(date +%F)-waiters.json $(BENCH)

@@ -110,11 +110,13 @@ async def _sample_queues(frontier: Frontier, sort: Sort) -> Sequence[QueueView]:
     """Read queues for some seconds, and note how many there are and were read."""
     sample = await frontier.worst_queues(sort, SAMPLE_LIMIT)
     for _ in range(SAMPLE_CALLS):
-        if sample.known is not None:
+        if sample.examined >= sample.known:
             break
         sample = await frontier.worst_queues(sort, SAMPLE_LIMIT)
-    what = f"of {sample.examined:,} queues that were read within {math.ceil(sample.age)} s"
-    print_note(what if sample.known is not None else f"{what}, and not of all")
+    print_note(
+        f"of {sample.examined:,} queues that were read within {math.ceil(sample.age)} s;"
+        f" there are {sample.known:,}"
+    )
     return sample.items
 
 

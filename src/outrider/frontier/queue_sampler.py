@@ -44,7 +44,7 @@ class QueueSampler:
         self._after = 0  # where the next call continues
         self._began_at = 0  # this round
         self._examined = 0  # in this round
-        self._known: int | None = None  # in the last whole round
+        self._last_round = 0  # how many queues the last whole round examined
         self._worst: dict[str, dict[str, _Seen]] = {by: {} for by in SAMPLED_BY}
         self._reading = asyncio.Lock()
 
@@ -59,10 +59,10 @@ class QueueSampler:
         found = _first(self._worst[by].values(), limit)
         now = self._context.clock.now_ms()
         age = max((now - seen.at for seen in found), default=0)
-        examined = self._examined if self._known is None else max(self._known, self._examined)
-        return QueueSample(
-            tuple(seen.view for seen in found), examined, self._known, max(0, age) / 1000
-        )
+        crawl = await self._context.store.crawl(self._context.crawl)
+        known = sum(crawl.queues.values())
+        examined = min(known, max(self._last_round, self._examined))
+        return QueueSample(tuple(seen.view for seen in found), examined, known, max(0, age) / 1000)
 
     async def _read_more(self) -> None:
         """Read the next queues, at most to the end of the round."""
@@ -84,7 +84,7 @@ class QueueSampler:
 
     def _end_round(self) -> None:
         """Forget queues that this round did not meet."""
-        self._known, self._examined, self._after = self._examined, 0, 0
+        self._last_round, self._examined, self._after = self._examined, 0, 0
         for by, worst in self._worst.items():
             self._worst[by] = {key: s for key, s in worst.items() if s.at >= self._began_at}
 

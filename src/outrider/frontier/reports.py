@@ -106,8 +106,8 @@ class QueueSample(msgspec.Struct, frozen=True):
     """The worst queues of those that were read, each as it was then."""
 
     items: Sequence[QueueView]
-    examined: int  # how many queues were read, at most once each
-    known: int | None  # how many there were when all had been read; None: not all were read yet
+    examined: int  # how many queues were read, each counted once
+    known: int  # how many there are
     age: float  # seconds since the first of `items` was read
 
 

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from outrider import Done, Link
+from outrider.frontier import reader
 from outrider.store.protocol import CrawlView, QueueView, TaskView
 
 A = "https://a.example/"
@@ -178,6 +179,18 @@ class TestQueues:
     def test_they_are_sorted(self, outrider, options, first):
         """Numbers of trouble and work: the most first; names and waits: the least."""
         assert outrider("queues", "x", "--json", *options).lines[0]["key"] == first
+
+    def test_of_too_many_the_worst_that_were_read_are_shown(self, outrider, monkeypatch):
+        """E8: with a note of how many there are; what no sample can answer is refused."""
+        monkeypatch.setattr(reader, "MAX_SORTED", 2)
+
+        answer = outrider("queues", "x", "--json", "--sort", "pending")
+        refused = outrider("queues", "x", "--sort", "pending", "--reverse")
+
+        assert [view["key"] for view in answer.lines] == ["b.example", "c.example"]
+        assert "of 3 queues that were read within 0 s; there are 3" in answer.err
+        assert refused.code == 2
+        assert "worst_queues" in refused.err
 
     def test_a_table_for_people(self, outrider):
         """A line each, and a head."""

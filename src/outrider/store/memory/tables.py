@@ -24,7 +24,8 @@ from outrider.store.engine.records import (
     new_queue,
 )
 
-MAX_SEARCHED: Final = 1 << 18  # tasks whose queues one step of a listing compares
+MAX_SEARCHED: Final = 1 << 22  # tasks whose queues one step of a listing compares
+MAX_READ: Final = 1 << 18  # tasks whose queues it reads, if no listing has done so before
 MAX_EXAMINED: Final = 1 << 14  # tasks of a queue whose states it compares
 
 
@@ -86,8 +87,10 @@ class MemoryTasks:
     def in_queue(self, queue: int, state: TaskState | None, after: int, limit: int) -> Numbers:
         """See `port.TaskTable`."""
         last = next(reversed(self._last_chunk), 0)
-        upto = min(last, after + MAX_SEARCHED)
+        upto = min(last, after + MAX_SEARCHED, len(self._queues) + MAX_READ)
         self._read_queues(upto)
+        if upto <= after:
+            return Numbers([], after if after < last else None)
         queues = np.frombuffer(self._queues, np.uint32)[after + 1 : upto + 1]
         found = (np.flatnonzero(queues == queue) + (after + 1)).tolist()
         if state is not None:
