@@ -589,6 +589,7 @@ def record_of(crawl: CrawlRow, number: int, row: TaskRow, task: Task) -> TaskRec
         drawn=row.drawn,
         leased=row.leased,
         lasts=row.lasts,
+        lease_turn=row.lease_turn,
         named=row.named,
         loaned=row.loaned,
         blocks=row.blocks,

@@ -49,7 +49,7 @@ CRAWL_KEYS: Final = {
     "inactive": "parked",  # sorted set: the inactive list, by inactive key
     "wake_times": "alarms",  # sorted set: queues, by wake time
     "deadlines": "deadlines",  # sorted set: leased tasks, by the end of their lease
-    "leases": "leases",  # sorted set: leased tasks, by the turn their lease took
+    "leases": "leases",  # sorted set: leased tasks by turn, from their first listing on
 }
 
 

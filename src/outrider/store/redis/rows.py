@@ -88,6 +88,7 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     ready_queues: int = 0
     inactive_queues: int = 0
     recovered: int = 0  # visits done, of tasks that had been blocked
+    lists_leases: bool = False  # leases were asked for: their order is kept from then on
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):
@@ -172,6 +173,7 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     blocks: int = 0
     leased: int = -1  # when it was leased by fingerprint
     lasts: int = 0  # milliseconds its last claim asked for
+    lease_turn: int = 0  # that its last lease took
 
 
 class VerdictRow(msgspec.Struct, array_like=True, gc=False):

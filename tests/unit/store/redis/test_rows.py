@@ -18,7 +18,7 @@ QUEUE_ROW_ONLY = {
 }
 # Stored fields of a task that are not in its row: its number is the row's, deadlines are a sorted
 # set, and processes are told apart by the embedded file only.
-TASK_FIELDS_ELSEWHERE = {"number", "deadline", "process", "lease_turn"}
+TASK_FIELDS_ELSEWHERE = {"number", "deadline", "process"}
 # What only the row of a task has: numbers and bytes that hold several fields, and new meta.
 TASK_ROW_ONLY = {"version", "kind", "order", "split", "text", "meta"}
 IN_ORDER = {"task.precedence", "task.priority", "key"}

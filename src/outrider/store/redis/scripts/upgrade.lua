@@ -12,8 +12,8 @@ elseif tonumber(ARGV[5]) == 0 then
   call('DEL', base .. K_UPGRADE)
   return 0
 end
--- Format 2: the tasks of each queue are listed by number, queues by key and leases by turn; pending
--- tasks are counted by priority (F8), and queues by state (C1): commit counts a queue that was not.
+-- Format 2: the tasks of each queue are listed by number, and queues by key; pending tasks are
+-- counted by priority (F8), and queues by state (C1): commit counts a queue that was not.
 local done = tonumber(call('HGET', base .. K_UPGRADE, crawl_number)) or 0
 local last_number = max(C[C_LAST_TASK], C[C_LAST_QUEUE])
 local last = min(done + tonumber(ARGV[5]), last_number)
@@ -22,12 +22,9 @@ if done == 0 then
 end
 for number = done + 1, min(last, C[C_LAST_TASK]) do
   local t = task_by_number(number)
-  local member = pack('>I5', number)
-  append_to_queue_tasks(t[T_QUEUE], member)
+  append_to_queue_tasks(t[T_QUEUE], pack('>I5', number))
   if t[T_STATE] == PENDING then
     count_priority(t[T_ORDER], 1)
-  elseif t[T_STATE] == LEASED then
-    call('ZADD', lease_order, call('ZCARD', lease_order) + 1, member)
   end
 end
 for number = done + 1, min(last, C[C_LAST_QUEUE]) do

@@ -51,6 +51,9 @@ if crawl_number then
       C[field] = 0
     end
   end
+  if C[C_LISTS_LEASES] == nil then -- likewise
+    C[C_LISTS_LEASES] = false
+  end
   now = max(now, C[C_CLOCK])
 end
 

@@ -118,10 +118,13 @@ local function draw_delay(q, r, roll)
 end
 
 -- H1: a lease ends at its deadline, and is listed by the turn it took.
-local function add_lease(number, deadline)
+local function add_lease(number, t, deadline)
   local member = pack('>I5', number)
+  t[T_LEASE_TURN] = C[C_LAST_TURN]
   add_member(deadlines, member, deadline)
-  add_member(lease_order, member, C[C_LAST_TURN])
+  if C[C_LISTS_LEASES] then
+    add_member(lease_order, member, C[C_LAST_TURN])
+  end
 end
 
 -- H1, E3, C3, D1: lease the first task of a lane: token, deadline, charge, turn, next-ready; then
@@ -142,7 +145,7 @@ local function lease_top(leases, q, lane, request)
   if request.loans then
     t[T_LOANED], q[Q_LOANED] = true, q[Q_LOANED] + 1
   end
-  add_lease(number, now + request.lease_for)
+  add_lease(number, t, now + request.lease_for)
   local draws = r[R_SPREAD] > 0 and not request.loans -- C7: the borrower of a loan draws
   if draws then
     t[T_DRAWN] = draw_delay(q, r, request.rolls and request.rolls[#leases / 3 + 1] or 0)
@@ -335,7 +338,7 @@ local function lease_named(leases, number, t, q, request)
   t[T_TOKEN], t[T_WORKER] = next_token(), request.worker
   t[T_LEASED], t[T_LASTS] = now, request.lease_for
   C[C_LAST_TURN] = C[C_LAST_TURN] + 1
-  add_lease(number, now + request.lease_for)
+  add_lease(number, t, now + request.lease_for)
   append_lease(leases, number, t, q)
   reschedule(q)
 end

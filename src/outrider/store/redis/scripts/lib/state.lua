@@ -177,9 +177,9 @@ local function task_by_number(number)
     t[T_NAMED], t[T_LOANED], t[T_REASON], t[T_WORKER], t[T_HISTORY] = false, false, false, '', {}
     t[T_ANSWER] = ''
   end
-  if not t[T_LASTS] then -- written before these fields existed
+  if not t[T_LEASE_TURN] then -- written before these fields existed
     t[T_META], t[T_DRAWN], t[T_BLOCKS] = t[T_META] or '', t[T_DRAWN] or -1, t[T_BLOCKS] or 0
-    t[T_LEASED], t[T_LASTS] = -1, 0
+    t[T_LEASED], t[T_LASTS], t[T_LEASE_TURN] = t[T_LEASED] or -1, t[T_LASTS] or 0, 0
   end
   tasks[number] = t
   return t
@@ -264,7 +264,9 @@ end
 -- Send all changes of lists. Ended leases first: their tasks may have been leased again.
 local function flush_all()
   send_in_parts('ZREM', deadlines, ended_leases)
-  send_in_parts('ZREM', lease_order, ended_leases)
+  if C[C_LISTS_LEASES] then
+    send_in_parts('ZREM', lease_order, ended_leases)
+  end
   ended_leases = {}
   for list, words in pairs(additions) do
     send_in_parts('ZADD', list, words)
