@@ -15,6 +15,7 @@ from outrider.testing.builders import RuleFields, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.export import COPY, export, restore
 from outrider.testing.conformance.steps import (
+    CRAWL,
     add,
     ask,
     claim,
@@ -44,6 +45,12 @@ async def configure_uniform(store: FullStore, **fields: Any) -> None:
 async def end(store: FullStore, lease: Lease, outcome: Outcome) -> None:
     """Finish a visit, with another random number."""
     assert (await finish(store, verdict(lease, outcome, roll=ANOTHER))).applied
+
+
+async def one_after(store: FullStore, clock: FakeClock, seconds: float) -> Lease:
+    """Claim one task after so many seconds, without random numbers."""
+    clock.advance(seconds)
+    return await one(store)
 
 
 class DrawnDelayConformance:
@@ -128,6 +135,20 @@ class DrawnDelayConformance:
         leases = await claim(store, 999, rolls=rolls)
 
         assert [lease.delay for lease in leases] == [5.0 + 10.0 * roll for roll in rolls]
+
+    async def test_a_lease_that_is_looked_up_has_what_it_drew(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """D1, H1: any process finishes it to the same next-ready."""
+        await configure_uniform(store)
+        await one(store, rolls=[0.25])
+        (view,) = (await store.leases(CRAWL)).items
+        clock.advance(2)
+
+        await end(store, view.lease, Done(200))
+
+        assert (view.lease.delay, await wakes_in(store)) == (7.5, 5.5)
+        assert (await one_after(store, clock, 5.5)).delay == 5.0
 
     async def test_without_random_numbers_the_least_is_drawn(
         self, store: FullStore, clock: FakeClock
