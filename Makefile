@@ -19,7 +19,7 @@ export OPENBLAS_NUM_THREADS = 1
 WITH_SUPPORT := PYTHONPATH=$(CURDIR)/tests/support
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test stress cover check format twin reference bench bench-crawl bench-listings bench-scorers bench-stores bench-waiters faults plans pooler soak clean
+.PHONY: help install demo test stress cover check format twin reference bench bench-counts bench-crawl bench-listings bench-scorers bench-stores bench-waiters faults plans pooler soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ bench-listings: install ## the tasks of a queue, and queues in order, of a milli
 
 bench-waiters: install ## a thousand claims that wait and one add, on every store: seconds and calls
 	@$(WITH_SUPPORT) $(BIN)/python benchmarks/waiters.py --json benchmarks/$$(date +%F)-waiters.json $(BENCH)
+
+bench-counts: install ## counts of a million queues, read and by a census, on every store: some 10 minutes
+	@$(WITH_SUPPORT) $(BIN)/python benchmarks/counts.py --json benchmarks/$$(date +%F)-counts.json $(BENCH)
 
 plans: install ## look at PostgreSQL's plans with a million queues
 	@OUTRIDER_PLAN_ROWS=1000000 $(BIN)/pytest -q -n 0 tests/integration/test_postgres_plans.py
