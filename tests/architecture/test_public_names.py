@@ -29,6 +29,7 @@ VERBS = {
     *("add", "claim", "finish", "finish_many", "extend", "release", "expire", "leases"),
     *("stats", "heatmap", "explain", "queues", "tasks", "dead", "events"),
     *("pause", "resume", "cancel", "drop", "configure", "replay", "purge", "queue"),
+    *("forget", "delete_crawl"),
 }
 ACTS = {"set", "pause", "resume", "retire", "revive", "snooze", "wake", "view"}
 
@@ -50,6 +51,8 @@ FIELDS = {
         "identity": None,
         "meta": {},
         "text": None,
+        "done": False,
+        "fingerprint": None,
     },
     "Done": {
         "status": inspect.Parameter.empty,

@@ -12,11 +12,13 @@ from outrider.testing.conformance import (
     ClaimConformance,
     CountsConformance,
     CrawlConformance,
+    DeletionConformance,
     DrawnDelayConformance,
     ExpiryConformance,
     FiltersConformance,
     FinishConformance,
     FocusConformance,
+    ForgetConformance,
     HostsConformance,
     InspectConformance,
     KnownConformance,
@@ -37,6 +39,7 @@ from outrider.testing.conformance import (
     RetryingConformance,
     SavingConformance,
     SessionsConformance,
+    SetKnownConformance,
     SettingConformance,
     SnoozingConformance,
     StopsConformance,
@@ -88,6 +91,15 @@ class TestExpiry(ExpiryConformance): ...
 
 
 class TestFilters(FiltersConformance): ...
+
+
+class TestForget(ForgetConformance): ...
+
+
+class TestDeletion(DeletionConformance): ...
+
+
+class TestSetKnown(SetKnownConformance): ...
 
 
 class TestFinish(FinishConformance): ...

@@ -33,6 +33,7 @@ NUMBERED = {
 # B3: a task is known within a shard, and this one moves to a queue of another shard.
 KNOWN = {
     "Known": {"test_a_revisit_may_change_the_queue"},
+    "SetKnown": {"test_set_moves_a_pending_task_to_another_queue"},
     "QueueTasks": {"test_revisit_moves_a_task_to_the_list_of_another_queue"},
 }
 

@@ -182,7 +182,9 @@ async def acts_of_operators(frontier):
     await frontier.purge(all=True)
     await frontier.pause()
     await frontier.resume()
+    await frontier.forget(pattern="")
     await frontier.cancel()
+    await frontier.delete_crawl()
 
 
 async def test_page_of_events_lists_what_is_emitted():

@@ -13,10 +13,10 @@ from outrider.store.memory import MemoryStore
 class Forgetful(EmbeddedStore):
     """Its memory is thrown away before every other verb, and snapshots are taken all the time."""
 
-    async def _run(self, work):
+    async def _forward(self, verb, *args, **kwargs):
         self._is_stale = self._next_page % 2 == 0
-        self._told += 1_000_000
-        return await super()._run(work)
+        self._new_items += 1_000_000
+        return await super()._forward(verb, *args, **kwargs)
 
 
 class Served:

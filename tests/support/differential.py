@@ -19,6 +19,7 @@ from operations import (
     Claim,
     ClaimNamed,
     Configure,
+    Delete,
     Expire,
     Extend,
     Filter,
@@ -91,7 +92,7 @@ class StoreDriver:
                 return await self._claim(op)
             case Finish() | Extend() | Release() | Stale() | Expire():
                 return await self._end(op)
-            case Steer() | Configure() | SetStatus() | Filter():
+            case Steer() | Configure() | SetStatus() | Filter() | Delete():
                 return await self._operate(op)
             case PutValue():
                 return await self._put_value(op)
@@ -177,7 +178,7 @@ class StoreDriver:
             return len(await self.store.extend(ids, lease_for=30.0))
         return len(await self.store.release(ids))
 
-    async def _operate(self, op: Steer | Configure | SetStatus | Filter) -> Answer:
+    async def _operate(self, op: Steer | Configure | SetStatus | Filter | Delete) -> Answer:
         match op:
             case Steer(crawl, target, act, limit, by):
                 return await self._steer(crawl, target, act, limit, by)
@@ -188,6 +189,16 @@ class StoreDriver:
                 return await self.store.set_status(crawl, status, by=by)
             case Filter():
                 return await self._filter(op)
+            case Delete():
+                return await self._delete(op)
+
+    async def _delete(self, op: Delete) -> int:
+        """Remove a crawl; return how many tasks it had."""
+        count, more = 0, True
+        while more:
+            step = await self.store.delete(op.crawl, limit=op.limit)
+            count, more = count + step.count, step.after is not None
+        return count
 
     async def _put_value(self, op: PutValue) -> Answer:
         stand = [note.number for note in await self.store.values_since(op.crawl)]

@@ -40,6 +40,7 @@ class ModelShard(Model):
             dones=c.dones,
             bytes=c.bytes,
             revision=self.tokens + c.arrivals + c.counter + c.forgotten + len(c.log),
+            has_started=c.first is not None,
             is_idle=c.at_finish or c.first is None or c.status is CrawlStatus.FINISHED,
             max_pending=c.rules.max_pending,
             is_limited=any(getattr(c.rules.limits, n) for n in c.rules.limits.__struct_fields__),
@@ -53,7 +54,8 @@ class ModelShard(Model):
         c = self.crawl_of(crawl)
         self._pause_at_limit(c, totals)
         may_end = revision == (await self.summary(crawl)).revision and not c.rules.stay_open
-        if c.status is CrawlStatus.RUNNING and totals.is_over and may_end:
+        is_over = totals.is_over and c.first is not None
+        if c.status is CrawlStatus.RUNNING and is_over and may_end:
             self._close(c)
         return c.status
 

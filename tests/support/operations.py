@@ -40,6 +40,7 @@ class Page(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     origin: str = "opportunistic"
     key: str | None = None  # None: the host
     text: str = ""
+    done: bool = False
 
     def task(self, crawl: str) -> Task:
         """Return the task for the store."""
@@ -158,6 +159,13 @@ class Filter(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     by: str = ""
 
 
+class Delete(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Remove a crawl, in as many steps as it takes."""
+
+    crawl: str
+    limit: int = 1000
+
+
 class PutValue(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     """Write a shared value; `seen` counts back from the newest: 0 is its number."""
 
@@ -199,6 +207,7 @@ Op: TypeAlias = (
     | Configure
     | SetStatus
     | Filter
+    | Delete
     | PutValue
     | UpdatePriorities
     | Advance

@@ -20,6 +20,7 @@ from operations import (
     Claim,
     ClaimNamed,
     Configure,
+    Delete,
     Expire,
     Extend,
     Filter,
@@ -45,7 +46,7 @@ from outrider.core.outcome import (
     Unreachable,
 )
 from outrider.core.queue_action import Pause, QueueAction, Resume, Retire, Revive, Set, Snooze, Wake
-from outrider.core.states import CrawlStatus
+from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import KnownRule
 from outrider.store.protocol import STORE_VALUES, TaskFilter
 
@@ -55,7 +56,7 @@ TARGETS: Final = (*HOSTS, *HOSTS, ".example", ".b.example", "", "z.example")
 
 KNOWN: Final[tuple[KnownRule, ...]] = (
     *("keep", "keep", "keep"),
-    *("raise", "revisit", "gather"),
+    *("raise", "revisit", "gather", "set"),
 )
 
 
@@ -125,6 +126,7 @@ class RandomCase:
             origin=dice.choice(("opportunistic", "sitemap")),
             key=dice.choice((None,) * 15 + (HOSTS[0],)),
             text=dice.choice(("", "", "HTTPS://A.example/\té#1", " x ")),
+            done=dice.random() < 0.08,
         )
 
     def add(self, crawl: str | None = None, most: int = 5) -> Op:
@@ -290,16 +292,22 @@ class RandomCase:
         return SetStatus(self.crawl(), self.dice.choice(ways), by=self.by())
 
     def filter(self) -> Op:
-        """Return a drop, replay or purge."""
+        """Return a drop, replay, purge or forget."""
         dice = self.dice
         return Filter(
             self.crawl(),
-            dice.choice(("drop", "replay", "replay", "purge")),
+            dice.choice(("drop", "replay", "replay", "purge", "forget", "forget")),
             self.which(),
             dry_run=dice.random() < 0.2,
             limit=dice.choice((3, 1000)),
             by=self.by(),
         )
+
+    def delete(self) -> list[Op]:
+        """Return a removal of a crawl, which mostly begins again."""
+        crawl, again = self.crawl(), self.dice.random() < 0.8
+        removed: list[Op] = [Delete(crawl, self.dice.choice((1, 3, 1000)))]
+        return [*removed, Configure(crawl, self.rules(), is_swept=True)] if again else removed
 
     def which(self) -> TaskFilter:
         """Return a filter of all tasks, or by one field."""
@@ -313,10 +321,11 @@ class RandomCase:
                 TaskFilter(pattern=rf"/[{number}-9]$"),
                 TaskFilter(type="article"),
                 TaskFilter(tag="t"),
-                TaskFilter(reason=dice.choice(("HTTP 500", "lease expired", "throttled"))),
+                TaskFilter(reason=dice.choice(("HTTP 500", "lease expired", "forgotten"))),
                 TaskFilter(older_than=dice.choice((1.0, 60.0))),
                 TaskFilter(fingerprint=Page(host, number).task("x").fingerprint),
                 TaskFilter(key=host, tag="t"),
+                TaskFilter(state=dice.choice((*TaskState,))),
             )
         )
 
@@ -341,7 +350,9 @@ class OrdinaryCase(RandomCase):
     def page(self) -> Page:
         """Return a page that is mostly due."""
         page = super().page()
-        return page if self.dice.random() < 0.1 else replace(page, delay=0.0, known="keep")
+        return (
+            page if self.dice.random() < 0.1 else replace(page, delay=0.0, known="keep", done=False)
+        )
 
     def rules(self) -> dict[str, Any]:
         """Return rules without limits."""
@@ -370,6 +381,7 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "configure": RandomCase.configure,
     "set_status": RandomCase.set_status,
     "filter": RandomCase.filter,
+    "delete": RandomCase.delete,
     "put_value": RandomCase.put_value,
     "update_priorities": RandomCase.update_priorities,
     "wait": RandomCase.wait,
@@ -392,6 +404,7 @@ KINDS: Final[Mapping[str, float]] = {
     "configure": 2,
     "set_status": 1,
     "filter": 4,
+    "delete": 0.2,
     "put_value": 1,
     "update_priorities": 3,
     "wait": 14,
@@ -429,7 +442,7 @@ _OUTCOMES: Final[Mapping[str, Callable[[Random], Outcome]]] = {
     "blocked": lambda dice: Blocked("challenge", crawl_delay=dice.choice((None, None, 2.0))),
     "unreachable": lambda dice: Unreachable("DNS", crawl_delay=dice.choice((None, None, 2.0))),
     "dropped": lambda dice: Dropped(
-        "robots",
+        dice.choice(("robots", "robots", "forgotten")),
         seconds=dice.choice((0.0, 2.0)),
         crawl_delay=dice.choice((None, None, 2.0)),
         visited=dice.random() < 0.7,

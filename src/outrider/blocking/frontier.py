@@ -467,6 +467,47 @@ class Frontier:
             )
         )
 
+    def forget(
+        self,
+        url: str | None = None,
+        *,
+        key: str | None = None,
+        pattern: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
+        state: str | None = None,
+        older_than: float | None = None,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> int:
+        """Forget tasks of any state that match everything given; return how many (C10).
+
+        They are dropped (`forgotten`), leases among them end without punishment, and the next add
+        admits each of them again, as a revisit does.
+        """
+        return self._loop.run(
+            self._frontier.forget(
+                url,
+                key=key,
+                pattern=pattern,
+                type=type,
+                tag=tag,
+                state=state,
+                older_than=older_than,
+                dry_run=dry_run,
+                by=by,
+            )
+        )
+
+    def delete_crawl(self, *, by: str | None = None) -> int:
+        """Remove the crawl from its store, with all that is kept of it; return how many tasks (I1).
+
+        It is cancelled first, so workers stop. A removal that was interrupted continues when this
+        is called again. Close this frontier afterwards: its next call would begin a new crawl of
+        the same name.
+        """
+        return self._loop.run(self._frontier.delete_crawl(by=by))
+
     def replay(
         self,
         url: str | None = None,

@@ -100,7 +100,7 @@ def add(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     known: Annotated[
         str | None,
-        typer.Option("--known", help="What to do with known URLs: keep, raise or revisit."),
+        typer.Option("--known", help="What to do with known URLs: keep, raise, revisit or set."),
     ] = None,
     origin: Annotated[str | None, typer.Option("--origin", help="How the URL was found.")] = None,
     forced: Annotated[

@@ -107,6 +107,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "explain": tasks.explain,
         "queue": queues.queue,
         "drop": tasks.drop,
+        "forget": tasks.forget,
         "rescore": steer.rescore,
         "signals": steer.signals,
         "predict": steer.predict,

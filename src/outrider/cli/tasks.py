@@ -1,4 +1,4 @@
-"""`outrider tasks`, `explain`, `drop` and `dead`: tasks listed, explained, dropped, replayed."""
+"""`outrider tasks`, `explain`, `drop`, `forget` and `dead`: lists and changes of tasks."""
 
 from __future__ import annotations
 
@@ -230,6 +230,64 @@ def drop(  # noqa: PLR0913 - a command's options are its arguments
 async def drop_tasks(frontier: Frontier, which: Mapping[str, Any], *, dry_run: bool) -> int:
     """Drop tasks, or only count them; return the number."""
     return await frontier.drop(**which, dry_run=dry_run)
+
+
+# ---- forget: C10
+
+
+_FORGET_WHICH: Final = (
+    "forget: choose tasks by a URL, --key, --pattern, --type, --tag, --state or --older-than; "
+    "or all with --all"
+)
+
+
+def forget(  # noqa: PLR0913 - a command's options are its arguments
+    store: Store,
+    url: Annotated[
+        str | None, typer.Argument(metavar="URL", help="One URL, or an identity.")
+    ] = None,
+    *,
+    key: Key = None,
+    pattern: Pattern = None,
+    kind: Type = None,
+    tag: Tag = None,
+    state: Annotated[
+        TaskState | None, typer.Option("--state", help="Only tasks in this state.")
+    ] = None,
+    older_than: OlderThan = None,
+    everything: Annotated[bool, typer.Option("--all", help="Forget all tasks.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    by: By = None,
+    crawl: Crawl = "default",
+    as_json: Json = False,
+) -> None:
+    """Forget the tasks that match all given options, whatever their state.
+
+    They are dropped, and the next add of such a URL admits it again. At a terminal it shows the
+    count and asks for confirmation. Exits with 1 if nothing matches.
+    """
+    chosen = {"url": url, "key": key, "pattern": pattern, "type": kind, "tag": tag}
+    which: dict[str, Any] = {**chosen, "state": state, "older_than": older_than}
+    if all(value is None for value in which.values()) is not everything:
+        raise InvalidInput(_FORGET_WHICH)
+    if everything:
+        which["pattern"] = ""
+
+    def forget_or_count(only_count: bool) -> int:
+        return on_crawl(
+            store,
+            crawl,
+            lambda frontier: forget_tasks(frontier, which, dry_run=only_count),
+            by=by,
+        )
+
+    change_tasks(forget_or_count, "Forget", "forgotten", dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+async def forget_tasks(frontier: Frontier, which: Mapping[str, Any], *, dry_run: bool) -> int:
+    """Forget tasks, or only count them; return the number."""
+    return await frontier.forget(**which, dry_run=dry_run)
 
 
 # ---- dead letters: G2

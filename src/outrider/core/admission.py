@@ -26,7 +26,7 @@ from outrider.core.policy.queue_key import KeyFunction, host_key, valid_key
 from outrider.core.policy.scope import Admits
 from outrider.core.policy.score import Candidate, Score, Scorer, breakdown_of, explicit
 from outrider.core.policy.traps import Traps, trap
-from outrider.core.task import DEFAULT_ORIGIN, Added, Lease, Link, Task
+from outrider.core.task import DEFAULT_ORIGIN, NO_URL_KEY, Added, Lease, Link, Task
 from outrider.core.url import Refusal, Url, UrlRules, fingerprint, parse_url
 
 BAD_LINK: Final = "bad-link"
@@ -77,13 +77,13 @@ class Admission(msgspec.Struct):
     ) -> list[Task | Added]:
         """Return a task or a refusal for each link, in order."""
         from_seed = found_on is not None and _leads_from_seed(found_on)
-        answers: list[_Passed | Added] = [
+        answers: list[_Passed | Added | Task] = [
             self._check_link(one, are_seeds, from_seed) for one in asked
         ]
-        passed = [one for one in answers if not isinstance(one, Added)]
+        passed = [one for one in answers if isinstance(one, tuple)]
         scores = iter(self._scores_of(passed, found_on))
         return [
-            one if isinstance(one, Added) else self._task(one, next(scores), found_on)
+            self._task(one, next(scores), found_on) if isinstance(one, tuple) else one
             for one in answers
         ]
 
@@ -118,12 +118,12 @@ class Admission(msgspec.Struct):
             scores[place] = score
         return scores
 
-    def _check_link(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added:
+    def _check_link(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added | Task:
         link, given = (asked, asked.url) if type(asked) is Link else (_PLAIN, asked)
         if link is not _PLAIN and not is_ordinary(link):
-            fault = link_error(link)
-            if fault is not None:
-                return _refused(given, BAD_LINK, fault)
+            answer = self._check_fields(link)
+            if answer is not None:
+                return answer
         url = given if type(given) is Url else parse_url(given, self.url_rules)
         if isinstance(url, Refusal):
             return _refused(given, url.reason, url.detail)
@@ -133,7 +133,8 @@ class Admission(msgspec.Struct):
             reason = trap(url, self.traps)
             if reason is not None:
                 return Added(url.text, False, reason)
-            return link, url, url.host, fingerprint(link.identity or url.identity), 1
+            known_by = link.fingerprint or fingerprint(link.identity or url.identity)
+            return link, url, url.host, known_by, 1
         is_root = (are_seeds and link.depth == 0 and link.via is None) or (
             from_seed and link.origin == REDIRECT  # A5: a seed's redirect target joins the scope
         )
@@ -141,6 +142,13 @@ class Admission(msgspec.Struct):
             return self._check_policies(link, url, is_root)
         except Exception as error:  # noqa: BLE001 - scope, key, cost and bypass may be a user's
             return _refused(url, BAD_LINK, f"a policy raised {type(error).__name__}: {error}"[:200])
+
+    def _check_fields(self, link: Link) -> Task | Added | None:
+        """Return the answer for a link that is refused, or is known without a URL; else None."""
+        fault = link_error(link)
+        if fault is not None:
+            return _refused(link.url, BAD_LINK, fault)
+        return self._known_identity(link) if link.done and not link.url else None
 
     def _check_policies(self, link: Link, url: Url, is_root: bool) -> _Passed | Added:
         """Check scope, trap and depth in this order, then compute key and cost (B4)."""
@@ -156,6 +164,31 @@ class Admission(msgspec.Struct):
             return Added(url.text, False, "max-depth")
         return self._compute_key_and_cost(link, url)
 
+    def _known_identity(self, link: Link) -> Task | Added:
+        """B3: an identity without a URL is known as done, and no policy is about it."""
+        meta = encode_meta(link.meta) if link.meta else b""
+        if isinstance(meta, str):
+            return _refused("", BAD_LINK, meta)
+        return Task(
+            self.crawl,
+            link.fingerprint or fingerprint(link.identity or ""),
+            "",
+            link.key or NO_URL_KEY,
+            link.type,
+            lane=1 if link.type in self.acquisition else 0,
+            depth=link.depth + 0,
+            precedence=1,
+            priority=0.0,
+            cost=1,
+            known=link.known,
+            origin=link.origin or DEFAULT_ORIGIN,
+            via=link.via,
+            tag=link.tag,
+            meta=meta,
+            text=link.text or "",
+            done=True,
+        )
+
     def _is_bypassed(self, link: Link) -> bool:
         if self.bypass is None or not self.bypass(link):
             return False
@@ -169,7 +202,7 @@ class Admission(msgspec.Struct):
         cost = valid_cost((self.cost_of(key) if self.cost_of else self.cost)(url, link.via))
         if cost is None:
             return _refused(url, BAD_LINK, "budget.cost gave no whole number from 0 to 65535")
-        return link, url, key, fingerprint(link.identity or url.identity), cost
+        return link, url, key, fingerprint_of(link, url), cost
 
     def _scores_of(
         self, passed: Sequence[_Passed], page: Lease | None
@@ -256,7 +289,13 @@ class Admission(msgspec.Struct):
             meta,
             None if score is None else score.breakdown,
             "" if link.text is None or link.text == url.text else link.text,
+            link.done,
         )
+
+
+def fingerprint_of(link: Link, url: Url) -> bytes:
+    """Return what a link is known by: its own fingerprint or identity, or the URL's (A1, A3)."""
+    return link.fingerprint or fingerprint(link.identity or url.identity)
 
 
 def candidate_of(task: Task) -> Candidate:

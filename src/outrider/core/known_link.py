@@ -17,6 +17,8 @@ class KnownTask(Protocol):
     """The fields that are read of the known task."""
 
     @property
+    def url(self) -> str: ...  # noqa: D102
+    @property
     def key(self) -> str: ...  # noqa: D102
     @property
     def type(self) -> str: ...  # noqa: D102
@@ -33,8 +35,6 @@ class KnownTask(Protocol):
     @property
     def text(self) -> str: ...  # noqa: D102
     @property
-    def url(self) -> str: ...  # noqa: D102
-    @property
     def breakdown(self) -> Breakdown: ...  # noqa: D102
 
 
@@ -44,8 +44,11 @@ def complete_link(link: Link, task: KnownTask, *, keeps_text: bool = False) -> L
     `keeps_text`: the crawl keeps URLs as they were given, also those that are what is visited.
 
     An explicit priority, base or bias of the task stays, unless the link has one. `forced`, `delay`
-    and `known` belong to one visit: they are taken from the link.
+    and `known` belong to one visit: they are taken from the link. A task without a URL says nothing
+    of the page: the link stays as it is.
     """
+    if not task.url:
+        return link
     return replace(
         link,
         key=task.key if link.key is None else link.key,

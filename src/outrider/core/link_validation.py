@@ -15,6 +15,7 @@ from outrider.core.task import DEFAULT_DEPTH, PRIORITIES, KnownRule, Link
 META_LIMIT: Final = 16 * 1024
 MAX_DELAY: Final = 10 * 365 * 86_400.0
 
+FINGERPRINT_BYTES: Final = 16
 _MAX_DEPTH: Final = 1_000_000
 _COMMON_TYPES: Final = frozenset({"page", "hub", *TYPE_WEIGHTS})
 _TEXT_LIMITS: Final = {
@@ -43,6 +44,8 @@ def is_ordinary(link: Link) -> bool:
         and link.base_priority is None
         and link.key is None
         and _texts(link) == _NO_TEXTS
+        and not link.done
+        and link.fingerprint is None
     )
 
 
@@ -73,6 +76,10 @@ def _text_error(link: Link) -> str | None:
         return f"key = {short_repr(link.key)} must be printable text, 1 to 255 long"
     if link.known not in _KNOWN_RULES:
         return f"known = {short_repr(link.known)} must be one of {', '.join(_KNOWN_RULES)}"
+    if link.done or link.fingerprint is not None:
+        fault = _known_error(link)
+        if fault is not None:
+            return fault
     if _texts(link) == _NO_TEXTS:
         return None
     return next(filter(None, (_field_error(link, name) for name in _TEXT_LIMITS)), None)
@@ -90,6 +97,23 @@ def type_error(kind: object) -> str | None:
     if isinstance(kind, str) and 0 < len(kind) <= 64 and is_text(kind):
         return None
     return f"type = {short_repr(kind)} must be text, 1 to 64 long"
+
+
+def _known_error(link: Link) -> str | None:
+    """Return what is wrong with a link that is known as done, or brings its fingerprint (B3)."""
+    if link.fingerprint is not None and not _is_fingerprint(link.fingerprint):
+        return f"fingerprint = {short_repr(link.fingerprint)} must be {FINGERPRINT_BYTES} bytes"
+    if type(link.done) is not bool:
+        return f"done = {short_repr(link.done)} must be true or false"
+    if link.done and link.known not in ("keep", "set"):
+        return f"known = {short_repr(link.known)} must be keep or set, since the link is done"
+    if link.done and not link.url and link.identity is None and link.fingerprint is None:
+        return "url = '': a link without a URL needs an identity or a fingerprint"
+    return None
+
+
+def _is_fingerprint(value: object) -> bool:
+    return isinstance(value, bytes) and len(value) == FINGERPRINT_BYTES
 
 
 def _field_error(link: Link, name: str) -> str | None:

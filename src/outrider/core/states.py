@@ -41,13 +41,15 @@ class CrawlStatus(StrEnum):
 
 
 MOVES: Final[dict[TaskState, frozenset[TaskState]]] = {
-    TaskState.PENDING: frozenset({TaskState.LEASED, TaskState.DROPPED}),
+    # An add with known="set" moves any task to pending or done; `forget` drops any task.
+    TaskState.PENDING: frozenset({TaskState.LEASED, TaskState.DONE, TaskState.DROPPED}),
     TaskState.LEASED: frozenset(
         {TaskState.PENDING, TaskState.DONE, TaskState.DEAD, TaskState.DROPPED}
     ),
-    TaskState.DONE: frozenset({TaskState.PENDING}),  # a revisit
-    TaskState.DEAD: frozenset({TaskState.PENDING, TaskState.DROPPED}),  # replay or revisit, purge
-    TaskState.DROPPED: frozenset({TaskState.PENDING}),  # a revisit
+    TaskState.DONE: frozenset({TaskState.PENDING, TaskState.DROPPED}),  # a revisit, forget
+    # replay or revisit, set as done, purge
+    TaskState.DEAD: frozenset({TaskState.PENDING, TaskState.DONE, TaskState.DROPPED}),
+    TaskState.DROPPED: frozenset({TaskState.PENDING, TaskState.DONE}),  # a revisit, set as done
 }
 
 STATUS_MOVES: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
@@ -68,6 +70,8 @@ OPERATOR_MOVES: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
 }
 
 RETIRED_REASONS: Final = ("budget", "quota", "unreachable", "throttled", "operator")
+FORGOTTEN: Final = "forgotten"  # the reason of dropped tasks that the next add admits again (C10)
+DELETING: Final = "deleting"  # the reason of a cancelled crawl that is being removed (I1)
 SNOOZED_REASONS: Final = ("delay", "throttled", "unreachable", "blocked", "waiting", "operator")
 
 

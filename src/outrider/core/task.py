@@ -26,8 +26,10 @@ DISCOVERY: Final = 0
 ACQUISITION: Final = 1
 LANES: Final = ("discovery", "acquisition")
 
-KnownRule: TypeAlias = Literal["keep", "raise", "revisit", "gather"]
+KnownRule: TypeAlias = Literal["keep", "raise", "revisit", "gather", "set"]
 
+# B3: the queue of identities that are known without a URL; no host has such a name.
+NO_URL_KEY: Final = "(no-url)"
 DEFAULT_ORIGIN: Final = "opportunistic"  # B1: of links without an origin
 PRIORITIES: Final[dict[str, float]] = {  # F8
     "critical": -1000.0,
@@ -79,6 +81,8 @@ class Link(_Address, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     identity: str | None = None
     meta: Mapping[str, Any] = {}
     text: str | None = None  # the URL as it was given, for clients that know the task by it
+    done: bool = False  # known as done, without a visit
+    fingerprint: bytes | None = None  # 16 bytes, instead of those of the identity
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -103,6 +107,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     meta: bytes = b""  # JSON, at most 16 KiB
     breakdown: Breakdown | None = None
     text: str = ""  # the URL as it was given, if it is kept; "": it is the URL, or not kept
+    done: bool = False  # becomes known as done, without a visit (B3); stored as False
 
 
 class Added(msgspec.Struct, frozen=True, gc=False):

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
+from outrider.core.admission import fingerprint_of
 from outrider.core.known_link import REFERRING, complete_link
 from outrider.core.link_validation import link_error
 from outrider.core.task import Added, Lease, Link, Task
-from outrider.core.url import Refusal, Url, fingerprint, parse_url
+from outrider.core.url import Refusal, Url, parse_url
 from outrider.errors import InvalidInput
 from outrider.frontier.context import ClosedSource, FrontierContext
 from outrider.frontier.live_settings import LiveSettings
@@ -198,7 +199,7 @@ class Adder:
         url = link.url if isinstance(link.url, Url) else parse_url(link.url, rules)
         if isinstance(url, Refusal):
             return cast("Link", link)
-        mark = fingerprint(link.identity or url.identity)
+        mark = fingerprint_of(link, url)
         task = await self._context.store.task(self._context.crawl, mark)
         return cast("Link", link) if task is None else complete_link(link, task, keeps_text=keeps)
 

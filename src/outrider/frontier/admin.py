@@ -25,6 +25,7 @@ from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.reports import SuffixView
 from outrider.frontier.store_calls import items_of, run_steps, steer_queues
 from outrider.settings import override_of
+from outrider.store.delete_crawl import delete_crawl
 from outrider.store.protocol import QueueView, TaskFilter
 
 MAX_SNOOZE: Final = 10 * 365 * 86_400.0
@@ -101,6 +102,29 @@ class Admin:
         if which == TaskFilter():
             raise InvalidInput("drop() needs a filter; pattern='' drops everything pending")
         return await self._change_tasks(self._context.store.drop, which, dry_run=dry_run, by=by)
+
+    async def forget(
+        self, url: str | None, which: TaskFilter, *, dry_run: bool, by: str | None
+    ) -> int:
+        """See `Frontier.forget` (C10)."""
+        which = replace(
+            which,
+            fingerprint=self._fingerprint(url),
+            key=await self._addresses.filter_key(which.key),
+            pattern=check_pattern(which.pattern),
+            older_than=check_age(which.older_than),
+        )
+        if which == TaskFilter():
+            raise InvalidInput("forget() needs a URL or a filter; pattern='' forgets every task")
+        return await self._change_tasks(self._context.store.forget, which, dry_run=dry_run, by=by)
+
+    async def delete_crawl(self, by: str | None) -> int:
+        """See `Frontier.delete_crawl` (I1)."""
+        context = self._context
+        by = context.actor(by)
+        count = await delete_crawl(context.store, context.crawl, by=by)
+        context.reporter.emit("operator-delete", tasks=count, **signature(by))
+        return count
 
     async def replay(
         self,

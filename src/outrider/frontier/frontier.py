@@ -42,7 +42,7 @@ from outrider.frontier.finish import Finisher, Visit
 from outrider.frontier.live_settings import LiveSettings, SettingsWatcher, base_settings, log
 from outrider.frontier.lookup import LeaseFinder
 from outrider.frontier.policies import Policies
-from outrider.frontier.reader import Explainer, Reader
+from outrider.frontier.reader import Explainer, Reader, task_state
 from outrider.frontier.reports import (
     AddReport,
     Claim,
@@ -535,6 +535,43 @@ class Frontier:
         """Drop the pending tasks that match everything given; return how many (C10)."""
         which = TaskFilter(key=key, pattern=pattern, type=type, tag=tag, older_than=older_than)
         return await self._admin.drop(which, dry_run=dry_run, by=by)
+
+    async def forget(  # noqa: PLR0913 - one argument per filter
+        self,
+        url: str | None = None,
+        *,
+        key: str | None = None,
+        pattern: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
+        state: str | None = None,
+        older_than: float | None = None,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> int:
+        """Forget tasks of any state that match everything given; return how many (C10).
+
+        They are dropped (`forgotten`), leases among them end without punishment, and the next add
+        admits each of them again, as a revisit does.
+        """
+        which = TaskFilter(
+            key=key,
+            pattern=pattern,
+            type=type,
+            tag=tag,
+            state=None if state is None else task_state(state),
+            older_than=older_than,
+        )
+        return await self._admin.forget(url, which, dry_run=dry_run, by=by)
+
+    async def delete_crawl(self, *, by: str | None = None) -> int:
+        """Remove the crawl from its store, with all that is kept of it; return how many tasks (I1).
+
+        It is cancelled first, so workers stop. A removal that was interrupted continues when this
+        is called again. Close this frontier afterwards: its next call would begin a new crawl of
+        the same name.
+        """
+        return await self._admin.delete_crawl(by)
 
     async def replay(
         self,

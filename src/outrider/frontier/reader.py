@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.core.admission import fingerprint_of
 from outrider.core.breakdown import Breakdown
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.score import breakdown_of
 from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, setting_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Link
-from outrider.core.url import Url, fingerprint, parse_url
+from outrider.core.url import Url, parse_url
 from outrider.errors import InvalidInput
 from outrider.frontier.add import Adder
 from outrider.frontier.admin import QueueAddresses, check_age, check_pattern
@@ -157,7 +158,7 @@ class Reader:
         which = msgspec.structs.replace(
             which,
             key=await self._addresses.filter_key(which.key),
-            state=None if state is None else _task_state(state),
+            state=None if state is None else task_state(state),
             pattern=check_pattern(which.pattern),
             older_than=check_age(which.older_than),
         )
@@ -244,8 +245,10 @@ class Explainer:
         rules = self._context.policies.settings.url
         parsed = given if isinstance(given, Url) else parse_url(given, rules)
         if not isinstance(parsed, Url):
-            return Explanation(str(given)[:200], None, None, parsed.reason, parsed.detail)
-        mark = fingerprint(link.identity or parsed.identity)
+            if given or (link.identity is None and link.fingerprint is None):
+                return Explanation(str(given)[:200], None, None, parsed.reason, parsed.detail)
+            parsed = Url("", link.identity or "", "")  # B3: it may be known without a URL
+        mark = fingerprint_of(link, parsed)
         known = await self._context.store.task(self._context.crawl, mark)
         if known is None:
             return await self._explain_unknown(link, parsed)
@@ -257,7 +260,7 @@ class Explainer:
         admission = msgspec.structs.replace(policies.admission, scorer=policies.scorer.inner)
         (answer,) = admission.admit([link], are_seeds=False)
         if isinstance(answer, Added):
-            mark, reason = fingerprint(link.identity or url.identity).hex(), answer.reason or ""
+            mark, reason = fingerprint_of(link, url).hex(), answer.reason or ""
             return Explanation(url.text, url.identity, mark, reason, answer.detail)
         breakdown = breakdown_of(answer)
         return Explanation(
@@ -404,7 +407,8 @@ def _queue_state(name: str) -> QueueState:
         raise InvalidInput(f"state = {name!r}: one of {', '.join(QueueState)}") from None
 
 
-def _task_state(name: str) -> TaskState:
+def task_state(name: str) -> TaskState:
+    """Return the state of that name; InvalidInput if there is none."""
     try:
         return TaskState(name)
     except ValueError:

@@ -118,7 +118,7 @@ class SavedAnswer(
 class SavedTask(_Item, frozen=True, gc=False, tag_field="is", tag="task"):
     """A task with everything that decides its next visit; a leased one is pending (H5)."""
 
-    url: Annotated[str, Meta(min_length=1, max_length=65_536)]
+    url: Annotated[str, Meta(max_length=65_536)]  # "": known without one
     key: Key
     fingerprint: Annotated[bytes, Meta(min_length=16, max_length=16)]
     tie: Tie
@@ -221,7 +221,9 @@ def item_error(item: Saved) -> str | None:
 def _task_error(task: SavedTask) -> str | None:
     if valid_key(task.key) is None:
         return f"task.key = {task.key!r} must be printable"
-    if _is_plain_url(task.url) is None:
+    if not task.url and task.state in ("pending", "dead"):
+        return f"task.url: a {task.state} task has one"
+    if task.url and _is_plain_url(task.url) is None:
         url = parse_url(task.url, _URLS)
         if isinstance(url, Refusal):
             return f"task.url = {task.url[:200]!r}: {url.detail}"
@@ -285,7 +287,8 @@ def _queue_rule_errors(name: str, rules: QueueRules) -> Iterator[str]:
         yield f"crawl.rules.{name}.cost must be a name"
 
 
-_, *_TASK_FIELDS = Task.__struct_fields__  # all but the crawl
+# All but the crawl, and what an add only asks for.
+_TASK_FIELDS: Final = [n for n in Task.__struct_fields__ if n in SavedTask.__struct_fields__]
 _META, _BREAKDOWN = map(_TASK_FIELDS.index, ("meta", "breakdown"))
 _task_values: Final = attrgetter(*_TASK_FIELDS)
 

@@ -165,6 +165,23 @@ class ForwardingStore(ABC):
             "purge", crawl, which, dry_run=dry_run, after=after, limit=limit, by=by
         )
 
+    async def forget(
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
+    ) -> Step:
+        return await self._forward(
+            "forget", crawl, which, dry_run=dry_run, after=after, limit=limit, by=by
+        )
+
+    async def delete(self, crawl: str, *, limit: int = 1000, by: str = "") -> Step:
+        return await self._forward("delete", crawl, limit=limit, by=by)
+
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         return await self._forward("put_values", crawl, values)
 

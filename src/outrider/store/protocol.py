@@ -269,6 +269,32 @@ class Admin(Protocol):
         """Set dead tasks to dropped (`purged`)."""
         ...
 
+    async def forget(
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
+    ) -> Step:
+        """C10: set tasks of any state to dropped (`forgotten`), leases ended without punishment.
+
+        The next add admits such a task again, as a revisit does; the count leaves out those that
+        were forgotten before.
+        """
+        ...
+
+    async def delete(self, crawl: str, *, limit: int = 1000, by: str = "") -> Step:
+        """I1: remove a crawl with everything that is kept of it, step by step.
+
+        The first step cancels it (`deleting`); until the step with `after` None it is listed,
+        leases nothing and refuses adds. An unknown crawl is removed already. `limit` bounds the
+        tasks or rows of a step; `after` says that there are more, and is not given back.
+        """
+        ...
+
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """Write shared values in order, each over the one of its topic and name; their numbers.
 

@@ -103,6 +103,8 @@ class InvariantChecker:
             "steer": self._steered,
             "set_status": self._status_set,
             "restore": self._restored,
+            "forget": self._forgotten,
+            "delete": self._deleted,
         }
 
     def begin(self, verb: str, arguments: Mapping[str, Any]) -> None:
@@ -141,6 +143,11 @@ class InvariantChecker:
             self._steer_queues(arguments["crawl"], arguments["target"], arguments["act"])
         if "which" in arguments:
             self._doubt(arguments["crawl"], arguments["which"])
+        if verb == "forget":
+            self._doubt_leases(arguments["crawl"], arguments["which"])
+        if verb == "delete":
+            self._doubt_leases(arguments["crawl"], _ALL)
+            self.visits = None
 
     def not_applied(self, verb: str, arguments: Mapping[str, Any]) -> None:
         """Observe that a call was refused and changed nothing."""
@@ -170,7 +177,7 @@ class InvariantChecker:
         pairs = zip(tasks, answers, strict=True)
         for crawl, group in groupby(pairs, key=lambda pair: pair[0].crawl):
             self._order_is_known(crawl, known=call.alone)
-            self.leases.added(crawl, group, call.at.ended)
+            self.leases.added(crawl, group, call.at, alone=call.alone)
         if self.visits is not None:
             self.visits.added(tasks, answers)
 
@@ -219,7 +226,7 @@ class InvariantChecker:
                 in_order = len(verdicts) == 1 or not self._is_sharded  # else by shard
                 self._order_is_known(verdict.crawl, known=call.alone and in_order)
                 pairs = zip(verdict.tasks, answer.answers, strict=True)
-                self.leases.added(verdict.crawl, pairs, call.at.ended)
+                self.leases.added(verdict.crawl, pairs, call.at, alone=call.alone)
             self.leases.finished(verdict, answer, call.at, alone=call.alone)
             if self.visits is not None and answer.state is not None:
                 self.visits.added(verdict.tasks, answer.answers)
@@ -300,6 +307,24 @@ class InvariantChecker:
             if call.verb == "replay" and self.visits is not None:
                 self.visits.replayed()
 
+    def _forgotten(
+        self, _call: Call, step: Step, crawl: str, which: TaskFilter, *, dry_run: bool, **_: object
+    ) -> None:
+        """Record that leases may have ended unpunished: the answer does not name the tasks."""
+        if step.count and not dry_run:
+            self._doubt(crawl, which)
+            self._doubt_leases(crawl, which)
+            if self.visits is not None:
+                self.visits.forgotten()
+
+    def _deleted(self, call: Call, step: Step, crawl: str, **_: object) -> None:
+        """Record that a crawl is cancelled, or that nothing is left of it (I1)."""
+        self.visits = None
+        if step.after is None:
+            self.leases.removed(crawl, alone=call.alone)
+        else:
+            self.leases.cancelled(crawl)
+
     def _restored(self, _call: Call, count: int, crawl: str, saved: object) -> None:
         """Record that restored tasks have a history that was not observed."""
         del saved
@@ -316,11 +341,21 @@ class InvariantChecker:
             if which.key is None or covers(which.key, task.key):
                 task.is_sure = False
 
+    def _doubt_leases(self, crawl: str, which: TaskFilter) -> None:
+        """Stop relying on leases whose tasks may match a filter: they may have ended."""
+        record = self.leases.crawl(crawl)
+        for lease in list(record.open.values()):
+            if which.key is None or covers(which.key, lease.key):
+                self.leases.doubt_lease(record, lease)
+
     def _doubt_tasks(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
-            known = self.leases.crawl(task.crawl).tasks.get(task.fingerprint)
+            record = self.leases.crawl(task.crawl)
+            known = record.tasks.get(task.fingerprint)
             if known is not None:
                 known.is_sure = False
+                if task.known == "set" and known.lease is not None:
+                    self.leases.doubt_lease(record, known.lease)
 
     def _doubt_lease(self, lease: LeaseId) -> None:
         """Stop relying on a lease whose end may have been applied, with a refund of its cost."""

@@ -22,6 +22,7 @@ from outrider.core.policy.politeness import (
     pace,
 )
 from outrider.core.policy.rules import QueueRules
+from outrider.core.states import FORGOTTEN
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 
@@ -219,9 +220,11 @@ class LeaseHistory:
         for task in tasks:
             self.crawl(task.crawl).adding[task.fingerprint] -= 1
 
-    def added(self, crawl: str, pairs: Iterable[tuple[Task, Added]], now: int) -> None:
+    def added(
+        self, crawl: str, pairs: Iterable[tuple[Task, Added]], at: Instants, *, alone: bool = True
+    ) -> None:
         """Check that no known task is added twice, and that a duplicate is known (B3)."""
-        record = self.crawl(crawl)
+        record, now = self.crawl(crawl), at.ended
         for task, answer in pairs:
             known = record.tasks.get(task.fingerprint)
             if not answer.added:
@@ -230,6 +233,8 @@ class LeaseHistory:
                 self._inserted(record, task, known, now)
             else:
                 is_sure = bool(known.arrival)
+                if task.known == "set" and known.lease is not None:
+                    self._end_unpunished(record, known.lease, at.began, certain=alone)
                 self._revisited(record, task, known, now)
                 known.is_sure = is_sure
 
@@ -260,18 +265,23 @@ class LeaseHistory:
         due = now + whole_ms(task.delay)
         known = TaskRecord(task.url, task.key, task.lane, order, record.arrivals, due)
         record.tasks[task.fingerprint] = known
-        self._enqueue(record, known)
+        known.is_pending = not task.done
+        if known.is_pending:
+            self._enqueue(record, known)
 
     def _revisited(self, record: CrawlRecord, task: Task, known: TaskRecord, now: int) -> None:
-        require(task.known == "revisit", "B3", f"{task.url} is known and was added again")
+        may_return = task.known in ("revisit", "set") or not known.is_sure  # or it is forgotten
+        require(may_return, "B3", f"{task.url} is known and was added again")
         in_flight = known.lease is not None and known.lease.is_valid(now)
         require(not in_flight, "B3", f"{task.url} is leased and was added again")
         record.arrivals += 1
         known.key, known.lane, known.arrival = task.key, task.lane, record.arrivals
         known.order = (task.precedence, task.priority + 0.0)
         known.due = now + whole_ms(task.delay)
-        known.is_pending = known.is_sure = True
-        self._enqueue(record, known)
+        known.is_pending, known.is_sure = not task.done, True
+        known.version += 1
+        if known.is_pending:
+            self._enqueue(record, known)
 
     def _enqueue(self, record: CrawlRecord, task: TaskRecord) -> None:
         """Put a task into its queue; older entries of it become invalid."""
@@ -475,6 +485,7 @@ class LeaseHistory:
     ) -> None:
         task.is_pending = verdict.state == "pending"
         if not task.is_pending:
+            task.is_sure = verdict.reason != FORGOTTEN  # else the next add admits it (C10)
             return
         task.due = now + whole_ms(verdict.retry_in)
         revisit = verdict.revisit
@@ -517,6 +528,33 @@ class LeaseHistory:
         if task.lease is known:
             task.is_pending, task.due = True, at.ended
             self._enqueue(record, task)
+
+    def _end_unpunished(
+        self, record: CrawlRecord, lease: LeaseRecord, now: int, *, certain: bool
+    ) -> None:
+        """Record that a lease ended as if it was released, because its task was set (B3)."""
+        if not certain:
+            self.doubt_lease(record, lease)
+        elif lease.fate in ("held", "closing", "unsure"):
+            was_sure = lease.fate == "held"
+            record.mark(lease, "released")
+            queue = record.queue(lease.key)
+            queue.charged, lease.cost = queue.charged - lease.cost, 0
+            if was_sure and not lease.named and lease.deadline > now:
+                queue.visit_ended(lease.began(now), now, queue.usual_delay())
+
+    def doubt_lease(self, record: CrawlRecord, lease: LeaseRecord) -> None:
+        """Stop relying on a lease that may have ended unpunished, with a refund of its cost."""
+        if lease.fate in ("held", "closing", "unsure"):
+            lease.fate = "unsure"
+            queue = record.queue(lease.key)
+            queue.charged, lease.cost = queue.charged - lease.cost, 0
+            queue.last_delay = -1.0
+            record.numbers[lease.id.task].is_sure = False
+
+    def removed(self, crawl: str, *, alone: bool) -> None:
+        """Record that nothing is left of a crawl: its leases are void (I1)."""
+        self.crawls[crawl] = CrawlRecord(is_complete=alone)
 
     def not_released(self, lease: LeaseId) -> None:
         """Record that a lease was not released: it was lost before, or may still hold (H5)."""
@@ -583,7 +621,7 @@ class LeaseHistory:
 def _may_return(task: Task, known: TaskRecord, now: int) -> bool:
     """Whether a task known only by a lease was restored and revisited, not just added."""
     in_flight = known.lease is not None and known.lease.is_valid(now)
-    return task.known == "revisit" and not in_flight
+    return task.known == "set" or (task.known == "revisit" and not in_flight)
 
 
 def _check_draw(lease: Lease, *, is_drawn: bool) -> None:

@@ -118,15 +118,19 @@ class VisitHistory:
                 self._fingerprints[task.url] = task.fingerprint
                 if task.key not in self._turns:
                     self._take_turn(task.key)
-                self._count_cause(task.fingerprint)
+                self._count_cause(task)
 
-    def _count_cause(self, fingerprint: bytes) -> None:
-        task = self.tasks.get(fingerprint)
+    def _count_cause(self, added: Task) -> None:
+        task = self.tasks.get(added.fingerprint)
         if task is None:
-            self.tasks[fingerprint] = TaskVisits()
+            task = self.tasks[added.fingerprint] = TaskVisits()
         else:
+            if task.open is not None and added.known == "set":
+                self.released(task.open)  # B3: its lease ended without punishment
             task.causes += 1
             task.restart()
+        if added.done:
+            task.state = TaskState.DONE
 
     def _take_turn(self, key: str) -> None:
         self._last_turn += 1
@@ -248,6 +252,14 @@ class VisitHistory:
                     self._politeness.setdefault(key, PolitenessCounts()).revived()
                 case _:
                     pass  # changes neither politeness counts nor spacing
+
+    def forgotten(self) -> None:
+        """Record that tasks were forgotten: any lease may have ended and been refunded (C10)."""
+        for task in self.tasks.values():
+            record = self.leases.get(task.open) if task.open is not None else None
+            if record is not None and not record.is_loan:
+                record.is_loan = True
+                self._refundable[record.lease.key] += record.lease.about.cost
 
     def replayed(self) -> None:
         """Record a replay: the answer does not name its tasks, so any may have matched (G2)."""

@@ -534,3 +534,41 @@ def test_invalid_name_of_who_does_it_is_refused(outrider):
     assert shown.code == 2
     assert "printable" in shown.err
     assert outrider("stats", "x", "--json").json["status"] == "running"
+
+
+@pytest.mark.usefixtures("filled")
+class TestForget:
+    def test_forgotten_urls_are_admitted_again(self, outrider):
+        """C10: one URL, or what matches."""
+        url = outrider("tasks", "x", "--json").lines[0]["url"]
+
+        answer = outrider("forget", "x", url)
+
+        assert (answer.code, answer.out) == (0, "forgotten: 1 task\n")
+        assert outrider("forget", "x", "--state", "pending", "--dry-run").out == (
+            "would be forgotten: 2 tasks\n"
+        )
+        assert outrider("add", "x", url, "--json").json["added"] == 1
+
+    @pytest.mark.parametrize("words", [[], ["--dry-run"], ["--all", "--key", "a.example"]])
+    def test_a_choice_is_required(self, outrider, words):
+        """No filter, or one too many."""
+        answer = outrider("forget", "x", *words)
+
+        assert answer.code == 2
+        assert "--all" in answer.err
+
+    def test_json_has_the_count(self, outrider):
+        """What was forgotten, or would be."""
+        dry = outrider("forget", "x", "--all", "--dry-run", "--json")
+
+        assert dry.json == {"forgotten": 3, "dry_run": True}
+        assert outrider("forget", "x", "--all", "--json").json["forgotten"] == 3
+        assert outrider("forget", "x", "--all").code == 1
+
+    def test_a_person_is_asked_with_the_count(self, outrider, person):
+        """As `drop` does."""
+        asked = person(True)
+
+        assert outrider("forget", "x", "--all").code == 0
+        assert asked == ["Forget 3 tasks?"]

@@ -358,3 +358,45 @@ def test_a_scorer_that_breaks_prices_nothing():
 
     batch = [(Link(A), parse_url(A), "a.example", b"x" * 16)]
     assert admission(scorer=Broken()).rescore(batch) == [None]
+
+
+@pytest.mark.parametrize("known_by", [{"identity": "item 1"}, {"fingerprint": bytes(range(16))}])
+def test_identity_without_a_url_is_known_as_done(known_by):
+    """B3: under a key that no host has; no policy is about it."""
+    (task,) = bound_to("host").admit([Link("", done=True, tag="t", meta={"a": 1}, **known_by)])
+
+    assert isinstance(task, Task)
+    assert task.fingerprint == known_by.get("fingerprint", fingerprint("item 1"))
+    assert (task.url, task.key, task.done, task.tag) == ("", "(no-url)", True, "t")
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"url": "", "done": True}, "needs an identity or a fingerprint"),
+        ({"url": A, "fingerprint": b"short"}, "must be 16 bytes"),
+        ({"url": A, "fingerprint": "x" * 16}, "must be 16 bytes"),
+        ({"url": A, "done": True, "known": "revisit"}, "keep or set"),
+        ({"url": A, "done": 1}, "true or false"),
+    ],
+)
+def test_link_that_cannot_be_known_so_is_refused(fields, fault):
+    """B3: with the field and the fix."""
+    (answer,) = admission().admit([Link(**fields)])
+
+    assert (answer.added, answer.reason) == (False, "bad-link")
+    assert fault in answer.detail
+
+
+def test_link_without_a_url_is_refused_unless_it_is_done():
+    """A2: as any text that is no URL."""
+    (answer,) = admission().admit([Link("", identity="item 1")])
+
+    assert answer.reason == "bad-url"
+
+
+def test_link_may_bring_its_fingerprint():
+    """A3: instead of that of its identity."""
+    (task,) = admission().admit([Link(A, fingerprint=bytes(16), identity="x", done=True)])
+
+    assert (task.fingerprint, task.url, task.done) == (bytes(16), A, True)

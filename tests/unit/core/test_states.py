@@ -15,15 +15,19 @@ from outrider.core.states import (
 
 LEGAL = {
     ("pending", "leased"),
+    ("pending", "done"),
     ("pending", "dropped"),
     ("leased", "pending"),
     ("leased", "done"),
     ("leased", "dead"),
     ("leased", "dropped"),
     ("done", "pending"),
+    ("done", "dropped"),
     ("dead", "pending"),
+    ("dead", "done"),
     ("dead", "dropped"),
     ("dropped", "pending"),
+    ("dropped", "done"),
 }
 
 LEGAL_STATUS = {

@@ -1143,3 +1143,43 @@ async def test_events_move_to_another_file_live(opened, tmp_path):
     assert A in first.read_text()
     assert B not in first.read_text()
     assert B in second.read_text()
+
+
+async def test_forgotten_tasks_are_admitted_again(frontier):
+    """C10: by URL, by filter, and only counted by a dry run."""
+    await frontier.add([(A + "1"), "https://a.example/2", "https://b.example/"])
+
+    assert await frontier.forget((A + "1"), dry_run=True) == 1
+    assert await frontier.forget(A + "1") == 1
+    assert await frontier.forget(key="b.example", state="pending") == 1
+
+    report = await frontier.add([(A + "1"), "https://a.example/2", "https://b.example/"])
+    assert (report.added, report.refused) == (2, {"duplicate": 1})
+
+
+async def test_forgetting_everything_is_asked_for(frontier):
+    """C10: a call without a filter is refused, and so is a state that does not exist."""
+    await frontier.add(A + "1")
+
+    with pytest.raises(InvalidInput, match="pattern=''"):
+        await frontier.forget()
+    with pytest.raises(InvalidInput, match="state = 'gone'"):
+        await frontier.forget(state="gone")
+    assert await frontier.forget(pattern="") == 1
+
+
+async def test_identity_is_forgotten_by_its_text(frontier):
+    """B3, C10: as a URL is."""
+    link = Link("", identity="item 1", done=True)
+    await frontier.add([link])
+
+    assert await frontier.forget("item 1") == 1
+    assert (await frontier.add([link])).added == 1
+
+
+async def test_crawl_is_deleted_through_its_frontier(frontier):
+    """I1: the number of its tasks is returned, and nothing is left."""
+    await frontier.add([(A + "1"), "https://a.example/2"])
+
+    assert await frontier.delete_crawl() == 2
+    assert (await frontier.stats()).known == 0

@@ -116,7 +116,7 @@ async def test_frontier_whose_rules_are_refused_leaves_nothing_behind(
 ):
     """The last step of opening: the store is asked."""
 
-    async def refused(*_):
+    async def refused(*_, **__):
         raise StoreError("no rules today")
 
     with monkeypatch.context() as patch:

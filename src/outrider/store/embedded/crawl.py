@@ -70,6 +70,7 @@ class FileCrawl:
         "_written_roots",
         "engine",
         "index",
+        "is_removed",
         "journal",
         "leases",
         "queues",
@@ -81,6 +82,7 @@ class FileCrawl:
         self, name: str, store: str, now: int, *, index: int, reader: PageReader, secret: bytes
     ) -> None:
         self.index = index
+        self.is_removed = False  # it is empty, until nothing of it is left in the file
         self.state = state = CrawlState(name, store, CrawlRules(), now, tracks_dirty=True)
         self.leases, self.journal = Leases(), MemoryJournal(state)
         self.queues = QueueCache(state, reader)

@@ -45,7 +45,7 @@ _HIDDEN: Final = (
     "{:,} intact pages at its end are not seen by SQLite: they were never acknowledged, or the "
     "log is damaged before them, and --rescue has more than the file"
 )
-_META: Final = ("id", "secret", "snapshot")
+_META: Final = ("id", "secret", "snapshot", "removed")
 
 
 def examine(path: Path, clock: Clock, tell: Tell = lambda _: None) -> Diagnosis:
@@ -339,7 +339,7 @@ def _pieces(file: ReadOnlyFile, mark: SnapshotMark) -> Iterator[Piece]:
 
 def _wrong_with(file: ReadOnlyFile, name: str) -> str:
     try:
-        is_missing = file.reader.meta(name) is None and name != "snapshot"
+        is_missing = file.reader.meta(name) is None and name in ("id", "secret")
     except StoreError as error:
         return str(error)
     return f"the file's {name!r} is missing" if is_missing else ""

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import apsw
 
@@ -29,6 +29,9 @@ WAL_PAGES: Final = 2000  # of the write-ahead log before it is checkpointed
 SINGLE_READS: Final = 3  # pages read by one verb before they are read in one transaction
 PIECE_BITS: Final = 32  # of a piece's number; above them its snapshot's
 
+_AUTO_VACUUM: Final = "INCREMENTAL"  # I1: of new files; freed space is given back when asked
+_INCREMENTAL: Final = 2  # the same, as it is read
+
 _MAGIC: Final = b"SQLite format 3\0"
 _HEAD_BYTES: Final = 100
 _SCHEMA: Final = """
@@ -38,6 +41,7 @@ CREATE TABLE piece (id INTEGER PRIMARY KEY, data BLOB NOT NULL);
 """
 
 _ADD_PAGE: Final = "INSERT INTO page VALUES (?, ?)"
+_ADD_PIECE: Final = "INSERT INTO piece VALUES (?, ?)"
 # CAST: in a damaged file a blob may have become a text, which could not even be read.
 _GET_PAGE: Final = "SELECT CAST(data AS BLOB) FROM page WHERE id = ?"
 
@@ -219,7 +223,7 @@ class CrawlFile:
         """Add a piece to a snapshot."""
         key = snapshot << PIECE_BITS | number
         with self.reader.translating():
-            self._db.execute("INSERT INTO piece VALUES (?, ?)", (key, _add_checksum(key, data)))
+            self._db.execute(_ADD_PIECE, (key, _add_checksum(key, data)))
 
     def drop_pieces(self, snapshot: int, limit: int) -> bool:
         """Delete some of the pieces of other snapshots; return whether any are left."""
@@ -228,6 +232,50 @@ class CrawlFile:
         with self.reader.translating():
             self._db.execute(f"DELETE FROM piece WHERE id IN ({others})", (low, high, limit))  # noqa: S608
             return bool(self._db.execute(others, (low, high, 1)).fetchone())
+
+    # ---- replacing what belongs to removed crawls
+
+    def page_crawls(self, after: int, limit: int) -> list[tuple[int, int]]:
+        """Return the next pages, each with the crawl it belongs to."""
+        query = "SELECT id, CAST(substr(data, 7, 4) AS BLOB) FROM page WHERE id > ? "
+        query += "ORDER BY id LIMIT ?"
+        with self.reader.translating():
+            found: list[Any] = self._db.execute(query, (after, limit)).fetchall()
+        return [(number, int.from_bytes(crawl, "little")) for number, crawl in found]
+
+    def replace_pages(self, rows: Sequence[Row]) -> None:
+        """Replace pages, all or none: deleted first, so that SQLite merges what little is left."""
+        self.reader.end_transaction()
+        with self.reader.translating(), self._db:
+            self._db.executemany("DELETE FROM page WHERE id = ?", [(row.number,) for row in rows])
+            self._db.executemany(_ADD_PAGE, rows)
+
+    def pieces_after(self, key: int, limit: int) -> list[tuple[int, bytes]]:
+        """Return the next pieces of any snapshot, by their keys."""
+        query = "SELECT id, CAST(data AS BLOB) FROM piece WHERE id > ? ORDER BY id LIMIT ?"
+        with self.reader.translating():
+            found: list[Any] = self._db.execute(query, (key, limit)).fetchall()
+            return [(k, _verify_checksum(f"piece {k}", k, data or b"")) for k, data in found]
+
+    def replace_piece(self, key: int, data: bytes) -> None:
+        """Replace a piece."""
+        self.reader.end_transaction()
+        with self.reader.translating(), self._db:
+            self._db.execute("DELETE FROM piece WHERE id = ?", (key,))
+            self._db.execute(_ADD_PIECE, (key, _add_checksum(key, data)))
+
+    def shrink(self, pages: int) -> bool:
+        """Give unused space back, if the file was made to; return whether there is more."""
+        self.reader.end_transaction()
+        with self.reader.translating():
+            if self._pragma("auto_vacuum") != _INCREMENTAL:
+                return False
+            self._db.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+            return self._pragma("freelist_count") > 0
+
+    def _pragma(self, name: str) -> int:
+        row: Any = self._db.execute(f"PRAGMA {name}").fetchone()
+        return int(row[0])
 
     def set_meta(self, name: str, value: bytes) -> None:
         """Set a value of the file itself."""
@@ -340,6 +388,7 @@ def _create(path: Path) -> None:
 
 
 def _write_schema(db: apsw.Connection) -> None:
+    db.execute(f"PRAGMA auto_vacuum = {_AUTO_VACUUM}")
     with db:
         db.execute(_SCHEMA)
         for name, value in (

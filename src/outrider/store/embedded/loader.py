@@ -18,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.core.order import LANE_BYTES, task_key
-from outrider.core.states import TaskState
+from outrider.core.states import DELETING, CrawlStatus, TaskState
 from outrider.errors import StoreDamaged
 from outrider.store.embedded import log_pages, queue_codec
 from outrider.store.embedded.crawl import FileCrawl
+from outrider.store.embedded.deletion import RemovedCrawl, read_removed
 from outrider.store.embedded.file import FileReader, damaged
 from outrider.store.embedded.fingerprint_table import Shape
+from outrider.store.embedded.log_pages import NO_CRAWL
 from outrider.store.embedded.snapshot import (
     CrawlPiece,
     KnownPiece,
@@ -143,6 +145,9 @@ class FileLoader:
         self._verb: list[log_pages.LogPage] = []  # its pages so far
         self._tails: dict[int, _Tail] = {}
         self._long: set[tuple[int, int]] = set()  # queues whose lists are in pieces of their own
+        removed = read_removed(reader)
+        self._removed = removed.crawls
+        self._ignored = {NO_CRAWL, *(crawl.index for crawl in removed.crawls)}
 
     def load(self) -> list[FileCrawl]:
         """Return all crawls as they were after the last page."""
@@ -155,6 +160,8 @@ class FileLoader:
             for crawl in self.crawls.values():
                 self._insert_tasks(crawl, self._tails.pop(crawl.index, None))
                 self._complete(crawl)
+        for removed in self._removed:
+            self.crawls[removed.index] = removed_crawl(self._make, removed)
         return [self.crawls[index] for index in sorted(self.crawls)]
 
     # ---- the snapshot
@@ -172,7 +179,9 @@ class FileLoader:
         for crawl in self.crawls.values():
             self._find_missing_queues(crawl)
 
-    def _read_piece(self, piece: Piece) -> None:  # noqa: C901 - one case for each kind of piece
+    def _read_piece(self, piece: Piece) -> None:  # noqa: C901, PLR0912 - one case for each kind of piece
+        if piece.crawl in self._ignored:
+            return
         if isinstance(piece, CrawlPiece):
             self._apply_update(piece.crawl, piece.update)
             return
@@ -216,6 +225,8 @@ class FileLoader:
 
     def _read_page(self, page: log_pages.LogPage) -> None:
         """Collect the pages of a verb; after its last one read it: a queue may follow its tasks."""
+        if page.crawl in self._ignored:
+            return
         self._verb.append(page)
         if not page.is_last:
             return
@@ -278,9 +289,12 @@ class FileLoader:
         if row.stored_key is not None:
             queue.leave(row.lane, int.from_bytes(row.stored_key, "big"), row.due)
         queue.leave(row.lane, key, row.due)
+        if row.left is not None:
+            number_left, lane, key_left, due = row.left
+            crawl.queues.get(number_left).leave(lane, int.from_bytes(key_left, "big"), due)
         if row.state == PENDING:
             queue.enter(row.lane, key, row.due, self.now)
-        crawl.tasks.set_task_page(number, page, row.state)
+        crawl.tasks.set_task_page(number, page, row.state, row.reason)
         crawl.tasks.set_queues(number, array("I", (row.queue,)))
 
     def _set_queues(self, crawl: FileCrawl, new_tasks: NewTasks) -> None:
@@ -339,6 +353,14 @@ class FileLoader:
 
 def _lease_order(record: TaskRecord) -> tuple[int, int, int]:
     return record.lease_turn, record.claimed, record.number
+
+
+def removed_crawl(make: MakeCrawl, removed: RemovedCrawl) -> FileCrawl:
+    """Return the empty crawl that stands for one that is being removed (I1)."""
+    crawl = make(removed.index, removed.name, removed.created)
+    crawl.is_removed = True
+    crawl.state.status, crawl.state.reason = CrawlStatus.CANCELLED, DELETING
+    return crawl
 
 
 def _queue_of(crawl: FileCrawl, key: str) -> Queue:

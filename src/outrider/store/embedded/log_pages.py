@@ -32,6 +32,7 @@ from outrider.store.engine.state import CrawlEvent
 VERSION: Final = 1
 PAGE_ITEMS: Final = 16  # tasks or queues of one kind in a page: one is read without many others
 LAST_PAGE: Final = 1  # flag: the last page of a verb
+NO_CRAWL: Final = 0xFFFFFFFF  # the crawl of a page or piece whose crawl was removed
 
 _HEAD: Final = struct.Struct("<IBBIHHHI")  # checksum, version, flags, crawl, counts, update size
 _NUMBER: Final = struct.Struct("<Q").unpack_from
@@ -83,6 +84,8 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False):
     lease_turn: int = 0  # while leased
     leased: int = -1
     lasts: int = 0
+    # The entry that older pages have, if an add moved the task: queue, lane, key, due.
+    left: tuple[int, int, bytes, int] | None = None
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):
@@ -151,6 +154,7 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     low: int = 0
     recovered: int = 0
     queue_counts: list[int] = []  # empty: written before these counts existed
+    forgotten: int = 0
 
 
 class CountsRow(msgspec.Struct, array_like=True, gc=False):
@@ -229,18 +233,30 @@ _TASK_VALUES: Final = {
         name: f"record.{name} if record.state is LEASED else {default}"
         for name, default in _OF_LEASE.items()
     },
+    "left": "encode_left(record.left) if record.left else None",
 }
 _PLAIN_TASK_FIELDS: Final = [
     field.name for field in TASK_FIELDS if field.paged and field.name not in _TASK_VALUES
 ]
 
 
+def _encode_left(left: tuple[int, int, int, int]) -> tuple[int, int, bytes, int]:
+    queue, lane, key, due = left
+    return queue, lane, key.to_bytes(_KEY_BYTES, "big"), due
+
+
 def _compile_encode_task() -> Callable[[TaskRecord], bytes]:
     plain = {name: f"record.{name}" for name in _PLAIN_TASK_FIELDS}
     values = fields.arguments(TaskRow.__struct_fields__, plain, _TASK_VALUES)
-    scope = {"COLUMNS": COLUMNS, "KEY_BYTES": _KEY_BYTES, "LEASED": TaskState.LEASED}
+    scope = {
+        "encode": _encode,
+        "encode_left": _encode_left,
+        "COLUMNS": COLUMNS,
+        "KEY_BYTES": _KEY_BYTES,
+        "LEASED": TaskState.LEASED,
+    }
     body = [f"return encode(({', '.join(values)}))"]
-    return fields.compile_function("encode_task", "record", body, {"encode": _encode, **scope})  # type: ignore[no-any-return]
+    return fields.compile_function("encode_task", "record", body, scope)  # type: ignore[no-any-return]
 
 
 def _compile_fill_record() -> Callable[[TaskRecord, TaskRow, int], None]:
@@ -353,6 +369,11 @@ def encode_page(
     head = _HEAD.pack(0, VERSION, LAST_PAGE if update else 0, crawl, *map(len, parts), len(update))
     checksum = crc32(body, crc32(head[4:], number & 0xFFFFFFFF))
     return b"".join((checksum.to_bytes(4, "little"), head[4:], body))
+
+
+def empty_page(number: int) -> bytes:
+    """Encode a page that stores nothing, in place of one whose crawl was removed."""
+    return encode_page(number, NO_CRAWL, [], ([], [], []), b"")
 
 
 def check_page(number: int, data: bytes) -> tuple[int, ...]:

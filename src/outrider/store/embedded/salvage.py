@@ -263,6 +263,8 @@ def build_index(
             add_page(*waiting.pop(0))
         try:
             page = log_pages.decode_page(number, data)
+            if page.crawl == log_pages.NO_CRAWL:
+                continue
             found[page.crawl].add_page(page, inventory)
             if page.is_last:
                 add_page(page.crawl, log_pages.decode_update(page.update))

@@ -18,14 +18,21 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.errors import Closed, InvalidInput, StoreDamaged, StoreError, StoreFull, StoreUnusable
 from outrider.store.embedded import snapshot
 from outrider.store.embedded.crawl import FileCrawl, decode_rules, encode_rules
+from outrider.store.embedded.deletion import (
+    Removed,
+    RemovedCrawl,
+    read_removed,
+    remove_some,
+    write_removed,
+)
 from outrider.store.embedded.file import CrawlFile, FileReader, Row, check_file, damaged
 from outrider.store.embedded.group_commit import GroupCommit
-from outrider.store.embedded.loader import FileLoader
+from outrider.store.embedded.loader import FileLoader, removed_crawl
 from outrider.store.embedded.lock import Lock
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.verbs import EngineVerbs
 from outrider.store.forwarding import ForwardingStore
-from outrider.store.protocol import NO_PROCESS, Notifies
+from outrider.store.protocol import NO_PROCESS, Notifies, Step
 from outrider.store.subscriptions import SILENT_VERBS, Subscriptions
 
 SNAPSHOT_AFTER: Final = 400_000  # items written since the last snapshot, so reopening is quick
@@ -65,13 +72,24 @@ class PageCache:
 class FileCrawls:
     """See `port.Crawls`. A verb may have changed the crawls it opened: these are in `used`."""
 
-    __slots__ = ("_clock", "_file", "_reader", "by_name", "last_now", "used")
+    __slots__ = (
+        "_clock",
+        "_file",
+        "_reader",
+        "by_name",
+        "has_removed",
+        "last_now",
+        "removed",
+        "used",
+    )
 
     def __init__(self, file: CrawlFile, reader: PageCache, clock: Clock) -> None:
         self._file, self._reader, self._clock = file, reader, clock
         self.by_name: dict[str, FileCrawl] = {}
         self.used: dict[str, FileCrawl] = {}
         self.last_now = 0
+        self.removed = read_removed(file.reader)
+        self.has_removed = False  # a crawl since the current snapshot was begun
 
     def now(self) -> int:
         """See `port.Crawls`."""
@@ -89,9 +107,14 @@ class FileCrawls:
         """See `port.Crawls`."""
         crawl = self.by_name.get(name)
         if crawl is None:
-            crawl = self.by_name[name] = self.make(len(self.by_name), name, self.now())
-        self.used[name] = crawl
+            crawl = self.by_name[name] = self.make(self._next_index(), name, self.now())
+            crawl.state.last_token = self.removed.last_token  # no lease of a removed crawl fits
+        if not crawl.is_removed:
+            self.used[name] = crawl
         return crawl.engine
+
+    def _next_index(self) -> int:
+        return max((crawl.index for crawl in self.by_name.values()), default=-1) + 1
 
     def existing(self, name: str) -> CrawlEngine | None:
         """See `port.Crawls`."""
@@ -99,12 +122,42 @@ class FileCrawls:
 
     def reading(self, name: str, *, totals: bool = False) -> CrawlEngine:  # noqa: ARG002 - always complete
         """See `port.Crawls`."""
-        crawl = self.by_name.get(name) or self.make(len(self.by_name), name, self.now())
+        crawl = self.by_name.get(name) or self.make(self._next_index(), name, self.now())
         return crawl.engine
 
     def names(self) -> list[str]:
         """See `port.Crawls`."""
         return list(self.by_name)
+
+    def delete(self, name: str, limit: int) -> Step:
+        """See `port.Crawls`: an empty crawl takes its place until its pages are replaced."""
+        crawl = self.by_name[name]
+        if not crawl.is_removed:
+            return self._begin_removal(crawl)
+        (removed,) = (one for one in self.removed.crawls if one.index == crawl.index)
+        left = remove_some(self._file, removed, limit)
+        if left is None and self._reader.unwritten:  # the last of its pages may be among them
+            left = removed
+        others = tuple(one for one in self.removed.crawls if one is not removed)
+        crawls = others if left is None else (*others, left)
+        self._set_removed(Removed(crawls, self.removed.last_token))
+        if left is None:
+            del self.by_name[name]
+        return Step(0, None if left is None else 1)
+
+    def _begin_removal(self, crawl: FileCrawl) -> Step:
+        state, known = crawl.state, crawl.state.known
+        removed = RemovedCrawl(crawl.index, crawl.name, state.created)
+        last_token = max(self.removed.last_token, state.last_token)
+        self._set_removed(Removed((*self.removed.crawls, removed), last_token))
+        self.by_name[crawl.name] = removed_crawl(self.make, removed)
+        self.used.pop(crawl.name, None)
+        self.has_removed = True
+        return Step(known, 1)
+
+    def _set_removed(self, removed: Removed) -> None:
+        write_removed(self._file, removed)
+        self.removed = removed
 
     def expiring(self) -> Iterable[CrawlEngine]:
         """See `port.Crawls`."""
@@ -207,6 +260,7 @@ class EmbeddedStore(ForwardingStore):
 
     def _load(self) -> None:
         loader, crawls = FileLoader(self._file.reader, self._crawls.make), self._crawls
+        crawls.removed = read_removed(self._file.reader)
         crawls.by_name = {crawl.name: crawl for crawl in loader.load()}
         crawls.used = {}
         crawls.last_now = max(crawls.last_now, loader.now)
@@ -225,7 +279,8 @@ class EmbeddedStore(ForwardingStore):
 
         now = self._crawls.now()
         for name, crawl in self._crawls.by_name.items():
-            self._crawls.used[name] = crawl
+            if not crawl.is_removed:
+                self._crawls.used[name] = crawl
             crawl.expire_dead(now, is_dead)
         rows = self._build_pages()
         if rows:
@@ -319,6 +374,8 @@ class EmbeddedStore(ForwardingStore):
 
     def _continue_snapshot(self) -> None:
         """Write some more pieces of a snapshot; one that fails is begun again later."""
+        if self._crawls.has_removed:  # the snapshot under way has parts of it
+            self._snapshot, self._crawls.has_removed = None, False
         if self._snapshot is None:
             self._snapshot, self._new_items = self._begin_snapshot(), 0
         moved, until = 0, time.perf_counter() + SLICE_SECONDS
@@ -335,7 +392,7 @@ class EmbeddedStore(ForwardingStore):
             self._snapshot = None
 
     def _begin_snapshot(self) -> Iterator[int]:
-        crawls = list(self._crawls.by_name.values())
+        crawls = [crawl for crawl in self._crawls.by_name.values() if not crawl.is_removed]
         now = self._crawls.last_now
         return snapshot.take(self._file, crawls, now, lambda: self._next_page - 1)
 

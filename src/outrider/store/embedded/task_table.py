@@ -12,10 +12,11 @@ from itertools import count as count_from
 from typing import Final, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from outrider.core.order import DUE_BITS, NUMBER_MASK, task_key
 from outrider.core.policy.rules import QueueRules
-from outrider.core.states import TaskState
+from outrider.core.states import FORGOTTEN, TaskState
 from outrider.core.task import Task
 from outrider.store.embedded import log_pages
 from outrider.store.embedded.fingerprint_table import FingerprintTable
@@ -42,6 +43,8 @@ SMALL_LOOKUP: Final = 16  # fingerprints looked up one by one rather than as arr
 MAX_SEARCHED: Final = 1 << 22  # tasks whose queues one step of a listing compares
 MAX_RECENT: Final = 1000  # fingerprints collected before they are added to the table
 PENDING: Final = COLUMNS[TaskState.PENDING]
+DROPPED: Final = COLUMNS[TaskState.DROPPED]
+FORGOTTEN_COLUMN: Final = len(COLUMNS)  # in `states`, of dropped tasks that are forgotten (C10)
 
 # Of a record that is only read.
 _NO_QUEUE: Final = new_queue("", 0, 0, QueueRules())
@@ -158,17 +161,23 @@ class FileTasks:
         task_pages, states, queues = self.task_pages, self.states, self.queue_numbers
         for page, records in enumerate(updates, first):
             for record in records:
-                record.body_page, record.stored_key = record.body_page or page, 0
+                record.body_page = record.body_page or page
+                record.stored_key, record.left = 0, None
+                column = COLUMNS[record.state]
+                if column == DROPPED and record.reason == FORGOTTEN:
+                    column = FORGOTTEN_COLUMN
                 # `set_task_page`, written out: the task has a span
                 span, index = record.number >> SPAN_BITS, record.number & SPAN_MASK
-                task_pages[span][index], states[span][index] = page, COLUMNS[record.state]
+                task_pages[span][index], states[span][index] = page, column
                 queues[span][index] = record.queue.number  # a revisit may have moved it
         self.inserted, self.updated = [], {}
 
     # ---- pages of tasks
 
-    def set_task_page(self, number: int, page: int, state: int) -> None:
+    def set_task_page(self, number: int, page: int, state: int, reason: str | None = None) -> None:
         """Record the page of a task's current row, and its state."""
+        if state == DROPPED and reason == FORGOTTEN:
+            state = FORGOTTEN_COLUMN
         span = number >> SPAN_BITS
         if span == len(self.task_pages):
             self._add_span()
@@ -204,6 +213,13 @@ class FileTasks:
         return self.task_pages[number >> SPAN_BITS][number & SPAN_MASK]
 
     # ---- reading one task
+
+    def is_forgotten(self, number: int) -> bool:
+        """See `port.TaskTable`: reads no page."""
+        found = self._in_memory(number)
+        if found is not None:
+            return found.is_forgotten()
+        return self.states[number >> SPAN_BITS][number & SPAN_MASK] == FORGOTTEN_COLUMN
 
     def get(self, number: int) -> TaskRecord:
         """See `port.TaskTable`."""
@@ -283,7 +299,7 @@ class FileTasks:
             span, low = start >> SPAN_BITS, start & SPAN_MASK
             high = min(SPAN, low + numbers.stop - start)
             states = np.frombuffer(self.states[span], np.uint8)[low:high]
-            yield from (np.flatnonzero(states == column) + start).tolist()
+            yield from (np.flatnonzero(_is_in_state(states, column)) + start).tolist()
             start += high - low
 
     def in_queue(self, queue: int, state: TaskState | None, after: int, limit: int) -> Numbers:
@@ -297,7 +313,8 @@ class FileTasks:
             known = self._learn_queues(span, low, high)
             fits = np.frombuffer(self.queue_numbers[span], np.uint32)[low:known] == queue
             if state is not None:
-                fits &= np.frombuffer(self.states[span], np.uint8)[low:known] == COLUMNS[state]
+                states = np.frombuffer(self.states[span], np.uint8)[low:known]
+                fits &= _is_in_state(states, COLUMNS[state])
             found += (np.flatnonzero(fits) + start).tolist()
             start += known - low
             if known < high:
@@ -342,3 +359,9 @@ class FileTasks:
                 if wanted.get(number) == page:
                     kept[number] = page, from_row(number, page, log_pages.decode_task(data))
         return kept
+
+
+def _is_in_state(states: NDArray[np.uint8], column: int) -> NDArray[np.bool_]:
+    """Return which tasks are in a state; forgotten ones are dropped."""
+    found: NDArray[np.bool_] = states == column
+    return found | (states == FORGOTTEN_COLUMN) if column == DROPPED else found

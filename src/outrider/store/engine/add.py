@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import final
+
+from msgspec.structs import replace
 
 from outrider.clock import to_ms
 from outrider.core.order import DUE_BITS, task_key, tie_of
@@ -22,9 +25,9 @@ from outrider.store.engine.records import (
 )
 from outrider.store.engine.schedule import Schedule
 from outrider.store.engine.state import CrawlState
-from outrider.store.engine.transitions import Transitions, count_final
+from outrider.store.engine.transitions import Transitions
 
-PENDING, LEASED = TaskState.PENDING, TaskState.LEASED
+PENDING, LEASED, DONE = TaskState.PENDING, TaskState.LEASED, TaskState.DONE
 _PENDING = COLUMNS[PENDING]
 
 
@@ -32,7 +35,17 @@ _PENDING = COLUMNS[PENDING]
 class Adder:
     """Inserts new tasks, and makes known ones pending again."""
 
-    __slots__ = ("_priorities", "_queues", "_schedule", "_state", "_tasks", "_transitions")
+    __slots__ = (
+        "_priorities",
+        "_queues",
+        "_schedule",
+        "_state",
+        "_tasks",
+        "_transitions",
+        "release",
+    )
+
+    release: Callable[[TaskRecord, int], None]  # H5: the finisher's, set when the engine is built
 
     def __init__(
         self,
@@ -46,8 +59,13 @@ class Adder:
         self._state, self._tasks, self._queues = state, tasks, queues
         self._schedule, self._transitions, self._priorities = schedule, transitions, priorities
 
-    def add(self, tasks: list[Task], now: int) -> list[Added]:  # noqa: C901, PLR0912, PLR0915
-        """B3, B4: add tasks in batch order; the first of the two hot loops."""
+    def add(  # noqa: C901, PLR0912, PLR0915
+        self, tasks: list[Task], now: int, finishing: int = 0
+    ) -> list[Added]:
+        """B3, B4: add tasks in batch order; the first of the two hot loops.
+
+        `finishing` is the task whose page has these links; 0: none.
+        """
         state, schedule = self._state, self._schedule
         if state.status is CrawlStatus.CANCELLED:
             return [Added(task.url, False, "cancelled") for task in tasks]
@@ -56,28 +74,33 @@ class Adder:
         known, by_key, rules = self._tasks.known, self._queues.by_key, state.rules
         task_counts = state.task_counts
         tie, limit, queue_limit = rules.tie, rules.max_pending, rules.max_pending_per_queue
+        has_forgotten = state.forgotten > 0
         for task in tasks:
             fingerprint = task.fingerprint
             shard = known[fingerprint[0]]
             old = shard.get(fingerprint)
-            if old is not None and not (task.known != "keep" and self._is_again(old, task, now)):
+            if old is not None and not (
+                (task.known != "keep" and self._is_again(old, task, now, finishing))
+                or (has_forgotten and self._tasks.is_forgotten(old))
+            ):
                 answer(Added(task.url, False, "duplicate"))
                 continue
             key = task.key
             queue = by_key[hash(key) & SHARD_MASK].get(key)
-            if (limit and state.pending - state.retired_pending >= limit) or (
-                queue_limit and queue is not None and queue.pending >= queue_limit
-            ):
+            if (
+                (limit and state.pending - state.retired_pending >= limit)
+                or (queue_limit and queue is not None and queue.pending >= queue_limit)
+            ) and not self._adds_no_pending(old, task):
                 answer(Added(task.url, False, "queue-full"))
+                continue
+            if old is not None or task.done:
+                self._admit_known(old, task, now)
+                answer(Added(task.url, True, None, task.priority))
                 continue
             if queue is None:
                 queue = self.new_queue(key)
             if state.is_idle:
                 state.start_run(now)
-            if old is not None:
-                self._readmit(self._tasks.get(old), task, queue, now)
-                answer(Added(task.url, True, None, task.priority))
-                continue
             state.last_task = number = state.last_task + 1
             state.last_arrival = arrival = state.last_arrival + 1
             order = task_key(
@@ -135,8 +158,10 @@ class Adder:
         state.mark_dirty(queue)
         return queue
 
-    def _is_again(self, number: int, task: Task, now: int) -> bool:
-        """B3, F10: whether a known task is to be visited again; a pending one may move."""
+    def _is_again(self, number: int, task: Task, now: int, finishing: int) -> bool:
+        """B3, F10: whether a known task becomes what the link says; a pending one may move."""
+        if task.known == "set":
+            return number != finishing  # H6: a page does not set itself
         old = self._tasks.get(number)
         if task.known == "revisit":
             return old.state is not PENDING and old.state is not LEASED
@@ -146,17 +171,86 @@ class Adder:
             change(old, task, now)
         return False
 
-    def _readmit(self, record: TaskRecord, task: Task, queue: Queue, now: int) -> None:
-        """B3: make a done, dead or dropped task pending again, as the new link describes it."""
-        self._state.mark_dirty(record.queue)
-        count_final(record.queue, record.state, -1)
-        count_final(queue, record.state, 1)
+    def _adds_no_pending(self, number: int | None, task: Task) -> bool:
+        """B4: whether a limit of pending tasks does not concern this one."""
+        return task.done or (number is not None and self._tasks.get(number).state is PENDING)
+
+    def _admit_known(self, number: int | None, task: Task, now: int) -> None:
+        """B3: change a known task into what a link says, or make a URL known as done."""
+        record = None if number is None else self._tasks.get(number)
+        if record is not None and record.state is LEASED:
+            self.release(record, now)
+        queue = self._queues.find(task.key) or self.new_queue(task.key)
+        is_done = task.done
+        task = replace(task, done=False) if is_done else task
+        if record is None:
+            self._insert_done(task, queue, now)
+            return
+        self._readmit(record, task, queue, now, is_done=is_done)
+
+    def _insert_done(self, task: Task, queue: Queue, now: int) -> None:
+        """B3: a URL becomes known as done now, without a visit."""
+        state, fingerprint = self._state, task.fingerprint
+        state.last_task = number = state.last_task + 1
+        key, due = self._new_key(task, number), now + to_ms(task.delay)
+        counts = state.counts_of(task)
+        record = TaskRecord(number, task, queue, counts, key, due, now, DONE, finished=now)
+        self._tasks.known[fingerprint[0]][fingerprint] = number
+        self._tasks.insert(record)
+        self._tasks.update(record)
+        state.mark_counts_dirty(counts)
+        counts.by_state[COLUMNS[DONE]] += 1
+        state.mark_dirty(queue)
+        self._transitions.count(queue, DONE, 1)
+
+    def _readmit(
+        self, record: TaskRecord, task: Task, queue: Queue, now: int, *, is_done: bool
+    ) -> None:
+        """B3: make a known task that is not leased what the new link says: pending, or done."""
+        state, transitions, schedule = self._state, self._transitions, self._schedule
+        old, was_pending = record.queue, record.state is PENDING
+        state.forgotten -= record.is_forgotten()
+        state.mark_dirty(old)
+        if was_pending:
+            self._leave_queue(record)
+        transitions.count(old, record.state, -1)
+        transitions.count(queue, record.state, 1)
         record.queue = queue
         self.describe(record, task)
         record.history, record.reason = (), None
         record.claimed = -1
+        if is_done:
+            self._end_as_done(record, now)
+        if was_pending and (is_done or old is not queue):
+            schedule.refresh(old, now)
+        if is_done:
+            return
+        if state.is_idle:
+            state.start_run(now)
         self.reinsert(record, task.delay, now)
-        self._schedule.reschedule(queue, now)
+        schedule.reschedule(queue, now)
+
+    def _leave_queue(self, record: TaskRecord) -> None:
+        """Take a pending task out of its list, and note the entry that may be stored of it."""
+        queue, lane = record.queue, record.task.lane
+        queue.leave(lane, record.key, record.due)
+        stored = record.stored_key or record.key
+        record.left = record.left or (queue.number, lane, stored, record.due)
+        record.stored_key = 0
+
+    def _end_as_done(self, record: TaskRecord, now: int) -> None:
+        record.key = self._new_key(record.task, record.number)
+        record.restart()
+        self._transitions.move(record, DONE)
+        record.due, record.finished = now + to_ms(record.task.delay), now
+        self._tasks.set_tie(record)
+
+    def _new_key(self, task: Task, number: int) -> int:
+        """C2: return an order key with a new tie."""
+        state = self._state
+        state.last_arrival += 1
+        tie = tie_of(state.rules.tie, state.last_arrival, task.roll)
+        return task_key(task.precedence, task.priority, tie, number)
 
     def describe(self, record: TaskRecord, task: Task) -> None:
         """Replace a record's task, and count it with its new type, tag, origin and depth."""
@@ -172,10 +266,7 @@ class Adder:
 
     def reinsert(self, record: TaskRecord, delay: float, now: int) -> None:
         """C2: make a task pending with a new tie; B2: attempts restart at 0."""
-        state, task = self._state, record.task
-        state.last_arrival += 1
-        tie = tie_of(state.rules.tie, state.last_arrival, task.roll)
-        record.key = task_key(task.precedence, task.priority, tie, record.number)
+        record.key = self._new_key(record.task, record.number)
         record.restart()
         self._transitions.move(record, PENDING)
         self._transitions.enqueue(record, now + to_ms(delay), now)

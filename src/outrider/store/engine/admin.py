@@ -135,24 +135,35 @@ def _revive(crawl: CrawlEngine, queue: Queue, now: int) -> None:
 def for_each(
     crawl: CrawlEngine,
     which: TaskFilter,
-    state: TaskState,
+    state: TaskState | None,
     change: Callable[[TaskRecord], None] | None,
     now: int,
     *,
     after: int,
     limit: int,
 ) -> Step:
-    """Change matching tasks of a bounded range of numbers; a cancelled crawl has none (I3)."""
+    """Change matching tasks of a bounded range of numbers; a cancelled crawl has none (I3).
+
+    `state` is the one they must have; None: any, but those that are forgotten already (C10).
+    """
     numbers, more = _span(crawl, which, after, limit)
     count = 0
     if crawl.state.status is not CrawlStatus.CANCELLED:
         matches = matcher(crawl.state, which, now)
         for record in crawl.tasks.read(numbers):
-            if record.state is state and which.state in (None, state) and matches(record):
+            if _has_state(record, state) and _is_asked(record, which) and matches(record):
                 count += 1
                 if change is not None:
                     change(crawl.tasks.get(record.number))
     return Step(count, more)
+
+
+def _has_state(record: TaskRecord, state: TaskState | None) -> bool:
+    return not record.is_forgotten() if state is None else record.state is state
+
+
+def _is_asked(record: TaskRecord, which: TaskFilter) -> bool:
+    return which.state in (None, record.state)
 
 
 def _span(

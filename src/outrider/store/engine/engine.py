@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from outrider.core.policy.rules import CrawlRules
-from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.states import FORGOTTEN, CrawlStatus, TaskState
 from outrider.store.engine.add import Adder
 from outrider.store.engine.claim import Claimer
 from outrider.store.engine.finish import Finisher
@@ -18,7 +18,7 @@ from outrider.store.engine.schedule import Schedule
 from outrider.store.engine.state import CrawlState
 from outrider.store.engine.transitions import Transitions
 
-PENDING, DROPPED = TaskState.PENDING, TaskState.DROPPED
+PENDING, LEASED, DROPPED = TaskState.PENDING, TaskState.LEASED, TaskState.DROPPED
 
 
 @final
@@ -66,6 +66,7 @@ class CrawlEngine:
         self.finisher = finisher = Finisher(
             state, leases, tasks, schedule, transitions, adder, loader
         )
+        adder.release = finisher.release
         self.claimer = Claimer(
             state, leases, tasks, queues, schedule, transitions, finisher, loader, fast_path
         )
@@ -130,6 +131,19 @@ class CrawlEngine:
         record.queue.leave(record.task.lane, record.key, record.due)
         self.transitions.move(record, DROPPED)
         self.schedule.refresh(record.queue, now)
+
+    def forget(self, record: TaskRecord, now: int) -> None:
+        """C10: drop a task of any state, so that the next add admits it again."""
+        if record.state is LEASED:
+            self.finisher.release(record, now)
+        queue, was_pending = record.queue, record.state is PENDING
+        record.reason, record.finished = FORGOTTEN, now
+        if was_pending:
+            queue.leave(record.task.lane, record.key, record.due)
+        self.transitions.move(record, DROPPED)
+        self.state.forgotten += 1
+        if was_pending:
+            self.schedule.refresh(queue, now)
 
     def replay(self, record: TaskRecord, now: int) -> None:
         """G2: make a dead task pending in its old place; the next claim reschedules its queue."""

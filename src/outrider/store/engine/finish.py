@@ -11,7 +11,7 @@ import msgspec
 
 from outrider.clock import to_ms
 from outrider.core.order import NUMBER_BITS, TIE_MASK, task_key
-from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.states import FORGOTTEN, CrawlStatus, TaskState
 from outrider.core.task import PolitenessState
 from outrider.core.verdict import Finished, Requeue, Revisit, Verdict
 from outrider.store.engine.add import Adder
@@ -192,7 +192,8 @@ class Finisher:
         record = self.lease_by_token(verdict.task, verdict.token)
         if record is None:
             return Finished(self._was_finished(verdict.task, verdict.token))
-        answers = self._adder.add(list(verdict.tasks), now) if verdict.tasks else ()
+        tasks, number = verdict.tasks, verdict.task
+        answers = self._adder.add(list(tasks), now, number) if tasks else ()
         if record.named and self._end_named(record) and verdict.touched:
             record.claimed = record.queue.last_start = now  # it contacted the host: begun now
         self._apply(record, verdict, now)
@@ -271,6 +272,8 @@ class Finisher:
         if verdict.state is not PENDING:
             record.finished = now
             self._transitions.end_lease(record, verdict.state)
+            if record.reason == FORGOTTEN:
+                self._state.forgotten += record.is_forgotten()
         elif verdict.revisit is not None:
             self._revisit(record, verdict.revisit, now)
         elif verdict.requeue is not None:

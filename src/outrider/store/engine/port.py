@@ -27,6 +27,7 @@ from outrider.store.protocol import (
     Heartbeat,
     SharedValue,
     SharedValueWrite,
+    Step,
     StoreEvent,
     WorkerView,
 )
@@ -70,6 +71,10 @@ class TaskTable(Protocol):
 
     def find(self, fingerprint: bytes) -> int | None:
         """Return the number of the task with that fingerprint."""
+        ...
+
+    def is_forgotten(self, number: int) -> bool:
+        """Return whether a known task is forgotten (C10); asked while any is."""
         ...
 
     def get(self, number: int) -> TaskRecord:
@@ -311,6 +316,10 @@ class Crawls(Protocol):
 
     def names(self) -> list[str]:
         """Return the names of the crawls in order of their creation."""
+        ...
+
+    def delete(self, name: str, limit: int) -> Step:
+        """I1: make a step of removing a crawl, which was cancelled for that (`DELETING`)."""
         ...
 
     def expiring(self) -> Iterable[CrawlEngine]:

@@ -16,7 +16,7 @@ from outrider.core.order import DELAYED_BYTES, DELAYED_SHIFT, DUE_BITS, KEY_MASK
 from outrider.core.outcome import Answer
 from outrider.core.policy.politeness import draws_at_start, min_delay_between, pace
 from outrider.core.policy.rules import QueueRules
-from outrider.core.states import QueueState, TaskState
+from outrider.core.states import FORGOTTEN, QueueState, TaskState
 from outrider.core.task import PolitenessState, Task
 from outrider.store.engine.sorted_list import SortedList
 
@@ -279,11 +279,17 @@ class TaskRecord(msgspec.Struct, gc=False, eq=False):
     process: str = ""  # while leased: see `ClaimRequest.process`; NO_PROCESS: outlives them all
     drawn: float = -1.0  # D1: the delay drawn for its lease; below 0: none
     blocks: int = 0  # blocked visits since it was last done
+    # The entry that older log pages have of it, if an add moved it since: queue, lane, key, due.
+    left: tuple[int, int, int, int] | None = None
 
     def restart(self) -> None:
         """B2: a revisit or replay starts with attempts at 0."""
         self.attempts = self.failures = self.crashes = self.throttles = self.blocks = 0
         self.finished = -1
+
+    def is_forgotten(self) -> bool:
+        """C10: whether the next add admits it as if it were not known."""
+        return self.state is TaskState.DROPPED and self.reason == FORGOTTEN
 
     def is_untouched(self) -> bool:
         """Return whether nothing happened to it since it became known."""

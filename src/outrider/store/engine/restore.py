@@ -213,6 +213,7 @@ class Restorer:
         state.mark_counts_dirty(record.counts)
         record.counts.by_state[COLUMNS[record.state]] += 1
         self._transitions.count(queue, record.state, 1)
+        state.forgotten += record.is_forgotten()
         if record.state is PENDING:
             state.count_priority(task.priority, 1)
             self._enqueue(queue, record, now)

@@ -75,6 +75,7 @@ class CrawlState:
         "epoch",
         "events",
         "finished",
+        "forgotten",
         "has_new_status",
         "has_new_work",
         "high",
@@ -142,6 +143,7 @@ class CrawlState:
         self.critical = self.high = self.low = 0  # pending tasks by priority; the rest is normal
         self.queue_counts = [0] * len(QUEUE_COLUMNS)  # queues by state; see `count_queues`
         self.recovered = 0  # visits done, of tasks that had been blocked
+        self.forgotten = 0  # C10: of all known tasks, or of those that a transaction looked up
         self.visits = self.visits_done = self.bytes = self.runs = 0
         self.started = self.finished = -1
         self.outcomes: Counter[str] = Counter()
@@ -290,8 +292,8 @@ class CrawlState:
 
     @property
     def is_run_over(self) -> bool:
-        """I2: whether no task is leased, and no queue but retired ones has a pending task."""
-        return bool(self.known) and not self.leased and self.pending <= self.retired_pending
+        """I2: whether the run has no task left but pending ones of retired queues."""
+        return self.started >= 0 and not self.leased and self.pending <= self.retired_pending
 
     def finish_run(self, now: int) -> None:
         """I2: finish the run if it is over."""

@@ -16,7 +16,7 @@ import msgspec
 from outrider.clock import to_ms
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.queue_action import QueueAction
-from outrider.core.states import OPERATOR_MOVES, CrawlStatus, QueueState, TaskState
+from outrider.core.states import DELETING, OPERATOR_MOVES, CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import InvalidInput
@@ -131,7 +131,10 @@ class EngineVerbs:
         return extended
 
     def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
-        crawls = {name: self._open(name) for name in sorted({v.crawl for v in verdicts})}
+        names = sorted({v.crawl for v in verdicts})
+        validate_crawls(names)
+        found_crawls = {name: self._crawls.existing(name) for name in names}
+        crawls = {name: crawl for name, crawl in found_crawls.items() if crawl is not None}
         now = self._now()
         finished: set[tuple[str, int, int]] = set()  # by a fast path
         for name, crawl in crawls.items():
@@ -143,12 +146,14 @@ class EngineVerbs:
             if rest:
                 found = [task for v in rest if v.tasks for task in v.tasks]
                 crawl.tasks.prefetch(found, [v.task for v in rest])
-        if not finished:
+        if not finished and len(crawls) == len(names):
             return [crawls[v.crawl].finisher.finish(v, now) for v in verdicts]
         return [
             Finished(True, v.state)
             if (v.crawl, v.task, v.token) in finished
             else crawls[v.crawl].finisher.finish(v, now)
+            if v.crawl in crawls  # H3: one that was removed has no leases
+            else Finished(False)
             for v in verdicts
         ]
 
@@ -267,11 +272,36 @@ class EngineVerbs:
     ) -> Step:
         return self._for_each(crawl, which, DEAD, CrawlEngine.purge, (dry_run, after, limit), by)
 
+    def forget(
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
+    ) -> Step:
+        return self._for_each(crawl, which, None, CrawlEngine.forget, (dry_run, after, limit), by)
+
+    def delete(self, crawl: str, *, limit: int = 1000, by: str = "") -> Step:
+        validate_by(by)
+        validate_crawls((crawl,))
+        engine = self._crawls.existing(crawl)
+        if engine is None:
+            return Step(0, None)
+        state = engine.state
+        if (state.status, state.reason) != (CANCELLED, DELETING):
+            with self._signed(engine, by):
+                state.set_status(CANCELLED, DELETING, self._now())
+            return Step(0, 1)
+        return self._crawls.delete(crawl, max(1, limit))
+
     def _for_each(
         self,
         name: str,
         which: TaskFilter,
-        state: TaskState,
+        state: TaskState | None,
         change: Callable[[CrawlEngine, TaskRecord, int], None],
         step: tuple[bool, int, int],
         by: str,

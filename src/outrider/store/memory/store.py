@@ -15,7 +15,7 @@ from outrider.store.engine.state import CrawlState
 from outrider.store.engine.verbs import EngineVerbs
 from outrider.store.forwarding import ForwardingStore
 from outrider.store.memory.tables import MemoryQueues, MemoryTasks
-from outrider.store.protocol import Notifies
+from outrider.store.protocol import Notifies, Step
 from outrider.store.subscriptions import SILENT_VERBS, Subscriptions
 
 MAX_UNCOUNTED: Final = 1024  # changed queues that are counted at a time
@@ -25,11 +25,13 @@ MAX_UNCOUNTED: Final = 1024  # changed queues that are counted at a time
 class MemoryCrawls:
     """See `port.Crawls`."""
 
-    __slots__ = ("_clock", "_engines", "_last_now", "_store")
+    __slots__ = ("_clock", "_engines", "_freeing", "_last_now", "_last_token", "_store")
 
     def __init__(self, store: str, clock: Clock) -> None:
         self._store, self._clock, self._last_now = store, clock, 0
         self._engines: dict[str, CrawlEngine] = {}
+        self._freeing: dict[str, MemoryTasks] = {}  # of crawls that are being removed
+        self._last_token = 0  # of all crawls that were removed
 
     def now(self) -> int:
         """See `port.Crawls`."""
@@ -41,6 +43,7 @@ class MemoryCrawls:
         engine = self._engines.get(name)
         if engine is None:
             engine = self._engines[name] = self._new(name)
+            engine.state.last_token = self._last_token  # no lease of a removed crawl fits
         elif len(engine.state.dirty_queues) > MAX_UNCOUNTED:
             engine.state.count_queues()
         return engine
@@ -56,6 +59,22 @@ class MemoryCrawls:
     def names(self) -> list[str]:
         """See `port.Crawls`."""
         return list(self._engines)
+
+    def delete(self, name: str, limit: int) -> Step:
+        """See `port.Crawls`: an empty crawl takes its place until its tasks are freed."""
+        old = self._engines[name]
+        tasks = self._freeing.get(name)
+        if tasks is None:
+            assert isinstance(old.tasks, MemoryTasks)  # noqa: S101 - see `_new`
+            tasks = self._freeing[name] = old.tasks
+            empty = self._engines[name] = self._new(name)
+            empty.state.status, empty.state.reason = old.state.status, old.state.reason
+            self._last_token = max(self._last_token, old.state.last_token)
+        freed = tasks.free(limit)
+        if freed == limit:
+            return Step(freed, 1)
+        del self._engines[name], self._freeing[name]
+        return Step(freed, None)
 
     def expiring(self) -> Iterable[CrawlEngine]:
         """See `port.Crawls`."""

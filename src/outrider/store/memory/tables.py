@@ -52,6 +52,10 @@ class MemoryTasks:
         """See `port.TaskTable`."""
         return self.known[fingerprint[0]].get(fingerprint)
 
+    def is_forgotten(self, number: int) -> bool:
+        """See `port.TaskTable`."""
+        return self.get(number).is_forgotten()
+
     def get(self, number: int) -> TaskRecord:
         """See `port.TaskTable`."""
         return self._chunks[number >> CHUNK_BITS][number]
@@ -109,6 +113,18 @@ class MemoryTasks:
     def url(self, number: int) -> str:
         """See `port.TaskTable`."""
         return self.get(number).task.url
+
+    def free(self, limit: int) -> int:
+        """Free some records; return how many. The table is not used any more."""
+        self.known, freed = [], 0
+        while self._chunks and freed < limit:
+            chunk = self._chunks[-1]
+            while chunk and freed < limit:
+                chunk.popitem()
+                freed += 1
+            if not chunk:
+                self._chunks.pop()
+        return freed
 
 
 @final

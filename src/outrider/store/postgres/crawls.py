@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, final
 
 import msgspec
 
+from outrider.core.order import NUMBER_MASK
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus
 from outrider.store.engine.engine import CrawlEngine
@@ -33,6 +34,7 @@ from outrider.store.postgres.session import (
 )
 from outrider.store.postgres.tasks import PostgresTasks
 from outrider.store.postgres.writer import Writer
+from outrider.store.protocol import Step
 
 _encode = msgspec.json.Encoder(enc_hook=lambda _: "custom").encode
 _decode_rules = msgspec.json.Decoder(dict[int, CrawlRules]).decode
@@ -40,6 +42,16 @@ _decode_timeline = msgspec.json.Decoder(list[tuple[float, str, str]]).decode
 _decode_stored_rules = msgspec.json.Decoder(CrawlRules).decode
 
 _NO_RULES: Final = {0: CrawlRules()}
+
+# The tables with rows of a crawl, and the column that names it or has its ids, in the order in
+# which a crawl is removed: readers never meet a row that names a deleted one.
+_ROWS_OF_CRAWL: Final = {
+    **dict.fromkeys(("lease", "ready", "inactive", "snooze"), "crawl"),
+    "queue": "id",
+    **dict.fromkeys(("pending", "delayed"), "queue"),
+    "task": "id",
+    **dict.fromkeys(("delta", "counter", "event", "worker", "note", "root", "rules"), "crawl"),
+}
 
 
 class CrawlRow(NamedTuple):
@@ -252,6 +264,32 @@ class PostgresCrawls:
     def names(self) -> list[str]:
         """See `port.Crawls`."""
         return [name for (name,) in self._pipeline.rows(sql.CRAWL_NAMES)]
+
+    def delete(self, name: str, limit: int) -> Step:
+        """See `port.Crawls`: rows of one table after the other, at last the crawl's own row."""
+        session, tasks, left = self._by_name[name].session, 0, limit
+        if not session.is_exclusive:
+            raise NeedsExclusiveLock
+        for table, column in _ROWS_OF_CRAWL.items():
+            deleted = self._delete_rows(session, table, column, left)
+            tasks += deleted if table == "task" else 0
+            left -= deleted
+            if not left:
+                return Step(tasks, 1)
+        self._pipeline.send(sql.drop_sequences(session.crawl))
+        self._pipeline.send(sql.DELETE_CRAWL, (session.crawl,))
+        del self._by_name[name]  # nothing of it is written any more
+        return Step(tasks, None)
+
+    def _delete_rows(self, session: Session, table: str, column: str, limit: int) -> int:
+        if column == "crawl":
+            statement = sql.delete_rows_of_crawl(table)
+            ((deleted,),) = self._pipeline.rows(statement, (session.crawl, limit))
+        else:
+            statement = sql.delete_rows_between(table, column)
+            bounds = (session.base, session.base | NUMBER_MASK)
+            ((deleted,),) = self._pipeline.rows(statement, (*bounds, limit))
+        return int(deleted)
 
     def expiring(self) -> Iterable[CrawlEngine]:
         """See `port.Crawls`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import psycopg
@@ -21,6 +22,14 @@ UNPREPARED: Final = (pg.DuplicatePreparedStatement, pg.InvalidSqlStatementName)
 _FULL: Final = (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded)
 _READ_ONLY: Final = (pg.ReadOnlySqlTransaction,)
 _GONE: Final = (pg.UndefinedTable, pg.UndefinedColumn, pg.InvalidSchemaName)
+
+
+_sequence_of_crawl = re.compile(r'"(?:tasks|queues|turns|arrivals|events)_\d+"').search
+
+
+def is_crawl_removed(error: psycopg.Error) -> bool:
+    """Return whether a crawl was removed after a verb had read its row (I1)."""
+    return isinstance(error, pg.UndefinedTable) and _sequence_of_crawl(str(error)) is not None
 
 
 def is_connection_lost(error: BaseException) -> bool:

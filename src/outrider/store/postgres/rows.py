@@ -325,7 +325,7 @@ def _compile_record_from_row() -> Callable[
     [Row, str, str, Queue, Callable[[Task], TaskCounts]], TaskRecord
 ]:
     stored = columns.TASK_COLUMNS
-    task = _construct(Task, stored, _TASK_FIELDS)
+    task = _construct(Task, stored, _TASK_FIELDS, "done")
     record = _construct(
         TaskRecord,
         stored,
@@ -339,7 +339,8 @@ def _compile_record_from_row() -> Callable[
             "answer": "None if answer_ is None else decode_answer(answer_)",
             "history": "_decode_history(history_) if history_ != '[]' else ()",
         },
-        "deadline worker named loaned process drawn body_page stored_key lease_turn leased lasts",
+        "deadline worker named loaned process drawn body_page stored_key lease_turn leased lasts"
+        " left",
     )
     body = [
         _unpack(stored, f"id_ {task} {record}", f"row[:{len(stored)}]"),
@@ -435,7 +436,7 @@ def _compile_fast_lease() -> LeaseOf:
         "store": "store",
         "task": "task_ & NUMBER_MASK",
         "token": "token_",
-        "about": _construct(Task, stored, {**_TASK_FIELDS, "key": "key_"}),
+        "about": _construct(Task, stored, {**_TASK_FIELDS, "key": "key_"}, "done"),
         "attempt": "attempts_ + 1",
         "worker": "worker",
         "lease_for": "lease_for",

@@ -244,4 +244,5 @@ class Runner:
 def _is_rolled_back(error: psycopg.Error, pipeline: Pipeline) -> bool:
     """Return whether nothing has happened, and another attempt may succeed."""
     is_undone = errors.is_connection_lost(error) and not pipeline.is_committing
-    return is_undone or isinstance(error, errors.RETRYABLE)
+    is_again = isinstance(error, errors.RETRYABLE) or errors.is_crawl_removed(error)
+    return is_undone or is_again

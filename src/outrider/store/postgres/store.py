@@ -21,6 +21,7 @@ ACCESS: Final[Mapping[str, Access]] = {
     "add_roots": "exclusive",
     "set_status": "exclusive",
     "restore": "exclusive",
+    "delete": "exclusive",
     "export": "exclusive",  # no transaction may be about to add to a page that was read
 }
 

@@ -53,6 +53,7 @@ class PostgresTasks:
     """
 
     __slots__ = (
+        "_forgotten",
         "_gaps",
         "_known",
         "_leases",
@@ -86,6 +87,7 @@ class PostgresTasks:
         self.moved: dict[int, TaskRecord] = {}
         self._gaps: set[int] = set()  # numbers of no task
         self._known: dict[bytes, int] = {}
+        self._forgotten: set[int] = set()  # of those looked up, as they were then
         self.known = [self._known] * SHARDS
         state.last_task = LAST_TASK
         state.last_token = secrets.randbits(52)  # a task's tokens only have to differ
@@ -118,9 +120,16 @@ class PostgresTasks:
 
     def _learn(self, result: Result | None) -> bool:
         """Add the rows of `known_tasks` to `known`; return whether there were any."""
-        found = {name: task & NUMBER_MASK for name, task in result.fetchall()} if result else {}
-        self._known.update(found)
+        found = result.fetchall() if result else ()
+        self._known.update({name: task & NUMBER_MASK for name, task, _ in found})
+        forgotten = {task & NUMBER_MASK for _, task, is_forgotten in found if is_forgotten}
+        self._state.forgotten += len(forgotten - self._forgotten)
+        self._forgotten |= forgotten
         return bool(found)
+
+    def is_forgotten(self, number: int) -> bool:
+        """See `port.TaskTable`: readmitted by this verb or not, the loaded task says."""
+        return number in self._forgotten and self.get(number).is_forgotten()
 
     # ---- before tasks are added and leases end
 
@@ -134,7 +143,7 @@ class PostgresTasks:
         known, wanted = self._known, [number for number in numbers if 0 < number < LAST_TASK]
         self.look_up(task.fingerprint for task in tasks)
         unknown = [task for task in tasks if task.fingerprint not in known]
-        again = [task for task in tasks if task.known != "keep"]
+        again = [task for task in tasks if self._may_change(task)]
         wanted += [known[task.fingerprint] for task in again if task.fingerprint in known]
         loading = self._ask_for_ends(wanted, unknown, again)
         result = self._ask_known(task.fingerprint for task in unknown)
@@ -142,14 +151,18 @@ class PostgresTasks:
         arrival = self._pipeline.send(sql.LAST_ARRIVAL, (self._session.sequence("arrivals"),))
         self._take_ends(loading)
         if self._learn(result):
-            late = [task.fingerprint for task in unknown if task.known != "keep"]
+            late = [task.fingerprint for task in unknown if self._may_change(task)]
             self.load([known[name] for name in late if name in known])
         if not self._session.is_exclusive:
             ((self._state.last_arrival,),) = arrival.fetchall()
             self._session.ids.first_arrival = self._state.last_arrival
 
+    def _may_change(self, task: Task) -> bool:
+        """Return whether adding this task may change it if it is known."""
+        return task.known != "keep" or self._known.get(task.fingerprint) in self._forgotten
+
     def _ask_for_ends(self, numbers: list[int], new: list[Task], again: list[Task]) -> Loading:
-        more = {task.key for task in (*new, *again) if task.delay or task.known != "keep"}
+        more = {t.key for t in (*new, *again) if t.delay or t.done or self._may_change(t)}
         add_only = frozenset(task.key for task in new) - more
         keys = {task.key: None for task in (*new, *again)}
         if not add_only or self._needs_queues():

@@ -33,6 +33,7 @@ from outrider.store.protocol import (
     TaskFilter,
 )
 from outrider.store.redis.inspector import QUEUES_PER_CALL, TASKS_PER_CALL, RedisInspector
+from outrider.store.redis.keys import SINGLE_KEYS
 from outrider.store.redis.rows import STATE_NUMBERS, QueueRow, raw
 from outrider.store.redis.rules_cache import Batch, RulesCache, crawl_numbers, encode_rules
 from outrider.store.redis.script_client import ScriptClient, encode
@@ -251,16 +252,37 @@ class RedisAdmin:
         """See `protocol.Admin`."""
         return await self._change("purge", DEAD, crawl, which, (dry_run, after, limit), by)
 
+    async def forget(
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
+    ) -> Step:
+        """See `protocol.Admin`."""
+        return await self._change("forget", which.state, crawl, which, (dry_run, after, limit), by)
+
+    async def delete(self, crawl: str, *, limit: int = 1000, by: str = "") -> Step:
+        """See `protocol.Admin`."""
+        validate_by(by)
+        removed, has_more = await self._scripts.run(
+            "delete", crawl, max(1, limit), encode_signature(by), *SINGLE_KEYS
+        )
+        return Step(removed, 1 if has_more else None)
+
     async def _change(
         self,
         verb: str,
-        state: TaskState,
+        state: TaskState | None,
         crawl: str,
         which: TaskFilter,
         step: tuple[bool, int, int],
         by: str,
     ) -> Step:
-        """Change the tasks in a state that match, by the function of that name in the script."""
+        """Change the tasks in a state (None: any) that match, by a function of the script."""
         validate_by(by)
         dry_run, after, limit = step
         act = act_of_filter(verb, which, after, dry_run=dry_run)
@@ -269,13 +291,11 @@ class RedisAdmin:
         )
         if dry_run:
             return Step(len(numbers), more)
-        count = 0
+        count, number = 0, "" if state is None else STATE_NUMBERS[state]
         for start in range(0, max(1, len(numbers)), TASKS_PER_CALL):
             part = encode(numbers[start : start + TASKS_PER_CALL])
             signature = encode_signature(by, None if start else act)
-            count += await self._scripts.run(
-                "change_tasks", crawl, verb, STATE_NUMBERS[state], part, signature
-            )
+            count += await self._scripts.run("change_tasks", crawl, verb, number, part, signature)
         return Step(count, more)
 
 

@@ -142,6 +142,7 @@ class RedisExport:
             return ExportPart(None, [], after, (), ())
         queues_to, tasks_to, queues, leases, tasks, first, last = rest
         row = decode_crawl_row(found)
+        self._cache.use_crawl(crawl, row.id)
         items = await self._saved_queues(crawl, queues, leases, now)
         decoded = await self._inspector.decode_tasks(crawl, tasks[1::2])
         items += [export_task(record_of(row, 0, *one), now) for one in decoded]

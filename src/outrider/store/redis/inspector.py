@@ -284,8 +284,14 @@ class RedisInspector:
     ) -> tuple[CrawlRow, int, list[Any]]:
         """Return the crawl's row, the time, and `_VALUES_PER_QUEUE` values per queue."""
         found, now, *values = await self._scripts.run("read_queues", crawl, digest, first, last)
-        row = CrawlRow(name=crawl, created=now) if found is None else decode_crawl_row(found)
-        return row, now, values
+        return self._row_of(crawl, found, now), now, values
+
+    def _row_of(self, crawl: str, found: bytes | None, now: int) -> CrawlRow:
+        if found is None:
+            return CrawlRow(name=crawl, created=now)
+        row = decode_crawl_row(found)
+        self._cache.use_crawl(crawl, row.id)
+        return row
 
     async def _queue_views(
         self, crawl: str, row: CrawlRow, now: int, values: list[Any]
@@ -374,9 +380,12 @@ class RedisInspector:
         return next((task_view(row, one) for one in records), None)
 
     async def matching(
-        self, crawl: str, which: TaskFilter, state: TaskState, *, after: int, limit: int
+        self, crawl: str, which: TaskFilter, state: TaskState | None, *, after: int, limit: int
     ) -> tuple[list[int], int | None]:
-        """Return the numbers of matching tasks of one step, and its cursor."""
+        """Return the numbers of matching tasks of one step, and its cursor.
+
+        `state` is the one they must have; None: any, but those that are forgotten already (C10).
+        """
         if which.fingerprint is not None:
             row, now, records = await self._read_one(crawl, which.fingerprint)
             more = None
@@ -386,7 +395,8 @@ class RedisInspector:
         if row.status is CrawlStatus.CANCELLED or which.state not in (None, state):
             return [], more
         fits = matcher(row, which, now)
-        return [one.number for one in records if one.state is state and fits(one)], more
+        chosen = [one for one in records if (state or one.state) is one.state and fits(one)]
+        return [one.number for one in chosen if not one.is_forgotten()], more
 
     async def _read_range(
         self, crawl: str, first: int, last: int
@@ -411,7 +421,7 @@ class RedisInspector:
     async def _records(
         self, crawl: str, found: bytes | None, now: int, some: Sequence[Any]
     ) -> tuple[CrawlRow, int, list[TaskRecord]]:
-        row = CrawlRow(name=crawl, created=now) if found is None else decode_crawl_row(found)
+        row = self._row_of(crawl, found, now)
         rows = await self.decode_tasks(crawl, some[1::2])
         numbered = zip(some[::2], rows, strict=True)
         return row, now, [record_of(row, number, *one) for number, one in numbered]
@@ -503,8 +513,9 @@ class RedisInspector:
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""
         for name in dict.fromkeys((key, key.lower())):
-            rows = await self._scripts.run("read_upcoming", crawl, digest_of(name), limit)
+            number, *rows = await self._scripts.run("read_upcoming", crawl, digest_of(name), limit)
             if rows:
+                self._cache.use_crawl(crawl, number)
                 found = await self.decode_tasks(crawl, rows)
                 return [Upcoming(task.fingerprint, task.url) for _, task in found]
         return []
@@ -515,7 +526,7 @@ class RedisInspector:
         if found is None:
             raise InvalidInput(f"crawl {crawl!r} has no task {number}")
         ahead, *values = rest
-        (view,) = await self._queue_views(crawl, decode_crawl_row(found), now, values)
+        (view,) = await self._queue_views(crawl, self._row_of(crawl, found, now), now, values)
         return QueuePosition(ahead, view)
 
 

@@ -51,6 +51,8 @@ CRAWL_KEYS: Final = {
     "deadlines": "deadlines",  # sorted set: leased tasks, by the end of their lease
     "leases": "leases",  # sorted set: leased tasks by turn, from their first listing on
 }
+# Those of a crawl that are one key each.
+SINGLE_KEYS: Final = tuple(key for key in CRAWL_KEYS.values() if not key.endswith(":"))
 
 
 def base_of(prefix: str = PREFIX, shard: int = 0) -> str:

@@ -25,7 +25,8 @@ HEAD_BYTES: Final = 64  # of a task, as `task_codec` sends it
 STATES: Final = tuple(TaskState)  # pending, leased, done, dead, dropped
 STATE_NUMBERS: Final = {state: number for number, state in enumerate(STATES)}
 LIST_STATES: Final = {"UNLISTED": 0, "READY": 1, "INACTIVE": 2}
-KNOWN_RULES: Final = {"keep": 0, "raise": 1, "revisit": 2, "gather": 3}
+KNOWN_RULES: Final = {"keep": 0, "raise": 1, "revisit": 2, "gather": 3, "set": 4}
+ADD_DONE: Final = 128  # added to the rule of a task that becomes known as done
 
 Text: TypeAlias = str | Literal[False]  # False: none
 _NO_BYTES: Final = msgspec.Raw(b"\xa0")
@@ -89,6 +90,8 @@ class CrawlRow(msgspec.Struct, array_like=True, gc=False):
     inactive_queues: int = 0
     recovered: int = 0  # visits done, of tasks that had been blocked
     lists_leases: bool = False  # leases were asked for: their order is kept from then on
+    forgotten: int = 0  # tasks that the next add admits again
+    id: int = 0  # its number; never given twice
 
 
 class QueueRow(msgspec.Struct, array_like=True, gc=False):

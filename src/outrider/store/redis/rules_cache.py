@@ -8,7 +8,7 @@ under rules of another epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,6 +20,7 @@ from outrider.clock import to_ms
 from outrider.core.policy.politeness import Politeness, draws_at_start, pace
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.task import Task
+from outrider.errors import StoreUnavailable
 from outrider.store.redis.keys import CRAWL_KEYS
 from outrider.store.redis.rows import ROW, QueueRow, RulesRow, decode_crawl_row, raw
 from outrider.store.redis.script_client import ScriptClient, encode
@@ -137,6 +138,17 @@ class RulesCache:
         self._queue_rules: dict[tuple[str, int], QueueRules] = {}
         self._kinds: dict[tuple[str, int], Kind] = {}
         self._keys: dict[tuple[str, int], str] = {}
+        self._ids: dict[str, int] = {}  # numbers of crawls by name
+
+    def use_crawl(self, crawl: str, number: int) -> None:
+        """Forget what was cached of a crawl of this name that has been removed since (I1)."""
+        if number and self._ids.get(crawl, number) != number:
+            self._crawl_rules.pop(crawl, None)
+            for cached in (self._queue_rules, self._kinds, self._keys):
+                for key in [key for key in cached if key[0] == crawl]:
+                    cached.pop(key, None)
+        if number:
+            self._ids[crawl] = number
 
     def crawl_rules(self, crawl: str) -> VersionedRules:
         """Return the rules of a crawl as last read; a script tells if there are newer ones."""
@@ -157,7 +169,7 @@ class RulesCache:
         missing = [number for number in numbers if (crawl, number) not in self._queue_rules]
         if missing:
             key = CRAWL_KEYS["rules_texts"]
-            _, _, texts = await self._scripts.run("read", crawl, "HMGET", key, *missing)
+            texts = await self._read_texts(crawl, key, missing)
             for number, text in zip(missing, texts, strict=True):
                 self._queue_rules[crawl, number] = decode_queue_rules(text.decode())
         return {number: self._queue_rules[crawl, number] for number in numbers}
@@ -167,7 +179,7 @@ class RulesCache:
         missing = [number for number in numbers if (crawl, number) not in self._kinds]
         if missing:
             key = CRAWL_KEYS["kinds"]
-            _, _, texts = await self._scripts.run("read", crawl, "HMGET", key, *missing)
+            texts = await self._read_texts(crawl, key, missing)
             for number, text in zip(missing, texts, strict=True):
                 self._kinds[crawl, number] = decode_kind(text)
 
@@ -182,9 +194,21 @@ class RulesCache:
         missing = [number for number in numbers if (crawl, number) not in self._keys]
         if missing:
             found = await self._scripts.run("read_keys", crawl, encode(missing))
+            if found is None:
+                raise _was_removed(crawl)
             for number, key in zip(missing, found, strict=True):
                 self._keys[crawl, number] = key.decode()
         return {number: self._keys[crawl, number] for number in numbers}
+
+    async def _read_texts(self, crawl: str, key: str, numbers: Sequence[int]) -> list[bytes]:
+        _, _, *texts = await self._scripts.run("read", crawl, "HMGET", key, *numbers)
+        if not texts or None in texts[0]:
+            raise _was_removed(crawl)
+        return list(texts[0])
+
+
+def _was_removed(crawl: str) -> StoreUnavailable:
+    return StoreUnavailable(f"crawl {crawl!r} was removed while it was read: read it again")
 
 
 # ---- what is sent

@@ -21,12 +21,14 @@ from redis import exceptions as driver
 from outrider.clock import Clock, is_virtual
 from outrider.core.order import ordered
 from outrider.core.policy.politeness import MAX_DELAY
+from outrider.core.states import DELETING, FORGOTTEN
 from outrider.core.task import CRITICAL, HIGH, LOW
 from outrider.errors import StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from outrider.store.export_items import RESTORING
 from outrider.store.protocol import STORE_VALUES
 from outrider.store.redis import keys
 from outrider.store.redis.rows import (
+    ADD_DONE,
     FORMAT,
     HEAD_BYTES,
     KNOWN_RULES,
@@ -91,6 +93,9 @@ def constants() -> dict[str, str]:
         "MAX_CRITICAL": str(ordered(CRITICAL) >> 32),
         "MAX_HIGH": str(ordered(HIGH) >> 32),
         "MIN_LOW": str(ordered(LOW) >> 32),
+        "ADD_DONE": str(ADD_DONE),
+        "FORGOTTEN": f"'{FORGOTTEN}'",
+        "DELETING": f"'{DELETING}'",
         "K_CRAWLS": f"'{keys.CRAWLS}'",
         "K_UPGRADE": f"'{keys.UPGRADE}'",
         "META": f"'{keys.META}'",

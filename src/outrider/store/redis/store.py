@@ -96,6 +96,7 @@ class RedisStore(ForwardingStore):
             dones=row.visits_done,
             bytes=row.bytes,
             revision=row.last_token + row.last_arrival + row.visits + row.last_event,
+            has_started=row.started >= 0,
             is_idle=row.at_finish or row.started < 0 or row.status == CrawlStatus.FINISHED,
             max_pending=row.max_pending,
             is_limited=any(limits),

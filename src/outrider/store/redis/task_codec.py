@@ -22,7 +22,7 @@ from outrider.core.outcome import Answer
 from outrider.core.task import KnownRule, Task
 from outrider.errors import StoreDamaged
 from outrider.store.engine.fields import arguments, compile_function
-from outrider.store.redis.rows import KNOWN_RULES, TaskRow, bytes_of
+from outrider.store.redis.rows import ADD_DONE, KNOWN_RULES, TaskRow, bytes_of
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _CHECKSUM: Final = struct.Struct(">I")
@@ -125,7 +125,7 @@ def encode_head(task: Task, key: int, kind: int, split: int, start: int, end: in
     """Return what a script reads of a task, with the positions of its text's parts."""
     return _HEAD.pack(
         task.fingerprint,
-        KNOWN_RULES[task.known],
+        KNOWN_RULES[task.known] + ADD_DONE * task.done,
         task.lane,
         task.precedence,
         ordered(task.priority),
@@ -186,6 +186,7 @@ _TASK_VALUES: Final = {
     **{name: f"rest.{name}" for name in _Rest.__struct_fields__},
     **{name: f"kind.{name}" for name in Kind._fields},
     "meta": "read_meta(row.meta) if len(bytes(row.meta)) > 1 else rest.meta",
+    "done": "False",
     "depth": "kind.depth if rest.depth < 0 else rest.depth",
 }
 

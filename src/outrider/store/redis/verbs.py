@@ -67,6 +67,7 @@ class _ClaimHeader(msgspec.Struct, array_like=True):
     may_wake: int
     taken: list[tuple[int, int]]  # leases of this claim by queue
     now: int = 0
+    crawl: int = 0  # its number
 
 
 _decode_header: Final = msgspec.msgpack.Decoder(_ClaimHeader).decode
@@ -122,6 +123,7 @@ class RedisVerbs:
             part = min(LEASES_PER_CALL, request.limit - len(leases))
             rolls = request.rolls[len(leases) : len(leases) + part]
             header, found = await self._claim_some(request, header, part, rolls, closes=closes)
+            self._cache.use_crawl(request.crawl, header.crawl)
             leases += await self._leases_of(request, found, header.now)
             if not header.has_more and len(found) < part * _VALUES_PER_LEASE:
                 break

@@ -12,7 +12,9 @@ import msgspec
 
 from outrider.core.policy.rules import CrawlRules, Limits
 from outrider.core.queue_action import QueueAction
+from outrider.core.states import DELETING
 from outrider.store.protocol import Heartbeat, PriorityUpdate, SharedValueWrite, Step, TaskFilter
+from outrider.store.shards.copies import IdentityCopies
 from outrider.store.shards.shard_set import (
     HOME,
     RunStatus,
@@ -34,9 +36,10 @@ def rules_of_shard(rules: CrawlRules) -> CrawlRules:
 class ShardedAdmin:
     """Admin, without `set_status` and `restore`."""
 
-    def __init__(self, shards: ShardSet, status: RunStatus) -> None:
+    def __init__(self, shards: ShardSet, status: RunStatus, copies: IdentityCopies) -> None:
         self._shards = shards
         self._status = status
+        self._copies = copies
 
     async def configure(
         self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
@@ -163,6 +166,42 @@ class ShardedAdmin:
         if step.count and not dry_run:
             await self._status.work_added(crawl, await self._status.home_summary(crawl), by)
         return step
+
+    async def forget(
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
+    ) -> Step:
+        """See `protocol.Admin`."""
+        return await self._step(
+            crawl,
+            lambda s, at, most: self._copies.forget(
+                s, crawl, which, at, most, dry_run=dry_run, by=by
+            ),
+            after,
+            limit,
+        )
+
+    async def delete(self, crawl: str, *, limit: int = 1000, by: str = "") -> Step:
+        """See `protocol.Admin`: home is cancelled first and removed last, so a kill is safe."""
+        home = await self._status.home_summary(crawl)
+        if home.reason != DELETING and await self._begin_deletion(crawl, by):
+            await self._shards.gather(shard.delete(crawl) for shard in self._shards.others)
+            return Step(0, 1)
+        for shard in self._shards.others:
+            step = await shard.delete(crawl, limit=limit)
+            if step.count or step.after is not None:
+                return Step(step.count, 1)
+        return await self._shards.home.delete(crawl, limit=limit)
+
+    async def _begin_deletion(self, crawl: str, by: str) -> bool:
+        """Cancel the crawl at home; return False if it is not known there."""
+        return (await self._shards.home.delete(crawl, by=by)).after is not None
 
     async def purge(
         self,

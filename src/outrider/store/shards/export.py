@@ -21,10 +21,12 @@ from outrider.store.export_items import (
     SavedEnd,
     SavedQueue,
     SavedTask,
+    task_of,
     validate_items,
 )
 from outrider.store.protocol import ResultPage
 from outrider.store.shards.admin import rules_of_shard
+from outrider.store.shards.copies import COPY, IdentityCopies
 from outrider.store.shards.inspector import POSITION_BITS, pack_positions, unpack_positions
 from outrider.store.shards.shard_set import (
     FINISHED,
@@ -55,7 +57,8 @@ class ShardedExport:
             page = await shard.export_items(crawl, after=cursor.position, limit=limit)
             if page.items:
                 cursor.advance(page.after or 0)
-                return ResultPage([*items, *page.items], cursor.number)
+                shown = [item for item in page.items if item.key != COPY]
+                return ResultPage([*items, *shown], cursor.number)
             cursor.next_shard()
         ends = await self._shards.gather(
             _end_of(shard, crawl, at)
@@ -71,9 +74,10 @@ class ShardedExport:
 class ShardedRestore:
     """Restores queues and tasks on their shards, the crawl itself at home."""
 
-    def __init__(self, shards: ShardSet, status: RunStatus) -> None:
+    def __init__(self, shards: ShardSet, status: RunStatus, copies: IdentityCopies) -> None:
         self._shards = shards
         self._status = status
+        self._copies = copies
 
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         """See `protocol.Admin`: a faulty batch is refused whole, or by each shard."""
@@ -112,6 +116,8 @@ class ShardedRestore:
         counts = await self._shards.gather(
             self._shards[number].restore(crawl, part) for number, part in parts.items()
         )
+        tasks = [item for item in saved if isinstance(item, SavedTask) and not item.url]
+        await self._copies.add([task_of(crawl, item) for item in tasks])
         return sum(counts)
 
     async def _end(self, crawl: str, saved: SavedEnd) -> int:

@@ -33,6 +33,7 @@ from outrider.store.protocol import (
     WorkerView,
 )
 from outrider.store.queue_order import QueueOrder, validate_order
+from outrider.store.shards.copies import COPY, is_copy, without_copies
 from outrider.store.shards.ordered_pages import OrderedCursors, merge_pages
 from outrider.store.shards.shard_set import HOME, ShardSet, global_number, split_number
 from outrider.store.validation import validate_limit, validate_page
@@ -61,7 +62,9 @@ class ShardedInspector:
 
     async def crawl(self, crawl: str) -> CrawlView:
         """See `protocol.Inspect`: counters are summed over all shards, the rest is home's."""
-        views = await self._shards.gather(shard.crawl(crawl) for shard in self._shards.all)
+        found = await self._shards.gather(shard.crawl(crawl) for shard in self._shards.all)
+        shards = zip(self._shards.all, found, strict=True)
+        views = await self._shards.gather(without_copies(shard, view) for shard, view in shards)
         return replace(
             views[HOME],
             **{name: sum(getattr(view, name) for view in views) for name in _SUMMED},
@@ -77,9 +80,10 @@ class ShardedInspector:
     ) -> ResultPage[Any]:
         """See `protocol.Inspect`."""
         pages, more = await self._shards.walk(
-            crawl, lambda s, at, most: s.queue_states(crawl, after=at, limit=most), after, limit
+            crawl, lambda s, at, most: s.queues(crawl, after=at, limit=most), after, limit
         )
-        return ResultPage([state for _, page in pages for state in page.items], more)
+        views = (view for _, page in pages for view in page.items)
+        return ResultPage([view.state for view in views if view.key != COPY], more)
 
     async def queue(self, crawl: str, key: str) -> QueueView:
         """See `protocol.Inspect`."""
@@ -92,7 +96,8 @@ class ShardedInspector:
         pages, more = await self._shards.walk(
             crawl, lambda s, at, most: s.queues(crawl, after=at, limit=most), after, limit
         )
-        return ResultPage([view for _, page in pages for view in page.items], more)
+        views = (view for _, page in pages for view in page.items)
+        return ResultPage([view for view in views if view.key != COPY], more)
 
     async def queues_in_order(
         self,
@@ -113,7 +118,10 @@ class ShardedInspector:
             )
             for number, shard in enumerate(self._shards.all)
         )
-        return merge_pages(pages, cursors, limit)
+        page = merge_pages(pages, cursors, limit)
+        shown = [at for at, view in enumerate(page.items) if view.key != COPY]
+        views = [page.items[at] for at in shown]
+        return CursorPage(views, [page.cursors[at] for at in shown], page.after)
 
     async def tasks(
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
@@ -122,9 +130,9 @@ class ShardedInspector:
         pages, more = await self._shards.walk(
             crawl, lambda s, at, most: s.tasks(crawl, which, after=at, limit=most), after, limit
         )
-        return ResultPage(
-            [_with_global_number(shard, v) for shard, page in pages for v in page.items], more
-        )
+        views = ((shard, view) for shard, page in pages for view in page.items)
+        shown = [_with_global_number(shard, view) for shard, view in views if not is_copy(view)]
+        return ResultPage(shown, more)
 
     async def leases(
         self,
@@ -190,7 +198,7 @@ class ShardedInspector:
         views = (
             _with_global_number(number, view)
             for number, view in enumerate(found)
-            if view is not None
+            if view is not None and not is_copy(view)
         )
         return next(views, None)
 

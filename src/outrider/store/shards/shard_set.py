@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from outrider.core.states import CrawlStatus
+from outrider.core.states import DELETING, CrawlStatus
 from outrider.errors import InvalidInput, OutriderError
 from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, ResultPage
 
@@ -47,6 +47,7 @@ class ShardSummary(msgspec.Struct, frozen=True):
     bytes: int
     revision: int  # grows with every add, lease, end of a lease and change of status
     is_idle: bool  # no task was added since the last run ended, or ever
+    has_started: bool  # there was a pending task; at home: on any shard
     max_pending: int
     is_limited: bool  # the crawl has a limit (I4)
     stays_open: bool  # no run of the crawl ends (I2)
@@ -63,8 +64,8 @@ class CrawlTotals(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """I2: there were tasks, and no queue that is not retired has any left."""
-        return bool(self.known) and not (self.leased or self.open)
+        """I2: no queue that is not retired has a task left, if there were any."""
+        return not (self.leased or self.open)
 
 
 def totals_of(summaries: Sequence[ShardSummary]) -> CrawlTotals:
@@ -265,7 +266,12 @@ class RunStatus:
     async def _propagate(
         self, crawl: str, status: CrawlStatus, summaries: Sequence[ShardSummary]
     ) -> None:
-        """Set the status on the other shards: paused, cancelled or running, never finished."""
+        """Set the status on the other shards: paused, cancelled or running, never finished.
+
+        Not while the crawl is removed: it would begin again on a shard that has removed it.
+        """
+        if summaries[HOME].reason == DELETING:
+            return
         wanted = RUNNING if status is FINISHED else status
         await self._shards.gather(
             shard.set_status(crawl, wanted)
@@ -277,7 +283,7 @@ class RunStatus:
         """I2: end the run if it is over; return the status, and whether to claim again at once."""
         first = await self._shards.summaries(crawl)
         totals = totals_of(first)
-        if not totals.is_over:
+        if not (totals.is_over and first[HOME].has_started):
             return RUNNING, False
         second = await self._shards.summaries(crawl)
         if not totals_of(second).is_over or _revisions(first) != _revisions(second):

@@ -8,6 +8,7 @@ from typing import Any
 from outrider.store.forwarding import ForwardingStore, verb_table
 from outrider.store.protocol import Notifies
 from outrider.store.shards.admin import ShardedAdmin
+from outrider.store.shards.copies import IdentityCopies
 from outrider.store.shards.export import ShardedExport, ShardedRestore
 from outrider.store.shards.inspector import ShardedInspector
 from outrider.store.shards.shard_set import RunStatus, Shard, ShardSet, shard_of
@@ -25,17 +26,18 @@ class ShardedStore(ForwardingStore):
         self.id = together.home.id
         self.is_inline = together.is_inline
         status = RunStatus(together)
-        adding = ShardedAdd(together, status)
+        copies = IdentityCopies(together)
+        adding = ShardedAdd(together, status, copies)
         leases = ShardedLeases(together, status)
         self._verbs = verb_table(
             adding,
             leases,
-            ShardedFinish(together, status, adding, leases),
+            ShardedFinish(together, status, adding, leases, copies),
             status,
-            ShardedAdmin(together, status),
+            ShardedAdmin(together, status, copies),
             ShardedInspector(together),
             ShardedExport(together),
-            ShardedRestore(together, status),
+            ShardedRestore(together, status, copies),
         )
 
     async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:

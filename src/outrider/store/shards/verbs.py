@@ -19,11 +19,12 @@ from zlib import crc32
 import msgspec
 
 from outrider.core.pick import Streak
-from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.states import FORGOTTEN, CrawlStatus, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import StoreUnavailable
 from outrider.store.protocol import ClaimRequest, ClaimResult, TaskView
+from outrider.store.shards.copies import IdentityCopies
 from outrider.store.shards.shard_set import (
     FINISHED,
     HOME,
@@ -49,9 +50,10 @@ replace = msgspec.structs.replace
 class ShardedAdd:
     """Adds tasks, each on the shard of its key."""
 
-    def __init__(self, shards: ShardSet, status: RunStatus) -> None:
+    def __init__(self, shards: ShardSet, status: RunStatus, copies: IdentityCopies) -> None:
         self._shards = shards
         self._status = status
+        self._copies = copies
 
     async def add(self, tasks: Sequence[Task]) -> list[Added]:
         """See `protocol.Store`."""
@@ -69,24 +71,26 @@ class ShardedAdd:
         home = await self._status.home_summary(crawl)
         if home.status is CrawlStatus.CANCELLED:
             await self._status.refresh(crawl)
+            return [Added(task.url, False, "cancelled") for task in tasks]
         if home.max_pending and self._shards.others:
             answers = await self._add_within(crawl, tasks, home.max_pending)
         else:
             answers = await self._spread(tasks)
-        await self._update_status(crawl, home, answers)
+        is_pending = [not task.done for task in tasks]
+        is_work = any(one.added and is_new for one, is_new in zip(answers, is_pending, strict=True))
+        await self._update_status(crawl, home, is_work=is_work)
         return answers
 
-    async def _update_status(
-        self, crawl: str, home: ShardSummary, answers: Sequence[Added]
-    ) -> None:
+    async def _update_status(self, crawl: str, home: ShardSummary, *, is_work: bool) -> None:
         """I2, I4: start a run, or pause at a limit, after tasks were added."""
-        if any(answer.added for answer in answers):
+        if is_work:
             await self._status.work_added(crawl, home)
         if home.is_limited:
             await self._status.refresh(crawl)
 
     async def _spread(self, tasks: Sequence[Task]) -> list[Added]:
         """Add each task on its shard, in order there."""
+        await self._copies.make_way(tasks)
         wanted = [self._shards.number_of(task.key) for task in tasks]
         parts: dict[int, list[Task]] = {number: [] for number in wanted}
         for number, task in zip(wanted, tasks, strict=True):
@@ -94,6 +98,7 @@ class ShardedAdd:
         answers = await self._shards.gather(
             self._shards[number].add(part) for number, part in parts.items()
         )
+        await self._copies.add(tasks)
         by_shard = {number: iter(part) for number, part in zip(parts, answers, strict=True)}
         return [next(by_shard[number]) for number in wanted]
 
@@ -127,7 +132,13 @@ class ShardedAdd:
 
 def _becomes_pending(task: Task, view: TaskView | None) -> bool:
     """Tell whether adding a task makes one more pending."""
-    return view is None or (task.known == "revisit" and view.state not in _OPEN)
+    if task.done:
+        return False
+    if view is None or (view.state, view.reason) == (TaskState.DROPPED, FORGOTTEN):
+        return True
+    if task.known == "set":
+        return view.state is not TaskState.PENDING
+    return task.known == "revisit" and view.state not in _OPEN
 
 
 class ClaimRound:
@@ -196,7 +207,7 @@ class ShardedLeases:
         validate_claim(request)
         claim = ClaimRound(request)
         claim.status = await self._status.refresh(request.crawl)
-        if claim.status is FINISHED:
+        if claim.status in (FINISHED, CrawlStatus.CANCELLED):
             return claim.result()
         await self._claim_from_shards(claim)
         if claim.failure is not None and not claim.leases:
@@ -334,8 +345,14 @@ class ShardedFinish:
     """Finishes visits on their shards, after adding their links for other shards."""
 
     def __init__(
-        self, shards: ShardSet, status: RunStatus, adding: ShardedAdd, leases: ShardedLeases
+        self,
+        shards: ShardSet,
+        status: RunStatus,
+        adding: ShardedAdd,
+        leases: ShardedLeases,
+        copies: IdentityCopies,
     ) -> None:
+        self._copies = copies
         self._shards = shards
         self._status = status
         self._adding = adding
@@ -346,6 +363,7 @@ class ShardedFinish:
         apart = await self._links_apart(verdicts)
         routed = [_route(verdict, apart) for verdict in verdicts]
         await self._add_links_apart(routed)
+        await self._copies.make_way([link for one in routed for link in one.verdict.tasks])
         answers = await self._finish_on_shards(routed)
         for crawl in {verdict.crawl for verdict in verdicts}:
             if (await self._status.recent_home_summary(crawl)).is_limited:
@@ -379,8 +397,10 @@ class ShardedFinish:
             link.fingerprint
             for verdict in verdicts
             for link in verdict.tasks
-            if self._shards.number_of(link.key) != split_number(verdict.task)[0]
-            or await self._status.counts_pending(verdict.crawl)
+            if not link.url
+            or self._shards.number_of(link.key) != split_number(verdict.task)[0]
+            # A page's link to itself changes nothing only while it is finished (B3).
+            or (link.known != "set" and await self._status.counts_pending(verdict.crawl))
         }
 
     async def _add_links_apart(self, routed: Sequence[RoutedVerdict]) -> None:

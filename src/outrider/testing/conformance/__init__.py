@@ -38,10 +38,12 @@ from outrider.testing.conformance.cache import CacheConformance
 from outrider.testing.conformance.claim import ClaimConformance
 from outrider.testing.conformance.counts import CountsConformance
 from outrider.testing.conformance.crawl import CrawlConformance
+from outrider.testing.conformance.delete import DeletionConformance
 from outrider.testing.conformance.drawn_delays import DrawnDelayConformance
 from outrider.testing.conformance.export import SavingConformance
 from outrider.testing.conformance.filters import FiltersConformance
 from outrider.testing.conformance.finish import FinishConformance
+from outrider.testing.conformance.forget import ForgetConformance
 from outrider.testing.conformance.hosts import HostsConformance
 from outrider.testing.conformance.inspect import InspectConformance, UpcomingConformance
 from outrider.testing.conformance.known import KnownConformance
@@ -59,6 +61,7 @@ from outrider.testing.conformance.priorities import PricingConformance
 from outrider.testing.conformance.restore import RestoringConformance
 from outrider.testing.conformance.retry import RetryingConformance
 from outrider.testing.conformance.sessions import FocusConformance, SessionsConformance
+from outrider.testing.conformance.set_known import SetKnownConformance
 from outrider.testing.conformance.set_rules import SettingConformance
 from outrider.testing.conformance.shared_values import NotesConformance, StoreValuesConformance
 from outrider.testing.conformance.snooze import SnoozingConformance
@@ -78,11 +81,13 @@ __all__ = [
     "ClaimConformance",
     "CountsConformance",
     "CrawlConformance",
+    "DeletionConformance",
     "DrawnDelayConformance",
     "ExpiryConformance",
     "FiltersConformance",
     "FinishConformance",
     "FocusConformance",
+    "ForgetConformance",
     "HostsConformance",
     "InspectConformance",
     "KnownConformance",
@@ -103,6 +108,7 @@ __all__ = [
     "RetryingConformance",
     "SavingConformance",
     "SessionsConformance",
+    "SetKnownConformance",
     "SettingConformance",
     "SnoozingConformance",
     "StopsConformance",

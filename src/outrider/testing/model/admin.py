@@ -11,7 +11,7 @@ from outrider.core import queue_action as actions
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.politeness import draws_at_start, min_delay_between
 from outrider.core.policy.rules import CrawlRules, QueueRules, covers, use_actions
-from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
+from outrider.core.states import DELETING, FORGOTTEN, OPERATOR_MOVES, CrawlStatus, TaskState
 from outrider.store.acts import (
     Act,
     act_of_configure,
@@ -30,8 +30,12 @@ from outrider.store.protocol import (
     Step,
     TaskFilter,
 )
-from outrider.store.validation import validate_priority_updates, validate_shared_values
-from outrider.testing.model.records import DEAD, DROPPED, PENDING, C, Q, T, W, ms
+from outrider.store.validation import (
+    validate_crawls,
+    validate_priority_updates,
+    validate_shared_values,
+)
+from outrider.testing.model.records import DEAD, DROPPED, LEASED, PENDING, C, Q, T, W, ms
 from outrider.testing.model.verbs import Verbs
 
 
@@ -303,25 +307,70 @@ class AdminVerbs(Verbs):
 
         return self.change_tasks("purge", crawl, which, DEAD, purged, (dry_run, after, limit), by)
 
+    async def forget(
+        self,
+        crawl: str,
+        which: TaskFilter,
+        *,
+        dry_run: bool,
+        after: int = 0,
+        limit: int = 1000,
+        by: str = "",
+    ) -> Step:
+        """Drop tasks of any state (`forgotten`), so that the next add admits them (C10)."""
+
+        def forgotten(c: C, t: T) -> None:
+            if t.state is LEASED:  # without punishment
+                self.release_one(c, t)
+            was_pending = t.state is PENDING
+            t.state, t.reason, t.finished = DROPPED, FORGOTTEN, self.clock.now_ms()
+            if was_pending:
+                self.refresh(t.queue)
+
+        step = (dry_run, after, limit)
+        return self.change_tasks("forget", crawl, which, None, forgotten, step, by)
+
+    async def delete(self, crawl: str, *, limit: int = 1000, by: str = "") -> Step:  # noqa: ARG002
+        """Remove a crawl: first it is cancelled, then nothing of it is left (I1)."""
+        validate_crawls((crawl,))
+        validate_by(by)
+        c = self.all.get(crawl)
+        if c is None:
+            return Step(0, None)
+        if (c.status, c.reason) != (CrawlStatus.CANCELLED, DELETING):
+            with self.signed(c, by, None):
+                self.set_crawl_status(c, CrawlStatus.CANCELLED, DELETING)
+            return Step(0, 1)
+        del self.all[crawl]
+        return Step(len(c.tasks), None)
+
     def change_tasks(
         self,
         verb: str,
         crawl: str,
         which: TaskFilter,
-        state: TaskState,
+        state: TaskState | None,
         act: Callable[[C, T], None],
         step: tuple[bool, int, int],
         by: str,
     ) -> Step:
-        """Change matching tasks in a step by number; a cancelled crawl has none (I3)."""
+        """Change matching tasks in a step by number; a cancelled crawl has none (I3).
+
+        `state` is the one they must have; None: any, but those that are forgotten already.
+        """
         validate_by(by)
         dry_run, after, limit = step
         logged = act_of_filter(verb, which, after, dry_run=dry_run)
         c = self.crawl_of(crawl)
         span = c.tasks[after : after + limit]
         live = [] if c.status is CrawlStatus.CANCELLED else span
-        wanted = which.state in (None, state)
-        chosen = [t for t in live if t.state is state and wanted and self.matches(c, t, which)]
+        chosen = [
+            t
+            for t in live
+            if (not t.forgotten if state is None else t.state is state)
+            and which.state in (None, t.state)
+            and self.matches(c, t, which)
+        ]
         with self.signed(c, by, logged):
             for t in [] if dry_run else chosen:
                 act(c, t)

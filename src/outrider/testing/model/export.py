@@ -91,7 +91,7 @@ class Export(AdminVerbs):
     def saved_task(self, t: T) -> SavedTask:
         """Return a task; a leased one as if it was released now (H5)."""
         task = msgspec.structs.asdict(t.task)
-        del task["crawl"]
+        del task["crawl"], task["done"]
         task["meta"] = t.task.meta.decode()
         b = t.task.breakdown
         task["breakdown"] = None if b is None else (b.source, b.terms)
@@ -197,7 +197,8 @@ class Export(AdminVerbs):
 
     def restore_task(self, c: C, saved: SavedTask) -> bool:
         """Restore a task in its old order."""
-        said = {name: getattr(saved, name) for name in Task.__struct_fields__ if name != "crawl"}
+        names = {*Task.__struct_fields__} & {*SavedTask.__struct_fields__}
+        said = {name: getattr(saved, name) for name in names}
         said["meta"] = saved.meta.encode()
         said["breakdown"] = saved.breakdown and Breakdown(*saved.breakdown)
         due = saved.discovered if saved.due is None else saved.due

@@ -9,7 +9,7 @@ from math import ceil
 from outrider.core.outcome import Answer
 from outrider.core.policy.politeness import min_delay_between, pace
 from outrider.core.policy.rules import CrawlRules, QueueRules
-from outrider.core.states import CrawlStatus, TaskState
+from outrider.core.states import FORGOTTEN, CrawlStatus, TaskState
 from outrider.core.task import PolitenessState, Task
 from outrider.store.protocol import Heartbeat, SharedValue
 
@@ -55,6 +55,11 @@ class T:
     answer: Answer | None = None
     answered: int | None = None  # when the visit with that answer ended
     history: list[tuple[float, str, str]] = field(default_factory=list)
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the next add admits it as if it were not known (C10)."""
+        return self.state is DROPPED and self.reason == FORGOTTEN
 
     def key(self) -> tuple[int, float, int, int]:
         """Return the order key: precedence, priority, tie, number; lower is sooner (C2)."""

@@ -162,8 +162,11 @@ class Schedule(Views):
                 self.set_crawl_status(c, CrawlStatus.PAUSED, f"limit-{name}")
 
     def close_run(self, c: C) -> None:
-        """End the run if nothing is leased or pending in an unretired queue (I2)."""
-        if not c.tasks or c.all(LEASED) or c.open_pending() or c.rules.stay_open:
+        """End the run if nothing is leased or pending in an unretired queue (I2).
+
+        A crawl that never had a pending task has no run to end.
+        """
+        if c.first is None or c.all(LEASED) or c.open_pending() or c.rules.stay_open:
             return
         if c.rules.pause_at_finish and not c.at_finish:
             c.at_finish = True

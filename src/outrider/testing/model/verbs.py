@@ -49,23 +49,35 @@ class Verbs(Schedule):
             self.check_limits(self.crawl_of(name))
         return answers
 
-    def add_one(self, c: C, task: Task) -> Added:
-        """Add a task, or refuse it: cancelled (I1), duplicate (B3), queue-full (B4)."""
+    def add_one(self, c: C, task: Task, finishing: T | None = None) -> Added:
+        """Add a task, or refuse it: cancelled (I1), duplicate (B3), queue-full (B4).
+
+        A link of a page to the page itself, which is being finished, is a duplicate (H6).
+        """
         if c.status is CrawlStatus.CANCELLED:
             return Added(task.url, added=False, reason="cancelled")
         old = c.known.get(task.fingerprint)
-        revisit = old is not None and task.known == "revisit" and old.state in (DONE, DEAD, DROPPED)
-        if old is not None and not revisit:
+        if old is not None and (old is finishing or not self.admits_again(old, task)):
             if task.known == "raise":
                 self.raise_(c, old, task)
             elif task.known == "gather":
                 self.gather(c, old, task)
             return Added(task.url, added=False, reason="duplicate")
         q = c.queues.get(task.key)
-        if self.is_full(c, q):
+        is_waiting = old is not None and old.state is PENDING
+        if not task.done and not is_waiting and self.is_full(c, q):  # B4
             return Added(task.url, added=False, reason="queue-full")
+        if old is not None and old.state is LEASED:  # B3: its lease ends without punishment
+            self.release_one(c, old)
         self.insert(c, q or self.new_queue(c, task.key), task, old)
         return Added(task.url, added=True, priority=task.priority)
+
+    def admits_again(self, old: T, task: Task) -> bool:
+        """Whether a link changes a known task into what it describes (B3)."""
+        if old.forgotten:  # C10: as if it were not known
+            return True
+        is_ended = old.state in (DONE, DEAD, DROPPED)
+        return task.known == "set" or (task.known == "revisit" and is_ended)
 
     def is_full(self, c: C, q: Q | None) -> bool:
         """Whether the crawl (without retired queues) or the queue is full (B4)."""
@@ -83,9 +95,10 @@ class Verbs(Schedule):
         return q
 
     def insert(self, c: C, q: Q, task: Task, old: T | None) -> None:
-        """Insert a task with its tie (C2); a revisit starts again at 0 attempts (B2)."""
+        """Insert a task with its tie (C2); a known one starts again at 0 attempts (B2)."""
         now = self.clock.now_ms()
-        number = old.number if old else len(c.tasks) + 1
+        number, is_done = old.number if old else len(c.tasks) + 1, task.done
+        task = msgspec.structs.replace(task, done=False)
         t = T(number, task, q, self.tie(c, task), now + ms(task.delay), now)
         if old:
             t.discovered, t.token = old.discovered, old.token
@@ -95,8 +108,13 @@ class Verbs(Schedule):
         else:
             c.tasks.append(t)
         c.known[task.fingerprint] = t
-        c.first = now if c.first is None else c.first
         q.tasks.append(t)
+        if old and old.state is PENDING and (is_done or old.queue is not q):
+            self.refresh(old.queue)
+        if is_done:  # B3: done now without a visit; it opens no run (I2)
+            t.state, t.finished = DONE, now
+            return
+        c.first = now if c.first is None else c.first
         self.reopen(c)
         self.reschedule(c, q)
 
@@ -420,7 +438,7 @@ class Verbs(Schedule):
         if t.state is not LEASED:
             return Finished(applied=True)
         c = self.all[v.crawl]
-        answers = [self.add_one(c, task) for task in v.tasks]  # H6: links first, in order
+        answers = [self.add_one(c, task, t) for task in v.tasks]  # H6: links first, in order
         self.apply(c, t.queue, t, v)
         self.check_limits(c)
         return Finished(applied=True, state=t.state, answers=answers)

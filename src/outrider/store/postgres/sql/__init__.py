@@ -164,8 +164,29 @@ APPLIED_MIGRATIONS: Final = _text("applied_migrations")
 INSERT_MIGRATION: Final = _text("insert_migration")
 INSERT_STORE: Final = _text("insert_store")
 READ_STORE: Final = _text("read_store")
+DELETE_CRAWL: Final = _text("delete_crawl")
 
 
+@cache
+def delete_rows_of_crawl(table: str) -> str:
+    """Return the statement that deletes some rows of a table by their crawl."""
+    return _text("delete_rows_of_crawl", table=table)
+
+
+@cache
+def delete_rows_between(table: str, column: str) -> str:
+    """Return the statement that deletes some rows of a table by ids of tasks or queues."""
+    return _text("delete_rows_between", table=table, column=column)
+
+
+@cache
+def drop_sequences(crawl: int) -> str:
+    """Return the statement that drops the sequences of a crawl."""
+    names = ", ".join(f"{sequence}_{crawl}" for sequence in SEQUENCES)
+    return _text("drop_sequences", sequences=names)
+
+
+@cache
 def create_sequence(name: str) -> str:
     """Return the statement that creates a sequence."""
     return _text("create_sequence", sequence=name)

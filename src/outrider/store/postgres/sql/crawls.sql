@@ -216,3 +216,36 @@ insert into store (id) values (%s)
 -- in:
 -- out: id
 select id from store
+
+-- name: delete_rows_of_crawl
+-- Some rows of one table that name a crawl; {table} is filled in when it is sent.
+-- in: crawl, limit
+-- out: how many were deleted
+with deleted as (
+    delete from {table} where ctid = any(array(
+        select ctid from {table} where crawl = %s limit %s
+    )) returning 1
+) select count(*) from deleted
+
+-- name: delete_rows_between
+-- Some rows of one table with the ids of a crawl; {table} and {column} are filled in when it is
+-- sent.
+-- in: after, last, limit
+-- out: how many were deleted
+with deleted as (
+    delete from {table} where ctid = any(array(
+        select ctid from {table} where {column} > %s and {column} <= %s limit %s
+    )) returning 1
+) select count(*) from deleted
+
+-- name: drop_sequences
+-- All sequences of a crawl; {sequences} are filled in when it is sent.
+-- in:
+-- out: nothing
+drop sequence if exists {sequences}
+
+-- name: delete_crawl
+-- The row of a crawl.
+-- in: id
+-- out: nothing
+delete from crawl where id = %s

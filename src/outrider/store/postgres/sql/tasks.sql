@@ -1,10 +1,11 @@
 -- Tasks and leases.
 
 -- name: known_tasks
--- Which of some URL identities are known.
+-- Which of some URL identities are known, and which of those are forgotten (C10).
 -- in: crawl, fingerprints uuid[]
--- out: fingerprint (bytes), id
-select uuid_send(fingerprint), id from task
+-- out: fingerprint (bytes), id, is_forgotten
+select uuid_send(fingerprint), id, state = 'dropped' and reason is not distinct from 'forgotten'
+from task
 where crawl = %s and fingerprint = any(%s::uuid[])
 
 -- name: load_tasks

@@ -8,7 +8,7 @@ open_crawl()
 local known, leased, pending, dones, size = unpack(decode(ARGV[5]))
 check_limits(known, dones, size)
 local may_end = tonumber(ARGV[6]) == revision() and not C[C_STAY_OPEN]
-if C[C_STATUS] == 'running' and known > 0 and leased + pending == 0 and may_end then
+if C[C_STATUS] == 'running' and C[C_STARTED] >= 0 and leased + pending == 0 and may_end then
   end_run()
 end
 commit()

@@ -9,7 +9,7 @@
 -- digests: of a key, and of the same in lower case) or max_queues; rolls (random numbers, one per
 -- lease in order) if there are any.
 -- Returns a header (msgpack of status, milliseconds to wait or -1, lane, streak, whether to run the
--- script again, may_expire, may_wake and taken as they are now, the time), then three values per lease:
+-- script again, may_expire, may_wake and taken as they are now, the time, the crawl's number), then three values per lease:
 -- the task's number, its row, and its queue's row.
 local request = decode(ARGV[5])
 local taken, may_expire, may_wake = {}, request.may_expire, request.may_wake
@@ -66,6 +66,7 @@ local header = {
   may_wake,
   taken_pairs,
   now,
+  C[C_ID],
 }
 table.insert(leases, 1, encode(header))
 return leases

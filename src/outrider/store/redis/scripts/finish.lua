@@ -24,7 +24,7 @@ while offset >= 0 do
   else
     local letters = {}
     for link = position, after - 1, HEAD_SIZE do -- H6: links first, in order
-      letters[#letters + 1] = add_task(batch, heads, link, texts)
+      letters[#letters + 1] = add_task(batch, heads, link, texts, number)
     end
     apply_verdict(number, t, v)
     check_limits()

@@ -34,6 +34,7 @@ local trials = {
   { 'GETRANGE', probe, 0, -1 },
   { 'SETRANGE', probe, 0, 'a' },
   { 'DEL', probe },
+  { 'UNLINK', probe },
   { 'HSET', probe, 'a', 1 },
   { 'HSETNX', probe, 'a', 1 },
   { 'HINCRBY', probe, 'a', 1 },

@@ -1,4 +1,4 @@
--- include: index, reorder
+-- include: index, reorder, leases
 -- Adding tasks: a new one is inserted, a known one changed by its `known` rule (B3, B4, C2). A
 -- batch holds what its tasks share: keys, their digests and rules, rules, and kinds; tasks name
 -- these by position. The heads of all tasks are one string, their texts another: creating strings
@@ -123,11 +123,20 @@ local function is_full(q)
   return per_queue > 0 and q and pending_count(q) >= per_queue
 end
 
--- B3: make a done, dead or dropped task pending again, as the new link describes it.
-local function reopen_task(number, t, q, lane, order, cost, delay, kind, roll, text, split)
+-- B3: make a known task that is not leased what the new link says: pending again, or done.
+local function readmit_task(number, t, q, lane, order, cost, delay, kind, roll, text, split, is_done)
+  local old, was_pending = queue_by_number(t[T_QUEUE]), t[T_STATE] == PENDING
   dirty_queues[q[Q_NUMBER]] = q
-  count_ended(queue_by_number(t[T_QUEUE]), t[T_STATE], -1)
-  count_ended(q, t[T_STATE], 1)
+  if is_forgotten(t) then
+    C[C_FORGOTTEN] = C[C_FORGOTTEN] - 1
+  end
+  if was_pending then
+    remove_entry(old, t[T_LANE], entry_of(number, t))
+    count_priority(t[T_ORDER], -1)
+    count_priority(order, 1)
+  end
+  count_in(old, t[T_STATE], -1)
+  count_in(q, t[T_STATE], 1)
   set_kind(t, kind)
   if t[T_QUEUE] ~= q[Q_NUMBER] then
     insert_into_queue_tasks(q[Q_NUMBER], number)
@@ -136,9 +145,30 @@ local function reopen_task(number, t, q, lane, order, cost, delay, kind, roll, t
   t[T_TEXT], t[T_SPLIT], t[T_ROLL] = text, split, roll
   t[T_HISTORY], t[T_REASON], t[T_CLAIMED], t[T_META] = {}, false, -1, ''
   reset_attempts(t)
-  set_state(number, t, q, PENDING)
-  enqueue(number, t, q, now + delay)
-  reschedule(q)
+  set_state(number, t, q, is_done and DONE or PENDING)
+  if was_pending and (is_done or old ~= q) then
+    refresh(old, false)
+  end
+  if is_done then
+    t[T_DUE], t[T_FINISHED] = now + delay, now
+  else
+    enqueue(number, t, q, now + delay)
+    reschedule(q)
+  end
+end
+
+-- B3: a URL becomes known as done, without a visit.
+local function insert_done(q, lane, order, cost, delay, kind, roll, text, split)
+  local number, since = C[C_LAST_TASK] + 1, now - C[C_CREATED]
+  local due = now + delay
+  local t = { ROW, DONE, lane, kind, q[Q_NUMBER], cost, since, due, roll, order, split, text }
+  C[C_LAST_TASK] = number
+  fill_history(t)
+  t[T_FINISHED] = now
+  tasks[number], dirty_tasks[number], dirty_queues[q[Q_NUMBER]] = t, t, q
+  append_to_queue_tasks(q[Q_NUMBER], pack('>I5', number))
+  count_task(kind, DONE, 1)
+  count_ended(q, DONE, 1)
 end
 
 local function awaits_reschedule(q)
@@ -184,9 +214,12 @@ local function insert_task(q, lane, order, cost, delay, kind, roll, text, split)
   end
 end
 
--- B3: apply the `known` rule to a known task. Return the answer; nil: the task is to be visited
--- again.
-local function update_known(number, t, known, p, a, b, breakdown)
+-- B3: apply the `known` rule to a known task. Return the answer; nil: the task becomes what the
+-- link says. H6: a link of the page that is being finished to that page itself changes nothing.
+local function update_known(number, t, known, p, a, b, breakdown, finishing)
+  if is_forgotten(t) or (known == KNOWN_SET and number ~= finishing) then
+    return nil
+  end
   if t[T_STATE] == PENDING then
     if known == KNOWN_RAISE then
       raise_priority(number, t, p, a, b, breakdown)
@@ -203,51 +236,64 @@ end
 -- it is, and no limit can refuse a new one, which is most often so. Return the number of a known
 -- task (0: not read), false if it is new, true if it is new and inserted.
 local function find_or_insert(id, known)
-  if known == KNOWN_KEEP and C[C_MAX_PENDING] == 0 and C[C_MAX_PENDING_PER_QUEUE] == 0 then
+  local has_no_limit = C[C_MAX_PENDING] == 0 and C[C_MAX_PENDING_PER_QUEUE] == 0
+  if known == KNOWN_KEEP and has_no_limit and C[C_FORGOTTEN] == 0 then
     return index_insert(K_KNOWN, C_KNOWN_BUCKETS, id, C[C_LAST_TASK] + 1) or 0
   end
   return index_find(K_KNOWN, C_KNOWN_BUCKETS, id) or false
 end
 
--- Add the task whose head is at a position. Return "a" (added), "d" (duplicate), "f" (the queue or
--- the crawl is full) or "c" (the crawl is cancelled).
-local function add_task(batch, heads, position, texts)
+-- Add the task whose head is at a position; `finishing` is the task whose page has this link, or
+-- nil. Return "a" (added), "d" (duplicate), "f" (the queue or the crawl is full) or "c" (the crawl
+-- is cancelled).
+local function add_task(batch, heads, position, texts, finishing)
   if C[C_STATUS] == 'cancelled' then
     return 'c'
   end
   local id, known = sub(heads, position, position + 15), byte(heads, position + 16)
+  local is_done = known >= ADD_DONE
+  if is_done then
+    known = known - ADD_DONE
+  end
   local old = find_or_insert(id, known)
   local is_indexed = old == true
   if is_indexed then
     old = false
-  elseif old and known == KNOWN_KEEP then
+  elseif old and known == KNOWN_KEEP and C[C_FORGOTTEN] == 0 then
     return 'd'
   end
   local lane, p, a, b, roll, cost, delay, key, kind, split, from, upto =
     unpack_bytes(HEAD, heads, position + 17)
   local t = old and task_by_number(old)
-  local answer = t and update_known(old, t, known, p, a, b, sub(texts, from + split, upto))
+  local breakdown = t and sub(texts, from + split, upto)
+  local answer = t and update_known(old, t, known, p, a, b, breakdown, finishing)
   if answer then
     return answer
   end
-  local q = find_queue(batch, key)
-  if is_full(q) then
+  local q, was_pending = find_queue(batch, key), t and t[T_STATE] == PENDING
+  if not is_done and not was_pending and is_full(q) then
     return 'f'
   end
-  q = q or new_queue(batch, key)
-  if C[C_STARTED] < 0 then
-    C[C_STARTED] = now
+  if t and t[T_STATE] == LEASED then
+    release_lease(old, t)
   end
-  work_added()
+  q = q or new_queue(batch, key)
+  if not is_done then
+    if C[C_STARTED] < 0 then
+      C[C_STARTED] = now
+    end
+    work_added()
+  end
   local order, text = pack('>I2I4I4I6', p, a, b, next_tie(roll)), sub(texts, from, upto)
   kind = kind_of_batch(batch, kind)
   if old then
-    reopen_task(old, t, q, lane, order, cost, delay, kind, roll, text, split)
-  else
-    if not is_indexed then
-      index_insert(K_KNOWN, C_KNOWN_BUCKETS, id, C[C_LAST_TASK] + 1)
-    end
-    insert_task(q, lane, order, cost, delay, kind, roll, text, split)
+    readmit_task(old, t, q, lane, order, cost, delay, kind, roll, text, split, is_done)
+    return 'a'
   end
+  if not is_indexed then
+    index_insert(K_KNOWN, C_KNOWN_BUCKETS, id, C[C_LAST_TASK] + 1)
+  end
+  local insert = is_done and insert_done or insert_task
+  insert(q, lane, order, cost, delay, kind, roll, text, split)
   return 'a'
 end

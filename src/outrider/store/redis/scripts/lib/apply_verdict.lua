@@ -64,6 +64,7 @@ local function apply_to_task(number, t, q, v)
   else
     t[T_FINISHED] = now
     end_lease(number, t, q, v[V_STATE])
+    C[C_FORGOTTEN] = C[C_FORGOTTEN] + (is_forgotten(t) and 1 or 0)
   end
 end
 

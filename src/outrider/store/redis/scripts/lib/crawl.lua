@@ -54,6 +54,7 @@ if crawl_number then
   if C[C_LISTS_LEASES] == nil then -- likewise
     C[C_LISTS_LEASES] = false
   end
+  C[C_FORGOTTEN], C[C_ID] = C[C_FORGOTTEN] or 0, tonumber(crawl_number)
   now = max(now, C[C_CLOCK])
 end
 
@@ -63,17 +64,21 @@ local function check_memory()
   call('HSETNX', base .. META, 'format', FORMAT)
 end
 
--- I1: create the crawl unless it exists.
+-- I1: create the crawl unless it exists. No number, token or epoch of a crawl that was removed is
+-- given again: callers may still have its leases, and its rules in their caches.
 local function open_crawl()
   check_memory()
   if C then
     return
   end
-  local number = call('HLEN', base .. K_CRAWLS) + 1
+  local last, token, epoch = unpack(call('HMGET', base .. META, 'crawls', 'token', 'epoch'))
+  local number = tonumber(last or call('HLEN', base .. K_CRAWLS)) + 1
+  call('HSET', base .. META, 'crawls', number)
   call('HSET', base .. K_CRAWLS, name, number)
   name_keys(number)
   C = decode_row(ARGV[3])
-  C[C_NAME], C[C_CREATED] = name, now
+  C[C_NAME], C[C_CREATED], C[C_ID] = name, now, number
+  C[C_LAST_TOKEN], C[C_EPOCH] = tonumber(token or 0), tonumber(epoch or 0)
 end
 
 -- Tell whether the caller's rules are of another epoch than the crawl's.
@@ -113,7 +118,7 @@ local has_new_work, has_new_status = false, false
 local function is_run_over()
   local has_open = C[C_LEASED] > 0 or C[C_PENDING] > C[C_RETIRED_PENDING]
   local is_running = C[C_STATUS] == 'running' and not C[C_STAY_OPEN]
-  return is_running and C[C_LAST_TASK] > 0 and not has_open
+  return is_running and C[C_STARTED] >= 0 and not has_open
 end
 
 -- C6: notify waiting claims, once after each that found too little.

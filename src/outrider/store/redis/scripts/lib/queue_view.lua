@@ -29,6 +29,6 @@ local function append_queue_view(q, into)
   into[#into + 1] = encode(q)
   into[#into + 1] = pending_count(q)
   into[#into + 1] = call('ZCOUNT', prefix .. K_DELAYED .. q[Q_NUMBER], '(' .. now, '+inf')
-  local first = next_entry(q)
+  local first = C[C_STATUS] ~= 'cancelled' and next_entry(q) or '' -- I1: it may be removed already
   into[#into + 1] = first ~= '' and url_of(task_by_number(unpack_bytes('>I5', first, 17))) or ''
 end

@@ -116,6 +116,7 @@ local function restore_task(batch, id, row)
   append_to_queue_tasks(q[Q_NUMBER], pack('>I5', number))
   count_task(t[T_KIND], t[T_STATE], 1)
   count_in(q, t[T_STATE], 1)
+  C[C_FORGOTTEN] = C[C_FORGOTTEN] + (is_forgotten(t) and 1 or 0)
   if t[T_STATE] == PENDING then
     count_priority(t[T_ORDER], 1)
     enqueue_restored(number, t, q)

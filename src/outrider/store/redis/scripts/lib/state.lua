@@ -73,6 +73,7 @@ local function write_queue_tasks()
   for queue, packed in pairs(new_queue_tasks) do
     call('APPEND', string.format('%s%s%d', prefix, K_QUEUE_TASKS, queue), packed)
   end
+  new_queue_tasks = {}
 end
 
 -- How many numbers of a list are not above a number.
@@ -89,8 +90,10 @@ local function position_in_queue_tasks(list, number)
   return low
 end
 
--- Insert a known task, which all new ones follow, unless it was in this queue before.
+-- Insert a known task, which all new ones follow, unless it was in this queue before. It may be new
+-- in this call.
 local function insert_into_queue_tasks(queue, number)
+  write_queue_tasks()
   local list, packed = prefix .. K_QUEUE_TASKS .. queue, pack('>I5', number)
   local offset = position_in_queue_tasks(list, number) * 5
   if offset == 0 or call('GETRANGE', list, offset - 5, offset - 1) ~= packed then
@@ -160,6 +163,15 @@ local function rules_of(q)
   return r
 end
 
+-- Fill in what the row of a task does not have before its first visit.
+local function fill_history(t)
+  t[T_TOKEN], t[T_CLAIMED], t[T_FINISHED], t[T_ANSWERED] = 0, -1, -1, -1
+  t[T_ATTEMPTS], t[T_FAILURES], t[T_CRASHES], t[T_THROTTLES] = 0, 0, 0, 0
+  t[T_NAMED], t[T_LOANED], t[T_REASON], t[T_WORKER], t[T_HISTORY] = false, false, false, '', {}
+  t[T_ANSWER], t[T_META], t[T_DRAWN], t[T_BLOCKS] = '', '', -1, 0
+  t[T_LEASED], t[T_LASTS] = -1, 0
+end
+
 -- A task, or nil; to change it, put it into dirty_tasks.
 local function task_by_number(number)
   local t = tasks[number]
@@ -172,10 +184,7 @@ local function task_by_number(number)
   end
   t = decode_row(row)
   if not t[T_TOKEN] then
-    t[T_TOKEN], t[T_CLAIMED], t[T_FINISHED], t[T_ANSWERED] = 0, -1, -1, -1
-    t[T_ATTEMPTS], t[T_FAILURES], t[T_CRASHES], t[T_THROTTLES] = 0, 0, 0, 0
-    t[T_NAMED], t[T_LOANED], t[T_REASON], t[T_WORKER], t[T_HISTORY] = false, false, false, '', {}
-    t[T_ANSWER] = ''
+    fill_history(t)
   end
   if not t[T_LEASE_TURN] then -- written before these fields existed
     t[T_META], t[T_DRAWN], t[T_BLOCKS] = t[T_META] or '', t[T_DRAWN] or -1, t[T_BLOCKS] or 0
@@ -188,6 +197,11 @@ end
 -- The URL of a task: its text begins with the length of the URL, and the URL.
 local function url_of(t)
   return sub(t[T_TEXT], 4, 3 + unpack_bytes('>I3', t[T_TEXT]))
+end
+
+-- C10: tell whether the next add admits a task as if it were not known.
+local function is_forgotten(t)
+  return t[T_STATE] == DROPPED and t[T_REASON] == FORGOTTEN
 end
 
 local function due_of(t)
