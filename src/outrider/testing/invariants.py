@@ -200,6 +200,8 @@ class InvariantChecker:
             chosen = not named or lease.fingerprint in request.fingerprints
             require(chosen, "D5", f"{lease.url} was claimed by fingerprint, and was not named")
             self.leases.leased(lease, at, alone=call.alone, named=named, loan=loan)
+            if request.outlives_process:
+                self.leases.outlives(lease.id)
         if result.status is not CrawlStatus.FINISHED:
             record.is_finished = False
             is_running = call.alone and result.status is CrawlStatus.RUNNING

@@ -68,6 +68,7 @@ class LeaseRecord:
     named: bool = False  # D5: claimed by fingerprint: it takes no slot and does not touch its host
     loan: int = 0  # C7: the claim that lent its queue; 0: none
     fate: str = "held"  # held, closing, applied, released, lost, unsure
+    outlives: bool = False  # H4: it lasts until its deadline, whichever process ends
 
     def began(self, now: int) -> int:
         """Return the latest start of its visit: a named or lent task may be visited late."""
@@ -575,10 +576,18 @@ class LeaseHistory:
             self._expire(record, lease, now, certain=certain)
 
     def reopened(self, crawl: str, now: int) -> None:
-        """Record that a file was opened again: all leases of its last holder expire (H4, D7)."""
+        """Record that a file was opened again: all leases of its last holder expire (H4, D7).
+
+        Those that outlive every process stay, and so do their deadlines.
+        """
         record = self.crawl(crawl)
         for lease in list(record.open.values()):
-            self._expire(record, lease, now, certain=True)
+            if not lease.outlives:
+                self._expire(record, lease, now, certain=True)
+
+    def outlives(self, lease: LeaseId) -> None:
+        """Record that a lease outlives every process (H4)."""
+        self.crawl(lease.crawl).leases[lease].outlives = True
 
     def _expire(self, record: CrawlRecord, lease: LeaseRecord, now: int, *, certain: bool) -> None:
         was_unsure = lease.fate in ("closing", "unsure")

@@ -598,3 +598,18 @@ async def test_an_honest_store_is_believed():
     await checked.finish([done(lease)])
 
     await checked.check("default")
+
+
+async def test_reopening_ends_no_lease_that_outlives_its_process():
+    """H4: the checker takes back the others; a finish of either is judged by that."""
+    it = Watched({})
+    await it.configure(delay=0.0, max_in_flight=9)
+    await it.add("1", "2")
+    (lasting,) = await it.claim(outlives_process=True)
+    (other,) = await it.claim()
+    checker = it.store.checker
+    checker.reopened("default", it.clock.now_ms())
+
+    await it.store.finish([done(lasting)])
+    with pytest.raises(InvariantBroken, match="H3"):
+        await it.store.finish([done(other)])
