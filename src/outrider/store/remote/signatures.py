@@ -10,6 +10,7 @@ import msgspec
 
 from outrider.errors import InvalidInput, StoreError
 from outrider.store.forwarding import VERBS
+from outrider.store.remote.bounds import bounded_parameter
 
 
 class Signature:
@@ -17,13 +18,15 @@ class Signature:
 
     def __init__(self, declared: Callable[..., Any]) -> None:
         self.name = declared.__name__
-        hints = get_type_hints(declared)
+        hints = get_type_hints(declared, include_extras=True)
         _, *parameters = signature(declared).parameters.values()
         self._names = [parameter.name for parameter in parameters]
         fields = [_field(parameter, hints[parameter.name]) for parameter in parameters]
         self._arguments = msgspec.msgpack.Decoder(
             msgspec.defstruct(self.name, fields, kw_only=True, forbid_unknown_fields=True)
         )
+        twins = [(name, bounded_parameter(name, hint), *rest) for name, hint, *rest in fields]
+        self._bounds = msgspec.msgpack.Decoder(msgspec.defstruct(self.name, twins, kw_only=True))
         self._answer = msgspec.msgpack.Decoder(hints["return"])
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,8 +34,9 @@ class Signature:
         return dict(zip(self._names, args, strict=False)) | dict(kwargs)
 
     def arguments(self, raw: msgspec.Raw) -> dict[str, Any]:
-        """Decode the arguments of a request."""
+        """Decode the arguments of a request; InvalidInput: one of them is out of its bounds."""
         try:
+            self._bounds.decode(raw)
             return msgspec.structs.asdict(self._arguments.decode(raw))
         except msgspec.DecodeError as error:
             raise InvalidInput(f"{self.name}: {error}") from error
