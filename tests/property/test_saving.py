@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from differential import DifferentialTest, quick_view, shrink, steps
-from operations import PutValue
+from operations import PutValue, SendHeartbeat
 from outrider.core.queue_action import Set
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.export_items import SavedEnd
@@ -103,11 +103,11 @@ async def saved_and_gone_on(before, after, seed, make_store):
 async def go_on(duel, ops, crawls):
     """The same ops on all; leases of a cancelled crawl are void for good, and restored as none.
 
-    Notes are exported by the frontier, not by its store: here nobody takes any.
+    Notes are exported by the frontier, not by its store: here nobody takes any. Workers are not.
     """
     source = duel.hands[0].store
     over = {name for name in crawls if (await source.crawl(name)).status is CrawlStatus.CANCELLED}
-    for op in (op for op in ops if not isinstance(op, PutValue)):
+    for op in (op for op in ops if not isinstance(op, PutValue | SendHeartbeat)):
         if getattr(op, "crawl", None) not in over:
             await duel.do(op)
     await duel.look([name for name in crawls if name not in over], look)

@@ -28,6 +28,7 @@ from operations import (
     Page,
     PutValue,
     Release,
+    SendHeartbeat,
     SetStatus,
     Stale,
     Steer,
@@ -35,15 +36,18 @@ from operations import (
     Wait,
 )
 from outrider.core.breakdown import Breakdown
+from outrider.core.histogram import Histogram
 from outrider.core.pick import Streak
 from outrider.core.queue_action import QueueAction, Set
 from outrider.core.states import TaskState
 from outrider.core.task import Lease, LeaseId
 from outrider.core.verdict import Finished
+from outrider.core.worker_totals import ScalingDecision, WorkerTotals
 from outrider.store.protocol import (
     STORE_VALUES,
     ClaimRequest,
     FullStore,
+    Heartbeat,
     LeaseFilter,
     PriorityUpdate,
     ResultPage,
@@ -94,10 +98,8 @@ class StoreDriver:
                 return await self._end(op)
             case Steer() | Configure() | SetStatus() | Filter() | Delete():
                 return await self._operate(op)
-            case PutValue():
-                return await self._put_value(op)
-            case UpdatePriorities():
-                return await self._update_priorities(op)
+            case PutValue() | SendHeartbeat() | UpdatePriorities():
+                return await self._tell(op)
             case Advance() | Wait():
                 return None
             case _:
@@ -200,6 +202,15 @@ class StoreDriver:
             count, more = count + step.count, step.after is not None
         return count
 
+    async def _tell(self, op: PutValue | SendHeartbeat | UpdatePriorities) -> Answer:
+        match op:
+            case PutValue():
+                return await self._put_value(op)
+            case SendHeartbeat():
+                return await self.store.heartbeat(op.crawl, _heartbeat(op))
+            case UpdatePriorities():
+                return await self._update_priorities(op)
+
     async def _put_value(self, op: PutValue) -> Answer:
         stand = [note.number for note in await self.store.values_since(op.crawl)]
         seen = None if op.seen is None else max([*stand, op.seen]) - op.seen
@@ -275,6 +286,8 @@ async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
     views["census"] = await _all(lambda after: store.queue_states(crawl, after=after, limit=2))
     views["places"] = [await store.position(crawl, task.number) for task in views["tasks"]]
     views["notes"] = await store.values_since(crawl, limit=10_000)
+    views["workers"] = await store.workers(crawl)
+    views["worker totals"] = await store.worker_totals(crawl)
     views["changes"] = await store.events_since(crawl, limit=10_000)
     views["by key"] = await _in_order(store, crawl, "key")
     views["by key, some"] = await _in_order(store, crawl, "key", prefix="b")
@@ -292,6 +305,20 @@ async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
     for which in LEASE_FILTERS:
         views[f"leases {which}"] = await lease_views(store, crawl, which)
     return views
+
+
+def _heartbeat(op: SendHeartbeat) -> Heartbeat:
+    """Return a heartbeat with totals; sums are multiples of 1/4, so that stores agree exactly."""
+    series = Histogram({op.bucket: op.done} if op.done else {}, op.done / 4, op.bucket / 4)
+    decided = () if op.decided is None else (ScalingDecision(op.decided, 1, 2, "more"),)
+    totals = WorkerTotals(
+        {"done": op.done, f"of {op.bucket}": 1},
+        {"scheme": op.bucket},
+        {"fetch": series},
+        series,
+        decided,
+    )
+    return Heartbeat(f"w{op.worker}", op.state, "north", 7, 4, 1, op.done, totals=totals)
 
 
 async def store_values(store: FullStore, crawl: str) -> dict[str, Answer]:

@@ -15,7 +15,7 @@ from outrider.core.outcome import Outcome
 from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.task import KnownRule, Task
-from outrider.store.protocol import TaskFilter
+from outrider.store.protocol import TaskFilter, WorkerState
 from outrider.testing.builders import task
 
 HOSTS: Final = ("a.example", "b.example", "c.b.example", "d.org")
@@ -175,6 +175,17 @@ class PutValue(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     seen: int | None = None
 
 
+class SendHeartbeat(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Send a worker's heartbeat, whose totals are made of `done`; at times a late one."""
+
+    crawl: str
+    worker: int
+    done: int
+    bucket: int = 0
+    decided: float | None = None  # when a scaling decision was made
+    state: WorkerState = "busy"
+
+
 class UpdatePriorities(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     """Update the priority of tasks by number, with a current or an outdated `seen`."""
 
@@ -209,6 +220,7 @@ Op: TypeAlias = (
     | Filter
     | Delete
     | PutValue
+    | SendHeartbeat
     | UpdatePriorities
     | Advance
     | Wait

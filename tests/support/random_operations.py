@@ -29,6 +29,7 @@ from operations import (
     Page,
     PutValue,
     Release,
+    SendHeartbeat,
     SetStatus,
     Stale,
     Steer,
@@ -147,6 +148,18 @@ class RandomCase:
         text, seen = dice.choice(("", "x", "y")), dice.choice((None, None, 0, 1, 7))
         crawl = STORE_VALUES if dice.random() < 0.2 else self.crawl()
         return PutValue(crawl, dice.choice("abc"), text, seen)
+
+    def send_heartbeat(self) -> Op:
+        """Return a heartbeat of one of few workers; its totals are often lower than before."""
+        dice = self.dice
+        return SendHeartbeat(
+            self.crawl(),
+            dice.randrange(WORKERS),
+            dice.randrange(9),
+            dice.randrange(3),
+            dice.choice((None, 1.0, 2.0, 3.0)),
+            dice.choice(("idle", "busy", "gone")),
+        )
 
     def update_priorities(self) -> Op:
         """Return a priority update of some tasks, at times an outdated one."""
@@ -383,6 +396,7 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "filter": RandomCase.filter,
     "delete": RandomCase.delete,
     "put_value": RandomCase.put_value,
+    "send_heartbeat": RandomCase.send_heartbeat,
     "update_priorities": RandomCase.update_priorities,
     "wait": RandomCase.wait,
 }
@@ -406,6 +420,7 @@ KINDS: Final[Mapping[str, float]] = {
     "filter": 4,
     "delete": 0.2,
     "put_value": 1,
+    "send_heartbeat": 1,
     "update_priorities": 3,
     "wait": 14,
 }

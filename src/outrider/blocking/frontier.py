@@ -22,6 +22,7 @@ from outrider.core.signals import Cluster, Prediction, State
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease, Link
 from outrider.core.url import Url
+from outrider.core.worker_totals import WorkerTotals
 from outrider.errors import Closed, InvalidInput
 from outrider.events import Event, Listener
 from outrider.frontier import Frontier as AsyncFrontier
@@ -188,6 +189,11 @@ class Frontier:
         return self._frontier.rules
 
     @property
+    def refused(self) -> Mapping[str, int]:
+        """Links that this frontier refused since it was opened, by reason."""
+        return self._frontier.refused
+
+    @property
     def is_attached(self) -> bool:
         """Whether it was made by `attach`, so that the crawl keeps the settings it has."""
         return self._frontier.is_attached
@@ -340,6 +346,10 @@ class Frontier:
     def workers(self) -> list[WorkerView]:
         """List the workers of this crawl; those without heartbeats are reported as gone (M6)."""
         return self._loop.run(self._frontier.workers())
+
+    def worker_totals(self) -> WorkerTotals:
+        """Return what all workers the crawl ever had have counted together (M6)."""
+        return self._loop.run(self._frontier.worker_totals())
 
     def heatmap(self) -> Heatmap:
         """Count pending tasks by origin and group, and by depth (O2)."""

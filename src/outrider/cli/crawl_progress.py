@@ -22,8 +22,9 @@ from outrider.cli.terminal import OUTCOMES, STATES, format_instant, format_size,
 from outrider.clock import SystemClock
 from outrider.core.outcome import Done, Outcome, Throttled
 from outrider.core.policy.rules import Limits
+from outrider.core.worker_totals import ScalingDecision
 from outrider.errors import StoreUnavailable
-from outrider.executor.slots import ScalingDecision, max_slots
+from outrider.executor.slots import max_slots
 from outrider.executor.visit import Visit
 from outrider.fetch.local_faults import descriptor_shortage
 from outrider.logs import printable

@@ -144,14 +144,23 @@ def _heatmap_pairs(heat: Heatmap) -> Iterator[tuple[str, str]]:
 # ---- workers
 
 
-_WORKER_COLUMNS: Final = ("worker", "state", "busy", "slots", "visits", "since", "last heartbeat")
+_WORKER_COLUMNS: Final = (
+    "worker",
+    "state",
+    "busy",
+    "slots",
+    "visits",
+    "outcomes",
+    "since",
+    "last heartbeat",
+)
 
 
 def workers(store: Store, *, crawl: Crawl = "default", as_json: Json = False) -> None:
     """List the workers of a crawl, oldest first: idle, busy, draining or gone.
 
     Workers send a heartbeat every few seconds. A worker without one for half a minute is reported
-    as gone, and removed after a day.
+    as gone, and removed after a day. Outcomes are counted since each started.
     """
     views = on_crawl(store, crawl, lambda frontier: frontier.workers())
     if as_json:
@@ -166,5 +175,6 @@ def workers(store: Store, *, crawl: Crawl = "default", as_json: Json = False) ->
 def _worker_row(view: WorkerView) -> tuple[object, ...]:
     return (
         *(view.worker, view.state, view.busy, view.slots, view.visits),
+        ", ".join(f"{name} {count:,}" for name, count in sorted(view.totals.outcomes.items())),
         *(format_instant(view.started_at), format_instant(view.seen_at)),
     )

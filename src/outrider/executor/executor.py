@@ -25,6 +25,7 @@ from outrider.executor.running_visits import BATCH_WAIT, CANCEL_GRACE, RunningVi
 from outrider.executor.slots import Scaler, Slots, clamp, slot_bounds
 from outrider.executor.visit import Visit
 from outrider.executor.wake_event import WakeEvent
+from outrider.executor.worker_counts import WorkerCounts
 from outrider.frontier import Frontier
 from outrider.frontier.reports import Claim
 from outrider.settings import Settings
@@ -66,6 +67,7 @@ class Executor:
         least, most, memory = slot_bounds(wanted)
         self.slots = Slots(clamp(wanted.slots, least, most))
         self.scaler = Scaler(least, most, memory)
+        self.counts = WorkerCounts()
         self._wake = WakeEvent()
         self._renewer = LeaseRenewer(frontier)
         self._finisher = Finisher(
@@ -75,6 +77,7 @@ class Executor:
             self.pause,
             self.slots,
             Outputs(sink, observer, cached_visits),
+            self.counts,
         )
         self._running = RunningVisits(
             handlers,

@@ -21,6 +21,7 @@ from outrider.executor.outage import Outage
 from outrider.executor.slots import Slots
 from outrider.executor.visit import Visit
 from outrider.executor.wake_event import WakeEvent
+from outrider.executor.worker_counts import WorkerCounts
 from outrider.frontier import Frontier
 
 MAX_SETTLE_WAIT: Final = 1.0  # seconds between two attempts to settle output without disk space
@@ -65,6 +66,7 @@ class Finisher:
         pause: FaultPause,
         slots: Slots,
         outputs: Outputs,
+        counts: WorkerCounts,
     ) -> None:
         self._frontier = frontier
         self._renewer = renewer
@@ -72,6 +74,7 @@ class Finisher:
         self._pause = pause
         self._slots = slots
         self._sink, self._observer, self._cached_visits = outputs
+        self._counts = counts
         self._ended: list[Visit] = []
         self._to_release: list[Lease] = []
         self._batch_size = 0  # of the batch that is being finished
@@ -81,7 +84,8 @@ class Finisher:
         self.visits = 0  # finished by this worker
 
     def add(self, visit: Visit) -> None:
-        """Finish this visit with the next batch."""
+        """Finish this visit, which ended now, with the next batch."""
+        self._counts.ended(visit, asyncio.get_running_loop().time())
         self._ended.append(visit)
 
     def release(self, leases: Iterable[Lease]) -> None:
@@ -192,6 +196,8 @@ class Finisher:
     async def _finish(self, ended: Sequence[Visit]) -> list[bool]:
         """Finish a batch at the store, repeated until its answer is known (H3)."""
         visits = [(one.lease, one.outcome, one.links) for one in ended if one.outcome is not None]
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             answers = await self._outage.call(lambda: self._frontier.finish_many(visits))
         except StoreError:
@@ -200,6 +206,7 @@ class Finisher:
             raise
         self.done += sum(isinstance(visit.outcome, Done) for visit in ended)
         self.visits += len(ended)
+        self._counts.finished(ended, loop.time() - began)
         return answers
 
     async def _settle(self, sink: Sink, answers: list[bool]) -> None:

@@ -9,11 +9,13 @@ import asyncio
 import os
 import resource
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from outrider.core.worker_totals import ScalingDecision
 from outrider.errors import OutriderError
 from outrider.executor.lease_renewal import LeaseRenewer
 from outrider.executor.slots import SCALING_INTERVAL, SlotReading
@@ -81,7 +83,7 @@ class Housekeeping:
                 await call(frontier.expire)
             if loop.time() - sent >= HEARTBEAT_INTERVAL:
                 sent = loop.time()
-                await call(lambda: frontier.store.heartbeat(frontier.crawl, self._heartbeat()))
+                await call(self._send_heartbeat)
                 await call(frontier.learn)
                 listened = loop.time()
             elif loop.time() - listened >= LISTEN_INTERVAL:
@@ -90,8 +92,18 @@ class Housekeeping:
                 await frontier.keep()
             await asyncio.sleep(TICK_INTERVAL)
 
-    def _heartbeat(self, state: WorkerState | None = None) -> Heartbeat:
-        executor = self._executor
+    async def _send_heartbeat(self, state: WorkerState | None = None) -> None:
+        """Send a heartbeat; its scaling decisions are sent again until one was answered."""
+        decisions = tuple(self._executor.scaler.decisions)
+        heartbeat = self._heartbeat(state, decisions)
+        await self._frontier.store.heartbeat(self._frontier.crawl, heartbeat)
+        self._executor.counts.sent(decisions)
+
+    def _heartbeat(
+        self, state: WorkerState | None, decisions: Sequence[ScalingDecision]
+    ) -> Heartbeat:
+        executor, clock = self._executor, self._frontier.clock
+        epoch = clock.now_ms() / 1000 - asyncio.get_running_loop().time()
         working: WorkerState = "busy" if executor.in_flight else "idle"
         return Heartbeat(
             self._frontier.worker,
@@ -102,13 +114,14 @@ class Housekeeping:
             executor.slots.busy,
             executor.visits,
             HEARTBEAT_LASTS,
+            executor.counts.totals(self._frontier.refused, decisions, epoch),
         )
 
     async def send_last_heartbeat(self) -> None:
         """Tell the store that this worker is gone; if that fails, its heartbeat expires."""
         with suppress(OutriderError, TimeoutError):
             async with asyncio.timeout(LAST_HEARTBEAT_TIMEOUT):
-                await self._frontier.store.heartbeat(self._frontier.crawl, self._heartbeat("gone"))
+                await self._send_heartbeat("gone")
 
     def _scale(self, now: float) -> None:
         executor, slots = self._executor, self._executor.slots

@@ -16,6 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from outrider.core.worker_totals import MAX_DECISIONS, ScalingDecision
 from outrider.executor.visit import Visit
 from outrider.settings.worker_schema import ExecutorSettings
 
@@ -24,7 +25,6 @@ UP_COOLDOWN: Final = 30.0
 DOWN_COOLDOWN: Final = 120.0
 IDLE_BEFORE_SHRINK: Final = 120.0  # seconds with an idle slot before slots are removed
 MAX_LAG: Final = 0.25  # seconds; no slot is added while the event loop is later than this
-MAX_DECISIONS: Final = 100
 
 SlotState: TypeAlias = Literal["idle", "busy", "draining"]
 
@@ -167,15 +167,6 @@ class SlotReading(msgspec.Struct, frozen=True):
     has_ready: bool  # more tasks are due than slots were free
     lag: float = 0.0  # seconds the event loop was late
     memory: int = 0  # bytes this process holds
-
-
-class ScalingDecision(msgspec.Struct, frozen=True):
-    """A change of the number of slots, or a change that was held back, with its reason."""
-
-    at: float
-    before: int
-    after: int
-    reason: str
 
 
 class Scaler:

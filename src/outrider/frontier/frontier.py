@@ -30,6 +30,7 @@ from outrider.core.signals import Cluster, Prediction, State
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease, Link
 from outrider.core.url import Url
+from outrider.core.worker_totals import WorkerTotals
 from outrider.errors import InvalidInput, SettingsError, StoreError
 from outrider.events import Event, Listener
 from outrider.frontier.add import Adder, ScopeRoots
@@ -263,6 +264,11 @@ class Frontier:
         return self._policies.crawl_rules()
 
     @property
+    def refused(self) -> Mapping[str, int]:
+        """Links that this frontier refused since it was opened, by reason."""
+        return dict(self._adder.refused)
+
+    @property
     def is_attached(self) -> bool:
         """Whether it was made by `attach`, so that the crawl keeps the settings it has."""
         return self._live.is_attached
@@ -421,6 +427,10 @@ class Frontier:
     async def workers(self) -> list[WorkerView]:
         """List the workers of this crawl; those without heartbeats are reported as gone (M6)."""
         return await self._reader.workers()
+
+    async def worker_totals(self) -> WorkerTotals:
+        """Return what all workers the crawl ever had have counted together (M6)."""
+        return await self._reader.worker_totals()
 
     async def heatmap(self) -> Heatmap:
         """Count pending tasks by origin and group, and by depth (O2)."""

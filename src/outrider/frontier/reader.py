@@ -20,6 +20,7 @@ from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, setting_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Link
 from outrider.core.url import Url, parse_url
+from outrider.core.worker_totals import WorkerTotals
 from outrider.errors import InvalidInput
 from outrider.frontier.add import Adder
 from outrider.frontier.admin import QueueAddresses, check_age, check_pattern
@@ -100,6 +101,10 @@ class Reader:
             if len(reasons) >= limit or unexplained <= 0:
                 break
         return reasons
+
+    async def worker_totals(self) -> WorkerTotals:
+        """See `Frontier.worker_totals` (M6)."""
+        return await self._context.store.worker_totals(self._context.crawl)
 
     async def workers(self) -> list[WorkerView]:
         """See `Frontier.workers` (M6)."""

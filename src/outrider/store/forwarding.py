@@ -17,6 +17,7 @@ from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
+from outrider.core.worker_totals import WorkerTotals
 from outrider.store.export_items import Saved
 from outrider.store.protocol import (
     ALL_LEASES,
@@ -282,6 +283,9 @@ class ForwardingStore(ABC):
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         return await self._forward("workers", crawl)
+
+    async def worker_totals(self, crawl: str) -> WorkerTotals:
+        return await self._forward("worker_totals", crawl)
 
     async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
         return await self._forward("export", crawl, after=after, limit=limit)

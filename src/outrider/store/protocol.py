@@ -21,6 +21,7 @@ from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
+from outrider.core.worker_totals import NO_TOTALS, WorkerTotals
 from outrider.store.export_items import Saved
 from outrider.store.queue_order import QueueOrder
 
@@ -158,6 +159,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
     busy: int  # slots with a visit
     visits: int  # ended since it started
     lasts: float = 30.0  # seconds of silence after which it is reported as gone
+    totals: WorkerTotals = NO_TOTALS
 
 
 class SharedValueWrite(msgspec.Struct, frozen=True):
@@ -312,9 +314,10 @@ class Admin(Protocol):
         ...
 
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
-        """Record a worker's status; it may be forgotten when the store is opened again.
+        """Record a worker's status and totals, of which each number only grows.
 
-        A worker silent for a day is forgotten, and of more than 10,000 the one silent longest.
+        A worker silent for a day is forgotten, and of more than 10,000 the one silent longest; its
+        totals stay in `worker_totals`.
         """
         ...
 
@@ -368,6 +371,7 @@ class WorkerView(msgspec.Struct, frozen=True):
     visits: int
     started_at: float  # its first heartbeat
     seen_at: float  # its last one
+    totals: WorkerTotals = NO_TOTALS  # with its last hundred decisions
 
 
 class QueueView(msgspec.Struct, frozen=True):
@@ -644,6 +648,10 @@ class Inspect(Protocol):
 
     async def workers(self, crawl: str) -> list[WorkerView]:
         """Return the crawl's workers by first heartbeat, then name; silent ones as gone."""
+        ...
+
+    async def worker_totals(self, crawl: str) -> WorkerTotals:
+        """Return the sum over all workers the crawl ever had, without their decisions."""
         ...
 
     async def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:

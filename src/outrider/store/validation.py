@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.core.link_validation import is_text, short_repr
+from outrider.core.worker_totals import NO_TOTALS, WorkerTotals
 from outrider.errors import InvalidInput
 from outrider.store.protocol import (
     MAX_CLAIM_KEY_CHARS,
@@ -18,6 +19,7 @@ from outrider.store.protocol import (
     NO_PROCESS,
     STORE_VALUES,
     ClaimRequest,
+    Heartbeat,
     PriorityUpdate,
     SharedValueWrite,
 )
@@ -25,6 +27,7 @@ from outrider.store.protocol import (
 VALUE_VERBS: Final = frozenset({"put_values", "values_since"})  # those that serve `STORE_VALUES`
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode_totals = msgspec.msgpack.Decoder(WorkerTotals).decode
 _decode = msgspec.msgpack.Decoder(list[SharedValueWrite]).decode
 
 
@@ -106,6 +109,24 @@ def validate_priority_updates(updates: Sequence[PriorityUpdate]) -> None:
     for update in updates:
         if not (isfinite(update.seen) and isfinite(update.priority)):
             raise InvalidInput(f"priority {update.priority} of task {update.task} must be finite")
+
+
+def validate_heartbeat(heartbeat: Heartbeat) -> None:
+    """Raise InvalidInput if a heartbeat has more, or other values, than stores keep (M6)."""
+    totals = heartbeat.totals
+    if totals == NO_TOTALS:
+        return
+    try:
+        _decode_totals(_encode(totals))
+    except (msgspec.MsgspecError, TypeError, OverflowError, UnicodeError) as error:
+        raise InvalidInput(f"totals of {short_repr(heartbeat.worker)}: {error}") from error
+    names = (*totals.outcomes, *totals.refusals, *totals.latency)
+    if any("\0" in text for text in (*names, *(one.reason for one in totals.decisions))):
+        raise InvalidInput(f"totals of {short_repr(heartbeat.worker)}: remove the NUL character")
+    if not all(isfinite(one.at) for one in totals.decisions):
+        raise InvalidInput(
+            f"totals of {short_repr(heartbeat.worker)}: the time of a decision must be finite"
+        )
 
 
 def validate_limit(limit: int) -> None:

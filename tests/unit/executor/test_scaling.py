@@ -1,6 +1,7 @@
 from itertools import pairwise
 
-from outrider.executor.slots import MAX_DECISIONS, SCALING_INTERVAL, Scaler, SlotReading
+from outrider.core.worker_totals import MAX_DECISIONS
+from outrider.executor.slots import SCALING_INTERVAL, Scaler, SlotReading
 
 
 def replay(scaler, slots, minutes, load, *, start=0.0, lag=0.0, memory=0):

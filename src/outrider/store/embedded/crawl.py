@@ -18,12 +18,13 @@ import msgspec
 from outrider.core.order import NUMBER_BITS
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus
+from outrider.core.worker_totals import WorkerTotals
 from outrider.store.embedded import log_pages, queue_codec
 from outrider.store.embedded.log_pages import PAGE_ITEMS
 from outrider.store.embedded.queue_cache import PageReader, QueueCache
 from outrider.store.embedded.task_table import FileTasks
 from outrider.store.engine.engine import CrawlEngine
-from outrider.store.engine.journal import MemoryJournal
+from outrider.store.engine.journal import LastHeartbeat, MemoryJournal
 from outrider.store.engine.leases import Leases
 from outrider.store.engine.records import (
     QUEUE_COLUMNS,
@@ -56,6 +57,7 @@ class CrawlSummary(NamedTuple):
     root_count: int
     settings: str
     last_value: int
+    heartbeats: int
 
 
 @final
@@ -123,6 +125,7 @@ class FileCrawl:
             sum(map(len, journal.roots_by_mode.values())),
             state.settings,
             journal.values.last,
+            journal.workers_by_name.version,
         )
 
     def build_pages(self, first: int, now: int) -> list[log_pages.PageRow]:
@@ -185,7 +188,19 @@ class FileCrawl:
             self._new_roots(),
             state.settings if old is None or new.settings != old.settings else None,
             value_rows(values.since(0 if old is None else old.last_value)),
+            *self._worker_rows(old, new),
         )
+
+    def _worker_rows(
+        self, old: CrawlSummary | None, new: CrawlSummary
+    ) -> tuple[list[LastHeartbeat], list[str], WorkerTotals | None]:
+        """Return the fields `workers` to `gone_totals` of the update."""
+        workers = self.journal.workers_by_name
+        if old is None:
+            return workers.all(), [], workers.gone
+        if new.heartbeats == old.heartbeats:
+            return [], [], None
+        return workers.unwritten(), list(workers.removed), workers.gone
 
     def _new_roots(self) -> dict[str, list[str]] | None:
         written = self._written_roots
@@ -215,6 +230,7 @@ class FileCrawl:
         for counts in state.dirty_counts:
             counts.is_dirty = False
         state.dirty_queues, state.dirty_counts = [], []
+        self.journal.workers_by_name.mark_written()
         self._set_written(self._built)
         self.queues.shrink()
         return count
@@ -246,6 +262,9 @@ class FileCrawl:
             self.journal.add_roots(mode, roots)
         state.settings = state.settings if update.settings is None else update.settings
         self.journal.values.insert_all(SharedValue(*value) for value in update.values)
+        self.journal.workers_by_name.load(
+            update.workers, update.removed_workers, update.gone_totals
+        )
 
     def rebuild_schedule(self, now: int) -> None:
         """Put all queues back on their lists, after loading; nothing is dirty then."""

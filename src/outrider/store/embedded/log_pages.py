@@ -23,9 +23,11 @@ from outrider.core.outcome import Answer
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import PolitenessState, Task
+from outrider.core.worker_totals import WorkerTotals
 from outrider.errors import StoreDamaged
 from outrider.store.engine import fields
 from outrider.store.engine.fields import QUEUE_FIELDS, TASK_FIELDS
+from outrider.store.engine.journal import LastHeartbeat
 from outrider.store.engine.records import COLUMNS, Queue, TaskCounts, TaskRecord
 from outrider.store.engine.state import CrawlEvent
 
@@ -179,6 +181,9 @@ class CrawlUpdate(msgspec.Struct, array_like=True, gc=False):
     roots: dict[str, list[str]] | None = None
     settings: str | None = None
     values: list[tuple[int, float, str, str, str]] = []  # shared values, as `SharedValue` has them
+    workers: list[LastHeartbeat] = []  # those that sent a heartbeat
+    removed_workers: list[str] = []
+    gone_totals: WorkerTotals | None = None  # of removed workers
 
 
 class PageRow(NamedTuple):

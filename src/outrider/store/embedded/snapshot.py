@@ -180,6 +180,8 @@ def complete_update(crawl: FileCrawl, now: int) -> log_pages.CrawlUpdate:
         crawl.encoded_rules(),
         crawl.journal.all_roots(),
         state.settings,
+        workers=crawl.journal.workers_by_name.all(),
+        gone_totals=crawl.journal.workers_by_name.gone,
     )
 
 

@@ -1,8 +1,7 @@
 """The journal of one crawl: scope roots, shared values, workers, events.
 
 Shared values are kept one per topic and name, in the order of their numbers (F4, N1). A number is
-never given twice: the value with the highest number stays until a higher one is given. Workers are
-in memory only: their next heartbeats refill it.
+never given twice: the value with the highest number stays until a higher one is given.
 """
 
 from __future__ import annotations
@@ -15,6 +14,12 @@ from typing import Final, NamedTuple, final
 
 import msgspec
 
+from outrider.core.worker_totals import (
+    NO_TOTALS,
+    WorkerTotals,
+    later_totals,
+    sum_of_totals,
+)
 from outrider.store.engine.state import CrawlState
 from outrider.store.protocol import (
     MAX_WORKERS,
@@ -94,30 +99,89 @@ class LastHeartbeat(NamedTuple):
 
 @final
 class Workers:
-    """Workers by name; the silent are removed after a day, of too many the one silent longest."""
+    """Workers by name; the silent are removed after a day, of too many the one silent longest.
 
-    __slots__ = ("_by_name",)
+    The totals of removed workers are added up in `gone`.
+    """
+
+    __slots__ = ("_by_name", "changed", "gone", "removed", "version")
 
     def __init__(self) -> None:
         self._by_name: dict[str, LastHeartbeat] = {}
+        self.gone = NO_TOTALS
+        self.version = 0  # how many heartbeats came
+        # since `mark_written`
+        self.changed: dict[str, None] = {}
+        self.removed: dict[str, None] = {}
 
     def heartbeat(self, heartbeat: Heartbeat, now: int) -> None:
-        """Record a heartbeat."""
+        """Record a heartbeat; one silent for a day counts as another worker of the same name."""
         known = self._by_name.pop(heartbeat.worker, None)
-        first = now if known is None or now - known.last >= _KEPT_MS else known.first
+        first = now
+        if known is not None and now - known.last < _KEPT_MS:
+            first = known.first
+            heartbeat = with_later_totals(known.heartbeat, heartbeat)
+        elif known is not None:
+            self._keep_totals([known])
         if len(self._by_name) >= MAX_WORKERS:
             self._remove_silent(now)
         self._by_name[heartbeat.worker] = LastHeartbeat(heartbeat, first, now)
+        self.version += 1
+        self.changed[heartbeat.worker] = None
+        self.removed.pop(heartbeat.worker, None)
 
     def _remove_silent(self, now: int) -> None:
         kept = {name: one for name, one in self._by_name.items() if now - one.last < _KEPT_MS}
         if len(kept) >= MAX_WORKERS:
             del kept[min(kept, key=lambda name: (kept[name].last, name))]
+        removed = [name for name in self._by_name if name not in kept]
+        self._keep_totals(self._by_name[name] for name in removed)
+        self.removed.update(dict.fromkeys(removed))
+        for name in removed:
+            self.changed.pop(name, None)
         self._by_name = kept
+
+    def _keep_totals(self, workers: Iterable[LastHeartbeat]) -> None:
+        self.gone = sum_of_totals([self.gone, *(one.heartbeat.totals for one in workers)])
 
     def views(self, now: int) -> list[WorkerView]:
         """Return the workers by their first heartbeat, then by name."""
         return worker_views(self._by_name.values(), now)
+
+    def totals(self) -> WorkerTotals:
+        """Return the totals of all workers there ever were."""
+        return sum_of_totals([self.gone, *(w.heartbeat.totals for w in self._by_name.values())])
+
+    # ---- stores that write them
+
+    def all(self) -> list[LastHeartbeat]:
+        """Return every worker."""
+        return list(self._by_name.values())
+
+    def unwritten(self) -> list[LastHeartbeat]:
+        """Return the workers that sent a heartbeat since they were written."""
+        return [self._by_name[name] for name in self.changed]
+
+    def mark_written(self) -> None:
+        """Record that all changes were written."""
+        self.changed, self.removed = {}, {}
+
+    def load(
+        self, workers: Iterable[LastHeartbeat], removed: Iterable[str], gone: WorkerTotals | None
+    ) -> None:
+        """Apply what was written, in its order."""
+        for name in removed:
+            self._by_name.pop(name, None)
+        for one in workers:
+            self._by_name.pop(one.heartbeat.worker, None)
+            self._by_name[one.heartbeat.worker] = one
+        self.gone = self.gone if gone is None else gone
+
+
+def with_later_totals(old: Heartbeat, new: Heartbeat) -> Heartbeat:
+    """Return a worker's heartbeat with its totals so far: a late one lowers none of them (M6)."""
+    totals = later_totals(old.totals, new.totals)
+    return msgspec.structs.replace(new, totals=totals)
 
 
 def worker_views(heartbeats: Iterable[LastHeartbeat], now: int) -> list[WorkerView]:
@@ -129,7 +193,7 @@ def worker_views(heartbeats: Iterable[LastHeartbeat], now: int) -> list[WorkerVi
 
 def _view(one: LastHeartbeat, now: int) -> WorkerView:
     """Return a worker's view; a silent one is reported as gone."""
-    fields = msgspec.structs.asdict(one.heartbeat)
+    fields = msgspec.structs.asdict(one.heartbeat)  # shallow: `totals` stays what it is
     if now - one.last >= fields.pop("lasts") * 1000:
         fields["state"] = "gone"
     return WorkerView(**fields, started_at=one.first / 1000, seen_at=one.last / 1000)
@@ -139,10 +203,10 @@ def _view(one: LastHeartbeat, now: int) -> WorkerView:
 class MemoryJournal:
     """See `port.Journal`."""
 
-    __slots__ = ("_state", "_workers", "roots_by_mode", "values")
+    __slots__ = ("_state", "roots_by_mode", "values", "workers_by_name")
 
     def __init__(self, state: CrawlState) -> None:
-        self._state, self._workers = state, Workers()
+        self._state, self.workers_by_name = state, Workers()
         self.roots_by_mode: dict[str, dict[str, None]] = {}
         self.values = SharedValues()
 
@@ -168,11 +232,15 @@ class MemoryJournal:
 
     def heartbeat(self, heartbeat: Heartbeat, now: int) -> None:
         """See `port.Journal`."""
-        self._workers.heartbeat(heartbeat, now)
+        self.workers_by_name.heartbeat(heartbeat, now)
 
     def workers(self, now: int) -> list[WorkerView]:
         """See `port.Journal`."""
-        return self._workers.views(now)
+        return self.workers_by_name.views(now)
+
+    def worker_totals(self) -> WorkerTotals:
+        """See `port.Journal` (M6)."""
+        return self.workers_by_name.totals()
 
     def events(self, after: int, limit: int) -> list[StoreEvent]:
         """See `port.Journal`."""
@@ -181,4 +249,4 @@ class MemoryJournal:
 
     def adopt_workers(self, old: MemoryJournal) -> None:
         """Take over the workers of a journal that this one replaces."""
-        self._workers = old._workers
+        self.workers_by_name = old.workers_by_name

@@ -21,6 +21,7 @@ from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import TaskState
 from outrider.core.task import Lease, LeaseId, Task
 from outrider.core.verdict import Verdict
+from outrider.core.worker_totals import WorkerTotals
 from outrider.store.engine.records import Queue, TaskRecord
 from outrider.store.protocol import (
     ClaimRequest,
@@ -285,6 +286,10 @@ class Journal(Protocol):
 
     def workers(self, now: int) -> list[WorkerView]:
         """Return the workers by their first heartbeat."""
+        ...
+
+    def worker_totals(self) -> WorkerTotals:
+        """Return the totals of all workers there ever were."""
         ...
 
     def events(self, after: int, limit: int) -> list[StoreEvent]:

@@ -19,6 +19,7 @@ from outrider.core.queue_action import QueueAction
 from outrider.core.states import DELETING, OPERATOR_MOVES, CrawlStatus, QueueState, TaskState
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
+from outrider.core.worker_totals import WorkerTotals
 from outrider.errors import InvalidInput
 from outrider.store.acts import (
     Act,
@@ -63,6 +64,7 @@ from outrider.store.queue_order import QueueOrder, validate_order
 from outrider.store.validation import (
     validate_claim,
     validate_crawls,
+    validate_heartbeat,
     validate_limit,
     validate_page,
     validate_priority_updates,
@@ -325,6 +327,7 @@ class EngineVerbs:
         return self._open(crawl).priorities.update(updates, self._now())
 
     def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
+        validate_heartbeat(heartbeat)
         self._open(crawl).journal.heartbeat(heartbeat, self._now())
 
     def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
@@ -492,6 +495,9 @@ class EngineVerbs:
 
     def workers(self, crawl: str) -> list[WorkerView]:
         return self._reading(crawl).journal.workers(self._now())
+
+    def worker_totals(self, crawl: str) -> WorkerTotals:
+        return self._reading(crawl).journal.worker_totals()
 
     def export(self, crawl: str, *, after: int = 0, limit: int = 1000) -> ResultPage[Saved]:
         engine = self._reading(crawl, totals=True)

@@ -50,7 +50,9 @@ _ROWS_OF_CRAWL: Final = {
     "queue": "id",
     **dict.fromkeys(("pending", "delayed"), "queue"),
     "task": "id",
-    **dict.fromkeys(("delta", "counter", "event", "worker", "note", "root", "rules"), "crawl"),
+    **dict.fromkeys(
+        ("delta", "counter", "event", "worker", "worker_total", "note", "root", "rules"), "crawl"
+    ),
 }
 
 

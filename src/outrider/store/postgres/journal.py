@@ -12,12 +12,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import msgspec
 
 from outrider.core.states import TaskState
-from outrider.store.engine.journal import LastHeartbeat, SharedValues, worker_views
+from outrider.core.worker_totals import NO_TOTALS, WorkerTotals, sum_of_totals
+from outrider.store.engine.journal import (
+    LastHeartbeat,
+    SharedValues,
+    with_later_totals,
+    worker_views,
+)
 from outrider.store.engine.records import COLUMNS, QUEUE_COLUMNS, TaskCounts
 from outrider.store.engine.state import EVENTS_KEPT, CrawlEvent, CrawlState
 from outrider.store.postgres import sql
@@ -49,6 +55,7 @@ _TOTALS: Final[Mapping[str, str]] = {
 }
 _QUEUES: Final = {f"queues {state.value}": column for state, column in QUEUE_COLUMNS.items()}
 _encode = msgspec.json.Encoder().encode
+_decode_totals = msgspec.json.Decoder(WorkerTotals).decode
 _decode_counts = msgspec.json.Decoder(tuple[str, str | None, str, int]).decode
 
 
@@ -113,18 +120,46 @@ class PostgresJournal:
     # ---- workers
 
     def heartbeat(self, heartbeat: Heartbeat, now: int) -> None:
-        """See `port.Journal`."""
-        values = [
-            storable(value) if isinstance(value, str) else value
-            for value in msgspec.structs.astuple(heartbeat)
-        ]
-        self._pipeline.send(sql.WRITE_HEARTBEAT, (self._crawl, *values, now, now, _KEPT_MS))
-        self._pipeline.send(sql.DELETE_OLD_WORKERS, (self._crawl, self._crawl, MAX_WORKERS))
+        """See `port.Journal`: under a lock for workers alone, so that no total is lost (M6)."""
+        pipeline, crawl = self._pipeline, self._crawl
+        pipeline.send(sql.LOCK_EXCLUSIVE, (self._lock("workers"),))
+        found = pipeline.rows(sql.READ_WORKER, (crawl, storable(heartbeat.worker)))
+        known = _heartbeat_of(*found[0]) if found else None
+        first = now
+        if known is not None and now - known.last < _KEPT_MS:
+            first, heartbeat = known.first, with_later_totals(known.heartbeat, heartbeat)
+        elif known is not None:
+            self._keep_totals([known.heartbeat.totals])
+        *values, totals = msgspec.structs.astuple(heartbeat)
+        row = [storable(value) if isinstance(value, str) else value for value in values]
+        params = (crawl, *row, _encode_totals(totals), first, now)
+        pipeline.send(sql.WRITE_HEARTBEAT, params)
+        if known is None:
+            removed = pipeline.rows(sql.DELETE_OLD_WORKERS, (crawl, crawl, MAX_WORKERS))
+            self._keep_totals([_totals_of(text) for (text,) in removed])
+
+    def _keep_totals(self, totals: list[WorkerTotals]) -> None:
+        """Add the totals of workers that are removed to those of the removed."""
+        if any(one != NO_TOTALS for one in totals):
+            gone = sum_of_totals([self._gone_totals(), *totals])
+            self._pipeline.send(sql.WRITE_WORKER_TOTAL, (self._crawl, _encode_totals(gone)))
+
+    def _gone_totals(self) -> WorkerTotals:
+        found = self._pipeline.rows(sql.READ_WORKER_TOTAL, (self._crawl,))
+        return _totals_of(found[0][0]) if found else NO_TOTALS
 
     def workers(self, now: int) -> list[WorkerView]:
         """See `port.Journal`."""
+        return worker_views(self._all_workers(), now)
+
+    def worker_totals(self) -> WorkerTotals:
+        """See `port.Journal`: of one snapshot, in which each worker is here or there."""
+        workers = [one.heartbeat.totals for one in self._all_workers()]
+        return sum_of_totals([self._gone_totals(), *workers])
+
+    def _all_workers(self) -> list[LastHeartbeat]:
         found = self._pipeline.rows(sql.READ_WORKERS, (self._crawl,))
-        return worker_views([_heartbeat_of(*row) for row in found], now)
+        return [_heartbeat_of(*row) for row in found]
 
     # ---- events
 
@@ -169,9 +204,18 @@ def _value_arrays(values: Sequence[SharedValue]) -> list[str]:
     ]
 
 
-def _heartbeat_of(*row: object) -> LastHeartbeat:
-    *values, first, last = row
-    return LastHeartbeat(Heartbeat(*values), first, last)  # type: ignore[arg-type] # of its columns
+def _heartbeat_of(*row: Any) -> LastHeartbeat:
+    *values, totals, first, last = row
+    fields = [*values, _totals_of(totals)]
+    return LastHeartbeat(Heartbeat(*fields), first, last)
+
+
+def _totals_of(text: str) -> WorkerTotals:
+    return _decode_totals(text) if text else NO_TOTALS
+
+
+def _encode_totals(totals: WorkerTotals) -> str:
+    return "" if totals == NO_TOTALS else _encode(totals).decode()
 
 
 class LastNumbers(NamedTuple):

@@ -7,7 +7,7 @@ changed meanwhile are left alone; if the rules of a queue did, the step is repea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -17,6 +17,7 @@ from outrider.core.order import NUMBER_MASK
 from outrider.core.policy.rules import CrawlRules, QueueRules, covers, use_actions
 from outrider.core.queue_action import QueueAction
 from outrider.core.states import OPERATOR_MOVES, CrawlStatus, TaskState
+from outrider.core.worker_totals import sum_of_totals
 from outrider.store.acts import (
     Act,
     act_of_configure,
@@ -24,6 +25,7 @@ from outrider.store.acts import (
     act_of_steer,
     validate_by,
 )
+from outrider.store.engine.journal import with_later_totals
 from outrider.store.protocol import (
     MAX_WORKERS,
     WORKER_KEPT_SECONDS,
@@ -32,15 +34,24 @@ from outrider.store.protocol import (
     Step,
     TaskFilter,
 )
-from outrider.store.redis.inspector import QUEUES_PER_CALL, TASKS_PER_CALL, RedisInspector
+from outrider.store.redis.inspector import (
+    QUEUES_PER_CALL,
+    TASKS_PER_CALL,
+    RedisInspector,
+    decode_heartbeat,
+    decode_worker,
+)
 from outrider.store.redis.keys import SINGLE_KEYS
 from outrider.store.redis.rows import STATE_NUMBERS, QueueRow, raw
 from outrider.store.redis.rules_cache import Batch, RulesCache, crawl_numbers, encode_rules
 from outrider.store.redis.script_client import ScriptClient, encode
 from outrider.store.redis.task_codec import encode_breakdown, priority_bytes
-from outrider.store.validation import validate_priority_updates
+from outrider.store.validation import validate_heartbeat, validate_priority_updates
 
 PENDING, DEAD = TaskState.PENDING, TaskState.DEAD
+
+MAX_GONE_WORKERS: Final = 100  # removed workers that are kept one by one until they are added up
+_encode_json = msgspec.json.Encoder().encode
 
 
 class _Action(msgspec.Struct, frozen=True):
@@ -192,14 +203,34 @@ class RedisAdmin:
 
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
-        await self._scripts.run(
-            "heartbeat",
-            crawl,
-            heartbeat.worker,
-            msgspec.json.encode(heartbeat),
-            to_ms(WORKER_KEPT_SECONDS),
-            MAX_WORKERS,
-        )
+        validate_heartbeat(heartbeat)
+        alone, gone = _encode_json(heartbeat), None
+        while gone is None:  # repeated if the worker sent another one meanwhile
+            stored = await self._inspector.stored_worker(crawl, heartbeat.worker)
+            so_far = alone
+            if stored:
+                so_far = _encode_json(with_later_totals(decode_worker(stored), heartbeat))
+            gone = await self._scripts.run(
+                "heartbeat",
+                crawl,
+                heartbeat.worker,
+                stored,
+                so_far,
+                alone,
+                to_ms(WORKER_KEPT_SECONDS),
+                MAX_WORKERS,
+            )
+        if gone >= MAX_GONE_WORKERS:
+            await self._fold_gone_workers(crawl)
+
+    async def _fold_gone_workers(self, crawl: str) -> None:
+        """Keep the sum of removed workers in place of each."""
+        _, texts = await self._inspector.stored_workers(crawl)
+        if len(texts) > 1:
+            totals = sum_of_totals(decode_heartbeat(text).totals for text in texts)
+            together = _encode_json(Heartbeat("", "gone", "", 0, 0, 0, 0, totals=totals))
+            arguments = (len(texts), texts[0], texts[-1], together)
+            await self._scripts.run("fold_workers", crawl, *arguments)
 
     # ---- tasks
 

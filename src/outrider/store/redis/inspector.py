@@ -16,6 +16,7 @@ from outrider.core.order import NUMBER_BITS, task_key
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Task
+from outrider.core.worker_totals import WorkerTotals, sum_of_totals
 from outrider.errors import InvalidInput
 from outrider.store.engine.admin import matcher
 from outrider.store.engine.fields import QUEUE_FIELDS
@@ -92,7 +93,12 @@ _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
 decode_moment: Final = msgspec.msgpack.Decoder(tuple[float, str, str]).decode
 _decode_event: Final = msgspec.msgpack.Decoder(CrawlEvent).decode
 _decode_worker: Final = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
-_decode_heartbeat: Final = msgspec.json.Decoder(Heartbeat).decode
+decode_heartbeat: Final = msgspec.json.Decoder(Heartbeat).decode
+
+
+def decode_worker(stored: bytes) -> Heartbeat:
+    """Return the heartbeat in what is stored of a worker."""
+    return decode_heartbeat(_decode_worker(stored)[2])
 
 
 class Counters(NamedTuple):
@@ -194,9 +200,25 @@ class RedisInspector:
         _, now, *found = await self._scripts.run("read", crawl, "HVALS", CRAWL_KEYS["workers"])
         workers = [_decode_worker(one) for one in (found[0] if found else ())]
         return worker_views(
-            (LastHeartbeat(_decode_heartbeat(text), first, last) for first, last, text in workers),
+            (LastHeartbeat(decode_heartbeat(text), first, last) for first, last, text in workers),
             now,
         )
+
+    async def worker_totals(self, crawl: str) -> WorkerTotals:
+        """See `protocol.Inspect`."""
+        workers, gone = await self.stored_workers(crawl)
+        heartbeats = [*map(decode_worker, workers), *map(decode_heartbeat, gone)]
+        return sum_of_totals(one.totals for one in heartbeats)
+
+    async def stored_worker(self, crawl: str, worker: str) -> bytes:
+        """Return what is stored of a worker; empty: nothing."""
+        found = await self._scripts.run("read", crawl, "HGET", CRAWL_KEYS["workers"], worker)
+        return (found[2] if len(found) > 2 else None) or b""
+
+    async def stored_workers(self, crawl: str) -> tuple[list[bytes], list[bytes]]:
+        """Return what is stored of workers, and the heartbeats of removed ones."""
+        found = await self._scripts.run("read_workers", crawl)
+        return ([], []) if found is None else (found[0], found[1])
 
     async def events_since(
         self, crawl: str, *, after: int = 0, limit: int = 1000

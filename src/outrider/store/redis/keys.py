@@ -33,6 +33,7 @@ CRAWL_KEYS: Final = {
     "modes": "modes",  # set: the modes of its scope that have roots
     "roots": "roots:",  # sorted set: root, in the order they were added
     "workers": "workers",  # hash: worker → msgpack of its first and last time, and heartbeat
+    "gone_workers": "goneworkers",  # list: workers that were removed, their heartbeats as JSON
     "values": "notes",  # hash: topic, NUL, name → msgpack of its number, at, text
     "value_numbers": "noted",  # sorted set: the same label, by number
     "known": "k:",  # hash, a bucket: fingerprint → number of a task

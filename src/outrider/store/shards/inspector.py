@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from outrider.core.states import TaskState
+from outrider.core.worker_totals import WorkerTotals
 from outrider.store.acts import PREFIX
 from outrider.store.protocol import (
     ALL_LEASES,
@@ -252,6 +253,10 @@ class ShardedInspector:
     async def workers(self, crawl: str) -> list[WorkerView]:
         """See `protocol.Inspect`."""
         return await self._shards.home.workers(crawl)
+
+    async def worker_totals(self, crawl: str) -> WorkerTotals:
+        """See `protocol.Inspect`."""
+        return await self._shards.home.worker_totals(crawl)
 
     async def events_since(
         self, crawl: str, *, after: int = 0, limit: int = 1000

@@ -5,13 +5,29 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+import pytest
 
+from outrider.core.histogram import Histogram
+from outrider.core.worker_totals import MAX_DECISIONS, ScalingDecision, WorkerTotals
+from outrider.errors import InvalidInput
 from outrider.store.protocol import FullStore, Heartbeat
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import CRAWL, add, claim
 
 ONE: Final = Heartbeat("one", "busy", "north", 17, slots=8, busy=3, visits=40, lasts=30.0)
 DAY: Final = 86_400.0
+NONE: Final = WorkerTotals()
+
+
+def counted(done: int, seconds: dict[int, int] | None = None, **more: Any) -> WorkerTotals:
+    """Totals of so many visits; `seconds` by bucket."""
+    fetch = Histogram(seconds or {3: done}, 0.25 * done, 0.5)
+    fields: dict[str, Any] = {
+        "outcomes": {"done": done},
+        "latency": {"fetch": fetch},
+        "gaps": fetch,
+    }
+    return WorkerTotals(**(fields | more))
 
 
 async def beat(store: FullStore, worker: str = "one", **said: Any) -> None:
@@ -105,6 +121,100 @@ class WorkersConformance:
 
         seen = await store.workers(CRAWL)
         assert [one.pid for one in seen] == list(range(60))
+
+    async def test_totals_come_with_heartbeats(self, store: FullStore) -> None:
+        """M6, O1: each worker's own, and the sum over all without their decisions."""
+        decided = ScalingDecision(7.5, 4, 7, "ready work, no idle slot")
+        one = counted(3, refusals={"off-scope": 2}, decisions=(decided,))
+        other = counted(5, {3: 1, 9: 4}, outcomes={"done": 5, "failed": 1})
+        await beat(store, "one", totals=one)
+        await beat(store, "other", totals=other)
+
+        first, second = await store.workers(CRAWL)
+        assert (first.totals, second.totals) == (one, other)
+        both = Histogram({3: 4, 9: 4}, 2.0, 0.5)
+        assert await store.worker_totals(CRAWL) == WorkerTotals(
+            {"done": 8, "failed": 1}, {"off-scope": 2}, {"fetch": both}, both
+        )
+        assert await store.worker_totals("unheard-of") == NONE
+
+    async def test_later_totals_replace_earlier_ones(self, store: FullStore) -> None:
+        """M6: they are cumulative, so nothing is counted twice."""
+        for done in (1, 4, 9):
+            await beat(store, totals=counted(done))
+            await beat(store, totals=counted(done))  # repeated
+
+        (view,) = await store.workers(CRAWL)
+        assert view.totals == counted(9) == await store.worker_totals(CRAWL)
+
+    async def test_late_heartbeat_lowers_no_total(self, store: FullStore) -> None:
+        """M6: totals only grow, so the higher of each number is the later one."""
+        await beat(store, totals=counted(9, {3: 5, 4: 4}))
+        await beat(store, totals=counted(4, {3: 3, 5: 1}))
+        await beat(store, state="gone")  # without totals
+
+        (view,) = await store.workers(CRAWL)
+        expected = counted(9, {3: 5, 4: 4, 5: 1})
+        assert view.totals == expected == await store.worker_totals(CRAWL)
+
+    async def test_decisions_are_kept_once_and_the_last_hundred(self, store: FullStore) -> None:
+        """J3: heartbeats bring those since the last one; a repeated heartbeat adds none."""
+        decided = tuple(ScalingDecision(float(n), n, n + 1, "more") for n in range(150))
+        for start in (0, 0, 60, 120):
+            await beat(store, totals=WorkerTotals(decisions=decided[start : start + 60]))
+
+        (view,) = await store.workers(CRAWL)
+        assert view.totals.decisions == decided[-MAX_DECISIONS:]
+
+    async def test_sum_keeps_forgotten_workers(self, store: FullStore, clock: FakeClock) -> None:
+        """M6: a worker silent for a day is forgotten, what it counted is not."""
+        await beat(store, "one", totals=counted(3))
+        clock.advance(DAY)
+        await beat(store, "two", totals=counted(5))
+
+        assert [name for name, _ in await states(store)] == ["two"]
+        assert (await store.worker_totals(CRAWL)).outcomes == {"done": 8}
+        clock.advance(1)
+        await beat(store, "one", totals=counted(1))  # another one of that name
+        assert (await store.worker_totals(CRAWL)).outcomes == {"done": 9}
+        assert (await store.workers(CRAWL))[1].totals.outcomes == {"done": 1}
+
+    async def test_names_are_bounded(self, store: FullStore) -> None:
+        """M6: however many names a worker invents, sixty-four are kept of it."""
+        for start in (0, 60):
+            names = {f"n{number}": 1 for number in range(start, start + 60)}
+            await beat(store, totals=WorkerTotals(outcomes=names))
+        await beat(store, "other", totals=WorkerTotals(outcomes={"much": 1000}))
+
+        first, _ = await store.workers(CRAWL)
+        assert len(first.totals.outcomes) == 64
+        together = (await store.worker_totals(CRAWL)).outcomes
+        assert len(together) == 64
+        assert (sum(together.values()), together["much"]) == (1064, 1000)
+
+    @pytest.mark.parametrize(
+        "totals",
+        [
+            WorkerTotals(outcomes={"x" * 65: 1}),
+            WorkerTotals(outcomes={f"n{n}": 1 for n in range(65)}),
+            WorkerTotals(outcomes={"done": -1}),
+            WorkerTotals(refusals={"a\0b": 1}),
+            WorkerTotals(latency={"fetch": Histogram({137: 1})}),
+            WorkerTotals(gaps=Histogram({1: 1}, float("nan"))),
+            WorkerTotals(decisions=(ScalingDecision(float("inf"), 1, 2, "x"),)),
+            WorkerTotals(decisions=(ScalingDecision(1.0, 1, 2, "x"),) * 101),
+        ],
+    )
+    async def test_unbounded_totals_are_refused(
+        self, store: FullStore, totals: WorkerTotals
+    ) -> None:
+        """N2: before anything is changed."""
+        await beat(store, totals=counted(1))
+        with pytest.raises(InvalidInput):
+            await beat(store, visits=99, totals=totals)
+
+        (view,) = await store.workers(CRAWL)
+        assert (view.visits, view.totals) == (40, counted(1))
 
     async def test_a_watch_may_end_at_any_time(self, store: FullStore) -> None:
         """C6: a notification is a hint; unsubscribing may be repeated."""

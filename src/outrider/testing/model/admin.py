@@ -12,6 +12,7 @@ from outrider.core.pattern import compile_pattern
 from outrider.core.policy.politeness import draws_at_start, min_delay_between
 from outrider.core.policy.rules import CrawlRules, QueueRules, covers, use_actions
 from outrider.core.states import DELETING, FORGOTTEN, OPERATOR_MOVES, CrawlStatus, TaskState
+from outrider.core.worker_totals import later_totals, sum_of_totals
 from outrider.store.acts import (
     Act,
     act_of_configure,
@@ -32,6 +33,7 @@ from outrider.store.protocol import (
 )
 from outrider.store.validation import (
     validate_crawls,
+    validate_heartbeat,
     validate_priority_updates,
     validate_shared_values,
 )
@@ -108,18 +110,30 @@ class AdminVerbs(Verbs):
         return True
 
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
-        """Record a heartbeat; of too many workers the one silent longest is forgotten (M6)."""
+        """Record a heartbeat; of too many workers the one silent longest is forgotten (M6).
+
+        Totals only grow; those of a forgotten worker stay in the crawl's sum.
+        """
+        validate_heartbeat(heartbeat)
         c, now = self.crawl_of(crawl), self.clock.now_ms()
         self.forget_silent_workers(c)
         if heartbeat.worker not in c.workers and len(c.workers) >= MAX_WORKERS:
-            del c.workers[min(c.workers, key=lambda name: (c.workers[name].seen, name))]
-        first = c.workers[heartbeat.worker].started if heartbeat.worker in c.workers else now
-        c.workers[heartbeat.worker] = W(heartbeat, first, now)
+            self.forget_worker(c, min(c.workers, key=lambda name: (c.workers[name].seen, name)))
+        old = c.workers.get(heartbeat.worker)
+        if old is not None:
+            totals = later_totals(old.heartbeat.totals, heartbeat.totals)
+            heartbeat = msgspec.structs.replace(heartbeat, totals=totals)
+        c.workers[heartbeat.worker] = W(heartbeat, old.started if old else now, now)
+
+    def forget_worker(self, c: C, name: str) -> None:
+        """Forget a worker, and keep its totals (M6)."""
+        c.gone = sum_of_totals([c.gone, c.workers.pop(name).heartbeat.totals])
 
     def forget_silent_workers(self, c: C) -> None:
         """Forget workers without a heartbeat for a day (M6)."""
         since = self.clock.now_ms() - ms(WORKER_KEPT_SECONDS)
-        c.workers = {name: w for name, w in c.workers.items() if w.seen > since}
+        for name in [name for name, w in c.workers.items() if w.seen <= since]:
+            self.forget_worker(c, name)
 
     async def set_status(
         self, crawl: str, status: CrawlStatus, reason: str = "operator", *, by: str = ""

@@ -11,6 +11,7 @@ from outrider.core.policy.politeness import min_delay_between, pace
 from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import FORGOTTEN, CrawlStatus, TaskState
 from outrider.core.task import PolitenessState, Task
+from outrider.core.worker_totals import NO_TOTALS, WorkerTotals
 from outrider.store.protocol import Heartbeat, SharedValue
 
 PENDING, LEASED, DONE = TaskState.PENDING, TaskState.LEASED, TaskState.DONE
@@ -172,6 +173,7 @@ class C:
     roots: dict[str, list[str]] = field(default_factory=dict)
     settings: str = ""
     workers: dict[str, W] = field(default_factory=dict)
+    gone: WorkerTotals = NO_TOTALS  # M6: of workers that were forgotten
     values: dict[tuple[str, str], SharedValue] = field(default_factory=dict)
 
     def count(self) -> int:

@@ -15,6 +15,7 @@ from outrider.core.policy.rules import CrawlRules, covers
 from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES, Lease, Task
+from outrider.core.worker_totals import WorkerTotals, sum_of_totals
 from outrider.store.protocol import (
     ALL_LEASES,
     STORE_VALUES,
@@ -452,6 +453,11 @@ class Views(ABC):
     def subscribe(self, crawl: str, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
         """Never notify: notifications may be lost (C6)."""
         return lambda: None
+
+    async def worker_totals(self, crawl: str) -> WorkerTotals:
+        """Return the sum over all workers there ever were (M6)."""
+        c = self.crawl_or_empty(crawl)
+        return sum_of_totals([c.gone, *(w.heartbeat.totals for w in c.workers.values())])
 
     async def events_since(
         self, crawl: str, *, after: int = 0, limit: int = 1000

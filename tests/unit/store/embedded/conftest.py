@@ -90,14 +90,17 @@ def clock():
 
 @pytest.fixture
 def hurt():
-    """Changes a byte in the middle of a page, on the disk."""
+    """Changes a byte in the middle of a page, on the disk; in outdated copies of it as well."""
 
     def hurt(path, number):
         db = sqlite3.connect(f"file:{path}?immutable=1", uri=True)
         ((content,),) = db.execute("SELECT data FROM page WHERE id = ?", (number,))
         db.close()
         data = bytearray(path.read_bytes())
-        data[data.index(content[:200]) + 100] ^= 0xFF
+        at = data.index(content[:200])
+        while at >= 0:
+            data[at + 100] ^= 0xFF
+            at = data.find(content[:200], at + 1)
         path.write_bytes(data)
 
     return hurt

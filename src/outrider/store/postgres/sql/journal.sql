@@ -74,33 +74,53 @@ delete from event where crawl = %s and sequence <= %s
 select sequence, at, name, subject, detail, by from event
 where crawl = %s and sequence > %s order by sequence limit %s
 
+-- name: read_worker
+-- One worker. The caller holds the lock of the crawl's workers.
+-- in: crawl, worker
+-- out: as read_workers
+select worker, state, host, pid, slots, busy, visits, lasts, totals, first_at, last_at
+from worker where crawl = %s and worker = %s
+
 -- name: write_heartbeat
--- The last heartbeat of a worker; one that was silent too long counts as a new one.
--- in: crawl, worker, state, host, pid, slots, busy, visits, lasts, first_at, last_at,
---   forgotten_after (milliseconds)
+-- The last heartbeat of a worker.
+-- in: crawl, worker, state, host, pid, slots, busy, visits, lasts, totals (JSON), first_at, last_at
 -- out: nothing
-insert into worker (crawl, worker, state, host, pid, slots, busy, visits, lasts, first_at, last_at)
-values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+insert into worker (
+    crawl, worker, state, host, pid, slots, busy, visits, lasts, totals, first_at, last_at
+)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 on conflict (crawl, worker) do update set
     state = excluded.state, host = excluded.host, pid = excluded.pid, slots = excluded.slots,
     busy = excluded.busy, visits = excluded.visits, lasts = excluded.lasts,
-    first_at = case when excluded.last_at - worker.last_at >= %s
-        then excluded.first_at else worker.first_at end,
-    last_at = excluded.last_at
+    totals = excluded.totals, first_at = excluded.first_at, last_at = excluded.last_at
 
 -- name: delete_old_workers
 -- All but the workers that were active last.
 -- in: crawl, crawl, kept
--- out: nothing
+-- out: totals (JSON)
 delete from worker where crawl = %s and worker in (
     select worker from worker where crawl = %s order by last_at desc, worker desc offset %s
 )
+returning totals
+
+-- name: read_worker_total
+-- The totals of the workers that were removed.
+-- in: crawl
+-- out: totals (JSON)
+select totals from worker_total where crawl = %s
+
+-- name: write_worker_total
+-- The same, replaced.
+-- in: crawl, totals (JSON)
+-- out: nothing
+insert into worker_total (crawl, totals) values (%s, %s)
+on conflict (crawl) do update set totals = excluded.totals
 
 -- name: read_workers
 -- The workers of a crawl.
 -- in: crawl
--- out: worker, state, host, pid, slots, busy, visits, lasts, first_at, last_at
-select worker, state, host, pid, slots, busy, visits, lasts, first_at, last_at
+-- out: worker, state, host, pid, slots, busy, visits, lasts, totals (JSON), first_at, last_at
+select worker, state, host, pid, slots, busy, visits, lasts, totals, first_at, last_at
 from worker where crawl = %s
 
 -- name: values_since
