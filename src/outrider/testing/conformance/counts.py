@@ -229,7 +229,7 @@ class CountsConformance:
     ) -> None:
         """F8: leased, released, failed, delayed, done, dropped."""
         await add(store, "a/1", priority=-1000.0)
-        await add(store, "b/1", priority=200.0, delay=30.0)
+        await add(store, "b/1", priority=200.0, delay=3600.0)
         assert await bands(store) == {"critical": 1, "low": 1}
         lease = await one(store)
         assert await bands(store) == {"low": 1}
