@@ -66,9 +66,9 @@ async def test_a_store_answers_as_the_model_does(make_store, one_in, batch):
 
 @pytest.mark.slow
 async def test_the_random_crawls_reach_deep_states():
-    """What is never reached is not tested: every state, reason and end turns up in 400 crawls."""
+    """What is never reached is not tested: every state, reason and end turns up in 300 crawls."""
     seen = Counter()
-    for seed in range(400):
+    for seed in range(300):
         clock = FakeClock()
         model = Model(clock)
         duel = DifferentialTest([model], clock)

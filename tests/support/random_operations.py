@@ -408,7 +408,7 @@ KINDS: Final[Mapping[str, float]] = {
     "claim_lend": 6,
     "finish": 18,
     "work": 2,
-    "repeat_outcome": 2.5,
+    "repeat_outcome": 5,
     "crash": 1.5,
     "extend": 2,
     "release": 6,
