@@ -65,7 +65,8 @@ def test_lease_comes_back_from_its_row(queue):
     """H1: token, worker, start, deadline, and which kind of lease it is."""
     record = TaskRecord(5, task(), queue, None, 0, 0, 0)
     values = {"token": 9, "worker": "w", "claimed": 10, "deadline": 20}
-    values |= {"named": True, "loaned": False}
+    values |= {"named": True, "loaned": False, "drawn": 1.5}
+    values |= {"lease_turn": 3, "leased": 11, "lasts": 60_000}
     lease = tuple(values[column.field] for column in columns.HELD_LEASE)
 
     rows.set_lease(record, lease)
@@ -73,7 +74,7 @@ def test_lease_comes_back_from_its_row(queue):
     assert record.state is TaskState.LEASED
     assert {name: getattr(record, name) for name in values} == values
     assert rows.lease_values(record) == lease
-    assert rows.lease_row(record, 0, 1) == (5, 1, queue.number, *lease)
+    assert rows.lease_row(record, 3, 0, 1) == (5, 1, queue.number, *lease)
 
 
 def test_every_column_is_written_once():
