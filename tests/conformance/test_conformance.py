@@ -41,6 +41,7 @@ from outrider.testing.conformance import (
     SessionsConformance,
     SetKnownConformance,
     SettingConformance,
+    SizesConformance,
     SnoozingConformance,
     StopsConformance,
     StoreValuesConformance,
@@ -169,6 +170,9 @@ class TestSessions(SessionsConformance): ...
 
 
 class TestSetting(SettingConformance): ...
+
+
+class TestSizes(SizesConformance): ...
 
 
 class TestSnoozing(SnoozingConformance): ...

@@ -23,6 +23,7 @@ NUMBERED = {
     "Add": {"test_tasks_are_numbered_in_the_order_they_came"},
     "Addressing": {"test_a_rule_over_many_queues_comes_in_steps"},
     "QueuesInOrder": {"test_queues_are_listed_by_wake_time"},
+    "Sizes": {"test_a_step_over_large_tasks_is_bounded", "test_the_list_of_leases_ends_early"},
     "Inspect": {
         "test_a_place_counts_those_before_it",
         "test_a_task_that_is_not_pending_has_no_position",
@@ -68,6 +69,9 @@ ORDERED = {
     },
     "Finish": {
         "test_links_come_with_the_page",
+    },
+    "Sizes": {
+        "test_a_claim_of_ordinary_queues_ends_early",
     },
     "Focus": {
         "test_a_focus_task_opens_a_new_session",

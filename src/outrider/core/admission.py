@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from outrider.core.link_validation import (
+    DEFAULT_MAX_META,
     encode_meta,
     is_ordinary,
     link_error,
@@ -61,6 +62,8 @@ class Admission(msgspec.Struct):
     roll: Callable[[], int] | None = None  # when the tie is shuffled
     classify: Classifier | None = None  # when the crawl is focused
     parks: bool = False  # what is off focus is admitted, far behind
+
+    max_meta: int = DEFAULT_MAX_META  # bytes of JSON
 
     keeps_text: bool = False  # URLs are kept as links gave them, beside what is visited
 
@@ -261,7 +264,7 @@ class Admission(msgspec.Struct):
         score = self._final_score(one, answer)
         if isinstance(score, Added):
             return score
-        meta = encode_meta(link.meta) if link.meta else b""
+        meta = encode_meta(link.meta, self.max_meta) if link.meta else b""
         if isinstance(meta, str):
             return _refused(url, BAD_LINK, meta)
         via, tag, known = link.via, link.tag, link.known

@@ -13,6 +13,8 @@ from typing import Final, assert_never
 import msgspec
 
 from outrider.core.link_validation import (
+    DEFAULT_MAX_META,
+    MAX_META,
     encode_meta,
     priority_error,
     priority_number,
@@ -45,7 +47,6 @@ from outrider.core.policy.score import Score, explicit
 from outrider.core.states import TaskState
 from outrider.core.task import Lease
 from outrider.core.verdict import Requeue, Revisit, Verdict
-from outrider.errors import InvalidInput
 
 FREE_THROTTLES: Final = 4  # D3: a task keeps its attempts this often, then each counts
 REFRESH: Final = "refresh"
@@ -61,6 +62,7 @@ class Policy(msgspec.Struct, frozen=True):
     lanes: Lanes
     score: Callable[[Lease, str], Score]  # the priority of a task that comes back as this type
     revisit_in: Callable[[Answer, Last | None], float | None] | None = None  # None: no revisits
+    max_meta: int = DEFAULT_MAX_META  # bytes of JSON that a task may come back with
 
 
 def decide(lease: Lease, outcome: Outcome, policy: Policy, roll: float) -> Verdict:
@@ -145,7 +147,8 @@ def _fault_of_kind(outcome: Outcome) -> str | None:
 
 def _again_error(outcome: Again) -> str | None:
     """Return what is wrong with the fields that a task gets; they have the limits of a link's."""
-    reason, meta = outcome.reason, None if outcome.meta is None else encode_meta(outcome.meta)
+    given = outcome.meta
+    reason, meta = outcome.reason, None if given is None else encode_meta(given, MAX_META)
     if reason is not None and not isinstance(reason, str):
         return f"a reason is text, not {reason!r}"
     if type(outcome.front) is not bool:
@@ -308,7 +311,9 @@ def _dropped(lease: Lease, outcome: Dropped, roll: float) -> Verdict:
 
 def _again(lease: Lease, outcome: Again, policy: Policy, roll: float) -> Verdict:
     """Return the task to its queue (G1): no failure, and no sign of how the host is (D3, D4)."""
-    reason = outcome.reason
+    reason, meta = outcome.reason, _new_meta(outcome, policy)
+    if isinstance(meta, str):  # the bound is the crawl's, so no worker can refuse it before
+        return _failed(lease, Failed(f"Again: {meta}", seconds=outcome.seconds), policy, roll)
     return Verdict(
         *_lease_and_outcome(lease, outcome),
         TaskState.PENDING,
@@ -317,15 +322,19 @@ def _again(lease: Lease, outcome: Again, policy: Policy, roll: float) -> Verdict
         delay=_delay(lease, outcome, lease.manners.level, roll),
         crawl_delay=outcome.crawl_delay,
         touched=outcome.visited,
-        requeue=_requeue(lease, outcome, policy),
+        requeue=_requeue(lease, outcome, meta, policy),
     )
 
 
-def _requeue(lease: Lease, outcome: Again, policy: Policy) -> Requeue:
+def _new_meta(outcome: Again, policy: Policy) -> bytes | str | None:
+    """Return the meta that the task gets, or what is wrong with it; None: it keeps its own."""
+    if not outcome.meta:
+        return None if outcome.meta is None else b""
+    return encode_meta(outcome.meta, policy.max_meta)
+
+
+def _requeue(lease: Lease, outcome: Again, meta: bytes | None, policy: Policy) -> Requeue:
     about, kind = lease.about, lease.type if outcome.type is None else outcome.type
-    meta = None if outcome.meta is None else encode_meta(outcome.meta) if outcome.meta else b""
-    if isinstance(meta, str):
-        raise InvalidInput(meta)  # `outcome_error` refuses it before
     changed = about if meta is None else msgspec.structs.replace(about, meta=meta)
     score = _new_score(msgspec.structs.replace(lease, about=changed), outcome, kind, policy)
     return Requeue(

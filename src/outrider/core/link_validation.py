@@ -12,7 +12,8 @@ from outrider.core.policy.queue_key import valid_key
 from outrider.core.policy.weights import TYPE_WEIGHTS
 from outrider.core.task import DEFAULT_DEPTH, PRIORITIES, KnownRule, Link
 
-META_LIMIT: Final = 16 * 1024
+DEFAULT_MAX_META: Final = 16_384  # bytes of JSON
+MAX_META: Final = 1_048_576  # to which a crawl may raise it
 MAX_DELAY: Final = 10 * 365 * 86_400.0
 
 FINGERPRINT_BYTES: Final = 16
@@ -127,17 +128,17 @@ def _field_error(link: Link, name: str) -> str | None:
     return f"{name} = {short_repr(value)} must be text, at most {bound}"
 
 
-def encode_meta(meta: Mapping[str, Any]) -> bytes | str:
-    """Encode meta as strict JSON, or return what is wrong with it."""
+def encode_meta(meta: Mapping[str, Any], most: int = DEFAULT_MAX_META) -> bytes | str:
+    """Encode meta as strict JSON of at most so many bytes, or return what is wrong with it."""
     if not isinstance(meta, dict):
         return f"meta must be a dict, not {type(meta).__name__}"
     try:
         data = _encode(meta).encode()
     except (TypeError, ValueError, RecursionError) as error:
         return f"meta is not JSON: {str(error)[:120]}"
-    return (
-        data if len(data) <= META_LIMIT else f"meta: {len(data)} bytes of JSON, over {META_LIMIT}"
-    )
+    if len(data) <= most:
+        return data
+    return f"meta: {len(data)} bytes of JSON, over {most}; to admit more, raise queue.max_meta"
 
 
 def priority_number(priority: object) -> float:

@@ -104,7 +104,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     origin: str = DEFAULT_ORIGIN
     via: str | None = None
     tag: str | None = None
-    meta: bytes = b""  # JSON, at most 16 KiB
+    meta: bytes = b""  # JSON, at most 1 MiB
     breakdown: Breakdown | None = None
     text: str = ""  # the URL as it was given, if it is kept; "": it is the URL, or not kept
     done: bool = False  # becomes known as done, without a visit (B3); stored as False

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from outrider.core.admission import fingerprint_of
 from outrider.core.known_link import REFERRING, complete_link
-from outrider.core.link_validation import link_error
+from outrider.core.link_validation import DEFAULT_MAX_META, MAX_META, encode_meta, link_error
 from outrider.core.task import Added, Lease, Link, Task
 from outrider.core.url import Refusal, Url, parse_url
 from outrider.errors import InvalidInput
@@ -19,6 +19,7 @@ from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.reports import AddReport, ScoringReport
 from outrider.frontier.rescore import Rescorer
 from outrider.frontier.store_calls import Batcher, items_of
+from outrider.store.byte_limits import MAX_CALL_BYTES, task_bytes
 from outrider.store.protocol import FullStore, TaskFilter
 
 NO_SCORING: Final = ScoringReport()
@@ -97,11 +98,11 @@ class Adder:
         self._settings = settings
         self._roots = roots
         self._rescorer = rescorer
-        self._tasks: Batcher[Task, Added] = Batcher(ClosedSource().add, is_inline=True)
+        self._tasks: Batcher[Task, Added] = Batcher(ClosedSource().add, task_bytes, is_inline=True)
 
     def use(self, store: FullStore) -> None:
         """Add to this store from now on."""
-        self._tasks = Batcher(store.add, is_inline=store.is_inline)
+        self._tasks = Batcher(store.add, task_bytes, is_inline=store.is_inline)
 
     async def drain(self) -> None:
         """Wait until all tasks handed in are stored."""
@@ -113,7 +114,7 @@ class Adder:
         if isinstance(links, str | Link | Url):
             links = [links]
         if isinstance(links, list | tuple):
-            if len(links) <= CHUNK:
+            if len(links) <= CHUNK and not self._has_long_meta:
                 return await self._add_chunk(links, answers=answers)
             work = self._add_chunks(links, answers=answers)
             return await asyncio.shield(self._context.background.spawn(work))
@@ -123,8 +124,14 @@ class Adder:
             )
         return await self._add_chunks(links, answers=answers)
 
+    @property
+    def _has_long_meta(self) -> bool:
+        """Whether a chunk of links may have far more bytes than by default."""
+        return self._context.policies.settings.queue.max_meta > DEFAULT_MAX_META
+
     async def _add_chunks(self, links: Links, *, answers: bool) -> AddReport:
-        reports = [await self._add_chunk(chunk, answers=answers) async for chunk in _chunks(links)]
+        chunks = _chunks(links, _meta_bytes if self._has_long_meta else None)
+        reports = [await self._add_chunk(chunk, answers=answers) async for chunk in chunks]
         return _merge(reports)
 
     async def _add_chunk(self, links: Sequence[AnyLink], *, answers: bool) -> AddReport:
@@ -228,17 +235,35 @@ def _merge(reports: list[AddReport]) -> AddReport:
     )
 
 
-async def _chunks(links: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[list[T]]:
-    if not isinstance(links, AsyncIterable):
+async def _chunks(
+    links: Iterable[T] | AsyncIterable[T], size_of: Callable[[T], int] | None = None
+) -> AsyncIterator[list[T]]:
+    """Yield the links in chunks; `size_of` bounds these in bytes, too."""
+    if size_of is None and not isinstance(links, AsyncIterable):
         iterator = iter(links)
         while chunk := list(islice(iterator, CHUNK)):
             yield chunk
         return
-    chunk = []
-    async for link in links:
+    chunk, size = [], 0
+    async for link in _each(links):
         chunk.append(link)
-        if len(chunk) == CHUNK:
+        size += 0 if size_of is None else size_of(link)
+        if len(chunk) == CHUNK or size >= MAX_CALL_BYTES:
             yield chunk
-            chunk = []
+            chunk, size = [], 0
     if chunk:
         yield chunk
+
+
+async def _each(links: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(links, AsyncIterable):
+        async for link in links:
+            yield link
+    else:
+        for link in links:
+            yield link
+
+
+def _meta_bytes(link: AnyLink) -> int:
+    meta = encode_meta(link.meta, MAX_META) if type(link) is Link and link.meta else b""
+    return len(meta) if isinstance(meta, bytes) else 0

@@ -20,6 +20,7 @@ from outrider.errors import InvalidInput
 from outrider.frontier.context import FrontierContext
 from outrider.frontier.reports import RestoreReport
 from outrider.frontier.store_calls import values_of
+from outrider.store.byte_limits import MAX_CALL_BYTES, parts_by_bytes, saved_bytes
 from outrider.store.export_items import (
     RESTORING,
     Saved,
@@ -93,7 +94,8 @@ class Exporter:
         items = _without_end(block)
         try:
             await write_values(store, crawl, block.items)
-            return await store.restore(crawl, items) if items else 0
+            parts = parts_by_bytes(items, saved_bytes, MAX_CALL_BYTES) if items else ()
+            return sum([await store.restore(crawl, part) for part in parts])
         except InvalidInput as error:
             raise _with_line(block, error) from error
 

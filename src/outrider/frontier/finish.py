@@ -20,6 +20,7 @@ from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.policies import Revisits
 from outrider.frontier.signals import Predictions, Rewards
 from outrider.frontier.store_calls import Batcher
+from outrider.store.byte_limits import verdict_bytes
 
 Visit: TypeAlias = "tuple[Lease, Outcome] | tuple[Lease, Outcome, Iterable[str | Url | Link]]"
 
@@ -43,11 +44,13 @@ class Finisher:
         self._claimer = claimer
         self._predictions = predictions
         self._rewards = rewards
-        self._verdicts: Batcher[Verdict, Finished] = Batcher(ClosedSource().finish, is_inline=True)
+        self._verdicts: Batcher[Verdict, Finished] = Batcher(
+            ClosedSource().finish, verdict_bytes, is_inline=True
+        )
 
     def use(self, source: LeaseSource) -> None:
         """Finish at this source from now on; `drain` first what was handed in before."""
-        self._verdicts = Batcher(source.finish, is_inline=source.is_inline)
+        self._verdicts = Batcher(source.finish, verdict_bytes, is_inline=source.is_inline)
 
     async def drain(self) -> None:
         """Wait until all verdicts handed in are applied."""

@@ -211,6 +211,7 @@ def admission_for(
         url_rules=settings.url,
         traps=settings.traps,
         max_depth=settings.queue.max_depth,
+        max_meta=settings.queue.max_meta,
         admits=admits,
         root=None if settings.scope.mode == "all" else settings.scope.root,
         bypass=resolve(settings.queue.bypass_depth, "queue.bypass_depth"),
@@ -235,7 +236,8 @@ def policy_for(
 ) -> Policy:
     """Make what `decide` needs beside the lease."""
     revisit_in = None if revisits is None else revisits.plan
-    return Policy(settings.retry, settings.lanes, admission.score_again, revisit_in)
+    max_meta = settings.queue.max_meta
+    return Policy(settings.retry, settings.lanes, admission.score_again, revisit_in, max_meta)
 
 
 class Revisits:

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from outrider.core.queue_action import QueueAction
 from outrider.errors import StoreError
+from outrider.store.byte_limits import MAX_CALL_BYTES, parts_by_bytes
 from outrider.store.protocol import FullStore, ResultPage, SharedValue, Step
 
 NOT_INLINE: Final = (
@@ -25,13 +26,18 @@ Answer = TypeVar("Answer")
 class Batcher(Generic[Item, Answer]):
     """Collects items until the loop turns, then makes one call and distributes the answers.
 
-    A caller that is cancelled changes nothing: its items are applied with their batch.
+    Items of many bytes are sent in several calls. A caller that is cancelled changes nothing: its
+    items are applied with their batch.
     """
 
     def __init__(
-        self, call: Callable[[list[Item]], Coroutine[Any, Any, list[Answer]]], *, is_inline: bool
+        self,
+        call: Callable[[Sequence[Item]], Coroutine[Any, Any, list[Answer]]],
+        size_of: Callable[[Item], int],
+        *,
+        is_inline: bool,
     ) -> None:
-        self._call = call
+        self._call, self._size_of = call, size_of
         self._is_inline = is_inline
         self._waiting: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]] = []
         self._running: set[asyncio.Task[None]] = set()
@@ -66,7 +72,10 @@ class Batcher(Generic[Item, Answer]):
         self, batch: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]]
     ) -> None:
         try:
-            answers = await self._call([item for items, _ in batch for item in items])
+            every = [item for items, _ in batch for item in items]
+            answers: list[Answer] = []
+            for part in parts_by_bytes(every, self._size_of, MAX_CALL_BYTES):
+                answers += await self._call(part)
         except GeneratorExit:
             _fail(batch, StoreError(NOT_INLINE))
             raise

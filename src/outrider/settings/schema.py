@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from outrider.core.link_validation import DEFAULT_MAX_META, MAX_META
 from outrider.core.policy.code_field import CODE
 from outrider.core.policy.focus import OPENS_BELOW, Focus
 from outrider.core.policy.lanes import Lanes
@@ -67,6 +68,10 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(ge=0, le=1e12, description="added to the priority per task already taken of a queue"),
     ] = 0.0
     max_depth: Annotated[int, Meta(ge=0, le=1_000_000, description="deeper links are refused")] = 10
+    max_meta: Annotated[
+        int,
+        Meta(ge=0, le=MAX_META, description="bytes of JSON that a link's meta may have"),
+    ] = DEFAULT_MAX_META
     max_pending: Annotated[_Count, Meta(description="pending tasks per crawl; 0: no limit")] = 0
     max_pending_per_queue: Annotated[
         _Count, Meta(description="pending tasks per queue; 0: no limit")

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from outrider.core.breakdown import Breakdown
-from outrider.core.link_validation import META_LIMIT
+from outrider.core.link_validation import MAX_META
 from outrider.core.policy.queue_key import valid_key
 from outrider.core.policy.rules import (
     BUDGET_FIELDS,
@@ -240,7 +240,7 @@ def _meta_error(meta: str) -> str | None:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return f"task.meta must be a JSON object: {error}"
     size = len(meta.encode())
-    return f"task.meta: {size} bytes of JSON, over {META_LIMIT}" if size > META_LIMIT else None
+    return f"task.meta: {size} bytes of JSON, over {MAX_META}" if size > MAX_META else None
 
 
 def _queue_error(queue: SavedQueue) -> str | None:

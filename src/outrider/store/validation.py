@@ -9,8 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from outrider.core.link_validation import is_text, short_repr
+from outrider.core.verdict import Verdict
 from outrider.core.worker_totals import NO_TOTALS, WorkerTotals
 from outrider.errors import InvalidInput
+from outrider.store.byte_limits import MAX_LINKS_BYTES, verdict_bytes
 from outrider.store.protocol import (
     MAX_CLAIM_KEY_CHARS,
     MAX_CLAIM_KEYS,
@@ -89,6 +91,20 @@ def validate_call(verb: str, args: Sequence[Any]) -> None:
         validate_crawls((first.crawl,))
     else:  # tasks, verdicts or leases
         validate_crawls({item.crawl for item in first})
+
+
+def validate_links(verdict: Verdict) -> int:
+    """Return the size of a page's links, which are one step with its finish (H6).
+
+    Raises InvalidInput if no call to a server takes them.
+    """
+    size = verdict_bytes(verdict)
+    if size > MAX_LINKS_BYTES:
+        raise InvalidInput(
+            f"the links of task {verdict.task} have {size} bytes, and one finish takes at most "
+            f"{MAX_LINKS_BYTES}: finish it with fewer or shorter links, and add the others before"
+        )
+    return size
 
 
 def validate_shared_values(values: Sequence[SharedValueWrite]) -> None:

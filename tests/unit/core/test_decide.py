@@ -679,6 +679,17 @@ def test_task_goes_to_the_front_as_a_forced_one():
     assert (requeue.front, requeue.precedence, requeue.priority) == (True, 0, 5.0)
 
 
+@pytest.mark.parametrize(("size", "fails"), [(100, False), (101, True)])
+def test_a_visit_fails_that_gives_its_task_more_meta_than_the_crawl_admits(size, fails):
+    """B1, G1: the bound of a link's meta; what is there stays."""
+    how = replace(policy(), max_meta=100)
+    verdict = decide(lease(), Again(meta={"x": "y" * (size - 8)}), how, 0.0)
+
+    assert (verdict.outcome == "failed") == fails
+    assert (verdict.requeue is None) == fails
+    assert not fails or "101 bytes of JSON, over 100" in verdict.reason
+
+
 def test_empty_meta_replaces_what_was_there():
     """G1: None leaves it alone."""
     assert decide(lease(), Again(meta={}), policy(), 0.0).requeue.meta == b""
@@ -712,7 +723,7 @@ def test_task_that_goes_back_without_a_visit_leaves_the_host_alone():
         (Again(priority=True and "x"), "Again: priority"),
         (Again(meta=[1]), "Again: meta must be a dict"),
         (Again(meta={"a": math.nan}), "Again: meta is not JSON"),
-        (Again(meta={"a": "x" * 20_000}), "Again: meta: "),
+        (Again(meta={"a": "x" * 1_100_000}), "Again: meta: "),
     ],
 )
 def test_invalid_fields_of_a_task_that_goes_back_are_named(outcome, error):

@@ -7,10 +7,11 @@ records that the store has appended those pages.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from heapq import heappush
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple, final
 
 import msgspec
@@ -19,8 +20,9 @@ from outrider.core.order import NUMBER_BITS
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus
 from outrider.core.worker_totals import WorkerTotals
+from outrider.store.byte_limits import task_bytes
 from outrider.store.embedded import log_pages, queue_codec
-from outrider.store.embedded.log_pages import PAGE_ITEMS
+from outrider.store.embedded.log_pages import PAGE_BYTES, PAGE_ITEMS
 from outrider.store.embedded.queue_cache import PageReader, QueueCache
 from outrider.store.embedded.task_table import FileTasks
 from outrider.store.engine.engine import CrawlEngine
@@ -65,6 +67,7 @@ class FileCrawl:
     """One crawl of a file."""
 
     __slots__ = (
+        "_bounds",
         "_built",
         "_first_page",
         "_updates",
@@ -90,8 +93,10 @@ class FileCrawl:
         self.queues = QueueCache(state, reader)
         self.tasks = FileTasks(state, self.leases, self.queues, reader, secret)
         self.engine = CrawlEngine(state, self.leases, self.tasks, self.queues, self.journal)
-        # of the pages built last: the first one, the updated tasks by page, the summary
+        # of the pages built last: the first one, where the new tasks of each begin and the last
+        # ones end, the updated tasks by page, the summary
         self._first_page = 0
+        self._bounds = [0]
         self._updates: list[list[TaskRecord]] = []
         self._built: CrawlSummary | None = None
         self._written: CrawlSummary | None = None  # in the file; None: nothing is
@@ -136,19 +141,21 @@ class FileCrawl:
             self._first_page = 0
             return []
         update = self._update(summary, now)
-        self._first_page, self._built, self._updates = first, summary, self._updates_by_page()
         first_new = inserted[0].number if inserted else 0
         new_tasks = log_pages.encode_new_tasks(inserted)
+        self._bounds = bounds = _bounds_of_pages(new_tasks)
+        self._first_page, self._built, self._updates = first, summary, self._updates_by_page()
         queues = [log_pages.encode_queue(queue) for queue in dirty]
-        count = max(1, len(self._updates), -(-max(len(new_tasks), len(queues)) // PAGE_ITEMS))
+        count = max(1, len(self._updates), len(bounds) - 1, -(-len(queues) // PAGE_ITEMS))
         rows = []
         for index in range(count):
             low, high = index * PAGE_ITEMS, (index + 1) * PAGE_ITEMS
+            start, end = bounds[index : index + 2] if index < len(bounds) - 1 else (0, 0)
             updates = self._updates[index] if index < len(self._updates) else []
             tasks = [log_pages.encode_task(record) for record in updates]
-            parts = new_tasks[low:high], tasks, queues[low:high]
+            parts = new_tasks[start:end], tasks, queues[low:high]
             numbers = [
-                *range(first_new + low, first_new + low + len(parts[0])),
+                *range(first_new + start, first_new + end),
                 *[record.number for record in updates],
                 *[queue.number for queue in dirty[low:high]],
             ]
@@ -166,7 +173,7 @@ class FileCrawl:
         found = _cut([record for record in updated.values() if record.number < first])
         for record in updated.values():
             if record.number >= first and not record.is_untouched():
-                index = (record.number - first) // PAGE_ITEMS
+                index = bisect_right(self._bounds, record.number - first) - 1
                 found += [[] for _ in range(index + 1 - len(found))]
                 found[index].append(record)
         return found
@@ -224,7 +231,7 @@ class FileCrawl:
         count += self.journal.values.last - (
             0 if self._written is None else self._written.last_value
         )
-        tasks.mark_written(first, self._updates)
+        tasks.mark_written(first, self._bounds, self._updates)
         for index, queue in enumerate(state.dirty_queues):
             self.queues.mark_written(queue, first + index // PAGE_ITEMS)
         for counts in state.dirty_counts:
@@ -349,8 +356,32 @@ class FileCrawl:
                 self.leases.set_deadline(record, until)
 
 
+def _bounds_of_pages(contents: Sequence[bytes]) -> list[int]:
+    """Return where the contents of each page begin, and where those of the last one end."""
+    count = len(contents)
+    if not count or max(map(len, contents)) <= PAGE_BYTES // PAGE_ITEMS:
+        return [*range(0, count, PAGE_ITEMS), count] if count else [0]
+    return _bounds([len(content) for content in contents])
+
+
 def _cut(records: list[TaskRecord]) -> list[list[TaskRecord]]:
-    return [records[at : at + PAGE_ITEMS] for at in range(0, len(records), PAGE_ITEMS)]
+    """Return updated tasks by page; the row of one has its `Task` if no page has it yet."""
+    sizes = [0 if record.body_page else task_bytes(record.task) for record in records]
+    if not any(sizes):
+        return [records[at : at + PAGE_ITEMS] for at in range(0, len(records), PAGE_ITEMS)]
+    return [records[start:end] for start, end in pairwise(_bounds(sizes))]
+
+
+def _bounds(sizes: Sequence[int]) -> list[int]:
+    """Return bounds of pages that have at most `PAGE_ITEMS` and `PAGE_BYTES`, or one item."""
+    bounds, size = [0], 0
+    for place, one in enumerate(sizes):
+        size += one
+        count = place - bounds[-1]
+        if count and (count == PAGE_ITEMS or size > PAGE_BYTES):
+            bounds.append(place)
+            size = one
+    return [*bounds, len(sizes)]
 
 
 def counts_row(counts: TaskCounts) -> log_pages.CountsRow:

@@ -72,7 +72,7 @@ class NewTasks:
                 lane = queue * _LANES + task.lane
                 due.append((lane, task.precedence, task.priority, row.tie, number, row.due))
             else:
-                delayed.append((number, content))
+                delayed.append((number, log_pages.without_long_meta(content)))
         return delayed
 
     def entries_by_lane(self) -> Iterator[tuple[str, int, bytes]]:
@@ -241,7 +241,9 @@ class FileLoader:
                 self._read_queue(crawl, number, row, each.number)
             if each.new_tasks:
                 self._read_new_tasks(crawl, tail, each)
-            tail.rows.extend([(number, row, each.number) for number, row in each.tasks])
+            tail.rows.extend(
+                [(n, log_pages.without_long_task(row), each.number) for n, row in each.tasks]
+            )
             self.items += len(each.new_tasks) + len(each.tasks) + len(each.queues)
 
     def _read_queue(self, crawl: FileCrawl, number: int, data: bytes, page: int) -> None:

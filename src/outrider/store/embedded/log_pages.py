@@ -33,6 +33,8 @@ from outrider.store.engine.state import CrawlEvent
 
 VERSION: Final = 1
 PAGE_ITEMS: Final = 16  # tasks or queues of one kind in a page: one is read without many others
+PAGE_BYTES: Final = 1 << 18  # of tasks of one kind in a page, unless a single one has more
+LONG_ROW: Final = 1 << 14  # bytes above which a row is not kept whole while a file is opened
 LAST_PAGE: Final = 1  # flag: the last page of a verb
 NO_CRAWL: Final = 0xFFFFFFFF  # the crawl of a page or piece whose crawl was removed
 
@@ -213,6 +215,24 @@ decode_update = msgspec.msgpack.Decoder(CrawlUpdate).decode
 
 
 # ---- tasks
+
+
+def without_long_meta(content: bytes) -> bytes:
+    """Return the row of a new task for its lists: without the meta if it is long."""
+    if len(content) <= LONG_ROW:
+        return content
+    row = decode_new_task(content)
+    row.task = msgspec.structs.replace(row.task, meta=b"")
+    return _encode(row)
+
+
+def without_long_task(content: bytes) -> bytes:
+    """Return the row of a task for its lists: without its `Task` if it is long."""
+    if len(content) <= LONG_ROW:
+        return content
+    row = decode_task(content)
+    row.task = None
+    return _encode(row)
 
 
 def encode_new_tasks(records: Sequence[TaskRecord]) -> list[bytes]:

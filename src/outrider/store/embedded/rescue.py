@@ -20,6 +20,7 @@ from outrider.core.order import NUMBER_BITS, TIE_MASK, task_key
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Task
 from outrider.errors import InvalidInput, StoreDamaged, StoreUnusable
+from outrider.store.byte_limits import MAX_RESULT_BYTES, task_bytes
 from outrider.store.embedded import log_pages, snapshot
 from outrider.store.embedded.atomic_file import new_file, publish
 from outrider.store.embedded.crawl import FileCrawl
@@ -36,7 +37,7 @@ from outrider.store.health import Rescued, Tell
 from outrider.store.protocol import STORE_VALUES
 
 STEP: Final = 1024  # tasks or queues written together
-MAX_CACHED: Final = 512  # pages read recently
+MAX_CACHED: Final = 8 << 20  # bytes of pages read recently
 _PENDING: Final = COLUMNS[TaskState.PENDING]
 
 
@@ -149,7 +150,7 @@ class _Rescue:
                 new.add_queue(row)
             self._append(crawl)
         tasks = old.tasks()
-        while some := list(islice(tasks, STEP)):
+        while some := _take(tasks):
             self._add_tasks(new, some)
             self._tell(f"{crawl.name}: task {crawl.state.last_task:,}")
         self._append(crawl)
@@ -266,6 +267,7 @@ class _OldCrawl:
     def __init__(self, inventory: Inventory, index: CrawlIndex) -> None:
         self._source, self._index = inventory.source, index
         self._recent: OrderedDict[int, bytes] = OrderedDict()
+        self._size = 0  # bytes of these
 
     def name(self) -> str:
         """Return its name, as its tasks have it."""
@@ -298,9 +300,21 @@ class _OldCrawl:
         data = self._recent.get(number)
         if data is None:
             data = self._recent[number] = self._source.page(number)
-            if len(self._recent) > MAX_CACHED:
-                self._recent.popitem(last=False)
+            self._size += len(data)
+            while self._size > MAX_CACHED and len(self._recent) > 1:
+                _, oldest = self._recent.popitem(last=False)
+                self._size -= len(oldest)
         return data
+
+
+def _take(tasks: Iterator[tuple[Task, AnyTaskRow]]) -> list[tuple[Task, AnyTaskRow]]:
+    """Return the next tasks to write together."""
+    some: list[tuple[Task, AnyTaskRow]] = []
+    room = MAX_RESULT_BYTES
+    while len(some) < STEP and room > 0 and (one := next(tasks, None)) is not None:
+        some.append(one)
+        room -= task_bytes(one[0])
+    return some
 
 
 def _tie(row: AnyTaskRow) -> int:

@@ -7,8 +7,9 @@ them next. A kept task is valid only while its current row is on the page it was
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count as count_from
+from itertools import pairwise
 from typing import Final, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from outrider.core.order import DUE_BITS, NUMBER_MASK, task_key
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import FORGOTTEN, TaskState
 from outrider.core.task import Task
+from outrider.store.byte_limits import MAX_RESULT_BYTES, task_bytes
 from outrider.store.embedded import log_pages
 from outrider.store.embedded.fingerprint_table import FingerprintTable
 from outrider.store.embedded.log_pages import AnyTaskRow
@@ -150,12 +152,17 @@ class FileTasks:
     def set_tie(self, record: TaskRecord) -> None:
         """See `port.TaskTable`: the task is updated anyway."""
 
-    def mark_written(self, first: int, updates: Sequence[Sequence[TaskRecord]]) -> None:
-        """Record that the inserted tasks and these updates are on the pages from `first` on."""
+    def mark_written(
+        self, first: int, bounds: Sequence[int], updates: Sequence[Sequence[TaskRecord]]
+    ) -> None:
+        """Record that the inserted tasks and these updates are on the pages from `first` on.
+
+        `bounds` are where the inserted tasks of each page begin, and where the last ones end.
+        """
         if self.inserted:
-            number, end = self.inserted[0].number, self.inserted[-1].number + 1
-            for page, start in enumerate(range(number, end, log_pages.PAGE_ITEMS), first):
-                self.set_new_task_page(start, min(log_pages.PAGE_ITEMS, end - start), page)
+            number = self.inserted[0].number
+            for page, (start, end) in enumerate(pairwise(bounds), first):
+                self.set_new_task_page(number + start, end - start, page)
             self.set_queues(number, array("I", [r.queue.number for r in self.inserted]))
             self._add_recent()
         task_pages, states, queues = self.task_pages, self.states, self.queue_numbers
@@ -347,18 +354,27 @@ class FileTasks:
         return self._from_row(number, page, self._row(number, page))
 
     def _read_together(self, numbers: list[int]) -> dict[int, tuple[int, TaskRecord]]:
-        task_pages, from_row = self.task_pages, self._from_row
+        """Decode pages until their tasks fill a result page, and keep these (M2)."""
+        task_pages, room = self.task_pages, MAX_RESULT_BYTES
         wanted = {n: task_pages[n >> SPAN_BITS][n & SPAN_MASK] for n in numbers}
         self._kept = kept = {}
         for page in dict.fromkeys(wanted.values()):
-            content = log_pages.decode_page(page, self._reader.page(page))
-            for number, data in content.new_tasks:
-                if wanted.get(number) == page:
-                    kept[number] = page, from_row(number, page, log_pages.decode_new_task(data))
-            for number, data in content.tasks:
-                if wanted.get(number) == page:
-                    kept[number] = page, from_row(number, page, log_pages.decode_task(data))
+            for record in self._records_on(page, wanted):
+                kept[record.number] = page, record
+                room -= task_bytes(record.task)
+                if room <= 0:
+                    return kept
         return kept
+
+    def _records_on(self, page: int, wanted: Mapping[int, int]) -> Iterator[TaskRecord]:
+        """Decode the tasks of which a page has the current row."""
+        content = log_pages.decode_page(page, self._reader.page(page))
+        for number, data in content.new_tasks:
+            if wanted.get(number) == page:
+                yield self._from_row(number, page, log_pages.decode_new_task(data))
+        for number, data in content.tasks:
+            if wanted.get(number) == page:
+                yield self._from_row(number, page, log_pages.decode_task(data))
 
 
 def _is_in_state(states: NDArray[np.uint8], column: int) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, assert_never
 
 import msgspec
@@ -12,7 +12,9 @@ from outrider.core import queue_action as actions
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.rules import QueueRules, covers, use_actions
 from outrider.core.states import CrawlStatus, TaskState
+from outrider.store.byte_limits import MAX_RESULT_BYTES, task_bytes
 from outrider.store.engine.engine import CrawlEngine
+from outrider.store.engine.port import TaskTable
 from outrider.store.engine.records import UNLISTED, Queue, TaskRecord
 from outrider.store.engine.views import HasStatus, shown_state
 from outrider.store.protocol import Step, TaskFilter
@@ -132,6 +134,20 @@ def _revive(crawl: CrawlEngine, queue: Queue, now: int) -> None:
         crawl.schedule.revive(queue, now)
 
 
+def read_within(
+    tasks: TaskTable, numbers: Iterable[int], upto: int
+) -> tuple[list[TaskRecord], int]:
+    """Return tasks, and the last number read: `upto`, unless their texts fill it before (M2)."""
+    found: list[TaskRecord] = []
+    room = MAX_RESULT_BYTES
+    for record in tasks.read(numbers):
+        found.append(record)
+        room -= task_bytes(record.task)
+        if room <= 0:
+            return found, record.number
+    return found, upto
+
+
 def for_each(
     crawl: CrawlEngine,
     which: TaskFilter,
@@ -150,11 +166,13 @@ def for_each(
     count = 0
     if crawl.state.status is not CrawlStatus.CANCELLED:
         matches = matcher(crawl.state, which, now)
-        for record in crawl.tasks.read(numbers):
+        records, last = read_within(crawl.tasks, numbers, numbers.stop - 1)
+        for record in records:
             if _has_state(record, state) and _is_asked(record, which) and matches(record):
                 count += 1
                 if change is not None:
                     change(crawl.tasks.get(record.number))
+        more = more if last == numbers.stop - 1 else last
     return Step(count, more)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.policy.politeness import delay_at_start, draw_delay
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import HIGH, LOW, Lease
+from outrider.store.byte_limits import MAX_RESULT_BYTES, task_bytes
 from outrider.store.engine.candidates import Candidates
 from outrider.store.engine.finish import Finisher
 from outrider.store.engine.leases import Leases
@@ -31,6 +32,13 @@ WAKE_STEP: Final = 4096  # queues one claim wakes; the next claim wakes the rest
 PENDING, LEASED = TaskState.PENDING, TaskState.LEASED
 RUNNING = CrawlStatus.RUNNING
 _PENDING, _LEASED = COLUMNS[PENDING], COLUMNS[LEASED]
+
+
+class Picked(NamedTuple):
+    """How far a claim has come: its lane rotation, and the bytes that its tasks may still have."""
+
+    streak: Streak
+    room: int
 
 
 @final
@@ -78,38 +86,39 @@ class Claimer:
         if state.status is not RUNNING:  # I1: leases no tasks
             return ClaimResult([], None, state.status, request.streak)
         if request.fingerprints:
-            leases, streak = self._lease_named(request, now), request.streak
+            (leases, is_cut), streak = self._lease_named(request, now), request.streak
         elif self._fast_path is None:
-            leases, streak = self._lease_tasks(request, now)
+            leases, streak, is_cut = self._lease_tasks(request, now)
         else:
-            leases, streak = self._lease_fast(self._fast_path, request, now)
-        is_cut = len(leases) >= request.limit
+            leases, streak, is_cut = self._lease_fast(self._fast_path, request, now)
+        is_cut = is_cut or len(leases) >= request.limit
         wake_in = 0.0 if is_cut else self._wake_in(request, now)
         return ClaimResult(leases, wake_in, state.status, streak)
 
     def _lease_fast(
         self, fast_path: FastPath, request: ClaimRequest, now: int
-    ) -> tuple[list[Lease], Streak]:
+    ) -> tuple[list[Lease], Streak, bool]:
         fast = fast_path.lease(request, now)
-        if fast.is_complete:
+        if fast.is_complete or fast.is_cut:
             if not fast.leases:
                 self._finish_run(now)
-            return fast.leases, fast.streak
+            return fast.leases, fast.streak, fast.is_cut
         limit, rolls = request.limit - len(fast.leases), request.rolls[len(fast.leases) :]
         rest = msgspec.structs.replace(request, limit=limit, streak=fast.streak, rolls=rolls)
-        leases, streak = self._lease_tasks(rest, now)
-        return fast.leases + leases, streak
+        leases, streak, is_cut = self._lease_tasks(rest, now)
+        return fast.leases + leases, streak, is_cut
 
-    def _lease_tasks(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak]:
+    def _lease_tasks(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak, bool]:
+        """Lease tasks by steps 1 to 5; return whether they ended at the bytes of a claim."""
         loader = self._loader
         if loader is not None:
             loader.load_candidates(request)
         self._wake_queues(now)
         if loader is not None:
             loader.load_first_tasks(request)
-        leases, streak = self._pick_all(request, now)
+        leases, streak, is_cut = self._pick_all(request, now)
         self._finish_run(now)
-        return leases, streak
+        return leases, streak, is_cut
 
     def _wake_queues(self, now: int) -> None:
         """E1: reschedule queues whose wake time has come, in (time, queue number) order."""
@@ -134,26 +143,26 @@ class Claimer:
             else:
                 schedule.refresh(queue, now)  # C9: time alone activates no queue
 
-    def _pick_all(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak]:
+    def _pick_all(self, request: ClaimRequest, now: int) -> tuple[list[Lease], Streak, bool]:
         """Steps 2 to 5 over all queues, or over those that the claim is limited to (C5)."""
         leases: list[Lease] = []
         taken: dict[int, int] = {}
-        streak = request.streak
+        so_far = Picked(request.streak, MAX_RESULT_BYTES)
         if request.keys:
             queues = self._queues_of(request.keys)
-            streak = self._pick_among(queues, request, leases, taken, streak, now)
+            so_far = self._pick_among(queues, request, leases, taken, so_far, now)
         else:
-            streak = self._pick_tasks(request, leases, taken, now)
+            so_far = self._pick_tasks(request, leases, taken, now)
             if 0 < request.max_queues <= len(taken) and len(leases) < request.limit:
                 queues = [self._queues.get(number) for number in taken]
-                streak = self._pick_among(queues, request, leases, taken, streak, now)
+                so_far = self._pick_among(queues, request, leases, taken, so_far, now)
         self._end_picking(request, taken)
-        return leases, streak
+        return leases, so_far.streak, so_far.room <= 0
 
     def _pick_tasks(  # noqa: C901
         self, request: ClaimRequest, leases: list[Lease], taken: dict[int, int], now: int
-    ) -> Streak:
-        """Steps 2 to 5, until the limit is reached or no task is left; the second hot loop."""
+    ) -> Picked:
+        """Steps 2 to 5, until a limit is reached or no task is left; the second hot loop."""
         rules, schedule, lease = self._state.rules, self._schedule, self._lease
         (lane, count), burst, cap = request.streak, rules.burst, request.per_queue
         limit, is_loan, max_queues = request.limit, request.lend, request.max_queues
@@ -162,7 +171,8 @@ class Claimer:
         skipped: list[Queue] = []
         loaded, first_task, inactive = self._queues.loaded, self._tasks.first, schedule.inactive
         ready0, ready1 = schedule.ready
-        while len(leases) < limit:
+        room = MAX_RESULT_BYTES
+        while len(leases) < limit and room > 0:
             first = ready0.head[0] if ready0.head else 0
             second = ready1.head[0] if ready1.head else 0
             head = schedule.best_inactive(taken, cap, skipped) if inactive else None
@@ -188,13 +198,15 @@ class Claimer:
                 record.loaned = True
                 queue.loaned += 1
             leases.append(lease(queue, record, request, deadline, now, leases))
+            about = record.task
+            room -= len(about.meta) + len(about.url) + len(about.text)  # `task_bytes`, written out
             if counts_taken:
                 self._count_taken(queue, request, taken)
                 if len(taken) == max_queues:
                     break
         for queue in skipped:
             heappush(inactive, inactive_key(queue))
-        return Streak(lane, count)
+        return Picked(Streak(lane, count), room)
 
     def _pick_among(
         self,
@@ -202,13 +214,14 @@ class Claimer:
         request: ClaimRequest,
         leases: list[Lease],
         taken: dict[int, int],
-        streak: Streak,
+        so_far: Picked,
         now: int,
-    ) -> Streak:
+    ) -> Picked:
         """C5: steps 2 to 5 for a claim that may lease from these queues only."""
-        (lane, count), burst, schedule = streak, self._state.rules.burst, self._schedule
+        ((lane, count), room), schedule = so_far, self._schedule
+        burst = self._state.rules.burst
         deadline, candidates = now + to_ms(request.lease_for), Candidates(queues, request, taken)
-        while len(leases) < request.limit:
+        while len(leases) < request.limit and room > 0:
             first, second = candidates.first_ready(0), candidates.first_ready(1)
             head = candidates.first_inactive()
             step, after = pick(
@@ -227,9 +240,10 @@ class Claimer:
                 record.loaned = True
                 queue.loaned += 1
             leases.append(self._lease(queue, record, request, deadline, now, leases))
+            room -= task_bytes(record.task)
             self._count_taken(queue, request, taken)
             candidates.push(queue)
-        return Streak(lane, count)
+        return Picked(Streak(lane, count), room)
 
     def _count_taken(self, queue: Queue, request: ClaimRequest, taken: dict[int, int]) -> None:
         """C5, C7: count a lease of a queue, and let its next task compete in this claim."""
@@ -383,13 +397,15 @@ class Claimer:
 
     # ---- leases by fingerprint
 
-    def _lease_named(self, request: ClaimRequest, now: int) -> list[Lease]:
-        """D5: lease those of the named tasks that can be leased now."""
+    def _lease_named(self, request: ClaimRequest, now: int) -> tuple[list[Lease], bool]:
+        """D5: lease those of the named tasks that can be leased now, as many as a claim holds."""
         leases: list[Lease] = []
+        room = MAX_RESULT_BYTES
         for record in self._named_tasks(request.fingerprints[:MAX_FINGERPRINTS]):
-            if len(leases) < request.limit and _can_be_named(record, now):
+            if len(leases) < request.limit and room > 0 and _can_be_named(record, now):
                 leases.append(self._lease_by_name(record, request, now))
-        return leases
+                room -= task_bytes(record.task)
+        return leases, room <= 0
 
     def _named_tasks(self, fingerprints: Sequence[bytes]) -> Iterable[TaskRecord]:
         if self._loader is not None:

@@ -16,6 +16,7 @@ from outrider.core.order import NUMBER_BITS, TIE_MASK
 from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.store.engine import fields
+from outrider.store.engine.admin import read_within
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.fields import QUEUE_FIELDS, TASK_FIELDS
 from outrider.store.engine.records import INACTIVE, READY, UNLISTED, Queue, TaskRecord
@@ -52,7 +53,7 @@ def export_page(crawl: CrawlEngine, after: int, limit: int, now: int) -> ResultP
     tasks_to = min(tasks + max(1, limit) - (queues_to - queues), state.last_task)
     items: list[Saved] = [] if after else [_crawl(crawl)]
     items += _queues(crawl, range(queues + 1, queues_to + 1), now)
-    records = crawl.tasks.read(range(tasks + 1, tasks_to + 1))
+    records, tasks_to = read_within(crawl.tasks, range(tasks + 1, tasks_to + 1), tasks_to)
     items += [export_task(record, now) for record in records]
     if (queues_to, tasks_to) == (state.last_queue, state.last_task):
         return ResultPage([*items, _end(state)], None)

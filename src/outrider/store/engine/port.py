@@ -239,6 +239,7 @@ class FastLeases(NamedTuple):
     leases: list[Lease]
     streak: Streak
     is_complete: bool
+    is_cut: bool = False  # they reached the bytes of a claim: no more are leased
 
 
 class FastPath(Protocol):

@@ -28,7 +28,9 @@ from outrider.store.acts import (
     act_of_steer,
     validate_by,
 )
+from outrider.store.byte_limits import MAX_RESULT_BYTES, count_within, task_bytes
 from outrider.store.engine import admin, views
+from outrider.store.engine.admin import read_within
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.export import export_page
 from outrider.store.engine.port import Crawls
@@ -399,9 +401,10 @@ class EngineVerbs:
         numbers: Iterable[int] = range(after + 1, upto + 1)
         if which.state is not None and state.status is not CANCELLED:  # I3: shown as dropped
             numbers = engine.tasks.in_state(range(after + 1, upto + 1), which.state)
+        records, upto = read_within(engine.tasks, numbers, upto)
         chosen = [
             views.task_view(state, record)
-            for record in engine.tasks.read(numbers)
+            for record in records
             if which.state in (None, views.shown_state(state, record)[0]) and matches(record)
         ]
         return ResultPage(chosen, upto if upto < state.last_task else None)
@@ -422,9 +425,12 @@ class EngineVerbs:
             return ResultPage([], None)
         stored = None if is_cancelled else state  # E8: other queues are not looked at
         numbers, more = engine.tasks.in_queue(queue.number, stored, after, limit)
+        last = numbers[-1] if numbers else 0
+        records, read = read_within(engine.tasks, numbers, last)
+        more = more if read == last else read
         chosen = [
             views.task_view(engine.state, record)
-            for record in engine.tasks.read(numbers)
+            for record in records
             if state in (None, views.shown_state(engine.state, record)[0])
         ]
         return ResultPage(chosen, more)
@@ -465,9 +471,10 @@ class EngineVerbs:
         matches = admin.matcher(state, which, self._now())
         has_none = state.status is CANCELLED or which.state not in (None, PENDING)
         numbers = () if has_none else tasks.in_state(range(after + 1, upto + 1), PENDING)
+        records, upto = read_within(tasks, numbers, upto)
         chosen = [
             Pending(record.number, record.task)
-            for record in tasks.read(numbers)
+            for record in records
             if record.state is PENDING and (is_all or matches(record))
         ]
         return ResultPage(chosen, upto if upto < state.last_task else None)
@@ -516,7 +523,9 @@ def _examined_leases(
     if which.task is None and which.fingerprint is None:
         if engine.loader is not None:
             engine.loader.load_lease_page(after, limit)
-        return engine.leases.page(after, limit)
+        records, more = engine.leases.page(after, limit)
+        count = count_within((task_bytes(one.task) for one in records), MAX_RESULT_BYTES)
+        return records[:count], more if count == len(records) else records[count - 1].lease_turn
     number = which.task
     if number is None and which.fingerprint is not None:
         number = engine.tasks.find(which.fingerprint)

@@ -16,6 +16,7 @@ from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Lease, LeaseId
 from outrider.core.verdict import Verdict
+from outrider.store.byte_limits import MAX_RESULT_BYTES
 from outrider.store.engine.claim import WAKE_STEP, set_last_answer
 from outrider.store.engine.port import FastLeases
 from outrider.store.engine.records import COLUMNS, QUEUE_COLUMNS, TaskCounts
@@ -71,9 +72,13 @@ class Lookahead(NamedTuple):
 
 
 class Picks(NamedTuple):
-    """Lanes and queues to lease from, in order; whether the engine has nothing to add."""
+    """Lanes and queues to lease from, in order; whether the engine has nothing to add.
+
+    `counts` are those of the streak after each lease, which may end early.
+    """
 
     lanes: list[int]
+    counts: list[int]
     queues: list[int]
     streak: Streak
     is_complete: bool
@@ -138,6 +143,10 @@ class PostgresFastPath:
         picks = self._pick(ready, inactive_precedence, request)
         leases = self._lease_picked(picks, request, now)
         self._session.wakes_waiters = self._session.wakes_waiters or woken > len(leases)
+        count = len(leases)
+        if count < len(picks.queues):  # C6: these fill the claim
+            streak = Streak(picks.lanes[count - 1], picks.counts[count - 1])
+            return FastLeases(leases, streak, is_complete=True, is_cut=True)
         return FastLeases(leases, picks.streak, picks.is_complete)
 
     def _pick(
@@ -148,6 +157,7 @@ class PostgresFastPath:
     ) -> Picks:
         """C3, C4: choose lane and queue of each lease."""
         lanes: list[int] = []
+        counts: list[int] = []
         queues: list[int] = []
         (lane, count), burst = request.streak, self._state.rules.burst
         taken: set[int] = set()
@@ -157,19 +167,20 @@ class PostgresFastPath:
             step, after = pick(first, second, inactive_precedence, lane, count, burst)
             picked = None if step in (ACTIVATE, NOTHING) else firsts[step]
             if picked is None or not picked.is_fast:
-                return Picks(lanes, queues, Streak(lane, count), step == NOTHING)
+                return Picks(lanes, counts, queues, Streak(lane, count), step == NOTHING)
             lane, count = step, after
             lanes.append(lane)
+            counts.append(count)
             queues.append(picked.id)
             taken.add(picked.id)
             for at, queue in enumerate(firsts):
                 if queue is not None and queue.id in taken:
                     firsts[at] = next((one for one in ready[at] if one.id not in taken), None)
-        return Picks(lanes, queues, Streak(lane, count), True)
+        return Picks(lanes, counts, queues, Streak(lane, count), True)
 
     def _lease_picked(self, picks: Picks, request: ClaimRequest, now: int) -> list[Lease]:
         """Lease in order: each lease takes the next turn."""
-        lanes, queues, _, _ = picks
+        lanes, _, queues, _, _ = picks
         if not queues:
             return []
         state = self._state
@@ -181,6 +192,7 @@ class PostgresFastPath:
             number_array(queues),
             number_array(lanes),
             number_array(tokens),
+            MAX_RESULT_BYTES,
             storable(request.worker),
             now,
             now + to_ms(request.lease_for),

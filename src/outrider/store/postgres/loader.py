@@ -95,7 +95,7 @@ class PostgresLoader:
         self._session.writes = False
         first = (after >> 32) + 1
         queues = self._queues.read(range(first, first + limit + 1))
-        self._tasks.load_leases(queue.number for queue in queues)
+        self._tasks.load_leases(queues)
 
     def load_lease_page(self, after: int, limit: int) -> None:
         """See `port.Loader`."""

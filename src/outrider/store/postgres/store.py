@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from outrider.clock import Clock
+from outrider.core.task import Added, Task
+from outrider.core.verdict import Finished, Verdict
+from outrider.store.byte_limits import MAX_CALL_BYTES, parts_by_bytes, task_bytes, verdict_bytes
 from outrider.store.forwarding import ForwardingStore
 from outrider.store.postgres.address import parse_address
 from outrider.store.postgres.migrate import Prepared, prepare_store
@@ -52,6 +55,20 @@ class PostgresStore(ForwardingStore):
             await runner.close()
             raise
         return cls(runner, prepared)
+
+    async def add(self, tasks: Sequence[Task]) -> list[Added]:
+        """Add the tasks in as many transactions as their bytes need (M2)."""
+        answers: list[Added] = []
+        for part in parts_by_bytes(tasks, task_bytes, MAX_CALL_BYTES):
+            answers += await super().add(part)
+        return answers
+
+    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        """Apply the verdicts in as many transactions as their links need."""
+        answers: list[Finished] = []
+        for part in parts_by_bytes(verdicts, verdict_bytes, MAX_CALL_BYTES):
+            answers += await super().finish(part)
+        return answers
 
     async def _forward(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         return await self._runner.run(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import secrets
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias, final
 
 from outrider.core.order import DELAYED_SHIFT, DUE_BITS, NUMBER_MASK
 from outrider.core.policy.rules import QueueRules
 from outrider.core.states import TaskState
 from outrider.core.task import Task
+from outrider.store.byte_limits import MAX_RESULT_BYTES
 from outrider.store.engine.leases import Leases
 from outrider.store.engine.port import Numbers
-from outrider.store.engine.records import SHARDS, Queue, TaskRecord, new_queue
+from outrider.store.engine.records import SHARDS, Queue, TaskCounts, TaskRecord, new_queue
 from outrider.store.engine.state import CrawlState
 from outrider.store.postgres import rows, sql
 from outrider.store.postgres.lazy_list import END, LazyList
@@ -21,8 +24,10 @@ from outrider.store.postgres.pipeline import Result, number_array, text_array, u
 from outrider.store.postgres.queues import PostgresQueues
 from outrider.store.postgres.session import LAST_TASK, Session
 
+FEW: Final = 4  # tasks that are read together whatever their sizes
 MAX_EXAMINED: Final = 5000  # tasks of a queue whose states one step of a listing compares
 _NO_QUEUE: Final = new_queue("", 0, 0, QueueRules())  # of tasks that are only read
+_NO_COUNTS: Final = TaskCounts("", None, "", 0, [])
 
 Wanted: TypeAlias = list[tuple[LazyList, int]]  # lanes, and how many more entries of each
 
@@ -264,7 +269,9 @@ class PostgresTasks:
     def ask_first(self, numbers: Iterable[int]) -> Result | None:
         """Ask for tasks that are first in their lanes; `take_first` loads them."""
         ids = number_array(self._session.base | n for n in numbers if n not in self.by_number)
-        return None if ids == "{}" else self._pipeline.send(sql.FIRST_TASKS, (ids,))
+        if ids == "{}":
+            return None
+        return self._pipeline.send(sql.FIRST_TASKS, (ids, MAX_RESULT_BYTES))
 
     def take_first(self, result: Result | None) -> None:
         """Load the tasks of `ask_first`."""
@@ -347,16 +354,39 @@ class PostgresTasks:
         return Numbers.page(found, limit, upto, upto + (len(rows) == most))
 
     def read(self, numbers: Iterable[int]) -> Iterator[TaskRecord]:
-        """See `port.TaskTable`; a verb that writes loads them."""
+        """See `port.TaskTable`: read in parts of a result page's bytes, on demand."""
+        rest: Sequence[int] = numbers if isinstance(numbers, range) else list(numbers)
+        while rest:
+            count = self._count_within(rest)
+            yield from self._read_part(rest[:count])
+            rest = rest[count:]
+
+    def _count_within(self, numbers: Sequence[int]) -> int:
+        """Return how many of the tasks have the bytes of a result page together."""
+        base = self._session.base
+        if len(numbers) <= FEW:
+            return len(numbers)
+        if isinstance(numbers, range):
+            span = (base + numbers.start - 1, base + numbers.stop - 1, MAX_RESULT_BYTES)
+            filling = self._pipeline.rows(sql.FILLING_TASK, span)
+        elif any(before >= after for before, after in pairwise(numbers)):
+            return len(numbers)  # the first tasks of a queue, which are few
+        else:
+            ids = number_array(base | number for number in numbers)
+            filling = self._pipeline.rows(sql.FILLING_TASK_OF, (ids, MAX_RESULT_BYTES))
+        if not filling:
+            return len(numbers)
+        return bisect_right(numbers, filling[0][0] & NUMBER_MASK)
+
+    def _read_part(self, numbers: Sequence[int]) -> Iterator[TaskRecord]:
+        """Read tasks at once; a verb that writes loads them."""
         base = self._session.base
         if self._session.writes:
-            numbers = list(numbers)
             self.load(numbers)
             return iter(self.loaded(numbers))
         if isinstance(numbers, range):
             span = (base + numbers.start - 1, base + numbers.stop - 1)
             return map(self._read_only, self._pipeline.rows(sql.READ_TASKS_BETWEEN, span))
-        numbers = list(numbers)
         ids = number_array(base | number for number in numbers)
         records = map(self._read_only, self._pipeline.rows(sql.READ_TASKS, (ids,)))
         found = {record.number: record for record in records}
@@ -379,11 +409,18 @@ class PostgresTasks:
         ((url,),) = self._pipeline.rows(sql.TASK_URL, (self._session.base | number,))
         return str(url)
 
-    def load_leases(self, queues: Iterable[int]) -> None:
-        """Load the leased tasks of these queues."""
-        ids = number_array(self._session.base | number for number in queues)
+    def load_leases(self, queues: Iterable[Queue]) -> None:
+        """Load what these queues need to know of their leases, and no more of the tasks."""
+        by_number = {queue.number: queue for queue in queues}
+        ids = number_array(self._session.base | number for number in by_number)
         found = self._pipeline.rows(sql.LEASES_OF_QUEUES, (self._session.crawl, ids))
-        self.load([task & NUMBER_MASK for (task,) in found])
+        for task, queue, cost, claimed, named, loaned in found:
+            number = task & NUMBER_MASK
+            held = TaskRecord(
+                number, _task_of_cost(cost), by_number[queue & NUMBER_MASK], _NO_COUNTS, 0, 0, 0
+            )
+            held.claimed, held.named, held.loaned = claimed, named, loaned
+            self._leases.held[number] = held
 
     def load_lease_page(self, after: int, limit: int) -> None:
         """Load the next leases after a turn, and one more; they are held in order."""
@@ -393,6 +430,10 @@ class PostgresTasks:
         in_order = sorted(held.items(), key=lambda item: item[1].lease_turn)
         held.clear()
         held.update(in_order)
+
+
+def _task_of_cost(cost: int) -> Task:
+    return Task("", b"", "", "", "", 0, 0, 0, 0.0, cost)
 
 
 def _first_number(lane: LazyList) -> int:

@@ -17,6 +17,12 @@ import msgspec
 from outrider.core.outcome import Answer
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput
+from outrider.store.byte_limits import (
+    MAX_CALL_BYTES,
+    MAX_RESULT_BYTES,
+    parts_by_bytes,
+    saved_bytes,
+)
 from outrider.store.engine.export import (
     QUEUE_SHIFT,
     TASK_MASK,
@@ -49,7 +55,6 @@ from outrider.store.redis.rows import (
     TaskRow,
     decode_crawl_row,
     decode_queue_row,
-    decode_task_row,
     raw,
 )
 from outrider.store.redis.rules_cache import (
@@ -95,6 +100,7 @@ _LIST_STATES: Final = {
     "ready": LIST_STATES["READY"],
     "inactive": LIST_STATES["INACTIVE"],
 }
+_decode_lease: Final = msgspec.msgpack.Decoder(tuple[int, int, int, bool, bool]).decode
 _NONE: Final = {"retired": "", "session": -1, "last_delay": -1.0, "reason": False}
 
 
@@ -137,7 +143,9 @@ class RedisExport:
 
     async def _read(self, crawl: str, after: int, limit: int) -> ExportPart:
         exported = (after >> QUEUE_SHIFT, after & TASK_MASK)
-        found, now, *rest = await self._scripts.run("read_export", crawl, *exported, max(1, limit))
+        found, now, *rest = await self._scripts.run(
+            "read_export", crawl, *exported, max(1, limit), MAX_RESULT_BYTES
+        )
         if found is None:
             return ExportPart(None, [], after, (), ())
         queues_to, tasks_to, queues, leases, tasks, first, last = rest
@@ -158,9 +166,8 @@ class RedisExport:
         queues = [decode_queue_row(row) for row in rows]
         rules = await self._cache.queue_rules(crawl, {queue.rules for queue in queues})
         leased: dict[int, list[HeldLease]] = {}
-        for row in map(decode_task_row, leases):
-            held = HeldLease(row.cost, row.claimed, row.named, row.loaned)
-            leased.setdefault(row.queue, []).append(held)
+        for queue, cost, claimed, named, loaned in map(_decode_lease, leases):
+            leased.setdefault(queue, []).append(HeldLease(cost, claimed, named, loaned))
         return [
             export_queue(queue_of(one, rules[one.rules]), leased.get(one.number, ()), now)
             for one in queues
@@ -278,7 +285,7 @@ def _parts(saved: Sequence[Saved]) -> Iterator[Sequence[Saved]]:
         yield saved[:1]
         start = 1
     for at in range(start, len(saved), ITEMS_PER_CALL):
-        yield saved[at : at + ITEMS_PER_CALL]
+        yield from parts_by_bytes(saved[at : at + ITEMS_PER_CALL], saved_bytes, MAX_CALL_BYTES)
 
 
 def _is_restoring(row: CrawlRow) -> bool:

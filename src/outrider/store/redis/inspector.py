@@ -18,6 +18,7 @@ from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import Task
 from outrider.core.worker_totals import WorkerTotals, sum_of_totals
 from outrider.errors import InvalidInput
+from outrider.store.byte_limits import MAX_RESULT_BYTES, count_within, task_bytes
 from outrider.store.engine.admin import matcher
 from outrider.store.engine.fields import QUEUE_FIELDS
 from outrider.store.engine.journal import LastHeartbeat, worker_views
@@ -352,14 +353,14 @@ class RedisInspector:
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[TaskView]:
         """See `protocol.Inspect`."""
-        row, now, records = await self._read_range(crawl, after + 1, after + limit)
+        row, now, records, more = await self._read_range(crawl, after, limit)
         fits = matcher(row, which, now)
         chosen = [
             task_view(row, one)
             for one in records
             if which.state in (None, shown_state(row, one)[0]) and fits(one)
         ]
-        return ResultPage(chosen, after + limit if after + limit < row.last_task else None)
+        return ResultPage(chosen, more)
 
     async def queue_tasks(
         self,
@@ -384,16 +385,17 @@ class RedisInspector:
         """Return a page of the tasks of a queue; None if there is no such queue."""
         views: list[TaskView] = []
         wanted, left = -1 if state is None else STATE_NUMBERS[state], MAX_EXAMINED
+        room = MAX_RESULT_BYTES
         while True:
-            span = (after, limit - len(views), wanted, min(left, TASKS_PER_CALL))
+            span = (after, limit - len(views), wanted, min(left, TASKS_PER_CALL), room)
             found, now, *rest = await self._scripts.run("read_queue_tasks", crawl, digest, *span)
             if not rest or rest[0] < 0:
                 return None
-            row, _, records = await self._records(crawl, found, now, rest[2:])
+            row, _, records = await self._records(crawl, found, now, rest[3:])
             shown = [task_view(row, one) for one in records]
             views += [view for view in shown if state in (None, view.state)]
-            after, left = rest[1], left - rest[0]
-            if not after or len(views) >= limit or left <= 0:
+            after, left, room = rest[1], left - rest[0], rest[2]
+            if not after or len(views) >= limit or left <= 0 or room <= 0:
                 return ResultPage(views, after or None)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
@@ -412,8 +414,7 @@ class RedisInspector:
             row, now, records = await self._read_one(crawl, which.fingerprint)
             more = None
         else:
-            row, now, records = await self._read_range(crawl, after + 1, after + limit)
-            more = after + limit if after + limit < row.last_task else None
+            row, now, records, more = await self._read_range(crawl, after, limit)
         if row.status is CrawlStatus.CANCELLED or which.state not in (None, state):
             return [], more
         fits = matcher(row, which, now)
@@ -421,23 +422,25 @@ class RedisInspector:
         return [one.number for one in chosen if not one.is_forgotten()], more
 
     async def _read_range(
-        self, crawl: str, first: int, last: int
-    ) -> tuple[CrawlRow, int, list[TaskRecord]]:
-        """Return the crawl's row, the time, and the tasks numbered `first` to `last`."""
+        self, crawl: str, after: int, limit: int
+    ) -> tuple[CrawlRow, int, list[TaskRecord], int | None]:
+        """Return the crawl's row, the time, tasks, at most a page (M2), and the next cursor."""
         found: list[Any] = []
+        last, room = after + limit, MAX_RESULT_BYTES
         while True:
-            upto = min(last, first + TASKS_PER_CALL - 1)
-            row, now, *some = await self._scripts.run("read_tasks", crawl, "", first, upto)
+            span = (after + 1, min(last, after + TASKS_PER_CALL), room)
+            content, now, room, *some = await self._scripts.run("read_tasks", crawl, "", *span)
             found += some
-            first = upto + 1
-            if first > last or len(some) < 2 * TASKS_PER_CALL:
-                return await self._records(crawl, row, now, found)
+            after = some[-2] if some and room <= 0 else span[1]
+            if after >= last or room <= 0 or len(some) < 2 * TASKS_PER_CALL:
+                row, now, records = await self._records(crawl, content, now, found)
+                return row, now, records, after if after < row.last_task else None
 
     async def _read_one(
         self, crawl: str, fingerprint: bytes
     ) -> tuple[CrawlRow, int, list[TaskRecord]]:
         """Return the crawl's row, the time, and the task of that fingerprint, if there is one."""
-        row, now, *found = await self._scripts.run("read_tasks", crawl, fingerprint)
+        row, now, _, *found = await self._scripts.run("read_tasks", crawl, fingerprint)
         return await self._records(crawl, row, now, found)
 
     async def _records(
@@ -485,10 +488,15 @@ class RedisInspector:
     ) -> tuple[int, list[LeaseView], int | None]:
         """Return the time, the next leases, and the turn to go on from; None: no more."""
         views: list[LeaseView] = []
+        room = MAX_RESULT_BYTES
         while True:
             most = min(LEASES_PER_CALL, limit - len(views))
             now, found = await self._read_leases(crawl, "", b"", after, most + 1)
-            views += [view for _, view in found[:most]]
+            count = count_within((task_bytes(view.lease.about) for _, view in found[:most]), room)
+            views += [view for _, view in found[:count]]
+            room -= sum(task_bytes(view.lease.about) for _, view in found[:count])
+            if count < len(found) and room <= 0:
+                return now, views, found[count - 1][0]
             if len(found) <= most:
                 return now, views, None
             after, _ = found[most - 1]
@@ -521,7 +529,7 @@ class RedisInspector:
         self, crawl: str, which: TaskFilter, *, after: int = 0, limit: int = 1000
     ) -> ResultPage[Pending]:
         """See `protocol.Inspect`."""
-        row, now, records = await self._read_range(crawl, after + 1, after + limit)
+        row, now, records, more = await self._read_range(crawl, after, limit)
         fits = matcher(row, which, now)
         chosen = [
             Pending(one.number, one.task)
@@ -530,7 +538,7 @@ class RedisInspector:
             and which.state in (None, TaskState.PENDING)
             and fits(one)
         ]
-        return ResultPage(chosen, after + limit if after + limit < row.last_task else None)
+        return ResultPage(chosen, more)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """See `protocol.Inspect`."""

@@ -19,6 +19,7 @@ from outrider.core.task import PolitenessState
 
 FORMAT: Final = 2  # of all that is stored; a newer one is refused, an older one upgraded
 ROW: Final = 1  # the version of a row
+SHORT_ROW: Final = 512  # bytes of a task's row that do not count in a result page
 HEAD_BYTES: Final = 64  # of a task, as `task_codec` sends it
 
 # Numbers that rows hold instead of names: durable.

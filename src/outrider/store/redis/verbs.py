@@ -17,6 +17,12 @@ from outrider.core.policy.rules import QueueRules
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Requeue, Revisit, Verdict
+from outrider.store.byte_limits import (
+    MAX_CALL_BYTES,
+    MAX_RESULT_BYTES,
+    parts_by_bytes,
+    task_bytes,
+)
 from outrider.store.engine.fields import arguments, compile_function
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 from outrider.store.redis.rows import (
@@ -40,7 +46,7 @@ from outrider.store.redis.task_codec import (
     encode_breakdown,
     rank_bytes,
 )
-from outrider.store.validation import validate_claim
+from outrider.store.validation import validate_claim, validate_links
 
 TASKS_PER_CALL: Final = 500
 LEASES_PER_CALL: Final = 100
@@ -68,6 +74,7 @@ class _ClaimHeader(msgspec.Struct, array_like=True):
     taken: list[tuple[int, int]]  # leases of this claim by queue
     now: int = 0
     crawl: int = 0  # its number
+    room: int = MAX_RESULT_BYTES  # bytes that the texts of its tasks still may have
 
 
 _decode_header: Final = msgspec.msgpack.Decoder(_ClaimHeader).decode
@@ -93,9 +100,10 @@ class RedisVerbs:
 
     async def _add_to(self, crawl: str, tasks: Sequence[Task]) -> list[Added]:
         answers: list[Added] = []
-        for part in _parts(tasks, TASKS_PER_CALL):
-            letters = await self._add_some(crawl, part)
-            answers += map(_added, part, letters)
+        for some in _parts(tasks, TASKS_PER_CALL):
+            for part in parts_by_bytes(some, task_bytes, MAX_CALL_BYTES):
+                letters = await self._add_some(crawl, part)
+                answers += map(_added, part, letters)
         return answers
 
     async def _add_some(self, crawl: str, tasks: Sequence[Task]) -> str:
@@ -119,7 +127,7 @@ class RedisVerbs:
         header = _ClaimHeader(
             CrawlStatus.RUNNING, 0, *request.streak, True, MAX_EXPIRED, MAX_WOKEN, []
         )
-        while header.has_more or len(leases) < request.limit:
+        while header.room > 0 and (header.has_more or len(leases) < request.limit):
             part = min(LEASES_PER_CALL, request.limit - len(leases))
             rolls = request.rolls[len(leases) : len(leases) + part]
             header, found = await self._claim_some(request, header, part, rolls, closes=closes)
@@ -152,6 +160,7 @@ class RedisVerbs:
             "taken": header.taken,
             "may_expire": header.may_expire,
             "may_wake": header.may_wake,
+            "room": header.room,
         }
         if request.keys:
             sent["keys"] = [
@@ -269,16 +278,22 @@ def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def _parts_of_finish(verdicts: Iterable[Verdict]) -> Iterator[list[Verdict]]:
-    """Yield as many verdicts of one crawl as a call takes, in order, with all their links."""
+    """Yield as many verdicts of one crawl as a call takes, in order, with all their links.
+
+    Raises InvalidInput before the first for a page whose links no call takes (H6).
+    """
+    verdicts = list(verdicts)
+    sizes = [validate_links(verdict) for verdict in verdicts]
     part: list[Verdict] = []
-    size = 0
-    for verdict in verdicts:
+    size = count = 0
+    for verdict, long in zip(verdicts, sizes, strict=True):
         more = 1 + len(verdict.tasks)
-        if part and (verdict.crawl != part[0].crawl or size + more > TASKS_PER_CALL):
+        is_full = count + more > TASKS_PER_CALL or size + long > MAX_CALL_BYTES
+        if part and (verdict.crawl != part[0].crawl or is_full):
             yield part
-            part, size = [], 0
+            part, size, count = [], 0, 0
         part.append(verdict)
-        size += more
+        size, count = size + long, count + more
     if part:
         yield part
 

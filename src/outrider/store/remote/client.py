@@ -7,13 +7,15 @@ store: its callers keep their leases, and at most one of their calls fails.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from outrider.core.task import Added, Task
+from outrider.core.verdict import Finished, Verdict
 from outrider.errors import (
     Closed,
     OutriderError,
@@ -21,6 +23,12 @@ from outrider.errors import (
     StoreUnattended,
     StoreUnavailable,
     StoreUnresponsive,
+)
+from outrider.store.byte_limits import (
+    MAX_CALL_BYTES,
+    parts_by_bytes,
+    task_bytes,
+    verdict_bytes,
 )
 from outrider.store.forwarding import ForwardingStore
 from outrider.store.protocol import (
@@ -33,12 +41,13 @@ from outrider.store.remote import frames
 from outrider.store.remote.connection import Connection
 from outrider.store.remote.signatures import SIGNATURES
 from outrider.store.subscriptions import Subscriptions
-from outrider.store.validation import validate_claim
+from outrider.store.validation import validate_claim, validate_links
 
 CALL_TIMEOUT: Final = 30.0  # seconds for one call while the holder is alive
 PROBE_AFTER: Final = 1.5  # seconds without an answer after which the holder is probed with a hello
 
 Explain: TypeAlias = Callable[[float], str]  # seconds without an answer → message with a fix
+Item = TypeVar("Item")
 TakeOver: TypeAlias = Callable[[], Awaitable[FullStore | None]]
 
 
@@ -253,12 +262,36 @@ class RemoteStore(ForwardingStore):
     def _other_store_error(self) -> StoreError:
         return StoreError(f"{self._path} was replaced by another store: open it again")
 
+    async def add(self, tasks: Sequence[Task]) -> list[Added]:
+        """Add the tasks in as many calls as their bytes need (M2)."""
+        answers: list[Added] = []
+        for part in _parts(tasks, task_bytes):
+            answers += await super().add(part)
+        return answers
+
+    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        """Apply the verdicts in as many calls as their links need; those of one stay together."""
+        for verdict in verdicts:
+            validate_links(verdict)
+        answers: list[Finished] = []
+        for part in _parts(verdicts, verdict_bytes):
+            answers += await super().finish(part)
+        return answers
+
     async def claim(self, request: ClaimRequest) -> ClaimResult:
         """Name this process in the claim, unless it holds the file: its leases outlive that one."""
         validate_claim(request)
         if self._held_store is None:
             request = msgspec.structs.replace(request, process=self._process)
         return await super().claim(request)
+
+
+def _parts(items: Sequence[Item], size_of: Callable[[Item], int]) -> Sequence[Sequence[Item]]:
+    """Return the items in parts for one call each; what is no task is refused when it is sent."""
+    try:
+        return list(parts_by_bytes(items, size_of, MAX_CALL_BYTES))
+    except TypeError:
+        return [items]
 
 
 def _ignore_result(task: asyncio.Task[None]) -> None:

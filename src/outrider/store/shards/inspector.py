@@ -15,6 +15,7 @@ import msgspec
 from outrider.core.states import TaskState
 from outrider.core.worker_totals import WorkerTotals
 from outrider.store.acts import PREFIX
+from outrider.store.byte_limits import task_bytes, view_bytes
 from outrider.store.protocol import (
     ALL_LEASES,
     CrawlView,
@@ -129,7 +130,11 @@ class ShardedInspector:
     ) -> ResultPage[TaskView]:
         """See `protocol.Inspect`."""
         pages, more = await self._shards.walk(
-            crawl, lambda s, at, most: s.tasks(crawl, which, after=at, limit=most), after, limit
+            crawl,
+            lambda s, at, most: s.tasks(crawl, which, after=at, limit=most),
+            after,
+            limit,
+            lambda page: sum(map(view_bytes, page.items)),
         )
         views = ((shard, view) for shard, page in pages for view in page.items)
         shown = [_with_global_number(shard, view) for shard, view in views if not is_copy(view)]
@@ -212,6 +217,7 @@ class ShardedInspector:
             lambda s, at, most: s.pending_tasks(crawl, which, after=at, limit=most),
             after,
             limit,
+            lambda page: sum(task_bytes(one.task) for one in page.items),
         )
         return ResultPage(
             [_with_global_number(shard, v) for shard, page in pages for v in page.items], more

@@ -22,6 +22,7 @@ import msgspec
 
 from outrider.core.states import DELETING, CrawlStatus
 from outrider.errors import InvalidInput, OutriderError
+from outrider.store.byte_limits import MAX_RESULT_BYTES
 from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore, ResultPage
 
 HOME: Final = 0
@@ -192,14 +193,23 @@ class ShardSet:
         return await self.gather(shard.summary(crawl) for shard in self.all)
 
     async def walk(
-        self, crawl: str, ask: Callable[[Shard, int, int], Awaitable[P]], after: int, limit: int
+        self,
+        crawl: str,
+        ask: Callable[[Shard, int, int], Awaitable[P]],
+        after: int,
+        limit: int,
+        size_of: Callable[[P], int] = lambda _: 0,
     ) -> tuple[list[tuple[int, P]], int | None]:
-        """Ask shard after shard until `limit` entries were looked at; return pages and cursor."""
-        (number, local), pages = split_number(after), []
+        """Ask shard after shard until `limit` entries were looked at; return pages and cursor.
+
+        Pages that have the bytes of a result page by `size_of` end it, too (M2).
+        """
+        (number, local), pages, room = split_number(after), [], MAX_RESULT_BYTES
         known: list[int] = []
         while True:
             page = await ask(self.all[number], local, limit)
             pages.append((number, page))
+            room -= size_of(page)
             if page.after is not None:
                 return pages, global_number(number, page.after)
             known = known or [one.known for one in await self.summaries(crawl)]
@@ -208,7 +218,7 @@ class ShardSet:
             number, local = next(following, HOME), 0
             if number == HOME:
                 return pages, None
-            if limit <= 0:
+            if limit <= 0 or room <= 0:
                 return pages, global_number(number, 0)
 
 

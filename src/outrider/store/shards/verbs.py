@@ -23,6 +23,7 @@ from outrider.core.states import FORGOTTEN, CrawlStatus, TaskState
 from outrider.core.task import Added, Lease, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import StoreUnavailable
+from outrider.store.byte_limits import MAX_RESULT_BYTES, task_bytes
 from outrider.store.protocol import ClaimRequest, ClaimResult, TaskView
 from outrider.store.shards.copies import IdentityCopies
 from outrider.store.shards.shard_set import (
@@ -36,7 +37,7 @@ from outrider.store.shards.shard_set import (
     split_number,
     totals_of,
 )
-from outrider.store.validation import validate_claim
+from outrider.store.validation import validate_claim, validate_links
 
 # Seconds by which a lease is extended while its page's links are added to other shards. A worker
 # that is killed meanwhile blocks its hosts that long; one that takes longer visits the page again.
@@ -151,13 +152,15 @@ class ClaimRound:
         self.keys: set[str] = set()  # queues that tasks were leased of (C5)
         self.streak: Streak = request.streak
         self.wakes: list[float | None] = []
+        self.room = MAX_RESULT_BYTES
         self.failure: StoreUnavailable | None = None
         self.status = RUNNING
 
     @property
     def is_full(self) -> bool:
         """Tell whether no further shard need be asked."""
-        return 0 < self.request.limit <= len(self.leases) or self._has_all_queues
+        is_full = self.room <= 0 or 0 < self.request.limit <= len(self.leases)
+        return is_full or self._has_all_queues
 
     @property
     def _has_all_queues(self) -> bool:
@@ -181,6 +184,7 @@ class ClaimRound:
     def add(self, leases: Sequence[Lease]) -> None:
         """Add what a shard leased."""
         self.leases += leases
+        self.room -= sum(task_bytes(lease.about) for lease in leases)
         if self.request.max_queues:
             self.keys.update(lease.key for lease in leases)
 
@@ -360,6 +364,8 @@ class ShardedFinish:
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
         """See `protocol.Store`."""
+        for verdict in verdicts:
+            validate_links(verdict)
         apart = await self._links_apart(verdicts)
         routed = [_route(verdict, apart) for verdict in verdicts]
         await self._add_links_apart(routed)

@@ -64,6 +64,7 @@ from outrider.testing.conformance.sessions import FocusConformance, SessionsConf
 from outrider.testing.conformance.set_known import SetKnownConformance
 from outrider.testing.conformance.set_rules import SettingConformance
 from outrider.testing.conformance.shared_values import NotesConformance, StoreValuesConformance
+from outrider.testing.conformance.sizes import SizesConformance
 from outrider.testing.conformance.snooze import SnoozingConformance
 from outrider.testing.conformance.stops import StopsConformance
 from outrider.testing.conformance.wake_in import WaitingConformance
@@ -110,6 +111,7 @@ __all__ = [
     "SessionsConformance",
     "SetKnownConformance",
     "SettingConformance",
+    "SizesConformance",
     "SnoozingConformance",
     "StopsConformance",
     "StoreValuesConformance",

@@ -196,7 +196,7 @@ class RestoringConformance:
             (SavedTask, {"key": "a\nb"}),
             (SavedTask, {"url": "javascript:void(0)"}),
             (SavedTask, {"meta": "[1]"}),
-            (SavedTask, {"meta": '{"a":"' + "x" * 17_000 + '"}'}),
+            (SavedTask, {"meta": '{"a":"' + "x" * 1_100_000 + '"}'}),
             (SavedTask, {"history": ((math.nan, "w", "e"),)}),
             (SavedTask, {"type": 7}),
             (SavedTask, {"answer": SavedAnswer(200)}),

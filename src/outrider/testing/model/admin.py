@@ -376,7 +376,7 @@ class AdminVerbs(Verbs):
         dry_run, after, limit = step
         logged = act_of_filter(verb, which, after, dry_run=dry_run)
         c = self.crawl_of(crawl)
-        span = c.tasks[after : after + limit]
+        span = self.within(c.tasks[after : after + limit])
         live = [] if c.status is CrawlStatus.CANCELLED else span
         chosen = [
             t
@@ -388,7 +388,8 @@ class AdminVerbs(Verbs):
         with self.signed(c, by, logged):
             for t in [] if dry_run else chosen:
                 act(c, t)
-        return Step(len(chosen), after + limit if after + limit < len(c.tasks) else None)
+        upto = after + len(span)
+        return Step(len(chosen), upto if upto < len(c.tasks) else None)
 
     def matches(self, c: C, t: T, which: TaskFilter) -> bool:
         """Whether a task matches every given field (C10)."""

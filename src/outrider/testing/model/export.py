@@ -48,7 +48,7 @@ class Export(AdminVerbs):
         c = self.crawl_or_empty(crawl)
         queues_done, tasks_done = divmod(after, 2**32)
         queues = list(c.queues.values())[queues_done:][:limit]
-        tasks = c.tasks[tasks_done:][: limit - len(queues)]
+        tasks = self.within(c.tasks[tasks_done:][: limit - len(queues)])
         items: list[Saved] = [] if after else [self.saved_crawl(c)]
         items += [self.saved_queue(c, q) for q in queues] + [self.saved_task(t) for t in tasks]
         queues_done, tasks_done = queues_done + len(queues), tasks_done + len(tasks)

@@ -18,6 +18,7 @@ from outrider.core.policy.politeness import (
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Added, Lease, LeaseId, PolitenessState, Task
 from outrider.core.verdict import Finished, Requeue, Verdict
+from outrider.store.byte_limits import MAX_RESULT_BYTES, task_bytes
 from outrider.store.protocol import MAX_FINGERPRINTS, ClaimRequest, ClaimResult
 from outrider.store.validation import validate_claim, validate_crawls
 from outrider.testing.model.records import (
@@ -34,6 +35,11 @@ from outrider.testing.model.records import (
     ms,
 )
 from outrider.testing.model.schedule import Schedule
+
+
+def is_full(leases: Sequence[Lease]) -> bool:
+    """Whether the texts of leased tasks have as many bytes as a claim returns (C6)."""
+    return sum(task_bytes(lease.about) for lease in leases) >= MAX_RESULT_BYTES
 
 
 class Verbs(Schedule):
@@ -176,7 +182,7 @@ class Verbs(Schedule):
         leases: list[Lease] = []
         taken: Counter[int] = Counter()
         lane, count = request.streak
-        while len(leases) < request.limit:
+        while len(leases) < request.limit and not is_full(leases):
             # C5: all other queues count as not ready, and are not activated, for this claim
             free = [q for q in self.named_queues(c, request) if self.may_take(request, q, taken)]
             ready = [q for q in free if q.list_state == "ready"]
@@ -289,7 +295,7 @@ class Verbs(Schedule):
         ]:
             free = not (t.queue.paused or t.queue.retired or t.queue.over_budget())
             due = t.state is PENDING and t.due <= self.clock.now_ms()
-            if free and due and len(leases) < request.limit:
+            if free and due and len(leases) < request.limit and not is_full(leases):
                 leases.append(self.lease_named(c, t.queue, t, request))
         return leases
 
@@ -307,10 +313,10 @@ class Verbs(Schedule):
         return lease
 
     def wake_in(self, c: C, request: ClaimRequest, leases: list[Lease]) -> float | None:
-        """Return 0 if the limit ended the claim, else the seconds to the next event (C6)."""
+        """Return 0 if a limit ended the claim, else the seconds to the next event (C6)."""
         if c.status is not CrawlStatus.RUNNING:
             return None
-        if len(leases) >= request.limit:
+        if len(leases) >= request.limit or is_full(leases):
             return 0.0
         times = [t.deadline for t in c.all(LEASED)]
         times += [

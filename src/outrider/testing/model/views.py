@@ -16,6 +16,7 @@ from outrider.core.policy.score import breakdown_of
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES, Lease, Task
 from outrider.core.worker_totals import WorkerTotals, sum_of_totals
+from outrider.store.byte_limits import MAX_RESULT_BYTES, count_within, task_bytes
 from outrider.store.protocol import (
     ALL_LEASES,
     STORE_VALUES,
@@ -66,6 +67,10 @@ class Views(ABC):
         """Return a crawl, or an empty one: reading creates no crawl; not the store itself (N1)."""
         validate_crawls((name,))
         return self.all.get(name) or C(name, CrawlRules(), self.clock.now_ms())
+
+    def within(self, tasks: list[T]) -> list[T]:
+        """Return the tasks up to the one whose texts fill a result page or a step (M2)."""
+        return tasks[: count_within((task_bytes(t.task) for t in tasks), MAX_RESULT_BYTES)]
 
     @abstractmethod
     def matches(self, c: C, t: T, which: TaskFilter) -> bool:
@@ -257,12 +262,14 @@ class Views(ABC):
     ) -> ResultPage[TaskView]:
         """Return views of tasks, by number (B1)."""
         c = self.crawl_or_empty(crawl)
+        span = self.within(c.tasks[after : after + limit])
         chosen = [
             self.task_view(c, t)
-            for t in c.tasks[after : after + limit]
+            for t in span
             if which.state in (None, self.visible_state(c, t)[0]) and self.matches(c, t, which)
         ]
-        return ResultPage(chosen, after + limit if after + limit < len(c.tasks) else None)
+        upto = after + len(span)
+        return ResultPage(chosen, upto if upto < len(c.tasks) else None)
 
     async def queue_tasks(
         self,
@@ -279,8 +286,9 @@ class Views(ABC):
         q = c.queues.get(key) or c.queues.get(key.lower())
         later = [t for t in c.tasks[after:] if t.queue is q]
         chosen = [t for t in later if state in (None, self.visible_state(c, t)[0])]
-        more = chosen[limit - 1].number if len(chosen) > limit else None
-        return ResultPage([self.task_view(c, t) for t in chosen[:limit]], more)
+        page = self.within(chosen[:limit])
+        more = page[-1].number if len(chosen) > len(page) else None
+        return ResultPage([self.task_view(c, t) for t in page], more)
 
     async def task(self, crawl: str, fingerprint: bytes) -> TaskView | None:
         """Return the view of a known task (B3)."""
@@ -352,7 +360,7 @@ class Views(ABC):
         held = [] if c.status is CrawlStatus.CANCELLED else c.all(TaskState.LEASED)
         one = which.task is not None or which.fingerprint is not None
         later = sorted((t for t in held if one or t.turn > after), key=lambda t: t.turn)
-        examined = later if one else later[:limit]
+        examined = later if one else self.within(later[:limit])
         views = [self.lease_view(t) for t in examined if self.fits(t, which)]
         return ResultPage(views, examined[-1].turn if len(examined) < len(later) else None)
 
@@ -378,14 +386,16 @@ class Views(ABC):
     ) -> ResultPage[Pending]:
         """Return pending tasks with their priorities (C8); a cancelled crawl has none (I3)."""
         c = self.crawl_or_empty(crawl)
+        span = self.within(c.tasks[after : after + limit])
         chosen = [
             Pending(t.number, t.task)
-            for t in c.tasks[after : after + limit]
+            for t in span
             if self.visible_state(c, t)[0] is TaskState.PENDING
             and which.state in (None, TaskState.PENDING)
             and self.matches(c, t, which)
         ]
-        return ResultPage(chosen, after + limit if after + limit < len(c.tasks) else None)
+        upto = after + len(span)
+        return ResultPage(chosen, upto if upto < len(c.tasks) else None)
 
     async def upcoming(self, crawl: str, key: str, *, limit: int = 64) -> list[Upcoming]:
         """Return the due tasks of a queue in order (D5, C2); a cancelled crawl has none (I3)."""

@@ -63,19 +63,22 @@ limit %s for update of q skip locked
 
 -- name: fast_lease
 -- H1, E3, C3, D1: the first task of a lane of each queue is leased; the next one becomes its first.
--- in: turns (sequence), by_turn, queues bigint[], lanes smallint[], tokens bigint[], worker,
---   claimed_at, deadline_at, lasts, last_start_at
+-- in: turns (sequence), by_turn, queues bigint[], lanes smallint[], tokens bigint[], bytes (of the
+--   tasks, with the one that reaches them), worker, claimed_at, deadline_at, lasts, last_start_at
 -- out: {names fast_lease}
 with asked as materialized (
     select n.*, nextval(%s::regclass) as new_turn, %s::boolean as by_turn
     from unnest(%s::bigint[], %s::smallint[], %s::bigint[]) with ordinality
         as n (queue, lane, token, place)
-), picked as materialized (
+), found as materialized (
     select a.queue, a.lane, a.token, a.place, a.new_turn, q.crawl, {names fast_queue q},
         {read fast_description t}, t.id as task, t.attempts, t.failures, t.throttles,
         t.answer::text as answer, t.answered_at, p.ctid as pending_row, d.ctid as ready_row,
         o.ctid as other_ready_row, n.precedence as next_precedence, n.priority as next_priority,
-        n.tie as next_tie, n.task as next_task, n.due_at as next_due_at
+        n.tie as next_tie, n.task as next_task, n.due_at as next_due_at,
+        sum(octet_length(t.meta) + octet_length(t.url) + octet_length(t.text)) over (
+            order by a.place rows between unbounded preceding and 1 preceding
+        ) as bytes_before
     from asked a join queue q on q.id = a.queue
     cross join lateral (values
         (0, q.discovery_precedence, q.discovery_priority, q.discovery_tie, q.discovery_task),
@@ -110,6 +113,8 @@ with asked as materialized (
         order by precedence, priority, tie, task limit 1
     ) as n on true
     where f.lane = a.lane
+), picked as materialized (
+    select * from found where coalesce(bytes_before, 0) < %s
 ), old_ready as (
     delete from ready where ctid = any (array(
         select ready_row from picked where ready_row is not null

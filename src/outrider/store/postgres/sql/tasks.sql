@@ -21,10 +21,15 @@ left join pending p on l.task is null and t.state = 'pending'
 where t.id = any(%s::bigint[]) order by t.id
 
 -- name: first_tasks
--- Tasks that are known to be first in their lanes, to lease them.
--- in: ids bigint[]
--- out: {read task}
-select {read task t} from task t where t.id = any(%s::bigint[])
+-- Tasks that are known to be first in their lanes, to lease them: up to the one whose texts reach
+-- so many bytes; others are loaded one by one if they are leased.
+-- in: ids bigint[], bytes
+-- out: {read task}, bytes_before
+select f.* from (
+    select {read task t}, coalesce(sum(octet_length(meta) + octet_length(url) + octet_length(text))
+        over (order by id rows between unbounded preceding and 1 preceding), 0) as bytes_before
+    from task t where t.id = any(%s::bigint[])
+) as f where bytes_before < %s
 
 -- name: read_tasks
 -- Tasks to read only, with the keys of their queues and their leases.
@@ -56,6 +61,26 @@ select t.id, case when l.task is null then t.state else 'leased' end
 from (
     select id, state from task where queue = %s and id > %s order by id limit %s
 ) t left join lease l on l.task = t.id order by t.id
+
+-- name: filling_task
+-- The task with which the texts of those after one number, up to another, reach so many bytes.
+-- in: after, last, bytes
+-- out: id
+select id from (
+    select id, sum(octet_length(meta) + octet_length(url) + octet_length(text)) over (order by id)
+        as bytes
+    from task where id > %s and id <= %s
+) as t where bytes >= %s order by id limit 1
+
+-- name: filling_task_of
+-- The task with which the texts of some tasks, in order of their ids, reach so many bytes.
+-- in: ids bigint[], bytes
+-- out: id
+select id from (
+    select id, sum(octet_length(meta) + octet_length(url) + octet_length(text)) over (order by id)
+        as bytes
+    from task where id = any(%s::bigint[])
+) as t where bytes >= %s order by id limit 1
 
 -- name: task_url
 -- in: id
@@ -122,10 +147,11 @@ where l.crawl = %s
 order by l.deadline_at, l.task limit %s for update of l, q skip locked
 
 -- name: leases_of_queues
--- Tasks that are leased in some queues.
+-- What queues need to know of their leases to release them.
 -- in: crawl, queues bigint[]
--- out: task
-select task from lease where crawl = %s and queue = any(%s::bigint[])
+-- out: task, queue, cost, claimed_at, named, lent
+select l.task, l.queue, t.cost, l.claimed_at, l.named, l.lent
+from lease l join task t on t.id = l.task where l.crawl = %s and l.queue = any(%s::bigint[])
 
 -- name: lease_page
 -- The next leases after a turn.

@@ -5,12 +5,13 @@
 -- ARGV[5]: msgpack of a map: worker, limit, lease_for (milliseconds), cap (per queue), lane and
 -- streak, loans (lend whole queues), ends_run (end a run that is over), fingerprints, taken (pairs
 -- of a queue's number and the leases this claim took of it), may_expire (leases) and may_wake
--- (queues): how many it still may. If the claim is limited to some queues (C5) also keys (pairs of
--- digests: of a key, and of the same in lower case) or max_queues; rolls (random numbers, one per
+-- (queues): how many it still may, room: bytes that the texts of its tasks still may have. If the
+-- claim is limited to some queues (C5) also keys (pairs of digests: of a key, and of the same in lower
+-- case) or max_queues; rolls (random numbers, one per
 -- lease in order) if there are any.
 -- Returns a header (msgpack of status, milliseconds to wait or -1, lane, streak, whether to run the
--- script again, may_expire, may_wake and taken as they are now, the time, the crawl's number), then three values per lease:
--- the task's number, its row, and its queue's row.
+-- script again, may_expire, may_wake and taken as they are now, the time, the crawl's number, the room
+-- that is left), then three values per lease: the task's number, its row, and its queue's row.
 local request = decode(ARGV[5])
 local taken, may_expire, may_wake = {}, request.may_expire, request.may_wake
 for _, pair in ipairs(request.taken) do
@@ -41,7 +42,7 @@ if is_running and not has_more then
     end
   end
 end
-local is_full = #leases >= request.limit * 3
+local is_full = #leases >= request.limit * 3 or request.room <= 0
 local wait = C[C_STATUS] == 'running' and is_full and 0 or wake_in(named)
 if has_new_status then -- what a claim does with queues, other claims expect
   notify_waiters()
@@ -67,6 +68,7 @@ local header = {
   taken_pairs,
   now,
   C[C_ID],
+  request.room,
 }
 table.insert(leases, 1, encode(header))
 return leases

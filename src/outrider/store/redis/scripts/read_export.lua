@@ -2,8 +2,10 @@
 -- read_export: read a page of an export.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5] and ARGV[6]: how many queues and tasks were exported before. ARGV[7]: how many at most.
+-- ARGV[8]: how many bytes: the task that reaches them is the last one.
 -- Returns the crawl's row, the time, how many queues and tasks are exported after this, rows of
--- queues, rows of tasks leased from these queues, numbers and rows of tasks; on the first page
+-- queues, of each task leased from these its queue, cost, time of its lease, and whether it was leased
+-- by fingerprint or on loan, numbers and rows of tasks; on the first page
 -- rules, settings, modes and roots, else nothing; on the last page outcomes and timeline, else
 -- nothing; nil and the time if there is no crawl.
 if not C then
@@ -23,13 +25,21 @@ if has_leases and C[C_STATUS] ~= 'cancelled' then
   for _, member in ipairs(call('ZRANGE', deadlines, 0, -1)) do
     local t = task_by_number(unpack_bytes('>I5', member))
     if t[T_QUEUE] > queues_from and t[T_QUEUE] <= queues_to then
-      leases[#leases + 1] = encode(t)
+      local lease = { t[T_QUEUE], t[T_COST], t[T_CLAIMED], t[T_NAMED], t[T_LOANED] }
+      leases[#leases + 1] = encode(lease)
     end
   end
 end
+local room = tonumber(ARGV[8])
 for number = tasks_from + 1, tasks_to do
+  local row = call('HGET', chunk_key(K_TASKS, number), number)
   tasks_read[#tasks_read + 1] = number
-  tasks_read[#tasks_read + 1] = call('HGET', chunk_key(K_TASKS, number), number)
+  tasks_read[#tasks_read + 1] = row
+  room = room - long_bytes(row)
+  if room <= 0 then
+    tasks_to = number
+    break
+  end
 end
 if queues_from + tasks_from == 0 then
   first = { call('GET', prefix .. K_RULES) or '', call('GET', prefix .. K_SETTINGS) or '' }

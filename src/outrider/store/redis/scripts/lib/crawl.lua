@@ -22,6 +22,11 @@ local function decode_row(row)
   return values
 end
 
+-- The bytes of a task's row that count in a result page: most rows are short, and do not.
+local function long_bytes(row)
+  return row and max(0, #row - SHORT_ROW) or 0
+end
+
 -- Keys that are used often are built once per call.
 local prefix, C, wake_times, deadlines, lease_order, inactive, ready0, ready1
 

@@ -97,9 +97,10 @@ local function activate(number, inactive_key, times)
 end
 
 -- Append what the worker needs: the task's row, and its queue's row as it was read, since a claim
--- does not change politeness state.
-local function append_lease(leases, number, t, q)
+-- does not change politeness state. The claim ends when its tasks' texts have `request.room` bytes.
+local function append_lease(leases, number, t, q, request)
   local row = encode(t)
+  request.room = request.room - long_bytes(row)
   dirty_tasks[number] = row
   leases[#leases + 1] = number
   leases[#leases + 1] = row
@@ -150,7 +151,7 @@ local function lease_top(leases, q, lane, request)
   if draws then
     t[T_DRAWN] = draw_delay(q, r, request.rolls and request.rolls[#leases / 3 + 1] or 0)
   end
-  append_lease(leases, number, t, q)
+  append_lease(leases, number, t, q, request)
   if draws then
     as_read[q[Q_NUMBER]] = encode(q)
   end
@@ -290,7 +291,7 @@ local function lease_tasks(request, taken, named)
   for number, times in pairs(taken) do
     reinsert(queue_by_number(number), times, request)
   end
-  while count < request.limit do
+  while count < request.limit and request.room > 0 do
     local among = named
     if not among and max_queues > 0 and request.queues_taken >= max_queues then
       among = numbers_of(taken)
@@ -339,7 +340,7 @@ local function lease_named(leases, number, t, q, request)
   t[T_LEASED], t[T_LASTS] = now, request.lease_for
   C[C_LAST_TURN] = C[C_LAST_TURN] + 1
   add_lease(number, t, now + request.lease_for)
-  append_lease(leases, number, t, q)
+  append_lease(leases, number, t, q, request)
   reschedule(q)
 end
 
@@ -347,7 +348,8 @@ local function lease_named_tasks(request)
   local leases = {}
   for _, id in ipairs(request.fingerprints) do
     local number = index_find(K_KNOWN, C_KNOWN_BUCKETS, id)
-    local t = number and #leases < request.limit * 3 and task_by_number(number)
+    local has_room = #leases < request.limit * 3 and request.room > 0
+    local t = number and has_room and task_by_number(number)
     if t and t[T_STATE] == PENDING and due_of(t) <= now then
       local q = queue_by_number(t[T_QUEUE])
       local is_open = q[Q_RETIRED] == '' and not q[Q_PAUSED]
