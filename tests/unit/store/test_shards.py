@@ -12,8 +12,15 @@ from outrider.core.queue_action import Retire, Revive
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreUnavailable
 from outrider.store.export_items import SavedTask
-from outrider.store.protocol import ClaimRequest, PriorityUpdate, SharedValueWrite, TaskFilter
+from outrider.store.protocol import (
+    ClaimRequest,
+    CursorPage,
+    PriorityUpdate,
+    SharedValueWrite,
+    TaskFilter,
+)
 from outrider.store.shards import ShardedStore
+from outrider.store.shards.ordered_pages import OrderedCursors, merge_pages
 from outrider.store.shards.shard_set import global_number, shard_of, split_number
 from outrider.testing.audit import everything
 from outrider.testing.builders import done, rules, task
@@ -84,6 +91,21 @@ async def test_queues_of_all_shards_are_listed_in_one_order(clock):
     for place, cursor in enumerate(cursors, 1):
         rest = await store.queues_in_order(CRAWL, "wake", after=cursor)
         assert [(view.key, view.wakes_in) for view in rest.items] == wakes[place:]
+
+
+def test_page_ends_where_the_first_shard_stopped():
+    """E8: a shard may return less than it has, and what follows there must not be passed over."""
+    pages = [
+        CursorPage(["a", "d"], [">a", ">d"], None),
+        CursorPage(["b"], [">b"], ">b"),
+        CursorPage([], [], None),
+    ]
+
+    merged = merge_pages(pages, OrderedCursors("key"), 10)
+
+    assert merged == CursorPage(["a", "b"], [">a", ">b"], ">b")
+    nothing = CursorPage([], [], "")  # its keys are being sorted
+    assert merge_pages([*pages, nothing], OrderedCursors("key"), 10) == nothing
 
 
 class Fickle(ModelShard):
