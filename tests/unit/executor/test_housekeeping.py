@@ -7,14 +7,18 @@ import pytest
 
 from outrider.executor.housekeeping import Housekeeping
 from outrider.executor.outage import Outage
+from outrider.executor.worker_counts import WorkerCounts
+from outrider.testing import FakeClock
 
 
 class Frontier:
     """A frontier whose store is asked for a heartbeat and never answers it."""
 
     crawl = worker = "x"
+    refused = {}
 
     def __init__(self):
+        self.clock = FakeClock()
         self.asked = asyncio.Event()
         self.store = self
 
@@ -49,12 +53,16 @@ async def test_store_is_back_only_when_it_was_asked(is_due, is_back):
         is_stopping=False,
         slots=SimpleNamespace(count=1, busy=0),
         visits=0,
+        scaler=SimpleNamespace(decisions=[]),
+        counts=WorkerCounts(),
     )
     frontier = Frontier()
     speaking = asyncio.create_task(
         Housekeeping(executor, frontier, Holding(is_due=is_due))._call_store()
     )
-    await frontier.asked.wait()
+    asked = asyncio.create_task(frontier.asked.wait())
+    await asyncio.wait([asked, speaking], return_when=asyncio.FIRST_COMPLETED)
+    assert asked.done()
     assert outage.is_on is not is_back
     speaking.cancel()
     await asyncio.wait([speaking])
