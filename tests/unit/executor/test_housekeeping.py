@@ -15,10 +15,9 @@ class Frontier:
     """A frontier whose store is asked for a heartbeat and never answers it."""
 
     crawl = worker = "x"
-    refused = {}
 
     def __init__(self):
-        self.clock = FakeClock()
+        self.clock, self.refused = FakeClock(), {}
         self.asked = asyncio.Event()
         self.store = self
 
