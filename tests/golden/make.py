@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from outrider import (
+    Again,
     Blocked,
     Done,
     Dropped,
@@ -32,10 +33,11 @@ from outrider import (
     Unreachable,
     __version__,
 )
+from outrider.core.worker_totals import ScalingDecision, WorkerTotals
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.embedded.file import FORMAT
 from outrider.store.embedded.log_pages import VERSION
-from outrider.store.protocol import ClaimRequest, TaskFilter
+from outrider.store.protocol import ClaimRequest, Heartbeat, TaskFilter
 from outrider.testing import FakeClock
 
 HERE = Path(__file__).parent
@@ -57,6 +59,11 @@ ENDS = (
 EAGER = {"politeness": {"delay": 0.0, "max_in_flight": 4}, "retry": {"max_retries": 0}}
 BY_TURN = {"queue": {"order": "round-robin"}}
 ONE_SLOT = {"politeness": {"delay": 0.0}}
+
+TOTALS = WorkerTotals(
+    outcomes={"done": 7}, refusals={"robots": 1}, decisions=(ScalingDecision(START, 1, 2, "ready"),)
+)
+HEARTBEAT = Heartbeat("golden", "busy", "host", 1, slots=2, busy=1, visits=7, totals=TOTALS)
 
 
 # ---- writing
@@ -117,8 +124,8 @@ async def roam(store, clock, dice):
 
 async def take_snapshot(store):
     """Of what there is now; every verb brings a piece."""
-    store._told = 1 << 30
-    while store._taking is not None or store._told > 1 << 29:
+    store._new_items = 1 << 30
+    while store._snapshot is not None or store._new_items > 1 << 29:
         await store.crawls()
 
 
@@ -145,6 +152,21 @@ async def steer(store, clock, dice):
         await frontier.release(leases[1:2])
         clock.advance(5.0)
         await frontier.extend(leases[2:3])
+        await set_and_forget(frontier)
+        await frontier.store.heartbeat("default", HEARTBEAT)
+
+
+async def set_and_forget(frontier):
+    """Known tasks that are set, forgotten and known without a visit; leases of no process."""
+    known = [task.url async for task in frontier.tasks(state="done")]
+    again = Link(known[0], known="set", delay=50.0, text="as it was given")
+    await frontier.add([again, Link(known[1], known="set", done=True)])
+    await frontier.add([Link("", identity="elsewhere", done=True)])
+    await frontier.forget(url=known[2])
+    lasting = await frontier.claim(3, outlives_process=True, lease_for=500_000.0)
+    await frontier.finish(lasting[0], Again("later", meta={"again": 1}, priority=-7.0, front=True))
+    await frontier.pause(by="ann")
+    await frontier.resume(by="ann")
 
 
 async def end_crawls(store, clock, dice):
@@ -195,8 +217,16 @@ async def views_of(store, crawl):
         "tasks": (await store.tasks(crawl, TaskFilter())).items,
         "heatmap": await store.heatmap(crawl),
         "changes": await store.events_since(crawl),
+        "leases": [without_store(view) for view in (await store.leases(crawl)).items],
+        "workers": await store.workers(crawl),
+        "worker totals": await store.worker_totals(crawl),
         "roots": {mode: await store.roots(crawl, mode) for mode in ("host", "domain", "surt")},
     }
+
+
+def without_store(view):
+    """A lease names the store of its file, which is another each time one is made."""
+    return msgspec.structs.replace(view, lease=msgspec.structs.replace(view.lease, store=""))
 
 
 async def claims_of(store, crawl, clock):

@@ -31,7 +31,7 @@ from outrider.store.engine.journal import LastHeartbeat
 from outrider.store.engine.records import COLUMNS, Queue, TaskCounts, TaskRecord
 from outrider.store.engine.state import CrawlEvent
 
-VERSION: Final = 1
+VERSION: Final = 2  # 1: before fields were added at the end of rows; such pages are read
 PAGE_ITEMS: Final = 16  # tasks or queues of one kind in a page: one is read without many others
 PAGE_BYTES: Final = 1 << 18  # of tasks of one kind in a page, unless a single one has more
 LONG_ROW: Final = 1 << 14  # bytes above which a row is not kept whole while a file is opened
