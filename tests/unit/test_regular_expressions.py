@@ -92,7 +92,9 @@ PATTERNS = {
     "outrider.store.postgres.address:_is_name": OWNER,
     "outrider.store.postgres.address:_is_port": OWNER,
     "outrider.store.postgres.pipeline:_is_special": Worst(),
+    "outrider.store.postgres.errors:_sequence_of_crawl": Worst(("", '"tasks_', '"events_1')),
     "outrider.store.postgres.sql:_find_placeholders": OURS,
+    "outrider.store.queue_order:_is_wake_cursor": Worst(("", "1", "1.")),
     "outrider.store.redis.connect:_is_prefix": OWNER,
     "outrider.store.export_items:_is_plain_url": Worst(
         ("http", "https://", "https://a.a", "https://a/")

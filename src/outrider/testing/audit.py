@@ -70,7 +70,11 @@ async def _queues_are_ordered(store: FullStore, crawl: str, queues: list[QueueVi
         page = await store.queues_in_order(crawl, "key", after=after, limit=PAGE)
         keys += [queue.key for queue in page.items]
         after = page.after
-    require(keys == sorted(queue.key for queue in queues), "E8", f"queues by key are {keys}")
+    require(
+        keys == sorted(queue.key for queue in queues),
+        "E8",
+        f"queues by key are {keys}, of {[queue.key for queue in queues]}",
+    )
 
 
 async def _queue_tasks(store: FullStore, crawl: str, key: str, after: int) -> ResultPage[TaskView]:

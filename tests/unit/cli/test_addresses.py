@@ -98,6 +98,7 @@ COMMANDS = [
     "explain {} https://a.example/1",
     "queue {} a.example show",
     "drop {} --key nowhere",
+    "forget {} --key nowhere",
     "rescore {}",
     "signals {}",
     "predict {} https://a.example/9",

@@ -199,10 +199,13 @@ class ShardSet:
         after: int,
         limit: int,
         size_of: Callable[[P], int] = lambda _: 0,
+        *,
+        of_tasks: bool = True,
     ) -> tuple[list[tuple[int, P]], int | None]:
         """Ask shard after shard until `limit` entries were looked at; return pages and cursor.
 
-        Pages that have the bytes of a result page by `size_of` end it, too (M2).
+        Pages that have the bytes of a result page by `size_of` end it, too (M2). `of_tasks`: a
+        shard without tasks has no entries; one may have queues without tasks while it is restored.
         """
         (number, local), pages, room = split_number(after), [], MAX_RESULT_BYTES
         known: list[int] = []
@@ -214,7 +217,7 @@ class ShardSet:
                 return pages, global_number(number, page.after)
             known = known or [one.known for one in await self.summaries(crawl)]
             limit -= known[number] - local
-            following = (n for n in range(number + 1, len(known)) if known[n])
+            following = (n for n in range(number + 1, len(known)) if known[n] or not of_tasks)
             number, local = next(following, HOME), 0
             if number == HOME:
                 return pages, None
