@@ -82,7 +82,11 @@ class ShardedInspector:
     ) -> ResultPage[Any]:
         """See `protocol.Inspect`."""
         pages, more = await self._shards.walk(
-            crawl, lambda s, at, most: s.queues(crawl, after=at, limit=most), after, limit
+            crawl,
+            lambda s, at, most: s.queues(crawl, after=at, limit=most),
+            after,
+            limit,
+            of_tasks=False,
         )
         views = (view for _, page in pages for view in page.items)
         return ResultPage([view.state for view in views if view.key != COPY], more)
@@ -96,7 +100,11 @@ class ShardedInspector:
     ) -> ResultPage[QueueView]:
         """See `protocol.Inspect`."""
         pages, more = await self._shards.walk(
-            crawl, lambda s, at, most: s.queues(crawl, after=at, limit=most), after, limit
+            crawl,
+            lambda s, at, most: s.queues(crawl, after=at, limit=most),
+            after,
+            limit,
+            of_tasks=False,
         )
         views = (view for _, page in pages for view in page.items)
         return ResultPage([view for view in views if view.key != COPY], more)
