@@ -280,7 +280,13 @@ def _compile_encode_task() -> Callable[[TaskRecord], bytes]:
         "KEY_BYTES": _KEY_BYTES,
         "LEASED": TaskState.LEASED,
     }
-    body = [f"return encode(({', '.join(values)}))"]
+    # Most rows are of tasks that are not leased; what they leave out at the end has its default.
+    short = values[: TaskRow.__struct_fields__.index("process")]
+    body = [
+        "if record.state is not LEASED and not record.blocks and record.left is None:",
+        f"    return encode(({', '.join(short)}))",
+        f"return encode(({', '.join(values)}))",
+    ]
     return fields.compile_function("encode_task", "record", body, scope)  # type: ignore[no-any-return]
 
 

@@ -199,7 +199,7 @@ class Claimer:
                 queue.loaned += 1
             leases.append(lease(queue, record, request, deadline, now, leases))
             about = record.task
-            room -= len(about.meta) + len(about.url) + len(about.text)  # `task_bytes`, written out
+            room -= len(about.meta) + len(about.url)  # `task_bytes`, roughly
             if counts_taken:
                 self._count_taken(queue, request, taken)
                 if len(taken) == max_queues:

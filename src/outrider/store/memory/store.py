@@ -18,7 +18,7 @@ from outrider.store.memory.tables import MemoryQueues, MemoryTasks
 from outrider.store.protocol import Notifies, Step
 from outrider.store.subscriptions import SILENT_VERBS, Subscriptions
 
-MAX_UNCOUNTED: Final = 1024  # changed queues that are counted at a time
+MAX_UNCOUNTED: Final = 16_384  # changed queues that are counted at a time: some milliseconds
 
 
 @final
