@@ -35,6 +35,7 @@ class ModelShard(Model):
             status=c.status,
             reason=c.reason,
             known=len(c.tasks),
+            queues=len(c.queues),
             leased=len(c.all(LEASED)),
             open=c.open_pending(),
             dones=c.dones,

@@ -91,6 +91,7 @@ class RedisStore(ForwardingStore):
             status=CrawlStatus(row.status),
             reason=None if row.reason is False else row.reason,
             known=row.last_task,
+            queues=row.last_queue,
             leased=row.leased,
             open=row.pending - row.retired_pending,
             dones=row.visits_done,

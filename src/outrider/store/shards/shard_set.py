@@ -42,6 +42,7 @@ class ShardSummary(msgspec.Struct, frozen=True):
     status: CrawlStatus
     reason: str | None
     known: int
+    queues: int
     leased: int
     open: int  # pending, without those of retired queues
     dones: int
@@ -204,20 +205,25 @@ class ShardSet:
     ) -> tuple[list[tuple[int, P]], int | None]:
         """Ask shard after shard until `limit` entries were looked at; return pages and cursor.
 
-        Pages that have the bytes of a result page by `size_of` end it, too (M2). `of_tasks`: a
-        shard without tasks has no entries; one may have queues without tasks while it is restored.
+        Pages that have the bytes of a result page by `size_of` end it, too (M2). Shards
+        without entries are passed over: `of_tasks`, or of queues, which may be without tasks while
+        a crawl is restored.
         """
         (number, local), pages, room = split_number(after), [], MAX_RESULT_BYTES
         known: list[int] = []
+        entries: list[int] = []
         while True:
             page = await ask(self.all[number], local, limit)
             pages.append((number, page))
             room -= size_of(page)
             if page.after is not None:
                 return pages, global_number(number, page.after)
-            known = known or [one.known for one in await self.summaries(crawl)]
+            if not known:
+                summaries = await self.summaries(crawl)
+                known = [one.known for one in summaries]
+                entries = known if of_tasks else [one.queues for one in summaries]
             limit -= known[number] - local
-            following = (n for n in range(number + 1, len(known)) if known[n] or not of_tasks)
+            following = (n for n in range(number + 1, len(known)) if entries[n])
             number, local = next(following, HOME), 0
             if number == HOME:
                 return pages, None
