@@ -756,9 +756,12 @@ NAMES = {
     ("scope", "exclude"): st.lists(st.sampled_from(["a", "b.*"])),
 }
 # Those that must suit others, and have no effect otherwise: test_settings_consistency has them.
-PAIRED = {("politeness", "delay"), ("politeness", "delay_to"), ("focus", "on")} | {
-    order.moot for order in ORDERS
-}
+PAIRED = {
+    ("politeness", "delay"),
+    ("politeness", "delay_to"),
+    ("focus", "on"),
+    ("crawl", "stay_open"),
+} | {order.moot for order in ORDERS}
 LEAVES = [leaf for leaf in leaves() if leaf[0] not in PAIRED]
 
 
