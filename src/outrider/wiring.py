@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from outrider.clock import Clock
+from outrider.core.link_validation import type_error
 from outrider.core.task import Lease, Link
 from outrider.errors import InvalidInput, SettingsError, StoreUnavailable
 from outrider.executor.cached_visits import CachedVisits
@@ -25,7 +26,13 @@ from outrider.executor.fault_pause import FaultPause
 from outrider.executor.finisher import Observer
 from outrider.executor.handlers import DEFAULT, Handlers
 from outrider.executor.outage import Outage
-from outrider.executor.page_handler import IsolatedPageHandler, PageFunction, PageHandler
+from outrider.executor.page_handler import (
+    IsolatedPageHandler,
+    NamedFunction,
+    PageFunctions,
+    PageHandler,
+    handler_children,
+)
 from outrider.executor.run_counts import RunCounts
 from outrider.executor.slots import max_slots
 from outrider.executor.visit import Handler, Stage, Visit
@@ -134,7 +141,7 @@ async def opened(  # noqa: PLR0913 - each is one part of a crawl
     *,
     settings: AnySettings = None,
     crawl: str = "default",
-    handler: PageFunction | str | None = None,
+    handler: PageFunctions | None = None,
     handlers: Mapping[str, Handler] | None = None,
     isolate: bool = False,
     sink: Sink | None = None,
@@ -143,10 +150,12 @@ async def opened(  # noqa: PLR0913 - each is one part of a crawl
 ) -> AsyncIterator[Crawling]:
     """Build a crawl: add seeds to `.frontier`, then `await .run()`.
 
-    `handler` is called with each page; `handlers` replace fetching for types of task. Output that
-    killed workers left beside `output.path` is recovered, unless a `sink` is given.
+    `handler` is called with each page, or the functions of a mapping with pages of their type;
+    `handlers` replace fetching for types of task. Output that killed workers left beside
+    `output.path` is recovered, unless a `sink` is given.
     """
-    layers, function = layers_of(settings), _function(handler, isolate=isolate)
+    layers = layers_of(settings)
+    functions = page_functions(handler, handlers, isolate=isolate)
     tree = layers.base_settings().settings
     raise_limit()
     _ = _stages(tree)  # a stage that cannot be found is refused before anything is opened
@@ -156,14 +165,14 @@ async def opened(  # noqa: PLR0913 - each is one part of a crawl
         frontier = await stack.enter_async_context(
             Frontier.open(store, settings=layers, crawl=crawl, clock=clock)
         )
-        yield await _build(stack, frontier, output, _Handling(function, handlers, how))
+        yield await _build(stack, frontier, output, _Handling(functions, handlers, how))
 
 
 @asynccontextmanager
 async def joined(
     frontier: Frontier,
     *,
-    handler: PageFunction | str | None = None,
+    handler: PageFunctions | None = None,
     handlers: Mapping[str, Handler] | None = None,
     isolate: bool = False,
     sink: Sink | None = None,
@@ -177,13 +186,13 @@ async def joined(
     """
     if frontier.lacks:
         raise SettingsError(frontier.lacks)
-    function = _function(handler, isolate=isolate)
+    functions = page_functions(handler, handlers, isolate=isolate)
     raise_limit()
     async with AsyncExitStack() as stack:
         path = "" if sink else frontier.settings.output.path
         output = _Output(sink or _sink(frontier.settings), path)
         stack.callback(output.sink.close)
-        yield await _build(stack, frontier, output, _Handling(function, handlers, how))
+        yield await _build(stack, frontier, output, _Handling(functions, handlers, how))
 
 
 class _Output(NamedTuple):
@@ -196,7 +205,7 @@ class _Output(NamedTuple):
 class _Handling(NamedTuple):
     """How pages are handled."""
 
-    function: PageFunction | str | None
+    functions: Mapping[str, NamedFunction]  # by type; a name: a child process calls it
     handlers: Mapping[str, Handler] | None
     how: Working
 
@@ -209,7 +218,8 @@ async def _build(
     outage, pause = wanted.how.outage or Outage(), wanted.how.pause or FaultPause()
     fetcher = await stack.enter_async_context(fetching(frontier, cache, outage, pause))
     every = {
-        DEFAULT: _default_handler(fetcher, wanted.function, tree, stack),
+        DEFAULT: fetcher,
+        **_page_handlers(fetcher, wanted.functions, tree, stack),
         **(wanted.handlers or {}),
     }
     await outage.call(lambda: recover(output.sink, frontier.store))
@@ -254,32 +264,72 @@ def _sink(tree: Settings) -> Sink:
     return open_sink(tree, user_agent=user_agent(tree.fetch))
 
 
-def _function(handler: PageFunction | str | None, *, isolate: bool) -> PageFunction | str | None:
-    """The function to call with each page; its name if a child process is to call it."""
-    found: PageFunction | None = resolve(handler, "handler")
-    if found is not None and not callable(found):
-        raise InvalidInput(
-            f"handler = {handler!r} is not a function; give a function, or module:function"
+def page_functions(
+    handler: PageFunctions | None,
+    handlers: Mapping[str, Handler] | None = None,
+    *,
+    isolate: bool = False,
+) -> dict[str, NamedFunction]:
+    """Import the functions to call with pages, by type; raise if one cannot be used.
+
+    With `isolate`, child processes call them: their names are returned.
+    """
+    if handler is None:
+        return {}
+    given = handler if isinstance(handler, Mapping) else {DEFAULT: handler}
+    for kind in given:
+        _check_type(kind, handlers or {})
+    return {
+        kind: _function(
+            one, "handler" if kind == DEFAULT else f"handler of type {kind!r}", isolate=isolate
         )
-    if not isolate or handler is None:
-        return found
-    if not isinstance(handler, str):
-        raise InvalidInput(
-            "isolate needs the handler by name, as module:function: child processes import it"
-        )
-    return handler
+        for kind, one in given.items()
+    }
 
 
-def _default_handler(
-    fetcher: Fetcher, function: PageFunction | str | None, tree: Settings, stack: AsyncExitStack
-) -> Handler:
-    if function is None:
-        return fetcher
-    if not isinstance(function, str):
-        return PageHandler(fetcher, function)
-    isolated = IsolatedPageHandler(fetcher, function, seconds=tree.executor.handler_timeout)
-    stack.push_async_callback(isolated.close)
-    return isolated
+def _check_type(kind: str, handlers: Mapping[str, Handler]) -> None:
+    if (error := type_error(kind)) is not None:
+        raise InvalidInput(f"handler: {error}")
+    if kind == "sitemap":
+        raise InvalidInput(
+            "handler of type 'sitemap': sitemaps are read for links, and no function is called with"
+            " them; give a handler in place of fetching (handlers=)"
+        )
+    if kind != DEFAULT and kind in handlers:
+        raise InvalidInput(f"type {kind!r} is both in handler and in handlers; give one of them")
+
+
+def _function(function: NamedFunction, what: str, *, isolate: bool) -> NamedFunction:
+    found = resolve(function, what)
+    if not callable(found):
+        raise InvalidInput(
+            f"{what} = {function!r} is not a function; give a function, or module:function"
+        )
+    if isolate and not isinstance(function, str):
+        raise InvalidInput(
+            f"isolate needs the {what} by name, as module:function: child processes import it"
+        )
+    return function if isolate else found
+
+
+def _page_handlers(
+    fetcher: Fetcher,
+    functions: Mapping[str, NamedFunction],
+    tree: Settings,
+    stack: AsyncExitStack,
+) -> dict[str, Handler]:
+    """The handlers that fetch and call these functions; those by name share child processes."""
+    names = {kind: one for kind, one in functions.items() if isinstance(one, str)}
+    found: dict[str, Handler] = {
+        kind: PageHandler(fetcher, one)
+        for kind, one in functions.items()
+        if not isinstance(one, str)
+    }
+    if names:
+        children = handler_children(tree.executor.handler_timeout)
+        stack.push_async_callback(children.close)
+        found |= {kind: IsolatedPageHandler(fetcher, one, children) for kind, one in names.items()}
+    return found
 
 
 @asynccontextmanager
@@ -363,7 +413,7 @@ def _cache(wanted: FetchSettings, stack: AsyncExitStack) -> ResponseCache | None
 
 async def crawl(
     urls: str | Link | Iterable[str | Link],
-    handler: PageFunction | str | None = None,
+    handler: PageFunctions | None = None,
     *,
     store: str | os.PathLike[str] = "memory://",
     settings: AnySettings = None,
@@ -372,7 +422,8 @@ async def crawl(
 ) -> CrawlReport:
     """Crawl from these URLs to the end, politely; stays on their domains by default.
 
-    `handler` is called with each page. With a path as `store`, the same call resumes where the
+    `handler` is called with each page, or of a mapping the function of its type. With a path as
+    `store`, the same call resumes where the
     last one stopped, however it was stopped.
     """
     layers = layers_of(settings)
@@ -386,4 +437,13 @@ async def crawl(
         return CrawlReport(ending, await crawling.frontier.stats(), crawling.tally.fetched)
 
 
-__all__ = ["CrawlReport", "Crawling", "Working", "crawl", "fetching", "joined", "opened"]
+__all__ = [
+    "CrawlReport",
+    "Crawling",
+    "Working",
+    "crawl",
+    "fetching",
+    "joined",
+    "opened",
+    "page_functions",
+]

@@ -1,5 +1,7 @@
 """--handler: a user's function sees every page; what it does wrong hurts its own pages alone."""
 
+import shlex
+
 import pytest
 
 from outrider.testing.web import Site, Web, small_world
@@ -49,6 +51,16 @@ def deadly(page):
     if page.url.endswith("/market/1"):
         os._exit(9)
     return {"url": page.url, "pid": os.getpid()}
+
+
+def start(page):
+    yield {"start": page.url}
+    if "?" not in page.url:
+        yield Link(page.url + "?article", type="article", depth=1)
+
+
+def article(page):
+    return [{"article": page.url}, Link(page.url + "s", type="other type", depth=2)]
 '''
 
 
@@ -104,6 +116,42 @@ def test_a_handler_may_give_links(outrider, handled):
         {"leaf": True},
     ]
     assert [hit.target for hit in served.hits()] == ["/robots.txt", "/", "/?more=1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isolate", [(), ("--isolate",)], ids=["here", "isolated"])
+def test_crawl_calls_the_handler_of_a_task_s_type(outrider, handled, isolate):
+    """J1: the plain one is called for every other type; the command to resume names both."""
+    site = Site("one.web.test", paths={"/": linked("one")})
+    words = ("--handler", "article=mine:article", *isolate, "--max-pages", "2", "--json")
+    _, answer = handled("start", "--quiet", *words, web=Web([site]))
+    assert answer.code == 3, answer.err
+    assert outrider.lines("one.web.test.items.jsonl") == [
+        {"start": "http://one.web.test/"},
+        {"article": "http://one.web.test/?article"},
+    ]
+    resume = shlex.split(answer.json["resume"])
+    assert resume.count("--handler") == 2
+    assert {"mine:start", "article=mine:article"} <= set(resume)
+
+    assert outrider(*resume[1:]).code == 0
+
+    assert outrider.lines("one.web.test.items.jsonl")[2:] == [
+        {"start": "http://one.web.test/?articles"},
+    ]
+
+
+@pytest.mark.slow
+def test_types_without_a_handler_are_only_written(outrider, serve):
+    """J1: with handlers for some types, all others are fetched as without any."""
+    (outrider.folder / "mine.py").write_text(MODULE)
+    served = serve(small_world(1, hosts=1, pages=8, page_bytes=600))
+    answer = outrider(
+        *outrider.on(served, served.web.seeds()[0], "--handler", "article=mine:deadly", "-q")
+    )
+    assert answer.code == 0, answer.err
+    assert len(outrider.lines(f"{STEM}.jsonl")) == len(list(served.web.urls()))
+    assert not (outrider.folder / f"{STEM}.items.jsonl").exists()
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from outrider.core.task import Link
 from outrider.settings import AnySettings
 
 if TYPE_CHECKING:
+    from outrider.executor.page_handler import PageFunctions
     from outrider.wiring import CrawlReport
 
 _STOP_TIMEOUT: Final = 10.0  # seconds an interrupted crawl has to release its leases
@@ -19,7 +20,7 @@ _STOP_TIMEOUT: Final = 10.0  # seconds an interrupted crawl has to release its l
 
 def crawl(
     urls: str | Link | Iterable[str | Link],
-    handler: Callable[[Any], Any] | str | None = None,
+    handler: PageFunctions | None = None,
     *,
     store: str | os.PathLike[str] = "memory://",
     settings: AnySettings = None,

@@ -53,13 +53,14 @@ def crawl(  # noqa: PLR0913 - a command's options are its parameters
         bool, typer.Option("--body", help="Include each page's text in its record.")
     ] = False,
     handler: Annotated[
-        str | None,
+        _Many,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="Function to call with every page; see the docs."
+            metavar="[TYPE=]MODULE:FUNCTION",
+            help="Function to call with every page, or with those of a type; may be repeated.",
         ),
     ] = None,
     isolate: Annotated[
-        bool, typer.Option("--isolate", help="Run the handler in a separate process.")
+        bool, typer.Option("--isolate", help="Run handlers in separate processes.")
     ] = False,
     scope: Annotated[
         Literal["domain", "host", "surt", "all"] | None,
@@ -160,7 +161,16 @@ def crawl(  # noqa: PLR0913 - a command's options are its parameters
 
     _allow_local_imports()
     request = CrawlRequest(
-        urls or [], seeds, store, options, settings, assign or [], log, handler, crawl, profile
+        urls or [],
+        seeds,
+        store,
+        options,
+        settings,
+        assign or [],
+        log,
+        handler or [],
+        crawl,
+        profile,
     )
     plan = make_plan(request)
     prepare_files(plan, start_over=start_over, tell=print_note)
@@ -203,13 +213,14 @@ def work(  # noqa: PLR0913 - a command's options are its parameters
         bool, typer.Option("--body", help="Include each page's text in its record.")
     ] = False,
     handler: Annotated[
-        str | None,
+        _Many,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="Function to call with every page; see the docs."
+            metavar="[TYPE=]MODULE:FUNCTION",
+            help="Function to call with every page, or with those of a type; may be repeated.",
         ),
     ] = None,
     isolate: Annotated[
-        bool, typer.Option("--isolate", help="Run the handler in a separate process.")
+        bool, typer.Option("--isolate", help="Run handlers in separate processes.")
     ] = False,
     settings: Annotated[
         str | None,
@@ -261,7 +272,7 @@ def work(  # noqa: PLR0913 - a command's options are its parameters
 
     _allow_local_imports()
     request = WorkRequest(
-        *(store, crawl, options, settings, assign or [], log, handler, isolate, stay, profile)
+        *(store, crawl, options, settings, assign or [], log, handler or [], isolate, stay, profile)
     )
     check_store(store, creates=False)
     own = own_layers(request)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from outrider.core.url import Url, UrlRules, parse_url
 from outrider.errors import InvalidInput, SettingsError
+from outrider.executor.handlers import DEFAULT
 from outrider.output.jsonl import ITEMS
 from outrider.output.worker_files import without_suffix
 from outrider.settings import (
@@ -30,6 +31,7 @@ from outrider.settings import (
     parse_assignments,
     resolve,
 )
+from outrider.settings.code_references import is_reference
 from outrider.settings.errors import dotted_path
 from outrider.settings.foreign_code import is_code_path
 from outrider.settings.paths import overlay
@@ -37,7 +39,7 @@ from outrider.settings.profiles import PROFILE
 from outrider.settings.stored import OWN
 from outrider.store.address import check_address, hide_addresses, show_address
 from outrider.store.factory import peek_file
-from outrider.wiring import SITES, SITES_LAYER
+from outrider.wiring import SITES, SITES_LAYER, page_functions
 
 SUFFIX: Final = ".outrider"
 _OUTPUT_NAMES: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
@@ -65,7 +67,7 @@ class CrawlRequest(msgspec.Struct, frozen=True):
     settings: str | None
     assign: Sequence[str]
     log: str | None
-    handler: str | None
+    handler: Sequence[str]  # [TYPE=]MODULE:FUNCTION each
     crawl: str = "default"
     profile: str | None = None
 
@@ -76,7 +78,7 @@ class Plan(msgspec.Struct, frozen=True):
     store: str
     urls: tuple[str, ...]
     settings: Settings
-    handler: str | None
+    handlers: Mapping[str, str]  # type → module:function
     log: str
     crawl: str = "default"
     layers: Layers | None = None  # that the settings are made of
@@ -115,8 +117,38 @@ def make_plan(request: CrawlRequest) -> Plan:
     seeds = tuple(_check_url(url, settings.url) for url in urls)
     log = stem + ".log" if request.log is None else request.log
     return Plan(
-        store, seeds, settings, request.handler, log, request.crawl, layers, request.settings
+        *(store, seeds, settings, parse_handlers(request.handler)),
+        *(log, request.crawl, layers, request.settings),
     )
+
+
+def parse_handlers(given: Sequence[str]) -> dict[str, str]:
+    """Functions by type of task from `--handler` options; one without a type is for all others."""
+    found: dict[str, str] = {}
+    for text in given:
+        kind, equals, name = text.rpartition("=")
+        kind = kind if equals else DEFAULT
+        _check_handler(text, kind, name)
+        if kind in found:
+            whose = "without a type" if kind == DEFAULT else f"of type {kind}"
+            raise InvalidInput(
+                f"--handler: two {whose}, {found[kind]} and {name}; give one, and let it call both"
+            )
+        found[kind] = name
+    return found
+
+
+def _check_handler(text: str, kind: str, name: str) -> None:
+    if not kind:
+        raise InvalidInput(
+            f"--handler {text}: there is no type before the =; "
+            f"give TYPE={name}, or {name} for every type"
+        )
+    if not is_reference(name):
+        raise InvalidInput(
+            f"--handler {text}: {name or 'nothing'} is no function; "
+            "give MODULE:FUNCTION or TYPE=MODULE:FUNCTION"
+        )
 
 
 def _read_lines(path: str) -> list[str]:
@@ -212,7 +244,7 @@ def prepare_files(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) 
 def _check_plan(plan: Plan) -> None:
     """Raise what would be refused later, before anything is renamed or created."""
     settings, is_file = plan.settings, "://" not in plan.store
-    resolve(plan.handler, "handler")
+    page_functions(plan.handlers)
     for stage in settings.executor.pipeline:
         resolve(stage, "executor.pipeline")
     for path in (plan.log, settings.output.path, plan.store if is_file else ""):
@@ -305,14 +337,15 @@ class WorkRequest(msgspec.Struct, frozen=True):
     settings: str | None
     assign: Sequence[str]
     log: str | None
-    handler: str | None
+    handler: Sequence[str]  # [TYPE=]MODULE:FUNCTION each
     isolate: bool
     stays: bool
     profile: str | None = None
 
 
 def own_layers(request: WorkRequest) -> Layers:
-    """The worker's settings from file, environment, options and `--set`, checked."""
+    """The worker's settings from file, environment, options and `--set`; checks handlers too."""
+    page_functions(parse_handlers(request.handler))
     layers = read_layers(request.settings, request.options, request.assign, request.profile)
     layers.base_settings()
     return layers

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from outrider.cli.crawl_plan import Plan, WorkRequest, worker_output
+from outrider.cli.crawl_plan import Plan, WorkRequest, parse_handlers, worker_output
 from outrider.cli.crawl_progress import Sampling, VisitLog, note_shortage, showing_progress
 from outrider.cli.crawl_report import Closing, make_closing
 from outrider.cli.open_crawl import note_durability
@@ -50,7 +50,7 @@ async def _run_plan(plan: Plan, signals: StopSignals, *, isolate: bool, quiet: b
         plan.store,
         settings=plan.layers or plan.settings,
         crawl=plan.crawl,
-        handler=plan.handler,
+        handler=plan.handlers,
         isolate=isolate,
         how=how,
     ) as crawling:
@@ -162,7 +162,7 @@ async def _run_worker(
         if request.settings is not None:
             await frontier.follow(request.settings, tell=print_note)
         async with joined(
-            frontier, handler=request.handler, isolate=request.isolate, how=how
+            frontier, handler=parse_handlers(request.handler), isolate=request.isolate, how=how
         ) as crawling:
             ending = await _visit_pages(crawling, request, log, signals, quiet=quiet)
         seconds = loop.time() - began

@@ -74,7 +74,7 @@ def _crawl(web: WebProcess, settings: Settings) -> Closing:
     with tempfile.TemporaryDirectory() as folder:
         stem = str(Path(folder) / "demo")
         plan = Plan(
-            f"{stem}.outrider", tuple(web.web.seeds()[:1]), _with_output(settings, stem), None, ""
+            f"{stem}.outrider", tuple(web.web.seeds()[:1]), _with_output(settings, stem), {}, ""
         )
         closed = asyncio.run(run_crawl(plan, isolate=False, quiet=False))
     show_summary(closed)

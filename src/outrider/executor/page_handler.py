@@ -41,6 +41,9 @@ from outrider.fetch.response import Response
 from outrider.settings import resolve
 
 PageFunction: TypeAlias = Callable[[Any], Any]  # called with a page; async or plain
+NamedFunction: TypeAlias = PageFunction | str  # or its name, `module:function`
+# A function for every page, or by type of task; "*": all types without one of their own.
+PageFunctions: TypeAlias = NamedFunction | Mapping[str, NamedFunction]
 MAX_ITEMS: Final = 100_000  # items and links of one page
 _EXPECTED: Final = "give a dict, a Link, a list of those, an outcome, or None"
 
@@ -155,20 +158,21 @@ class _ChildAnswer(msgspec.Struct, frozen=True, array_like=True):
     links: list[Link]
 
 
-class IsolatedPageHandler:
-    """As `PageHandler`, but the function runs in child processes; `close` ends them."""
+def handler_children(seconds: float) -> ChildPool:
+    """Return the child processes that isolated handlers of a crawl share."""
+    target = f"{__name__}:{handle_in_child.__name__}"
+    count = os.cpu_count() or 1
+    return ChildPool(target, seconds=seconds, memory=CHILD_MEMORY, children=count)
 
-    def __init__(self, fetch: Next, function: str, *, seconds: float) -> None:
+
+class IsolatedPageHandler:
+    """As `PageHandler`, but the function runs in child processes."""
+
+    def __init__(self, fetch: Next, function: str, children: ChildPool) -> None:
         resolve(function, "handler")  # refuse a bad reference now
         self._fetch = fetch
         self._function = function
-        target = f"{__name__}:{handle_in_child.__name__}"
-        count = os.cpu_count() or 1
-        self._children = ChildPool(target, seconds=seconds, memory=CHILD_MEMORY, children=count)
-
-    async def close(self) -> None:
-        """End the child processes."""
-        await self._children.close()
+        self._children = children
 
     async def __call__(self, visit: Visit) -> Outcome:
         """Return the visit's outcome, or another that the function returned."""

@@ -24,7 +24,7 @@ def asked(**said):
         "settings": None,
         "assign": [],
         "log": None,
-        "handler": None,
+        "handler": [],
         "isolate": False,
         "stays": False,
     }
@@ -183,10 +183,26 @@ class TestWork:
             (["x.outrider", "--crawl", "other"], "it has default"),
             (["x.outrider", "--set", "executor.slots=-1"], "executor.slots"),
             (["x.outrider", "--settings", "no.toml"], "--settings no.toml"),
-            (["x.outrider", "--handler", "no_such:thing"], "no_such"),
+            (["x.outrider", "--handler", "no_such:thing"], "handler = 'no_such:thing'"),
+            (["x.outrider", "--handler", "a=os:no_such"], "handler of type 'a' = 'os:no_such'"),
+            (["x.outrider", "--handler", "a=os.path"], "os.path is no function; give MODULE"),
+            (["x.outrider", "--handler", "a="], "nothing is no function"),
+            (["x.outrider", "--handler", "=os:abort"], "no type before the =; give TYPE=os:abort"),
+            (["x.outrider", "--handler", "sitemap=os:abort"], "sitemaps are read for links"),
+            (
+                ["x.outrider", "--handler", "a=os:abort", "--handler", "a=os:getpid"],
+                "two of type a, os:abort and os:getpid; give one",
+            ),
+            (
+                ["x.outrider", "--handler", "os:abort", "--handler", "os:getpid"],
+                "two without a type, os:abort and os:getpid",
+            ),
             (["nonsense://x"], "no store answers"),
         ],
-        ids=["file", "memory", "crawl", "setting", "settings", "handler", "url"],
+        ids=[
+            *("file", "memory", "crawl", "setting", "settings", "handler", "typed"),
+            *("module", "empty", "untyped", "sitemap", "twice", "plain", "url"),
+        ],
     )
     @pytest.mark.usefixtures("file")
     def test_work_that_cannot_start_is_refused_with_the_reason(self, outrider, words, said):

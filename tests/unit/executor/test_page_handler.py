@@ -6,7 +6,12 @@ import threading
 import pytest
 
 from outrider import Again, Done, Dropped, Failed, Frontier, Link, LocalFault
-from outrider.executor.page_handler import MAX_ITEMS, IsolatedPageHandler, PageHandler
+from outrider.executor.page_handler import (
+    MAX_ITEMS,
+    IsolatedPageHandler,
+    PageHandler,
+    handler_children,
+)
 from outrider.executor.visit import Visit
 from outrider.fetch.page import Page
 from outrider.fetch.response import Response
@@ -221,12 +226,13 @@ def isolated(lease, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
     async def see(name, seconds=20.0):
-        handler = IsolatedPageHandler(fetching(), f"elsewhere:{name}", seconds=seconds)
+        children = handler_children(seconds)
+        handler = IsolatedPageHandler(fetching(), f"elsewhere:{name}", children)
         visit = Visit(lease)
         try:
             visit.outcome = await handler(visit)
         finally:
-            await handler.close()
+            await children.close()
         return visit
 
     yield see
