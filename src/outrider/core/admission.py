@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -24,13 +24,12 @@ from outrider.core.link_validation import (
 from outrider.core.policy.cost import Cost, unit_cost, valid_cost
 from outrider.core.policy.focus import OFF_FOCUS, Class, Classifier, apply_focus
 from outrider.core.policy.queue_key import KeyFunction, host_key, valid_key
-from outrider.core.policy.scope import Admits
+from outrider.core.policy.scope import BAD_LINK, OFF_SCOPE, Admits
 from outrider.core.policy.score import Candidate, Score, Scorer, breakdown_of, explicit
 from outrider.core.policy.traps import Traps, trap
 from outrider.core.task import DEFAULT_ORIGIN, NO_URL_KEY, Added, Lease, Link, Task
 from outrider.core.url import Refusal, Url, UrlRules, fingerprint, parse_url
 
-BAD_LINK: Final = "bad-link"
 REDIRECT: Final = "redirect"
 
 _PLAIN: Final = Link("")
@@ -158,8 +157,9 @@ class Admission(msgspec.Struct):
         if self.admits is not None:
             if is_root and self.root is not None:
                 self.roots.add(self.root(url))
-            if not self.admits(url, self.roots):
-                return Added(url.text, False, "off-scope")
+            answer = self.admits(url, self.roots)
+            if answer is not True:
+                return _out_of_scope(url, answer)
         reason = trap(url, self.traps)
         if reason is not None:
             return Added(url.text, False, reason)
@@ -328,6 +328,12 @@ def _host_of(text: str) -> str:
 def _leads_from_seed(lease: Lease) -> bool:
     """Tell whether a link is a seed or the redirect target of one, over any number of hops."""
     return not lease.depth and (lease.via is None or lease.origin == REDIRECT)
+
+
+def _out_of_scope(url: Url, answer: Refusal | Literal[False]) -> Added:
+    if answer is False:
+        return Added(url.text, False, OFF_SCOPE)
+    return _refused(url, answer.reason, answer.detail)
 
 
 def _refused(given: object, reason: str, detail: str) -> Added:

@@ -128,7 +128,7 @@ class ScopeSettings(Scope, frozen=True, forbid_unknown_fields=True):
         str | Any,
         Meta(
             extra=CODE,
-            description="module:function | a function: URL → whether it is in scope",
+            description="module:function | a function: URL → True, False, or why it is refused",
         ),
     ] = None
 

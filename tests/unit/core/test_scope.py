@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from outrider.core.policy.scope import Scope, compile_scope
-from outrider.core.url import parse_url
+from outrider.core.policy.scope import MAX_REASONS, RESERVED_REASONS, Scope, compile_scope
+from outrider.core.url import Refusal, parse_url
 
 
 def admitted(scope, text, seeds=(), function=None):
@@ -99,8 +99,8 @@ def test_a_function_has_the_last_word_on_what_is_left():
 
 
 def test_a_function_alone_is_a_scope():
-    """Whatever it answers becomes a yes or a no."""
-    assert admitted(Scope(), "http://a.org/", function=lambda url: url.host) is True
+    """It is asked with the parsed URL."""
+    assert admitted(Scope(), "http://a.org/", function=lambda url: url.host == "a.org") is True
 
 
 @pytest.mark.parametrize(
@@ -123,3 +123,89 @@ def test_an_unknown_mode_is_refused():
         compile_scope(Scope(mode="site"))
     with pytest.raises(msgspec.ValidationError, match="mode"):
         msgspec.convert({"mode": "site"}, Scope)
+
+
+# ---- the reasons of a user's function
+
+PAGE = "https://example.org/a"
+
+
+def answer_of(returned):
+    """What the scope answers when the user's function returns this."""
+    return admitted(Scope(), PAGE, function=lambda _: returned)
+
+
+@pytest.mark.parametrize("reason", ["paywall", "too old", "Verlag: geschützt", "x" * 64])
+def test_function_that_returns_text_refuses_with_that_reason(reason):
+    """A5: a reason is counted by its own name; the detail says whose it is."""
+    answer = answer_of(reason)
+
+    assert isinstance(answer, Refusal)
+    assert answer.reason == reason
+    assert "test_scope:answer_of" in answer.detail
+
+
+def test_reason_of_function_is_given_only_for_what_everything_else_admits():
+    """A5: the function is asked last, so an excluded URL is off scope."""
+    scope = Scope(exclude=("/a",))
+
+    assert admitted(scope, PAGE, function=lambda _: "paywall") is False
+    other = admitted(scope, "https://example.org/b", function=lambda _: "paywall")
+    assert other.reason == "paywall"
+
+
+@pytest.mark.parametrize("returned", [True, False])
+def test_truth_values_of_function_stay_what_they_are(returned):
+    """A5: True admits, False is off scope."""
+    assert answer_of(returned) is returned
+
+
+@pytest.mark.parametrize(
+    ("returned", "named"),
+    [
+        (None, "None"),
+        (3, "3"),
+        (0, "0"),
+        (b"paywall", "b'paywall'"),
+        ("", "1 to 64"),
+        ("x" * 65, "1 to 64"),
+        pytest.param("x" * 1_000_000, "1 to 64", id="huge"),
+        (" paywall", "1 to 64"),
+        ("pay\nwall", "1 to 64"),
+        ("\x1b[31mred", "1 to 64"),
+        ("a\u202eb", "1 to 64"),
+        ("\ud800", "1 to 64"),
+        pytest.param(10**5000, "a int", id="long"),
+        *((one, "Outrider's own") for one in ("duplicate", "Max-Depth", "off-focus", "known")),
+    ],
+)
+def test_unusable_answer_of_function_is_an_error_that_names_it(returned, named):
+    """A5: the link is bad, never admitted; the detail has the function and the fix, bounded."""
+    answer = answer_of(returned)
+
+    assert answer.reason == "bad-link"
+    assert "scope.function" in answer.detail
+    assert "test_scope:answer_of" in answer.detail
+    assert named in answer.detail
+    assert len(answer.detail) <= 300
+    assert answer.detail.isprintable()
+
+
+def test_function_that_gives_a_reason_per_url_is_counted_as_off_scope_from_a_bound_on():
+    """A5: reasons are names of counters, so there are few; the detail still has the reason."""
+    admits = compile_scope(Scope(), lambda url: f"why {url.text}")
+    urls = [parse_url(f"https://example.org/{n}") for n in range(MAX_REASONS + 1)]
+
+    *named, last = (admits(url, frozenset()) for url in urls)
+
+    assert len({one.reason for one in named}) == MAX_REASONS
+    assert (last.reason, admits(urls[0], frozenset())) == ("off-scope", named[0])
+    assert f"why https://example.org/{MAX_REASONS}" in last.detail
+
+
+def test_reasons_of_every_other_check_are_reserved():
+    """B4: what is counted under these names is what the documentation says of them."""
+    reasons = {"duplicate", "queue-full", "cancelled", "max-depth", "bad-url", "path-depth"}
+
+    assert reasons < RESERVED_REASONS
+    assert "off-scope" not in RESERVED_REASONS

@@ -433,6 +433,44 @@ async def test_a_user_function_may_decide_the_scope(opened):
     assert all(isinstance(url, Url) for url in asked)
 
 
+async def test_a_user_function_may_give_the_reason_of_a_refusal(opened):
+    """A5: counted by its name, told by events and by explain, also for links of a page."""
+
+    def scope(url):
+        return "paywall" if "/premium/" in url.text else url.host == "a.example"
+
+    frontier = await opened({"scope": {"function": scope}})
+    seen = []
+    frontier.subscribe(seen.append)
+    report = await frontier.add([A, A + "premium/1", "https://b.example/"])
+    (lease,) = await frontier.claim()
+    await frontier.finish(lease, Done(200), links=[A + "premium/2", A + "free"])
+    explanation = await frontier.explain(A + "premium/3")
+    totals = (await frontier.stats()).refused
+
+    assert [answer.reason for answer in report.answers] == [None, "paywall", "off-scope"]
+    assert report.refused == {"paywall": 1, "off-scope": 1}
+    assert totals == {"paywall": 2, "off-scope": 1}
+    refused = [event.data["reason"] for event in seen if event.name == "refused"]
+    assert refused == ["paywall", "off-scope", "paywall"]
+    assert explanation.admission == "paywall"
+    assert await frontier.refusal_of(A + "premium/4", lease) == "paywall"
+
+
+async def test_a_scope_function_that_answers_nothing_is_named(opened):
+    """A5: a forgotten return is no refusal by scope: the detail has the function and the fix."""
+
+    def forgetful(url):
+        url.text.startswith(A)
+
+    frontier = await opened({"scope": {"function": forgetful}})
+    answer = await only(frontier, A)
+
+    assert answer.reason == "bad-link"
+    assert "forgetful" in answer.detail
+    assert "return True, False, or a reason" in answer.detail
+
+
 # ---- traps and depth
 
 

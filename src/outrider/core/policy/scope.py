@@ -2,21 +2,38 @@
 
 A scope may be bound to its seeds. Each seed, and each redirect target of a seed, adds a root; a
 URL is inside when it has one of these roots. The caller says which links are seeds.
+
+A user's function may give the reason for which it refuses a URL. Reasons are counted by name, so
+their length, their number and their names are limited.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from outrider.core.pattern import Pattern, compile_any
+from outrider.core.policy.focus import OFF_FOCUS
 from outrider.core.policy.queue_key import registrable_domain, surt_key
-from outrider.core.url import Url
+from outrider.core.policy.traps import CALENDAR, MANY_PARAMETERS, PATH_DEPTH, REPEATED_SEGMENT
+from outrider.core.url import REASONS, Refusal, Url
 from outrider.errors import InvalidInput
 
 Mode: TypeAlias = Literal["all", "host", "domain", "surt"]
-Admits: TypeAlias = Callable[[Url, AbstractSet[str]], bool]
+Admits: TypeAlias = Callable[[Url, AbstractSet[str]], bool | Refusal]  # False: `OFF_SCOPE`
+ScopeFunction: TypeAlias = Callable[[Url], bool | str]
+
+OFF_SCOPE: Final = "off-scope"
+BAD_LINK: Final = "bad-link"
+MAX_REASON: Final = 64  # characters, as names in the totals of workers
+MAX_REASONS: Final = 32  # of one function; a worker's totals have room for twice as many
+# Reasons of refused links and dropped tasks: from a function they would be counted as these.
+RESERVED_REASONS: Final = REASONS | {
+    *(PATH_DEPTH, REPEATED_SEGMENT, MANY_PARAMETERS, CALENDAR, OFF_FOCUS, BAD_LINK, "max-depth"),
+    *("duplicate", "queue-full", "cancelled", "known", "admissible", "other"),
+    *("robots", "type", "size", "redirect", "redirects", "operator"),
+}
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -35,7 +52,7 @@ class Scope(msgspec.Struct, frozen=True):
         return _ROOTS[self.mode](url)
 
 
-def compile_scope(scope: Scope, function: Callable[[Url], bool] | None = None) -> Admits | None:
+def compile_scope(scope: Scope, function: ScopeFunction | None = None) -> Admits | None:
     """Return a function of (url, roots), or None if everything is admitted.
 
     A user's `function` is called last, for URLs that everything else admits; its exceptions
@@ -45,12 +62,23 @@ def compile_scope(scope: Scope, function: Callable[[Url], bool] | None = None) -
     questions = tuple(_questions(scope, function))
     if not questions:
         return None
-    if len(questions) == 1:
-        return questions[0]
-    return lambda url, roots: all(admits(url, roots) for admits in questions)
+    return questions[0] if len(questions) == 1 else _all_of(questions)
 
 
-def _questions(scope: Scope, function: Callable[[Url], bool] | None) -> Iterator[Admits]:
+def _all_of(questions: Sequence[Admits]) -> Admits:
+    """Return a function that gives the first answer that is not True."""
+
+    def admits(url: Url, roots: AbstractSet[str]) -> bool | Refusal:
+        for question in questions:
+            answer = question(url, roots)
+            if answer is not True:
+                return answer
+        return True
+
+    return admits
+
+
+def _questions(scope: Scope, function: ScopeFunction | None) -> Iterator[Admits]:
     if scope.mode != "all":
         yield _INSIDE[scope.mode]
     if scope.exclude:
@@ -109,8 +137,50 @@ def _without(pattern: Pattern) -> Admits:
     return lambda url, _: not pattern.search(url.text)
 
 
-def _asking(function: Callable[[Url], bool]) -> Admits:
-    return lambda url, _: bool(function(url))
+def _asking(function: ScopeFunction) -> Admits:
+    """Return a function that asks the user's, and checks its answers."""
+    known: set[str] = set()  # its reasons so far
+
+    def admits(url: Url, _: AbstractSet[str]) -> bool | Refusal:
+        answer: Any = function(url)
+        if answer is True or answer is False:
+            return answer
+        fault = _reason_fault(answer)
+        if fault is not None:
+            return Refusal(BAD_LINK, f"scope.function {_name_of(function)} returned {fault}"[:300])
+        if answer not in known and len(known) >= MAX_REASONS:
+            counted = f"counted as {OFF_SCOPE}: over {MAX_REASONS} different reasons"
+            return Refusal(OFF_SCOPE, f"{answer} ({counted})")
+        known.add(answer)
+        return Refusal(answer, f"scope.function {_name_of(function)} refused it"[:300])
+
+    return admits
+
+
+def _reason_fault(answer: object) -> str | None:
+    """Return what is wrong with an answer that is neither True nor False; None: a fine reason."""
+    if not isinstance(answer, str):
+        return f"{_short_repr(answer)}; return True, False, or a reason as text"
+    is_fine = 0 < len(answer) <= MAX_REASON and answer.isprintable() and answer == answer.strip()
+    if not is_fine:
+        return f"{_short_repr(answer)}; a reason has 1 to {MAX_REASON} printable characters"
+    if answer.casefold() in RESERVED_REASONS:
+        return f"{answer!r}, which is a reason of Outrider's own; give it another name"
+    return None
+
+
+def _short_repr(value: object) -> str:
+    try:
+        text = ascii(value)
+    except Exception:  # noqa: BLE001 - a user's repr, or a number too long to write
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:60]}… ({type(value).__name__})"
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    """Return `module:name` of a user's function, as settings would name it."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', None) or '?'}:{name}"
 
 
 def _compile(field: str, patterns: Sequence[str]) -> Pattern:
