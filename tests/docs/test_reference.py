@@ -56,6 +56,7 @@ SECTIONS = {
     "Frontier": public(Frontier) | {"crawl", "worker"},
     "Link": public(Link),
     "AddReport": public(reports.AddReport) | public(reports.ScoringReport),
+    "ScoreReport": public(reports.ScoreReport) | public(reports.Scored),
     "Added": public(Added),
     "Claim": public(reports.Claim),
     "Lease": public(Lease),

@@ -38,6 +38,7 @@ from outrider.frontier.reports import (
     QueueSample,
     Reason,
     RestoreReport,
+    ScoreReport,
     Stats,
 )
 from outrider.frontier.shared_state import Rescoring
@@ -330,6 +331,16 @@ class Frontier:
         For an executor with a workbench. Finishes that were handed in before are applied first.
         """
         self._loop.run(self._frontier.lease_through(source))
+
+    def score(
+        self, links: Iterable[str | Url | Link] | str | Link, *, known: bool = False
+    ) -> ScoreReport:
+        """Return what `add` would make of each link now, in order; nothing is stored or counted.
+
+        With `known`, the store is asked for each URL whether it is known, and in which state: to
+        add such a link is a duplicate, unless its own `known` says otherwise (B3).
+        """
+        return self._loop.run(self._frontier.score(links, known=known))
 
     def refusal_of(self, link: str | Url | Link, found_on: Lease) -> str | None:
         """Return why a link found on a visit would be refused; None: it is admissible, or known."""

@@ -19,6 +19,7 @@ from outrider.core.link_validation import (
     is_ordinary,
     link_error,
     priority_number,
+    rename_meta,
     short_repr,
 )
 from outrider.core.policy.cost import Cost, unit_cost, valid_cost
@@ -123,9 +124,10 @@ class Admission(msgspec.Struct):
     def _check_link(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added | Task:
         link, given = (asked, asked.url) if type(asked) is Link else (_PLAIN, asked)
         if link is not _PLAIN and not is_ordinary(link):
-            answer = self._check_fields(link)
-            if answer is not None:
-                return answer
+            checked = self._check_fields(link)
+            if not isinstance(checked, Link):
+                return checked
+            link = checked
         url = given if type(given) is Url else parse_url(given, self.url_rules)
         if isinstance(url, Refusal):
             return _refused(given, url.reason, url.detail)
@@ -145,12 +147,15 @@ class Admission(msgspec.Struct):
         except Exception as error:  # noqa: BLE001 - scope, key, cost and bypass may be a user's
             return _refused(url, BAD_LINK, f"a policy raised {type(error).__name__}: {error}"[:200])
 
-    def _check_fields(self, link: Link) -> Task | Added | None:
-        """Return the answer for a link that is refused, or is known without a URL; else None."""
+    def _check_fields(self, link: Link) -> Link | Task | Added:
+        """Return the link, or the answer if it is refused, or is known without a URL."""
         fault = link_error(link)
         if fault is not None:
             return _refused(link.url, BAD_LINK, fault)
-        return self._known_identity(link) if link.done and not link.url else None
+        renamed = rename_meta(link)
+        if isinstance(renamed, str):
+            return _refused(link.url, BAD_LINK, renamed)
+        return self._known_identity(renamed) if link.done and not link.url else renamed
 
     def _check_policies(self, link: Link, url: Url, is_root: bool) -> _Passed | Added:
         """Check scope, trap and depth in this order, then compute key and cost (B4)."""

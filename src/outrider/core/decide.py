@@ -15,7 +15,7 @@ import msgspec
 from outrider.core.link_validation import (
     DEFAULT_MAX_META,
     MAX_META,
-    encode_meta,
+    meta_of_outcome,
     priority_error,
     priority_number,
     type_error,
@@ -148,7 +148,7 @@ def _fault_of_kind(outcome: Outcome) -> str | None:
 def _again_error(outcome: Again) -> str | None:
     """Return what is wrong with the fields that a task gets; they have the limits of a link's."""
     given = outcome.meta
-    reason, meta = outcome.reason, None if given is None else encode_meta(given, MAX_META)
+    reason, meta = outcome.reason, None if given is None else meta_of_outcome(given, MAX_META)
     if reason is not None and not isinstance(reason, str):
         return f"a reason is text, not {reason!r}"
     if type(outcome.front) is not bool:
@@ -330,7 +330,7 @@ def _new_meta(outcome: Again, policy: Policy) -> bytes | str | None:
     """Return the meta that the task gets, or what is wrong with it; None: it keeps its own."""
     if not outcome.meta:
         return None if outcome.meta is None else b""
-    return encode_meta(outcome.meta, policy.max_meta)
+    return meta_of_outcome(outcome.meta, policy.max_meta)
 
 
 def _requeue(lease: Lease, outcome: Again, meta: bytes | None, policy: Policy) -> Requeue:

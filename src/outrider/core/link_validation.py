@@ -8,6 +8,8 @@ from math import inf, isfinite, nan
 from operator import attrgetter
 from typing import Any, Final, get_args
 
+from msgspec.structs import replace
+
 from outrider.core.policy.queue_key import valid_key
 from outrider.core.policy.weights import TYPE_WEIGHTS
 from outrider.core.task import DEFAULT_DEPTH, PRIORITIES, KnownRule, Link
@@ -29,6 +31,10 @@ _TEXT_LIMITS: Final = {
 _texts: Final = attrgetter(*_TEXT_LIMITS)
 _NO_TEXTS: Final = (None,) * len(_TEXT_LIMITS)
 _KNOWN_RULES: Final = get_args(KnownRule)
+# Other crawlers' names in meta for what scoring reads (F3, F6, F7), with the names used here.
+ORIGIN_NAME: Final = "discoveryMethod"
+META_NAMES: Final = {"knowledgeReuse": "knowledge_reuse", "estimatedCostMs": "estimated_cost_ms"}
+_has_no_other_name: Final = frozenset({ORIGIN_NAME, *META_NAMES}).isdisjoint
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -47,7 +53,58 @@ def is_ordinary(link: Link) -> bool:
         and _texts(link) == _NO_TEXTS
         and not link.done
         and link.fingerprint is None
+        and (not link.meta or (type(link.meta) is dict and _has_no_other_name(link.meta)))
     )
+
+
+def rename_meta(link: Link) -> Link | str:
+    """Give what other crawlers' names in meta say under the names that scoring reads.
+
+    The method of discovery becomes the link's origin. A value that is given under both names, and
+    differs, is an error, which is returned.
+    """
+    meta = link.meta
+    if not isinstance(meta, dict) or _has_no_other_name(meta):
+        return link
+    kept = {name: value for name, value in meta.items() if name != ORIGIN_NAME}
+    fault = _rename(kept)
+    if fault is not None:
+        return fault
+    origin = meta.get(ORIGIN_NAME)
+    if origin is None:
+        return replace(link, meta=kept)
+    if link.origin is not None and link.origin != origin:
+        return _both_names("origin", link.origin, ORIGIN_NAME, origin)
+    if (fault := _value_error(f"meta.{ORIGIN_NAME}", origin, "origin")) is not None:
+        return fault
+    return replace(link, meta=kept, origin=origin)
+
+
+def meta_of_outcome(given: Mapping[str, Any], most: int) -> bytes | str:
+    """Encode the meta an outcome gives its task, as `encode_meta`; it can give no origin."""
+    renamed = rename_meta(Link("", meta=given))
+    if isinstance(renamed, str):
+        return renamed
+    if renamed.origin is not None:
+        return f"meta.{ORIGIN_NAME}: the origin of a task stays as it is; leave it out"
+    return encode_meta(renamed.meta, most)
+
+
+def _rename(meta: dict[str, Any]) -> str | None:
+    """Rename other crawlers' names in place; return what contradicts."""
+    for other, name in META_NAMES.items():
+        if other not in meta:
+            continue
+        value = meta.pop(other)
+        if name in meta and meta[name] != value:
+            return _both_names(f"meta.{name}", meta[name], other, value)
+        meta[name] = value
+    return None
+
+
+def _both_names(name: str, value: object, other: str, given: object) -> str:
+    values = f"{name} = {short_repr(value)} and meta.{other} = {short_repr(given)}"
+    return f"{values} say the same thing and differ: give {name} alone"
 
 
 def link_error(link: Link) -> str | None:
@@ -118,14 +175,19 @@ def _is_fingerprint(value: object) -> bool:
 
 
 def _field_error(link: Link, name: str) -> str | None:
-    value, most = getattr(link, name), _TEXT_LIMITS[name]
+    return _value_error(name, getattr(link, name), name)
+
+
+def _value_error(shown: str, value: Any, name: str) -> str | None:
+    """Return what is wrong with the value of a text field, which is shown under this name."""
+    most = _TEXT_LIMITS[name]
     is_fine = isinstance(value, str) and len(value) <= most and is_text(value)
     if value is None or (is_fine and name != "text"):
         return None
     if is_fine and "\0" not in value and len(value.encode()) <= most:
         return None
     bound = f"{most} bytes of UTF-8 without NUL" if name == "text" else f"{most} long"
-    return f"{name} = {short_repr(value)} must be text, at most {bound}"
+    return f"{shown} = {short_repr(value)} must be text, at most {bound}"
 
 
 def encode_meta(meta: Mapping[str, Any], most: int = DEFAULT_MAX_META) -> bytes | str:

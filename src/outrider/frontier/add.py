@@ -1,4 +1,7 @@
-"""Adding links: admission, with the seeds of every worker known, then the store."""
+"""Adding links: admission, with the seeds of every worker known, then the store.
+
+Scoring links is the same admission, on a copy of it, without the store.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,25 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Se
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from outrider.core.admission import fingerprint_of
+import msgspec
+
+from outrider.core.admission import Admission, fingerprint_of
 from outrider.core.known_link import REFERRING, complete_link
-from outrider.core.link_validation import DEFAULT_MAX_META, MAX_META, encode_meta, link_error
-from outrider.core.task import Added, Lease, Link, Task
+from outrider.core.link_validation import (
+    DEFAULT_MAX_META,
+    MAX_META,
+    encode_meta,
+    link_error,
+    rename_meta,
+)
+from outrider.core.policy.score import breakdown_of
+from outrider.core.task import LANES, Added, Lease, Link, Task
 from outrider.core.url import Refusal, Url, parse_url
 from outrider.errors import InvalidInput
 from outrider.frontier.context import ClosedSource, FrontierContext
 from outrider.frontier.live_settings import LiveSettings
-from outrider.frontier.reports import AddReport, ScoringReport
+from outrider.frontier.policies import TimedScorer
+from outrider.frontier.reports import AddReport, Scored, ScoreReport, ScoringReport
 from outrider.frontier.rescore import Rescorer
 from outrider.frontier.store_calls import Batcher, items_of
 from outrider.store.byte_limits import MAX_CALL_BYTES, task_bytes
@@ -78,6 +91,12 @@ class ScopeRoots:
         mode, roots = context.policies.settings.scope.mode, context.policies.admission.roots
         if len(roots) > self._count_seen():
             await context.store.add_roots(context.crawl, mode, sorted(roots))
+        await self.read()
+
+    async def read(self) -> None:
+        """Read the roots of other workers."""
+        context = self._context
+        mode, roots = context.policies.settings.scope.mode, context.policies.admission.roots
         fresh = await context.store.roots(context.crawl, mode, after=self._count_seen())
         self._seen += len(fresh)
         roots.update(fresh)
@@ -111,17 +130,12 @@ class Adder:
     async def add(self, links: Links | str | Link, *, answers: bool = True) -> AddReport:
         """See `Frontier.add`."""
         _ = self._context.store  # raises if the frontier is not open
-        if isinstance(links, str | Link | Url):
-            links = [links]
+        links = _several(links, "add")
         if isinstance(links, list | tuple):
             if len(links) <= CHUNK and not self._has_long_meta:
                 return await self._add_chunk(links, answers=answers)
             work = self._add_chunks(links, answers=answers)
             return await asyncio.shield(self._context.background.spawn(work))
-        if not isinstance(links, Iterable | AsyncIterable):
-            raise InvalidInput(
-                f"add({links!r}): give URLs or Links, in an iterable or async iterable"
-            )
         return await self._add_chunks(links, answers=answers)
 
     @property
@@ -159,8 +173,7 @@ class Adder:
         """
         if self._settings.is_listen_due:
             await self._settings.listen()
-        self._rescorer.expire_signals()
-        self._settings.require_all()
+        self._refresh()
         policies, roots = self._context.policies, self._roots
         is_bound = policies.admission.root is not None
         if is_bound and not has_roots:
@@ -174,6 +187,48 @@ class Adder:
         if is_bound and roots.are_new:
             await roots.share()
         return admitted, report
+
+    def _refresh(self) -> None:
+        """Forget problems that are over; raise if a setting is missing in this process."""
+        self._rescorer.expire_signals()
+        self._settings.require_all()
+
+    async def score(self, links: Links | str | Link, *, known: bool) -> ScoreReport:
+        """See `Frontier.score` (F9)."""
+        _ = self._context.store  # raises if the frontier is not open
+        links = _several(links, "score")
+        if self._settings.is_listen_due:
+            await self._settings.listen()
+        self._refresh()
+        if self._context.policies.admission.root is not None:
+            await self._roots.read()
+        scorer = TimedScorer(self._context.policies.scorer.inner)
+        admission = _copy(self._context.policies.admission, scorer)
+        answers: list[Scored] = []
+        async for chunk in _chunks(links):
+            whole = await self._complete_all(chunk) if _has_referring(chunk) else chunk
+            scored = [_scored(one) for one in admission.admit(whole)]
+            answers += await self._look_up(scored) if known else scored
+            await asyncio.sleep(0)
+        refused = Counter([one.reason for one in answers if one.reason is not None])
+        return ScoreReport(tuple(answers), dict(refused), scorer.report())
+
+    async def _look_up(self, scored: list[Scored]) -> list[Scored]:
+        """Say of the links that are not refused whether their URLs are known (B3)."""
+        context = self._context
+
+        async def look_up(one: Scored) -> Scored:
+            if one.fingerprint is None:
+                return one
+            task = await context.store.task(context.crawl, one.fingerprint)
+            return one if task is None else msgspec.structs.replace(one, known=task.state)
+
+        parts = [
+            scored[start : start + CONCURRENT_READS]
+            for start in range(0, len(scored), CONCURRENT_READS)
+        ]
+        found = [await asyncio.gather(*map(look_up, part)) for part in parts]
+        return [one for part in found for one in part]
 
     async def refusal_of(self, link: AnyLink, found_on: Lease) -> str | None:
         """See `Frontier.refusal_of`."""
@@ -200,7 +255,9 @@ class Adder:
                 every[place] = link
         return every
 
-    async def _complete(self, link: Any) -> Link:
+    async def _complete(self, given: Any) -> Link:
+        renamed = rename_meta(given)  # what it says in meta comes before what the task says
+        link = given if isinstance(renamed, str) else renamed
         rules = self._context.policies.settings.url
         keeps = rules.keep_text
         url = link.url if isinstance(link.url, Url) else parse_url(link.url, rules)
@@ -209,6 +266,43 @@ class Adder:
         mark = fingerprint_of(link, url)
         task = await self._context.store.task(self._context.crawl, mark)
         return cast("Link", link) if task is None else complete_link(link, task, keeps_text=keeps)
+
+
+def _several(links: Links | str | Link, verb: str) -> Links:
+    """Return links as an iterable; raise InvalidInput if they are none."""
+    if isinstance(links, str | Link | Url):
+        return [links]
+    if not isinstance(links, Iterable | AsyncIterable):
+        raise InvalidInput(
+            f"{verb}({links!r:.60}): give URLs or Links, in an iterable or async iterable"
+        )
+    return links
+
+
+def _copy(admission: Admission, scorer: TimedScorer) -> Admission:
+    """Copy an admission, so that what it decides leaves no trace: seeds, counts and dice."""
+    return msgspec.structs.replace(admission, scorer=scorer, roots=set(admission.roots), roll=None)
+
+
+def _scored(answer: Task | Added) -> Scored:
+    if isinstance(answer, Added):
+        return Scored(answer.url, answer.reason, answer.detail)
+    return Scored(
+        answer.url,
+        None,
+        None,
+        answer.priority,
+        breakdown_of(answer),
+        answer.precedence,
+        answer.cost,
+        LANES[answer.lane],
+        answer.type,
+        answer.key,
+        answer.depth,
+        answer.origin,
+        answer.delay,
+        answer.fingerprint,
+    )
 
 
 def _has_referring(links: Sequence[AnyLink]) -> bool:

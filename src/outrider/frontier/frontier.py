@@ -53,6 +53,7 @@ from outrider.frontier.reports import (
     QueueSample,
     Reason,
     RestoreReport,
+    ScoreReport,
     Stats,
 )
 from outrider.frontier.rescore import Rescorer
@@ -409,6 +410,19 @@ class Frontier:
         await self._finisher.drain()
         self._claimer.lease_through(used)
         self._finisher.use(used)
+
+    async def score(
+        self,
+        links: Iterable[str | Url | Link] | AsyncIterable[str | Url | Link] | str | Link,
+        *,
+        known: bool = False,
+    ) -> ScoreReport:
+        """Return what `add` would make of each link now, in order; nothing is stored or counted.
+
+        With `known`, the store is asked for each URL whether it is known, and in which state: to
+        add such a link is a duplicate, unless its own `known` says otherwise (B3).
+        """
+        return await self._adder.score(links, known=known)
 
     async def refusal_of(self, link: str | Url | Link, found_on: Lease) -> str | None:
         """Return why a link found on a visit would be refused; None: it is admissible, or known."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from outrider.core.breakdown import Breakdown
-from outrider.core.states import CrawlStatus
+from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Added, Lease
 from outrider.store.protocol import CrawlView, QueueView, TaskView
 
@@ -32,6 +32,34 @@ class AddReport(msgspec.Struct, frozen=True):
     added: int
     refused: Mapping[str, int]
     answers: Sequence[Added]
+    scoring: ScoringReport
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """What adding a link would make of it: a task of this priority, or the reason for a refusal."""
+
+    url: str
+    reason: str | None = None  # why it would be refused; None: it would not
+    detail: str | None = None
+    priority: float | None = None  # this and all that follows: None if it would be refused
+    breakdown: Breakdown | None = None
+    precedence: int | None = None
+    cost: int | None = None
+    lane: str | None = None
+    type: str | None = None
+    key: str | None = None
+    depth: int | None = None
+    origin: str | None = None
+    delay: float | None = None
+    fingerprint: bytes | None = None
+    known: TaskState | None = None  # the state it is known in; None: it is not, or was not asked
+
+
+class ScoreReport(msgspec.Struct, frozen=True):
+    """What adding links would make of them, in order."""
+
+    answers: Sequence[Scored]
+    refused: Mapping[str, int]
     scoring: ScoringReport
 
 

@@ -690,6 +690,16 @@ def test_a_visit_fails_that_gives_its_task_more_meta_than_the_crawl_admits(size,
     assert not fails or "101 bytes of JSON, over 100" in verdict.reason
 
 
+def test_other_crawlers_names_in_new_meta_are_understood():
+    """F6, F7: as in a link's meta."""
+    outcome = Again(meta={"knowledgeReuse": 0.5, "estimatedCostMs": 20, "discoveryMethod": None})
+
+    assert outcome_error(outcome) is None
+    assert decide(lease(), outcome, policy(), 0.0).requeue.meta == (
+        b'{"knowledge_reuse":0.5,"estimated_cost_ms":20}'
+    )
+
+
 def test_empty_meta_replaces_what_was_there():
     """G1: None leaves it alone."""
     assert decide(lease(), Again(meta={}), policy(), 0.0).requeue.meta == b""
@@ -724,6 +734,8 @@ def test_task_that_goes_back_without_a_visit_leaves_the_host_alone():
         (Again(meta=[1]), "Again: meta must be a dict"),
         (Again(meta={"a": math.nan}), "Again: meta is not JSON"),
         (Again(meta={"a": "x" * 1_100_000}), "Again: meta: "),
+        (Again(meta={"discoveryMethod": "sitemap"}), "Again: meta.discoveryMethod"),
+        (Again(meta={"knowledgeReuse": 1, "knowledge_reuse": 0}), "meta.knowledge_reuse = 0 and"),
     ],
 )
 def test_invalid_fields_of_a_task_that_goes_back_are_named(outcome, error):
