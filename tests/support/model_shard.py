@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from outrider.clock import Clock
 from outrider.core.states import CrawlStatus
 from outrider.store.export_items import SavedCrawl, SavedEnd
 from outrider.store.protocol import ClaimRequest, ClaimResult, ResultPage
-from outrider.store.shards import CrawlTotals, ShardedStore, ShardSummary
+from outrider.store.shards import CrawlTotals, RunEnd, ShardedStore, ShardSummary
 from outrider.testing.model import Model
 from outrider.testing.model.records import LEASED, C
 
@@ -49,15 +50,15 @@ class ModelShard(Model):
         )
 
     async def apply_totals(
-        self, crawl: str, totals: CrawlTotals, revision: int | None
+        self, crawl: str, totals: CrawlTotals, end: RunEnd | None
     ) -> CrawlStatus:
         """See `Shard`."""
         c = self.crawl_of(crawl)
         self._pause_at_limit(c, totals)
-        may_end = revision == (await self.summary(crawl)).revision and not c.rules.stay_open
-        is_over = totals.is_over and c.first is not None
-        if c.status is CrawlStatus.RUNNING and is_over and may_end:
-            self._close(c)
+        may_end = end is not None and end.revision == (await self.summary(crawl)).revision
+        is_over = totals.is_over and c.first is not None and not c.rules.stay_open
+        if end is not None and may_end and c.status is CrawlStatus.RUNNING and is_over:
+            self._close(c, end.counts)
         return c.status
 
     def _pause_at_limit(self, c: C, totals: CrawlTotals) -> None:
@@ -73,13 +74,13 @@ class ModelShard(Model):
             if limit and value >= limit and c.status is CrawlStatus.RUNNING:
                 self.set_crawl_status(c, CrawlStatus.PAUSED, f"limit-{name}")
 
-    def _close(self, c: C) -> None:
+    def _close(self, c: C, counts: Mapping[str, int]) -> None:
         if c.rules.pause_at_finish and not c.at_finish:
             c.at_finish = True
             self.set_crawl_status(c, CrawlStatus.PAUSED, "finish")
         else:
             c.runs, c.finished = c.runs + 1, self.clock.now_ms()
-            self.set_crawl_status(c, CrawlStatus.FINISHED, f"run {c.runs}")
+            self.set_crawl_status(c, CrawlStatus.FINISHED, f"run {c.runs}", counts)
 
     async def start_run(self, crawl: str, by: str = "") -> None:
         """See `Shard`."""

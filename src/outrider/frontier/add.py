@@ -156,7 +156,7 @@ class Adder:
         refused = Counter([answer.reason or "" for answer in every if not answer.added])
         self.refused.update(refused)
         if self._context.reporter.has_listeners:
-            await self._context.reporter.added(every)
+            await self._context.reporter.added(every, admitted)
         kept = tuple(every) if answers else ()
         return AddReport(len(every) - refused.total(), dict(refused), kept, scoring)
 

@@ -107,7 +107,7 @@ class FrontierContext:
         validate_by(self.by)
         self.clock = clock
         self.policies = policies
-        self.reporter = EventReporter(clock, self.crawl)
+        self.reporter = EventReporter(clock, self.crawl, policies)
         self.background = BackgroundTasks()
         self.is_closing = False
         self._given = store

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
+
+from msgspec import to_builtins
 
 from outrider.clock import Clock
 from outrider.core.states import TaskState
-from outrider.core.task import Added, Lease
+from outrider.core.task import LANES, Added, Lease, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import SettingsError
 from outrider.events import Event, EventBus, JsonlSink, Listener
+from outrider.frontier.policies import Policies
 from outrider.frontier.store_calls import run_inline
-from outrider.store.protocol import FullStore
+from outrider.store.protocol import FullStore, StoreEvent
 
 
 class EventReporter:
     """Reports what one frontier did, and the store's own events since the last report."""
 
-    def __init__(self, clock: Clock, crawl: str) -> None:
+    def __init__(self, clock: Clock, crawl: str, policies: Policies) -> None:
         self._bus = EventBus(crawl)
         self._clock = clock
         self._crawl = crawl
+        self._policies = policies
         self._sequence = 0  # of the last store event that was reported
         self._since = 0.0  # earlier store events are not reported
         self._store: FullStore | None = None
@@ -74,19 +79,34 @@ class EventReporter:
         if self._bus.has_listeners:
             self._bus.emit(name, self._clock.now_ms() / 1000, **data)
 
-    async def added(self, answers: Iterable[Added]) -> None:
-        """Report links that were added or refused."""
+    async def added(self, answers: Iterable[Added], admitted: Iterable[Task | Added] = ()) -> None:
+        """Report links that were added or refused; `admitted`: what admission made of each."""
         if not self._bus.has_listeners:
             return
-        for answer in answers:
-            self._emit_added(answer)
+        for answer, one in zip_longest(answers, admitted):
+            self._emit_added(answer, one if isinstance(one, Task) else None)
         await self.store_events()
 
-    def _emit_added(self, answer: Added) -> None:
-        if answer.added:
-            self.emit("added", url=answer.url, priority=answer.priority)
-        else:
-            self.emit("refused", url=answer.url[:200], reason=answer.reason)
+    def _emit_added(self, answer: Added, task: Task | None) -> None:
+        if not answer.added:
+            known = {} if task is None else {"key": task.key, "type": task.type}
+            self.emit("refused", url=answer.url[:200], reason=answer.reason, **known)
+            return
+        about = {} if task is None else self._about_added(task)
+        self.emit("added", url=answer.url, priority=answer.priority, **about)
+
+    def _about_added(self, task: Task) -> dict[str, Any]:
+        about = {
+            "key": task.key,
+            "type": task.type,
+            "lane": LANES[task.lane],
+            "depth": task.depth,
+            "origin": task.origin,
+            "tag": task.tag,
+        }
+        if task.breakdown is not None and self._policies.settings.events.breakdown:
+            about["breakdown"] = to_builtins(task.breakdown)
+        return about
 
     async def claimed(self, leases: Iterable[Lease]) -> None:
         """Report leased tasks."""
@@ -94,7 +114,7 @@ class EventReporter:
             return
         await self.store_events()
         for lease in leases:
-            self.emit("claimed", url=lease.url, key=lease.key, attempt=lease.attempt)
+            self.emit("claimed", url=lease.url, **_about_visit(lease))
 
     async def finished(
         self, leases: Sequence[Lease], verdicts: Sequence[Verdict], answers: Sequence[Finished]
@@ -103,11 +123,17 @@ class EventReporter:
         if not self._bus.has_listeners:
             return
         for lease, verdict, answer in zip(leases, verdicts, answers, strict=True):
-            for added in answer.answers:
-                self._emit_added(added)
+            for added, task in zip(answer.answers, verdict.tasks, strict=False):
+                self._emit_added(added, task)
             if answer.state is not None:
-                name = _event_name(verdict, answer.state)
-                self.emit(name, url=lease.url, outcome=verdict.outcome, reason=verdict.reason)
+                self.emit(
+                    _event_name(verdict, answer.state),
+                    url=lease.url,
+                    outcome=verdict.outcome,
+                    reason=verdict.reason,
+                    **_about_visit(lease),
+                    status=None if verdict.answer is None else verdict.answer.status,
+                )
         await self.store_events()
 
     async def store_events(self) -> None:
@@ -120,8 +146,22 @@ class EventReporter:
             self._sequence = event.sequence
             if event.at < self._since:
                 continue
-            data = {"subject": event.subject, "detail": event.detail, **signature(event.by)}
-            self._bus.emit(event.name, event.at, **data)
+            self._bus.emit(event.name, event.at, **data_of(event))
+
+
+def data_of(event: StoreEvent) -> dict[str, Any]:
+    """Return the data of a store's own event."""
+    counts = {"counts": dict(event.counts)} if event.counts else {}
+    return {"subject": event.subject, "detail": event.detail, **signature(event.by), **counts}
+
+
+def _about_visit(lease: Lease) -> dict[str, Any]:
+    return {
+        "key": lease.key,
+        "type": lease.type,
+        "attempt": lease.attempt,
+        "worker": lease.worker,
+    }
 
 
 def signature(by: str) -> dict[str, str]:

@@ -170,6 +170,9 @@ class EventSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jsonl: Annotated[
         str, Meta(description="path of a file that gets one JSON line per event; empty: none")
     ] = ""
+    breakdown: Annotated[
+        bool, Meta(description="whether `added` events carry the breakdown of the priority")
+    ] = False
 
 
 class QueueFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

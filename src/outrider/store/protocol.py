@@ -505,6 +505,8 @@ class StoreEvent(msgspec.Struct, frozen=True):
     subject: str
     detail: str
     by: str = ""  # the operator who caused it, if the act said so
+    # Of `crawl-finished` (I2): the crawl's tasks by state as its run ended, and its visits so far.
+    counts: Mapping[str, int] = {}
 
 
 class ResultPage(msgspec.Struct, Generic[Item], frozen=True):

@@ -59,6 +59,75 @@ async def test_adds_and_refusals_emit_events(frontier):
     ]
 
 
+async def test_added_event_carries_what_the_task_is(opened):
+    """O3: key, type, lane, depth, origin, tag; the breakdown only if the settings ask for it."""
+    frontier = await opened()
+    events = heard_by(frontier)
+
+    await frontier.add([Link(A, type="article", depth=2, origin="sitemap", tag="t")])
+
+    (event,) = events
+    assert {**event.data} == {
+        "url": A,
+        "priority": event.data["priority"],
+        "key": "a.example",
+        "type": "article",
+        "lane": "acquisition",
+        "depth": 2,
+        "origin": "sitemap",
+        "tag": "t",
+    }
+
+
+async def test_added_event_carries_breakdown_if_asked_for(opened):
+    """O3, F2: with events.breakdown, of seeds and of found links; its terms sum to the priority."""
+    frontier = await opened({"events": {"breakdown": True}})
+    events = heard_by(frontier)
+
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    await frontier.finish(lease, Done(200), links=[B])
+
+    for event in (event for event in events if event.name == "added"):
+        terms = event.data["breakdown"]["terms"]
+        assert sum(value for _, value in terms) == event.data["priority"]
+    assert [event.name for event in events].count("added") == 2
+
+
+async def test_refused_event_carries_key_if_the_store_refused_the_task(frontier):
+    """O3: a link that admission refused has none."""
+    events = heard_by(frontier)
+
+    await frontier.add([A, A, "nonsense"])
+
+    assert [event.data.get("key") for event in events[1:]] == ["a.example", None]
+
+
+async def test_events_of_a_visit_carry_task_worker_and_status(frontier):
+    """O3: key, type, attempt and worker from the claim on; the status once it is known."""
+    await frontier.add([A])
+    events = heard_by(frontier)
+
+    await visit(frontier, Done(203))
+
+    about = {"key": "a.example", "type": "page", "attempt": 1, "worker": frontier.worker}
+    claimed, finished = (event.data for event in events)
+    assert claimed == {"url": A, **about}
+    assert finished == {"url": A, "outcome": "done", "reason": None, **about, "status": 203}
+
+
+async def test_finish_of_a_run_is_reported_with_counts(frontier):
+    """O3, I2: tasks by state, as the store counted them."""
+    await frontier.add([A])
+    events = heard_by(frontier)
+    await visit(frontier, Done(200))
+    await frontier.claim()
+
+    event = events[-1]
+    assert (event.name, event.data["detail"]) == ("crawl-finished", "run 1")
+    assert (event.data["counts"]["done"], event.data["counts"]["known"]) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("outcome", "name"),
     [

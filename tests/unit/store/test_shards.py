@@ -132,10 +132,10 @@ class Fickle(ModelShard):
         await self._first("finish")
         return await super().finish(verdicts)
 
-    async def apply_totals(self, crawl, totals, revision):  # noqa: D102 - as its parent
-        if revision is not None:
+    async def apply_totals(self, crawl, totals, end):  # noqa: D102 - as its parent
+        if end is not None:
             await self._first("apply_totals")
-        return await super().apply_totals(crawl, totals, revision)
+        return await super().apply_totals(crawl, totals, end)
 
     async def start_run(self, crawl, by=""):  # noqa: D102 - as its parent
         await self._first("start_run")

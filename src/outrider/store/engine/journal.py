@@ -244,8 +244,8 @@ class MemoryJournal:
 
     def events(self, after: int, limit: int) -> list[StoreEvent]:
         """See `port.Journal`."""
-        found = [event for event in self._state.events if event.number > after][:limit]
-        return [StoreEvent(number, at / 1000, *rest) for number, at, *rest in found]
+        found = (event for event in self._state.events if event.number > after)
+        return [event.view() for event in islice(found, limit)]
 
     def adopt_workers(self, old: MemoryJournal) -> None:
         """Take over the workers of a journal that this one replaces."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, final
 
 from outrider.core.order import ordered
 from outrider.core.policy.rules import CrawlRules, Limits
-from outrider.core.states import CrawlStatus, QueueState
+from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import CRITICAL, HIGH, LOW
 from outrider.store.engine.records import (
     COLUMNS,
@@ -19,6 +21,7 @@ from outrider.store.engine.records import (
     TaskCounts,
     column_of,
 )
+from outrider.store.protocol import StoreEvent
 
 EVENTS_KEPT: Final = 10_000
 _SNOOZED: Final = QUEUE_COLUMNS[QueueState.SNOOZED]
@@ -28,6 +31,8 @@ _LISTED: Final = {
 }
 TIMELINE_KEPT: Final = 100
 EPOCHS_KEPT: Final = 8
+_ENDED: Final = (TaskState.DONE, TaskState.DEAD, TaskState.DROPPED)
+_NO_COUNTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Counted(Protocol):
@@ -52,6 +57,12 @@ class CrawlEvent(NamedTuple):
     subject: str
     detail: str
     by: str = ""  # the operator whose act caused it
+    counts: dict[str, int] = {}  # noqa: RUF012 - see `StoreEvent`; never changed
+
+    def view(self) -> StoreEvent:
+        """Return the event as readers see it."""
+        number, at, name, subject, detail, by, counts = self
+        return StoreEvent(number, at / 1000, name, subject, detail, by, counts)
 
 
 @final
@@ -89,6 +100,7 @@ class CrawlState:
         "last_token",
         "last_turn",
         "leased",
+        "loaded_counts",
         "low",
         "name",
         "opens_below",
@@ -152,6 +164,8 @@ class CrawlState:
         self.by = ""  # the operator whose act is being applied
         self.settings = ""  # the caller's text, for workers that join the crawl
         self.task_counts: dict[tuple[str, str | None, str, int], TaskCounts] = {}
+        # Tasks by state that a store loaded as totals, of which `task_counts` has the differences.
+        self.loaded_counts = [0] * len(COLUMNS)
         # C6, since `CrawlEngine.take_news`: a queue was listed or got a wake time; a new status
         self.has_new_work = self.has_new_status = False
         self.dirty_queues: list[Queue] = []
@@ -257,16 +271,26 @@ class CrawlState:
 
     # ---- status
 
-    def add_event(self, now: int, name: str, subject: str, detail: str) -> None:
+    def add_event(
+        self,
+        now: int,
+        name: str,
+        subject: str,
+        detail: str,
+        counts: Mapping[str, int] = _NO_COUNTS,
+    ) -> None:
         """O3: record what happened, and whose act caused it."""
         self.last_event += 1
-        self.events.append(CrawlEvent(self.last_event, now, name, subject, detail, self.by))
+        event = CrawlEvent(self.last_event, now, name, subject, detail, self.by, dict(counts))
+        self.events.append(event)
 
-    def set_status(self, status: CrawlStatus, reason: str, now: int) -> None:
+    def set_status(
+        self, status: CrawlStatus, reason: str, now: int, counts: Mapping[str, int] = _NO_COUNTS
+    ) -> None:
         """I1."""
         self.status, self.reason, self.has_new_status = status, reason, True
         self.timeline.append((now / 1000, status.value, reason))
-        self.add_event(now, f"crawl-{status.value}", self.name, reason)
+        self.add_event(now, f"crawl-{status.value}", self.name, reason, counts)
 
     def start_run(self, now: int) -> None:
         """I2: a task was added to an idle crawl, so a finished crawl runs again."""
@@ -304,4 +328,12 @@ class CrawlState:
             self.set_status(CrawlStatus.PAUSED, "finish", now)
         else:
             self.runs, self.finished, self.is_idle = self.runs + 1, now, True
-            self.set_status(CrawlStatus.FINISHED, f"run {self.runs}", now)
+            self.set_status(CrawlStatus.FINISHED, f"run {self.runs}", now, self._counts_at_end())
+
+    def _counts_at_end(self) -> dict[str, int]:
+        """I2, O3: return what the end of a run reports: tasks by state, and visits."""
+        totals = list(self.loaded_counts)
+        for counts in self.task_counts.values():
+            totals = [total + count for total, count in zip(totals, counts.by_state, strict=True)]
+        ended = {state.value: totals[COLUMNS[state]] for state in _ENDED}
+        return {"known": self.known, **ended, "held": self.pending, "visits": self.visits}

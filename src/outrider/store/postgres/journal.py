@@ -56,6 +56,7 @@ _TOTALS: Final[Mapping[str, str]] = {
 _QUEUES: Final = {f"queues {state.value}": column for state, column in QUEUE_COLUMNS.items()}
 _encode = msgspec.json.Encoder().encode
 _decode_totals = msgspec.json.Decoder(WorkerTotals).decode
+_decode_counts_at_end = msgspec.json.Decoder(dict[str, int]).decode
 _decode_counts = msgspec.json.Decoder(tuple[str, str | None, str, int]).decode
 
 
@@ -166,7 +167,7 @@ class PostgresJournal:
     def events(self, after: int, limit: int) -> list[StoreEvent]:
         """See `port.Journal`."""
         found = self._pipeline.rows(sql.EVENTS_SINCE, (self._crawl, after, limit))
-        return [StoreEvent(sequence, at / 1000, *words) for sequence, at, *words in found]
+        return [_event_of(row) for row in found]
 
     def write_events(self, events: Sequence[CrawlEvent], last_event: int) -> None:
         """Write the events of a verb, numbered in the order in which they can be read."""
@@ -174,9 +175,10 @@ class PostgresJournal:
             return
         count = len(events)
         last = last_event if self._session.is_exclusive else self._next_number(count)
-        _, at, *words = zip(*events, strict=True)
+        _, at, *words, counts = zip(*events, strict=True)
         numbers = number_array(range(last - count + 1, last + 1))
-        params = (self._crawl, numbers, number_array(at), *map(text_array, words))
+        texts = text_array(_encode(one).decode() if one else "" for one in counts)
+        params = (self._crawl, numbers, number_array(at), *map(text_array, words), texts)
         self._pipeline.send(sql.ADD_EVENTS, params)
         self._pipeline.send(sql.DELETE_OLD_EVENTS, (self._crawl, last - EVENTS_KEPT))
 
@@ -187,6 +189,12 @@ class PostgresJournal:
         ((numbers,),) = self._pipeline.rows(sql.NEXT_EVENT_NUMBERS, params)
         last: int = numbers[-1]
         return last
+
+
+def _event_of(row: Row) -> StoreEvent:
+    number, at, name, subject, detail, by, counts = row
+    found = _decode_counts_at_end(counts) if counts else {}
+    return CrawlEvent(number, at, name, subject, detail, by, found).view()
 
 
 def _value_of(row: Row) -> SharedValue:
@@ -280,6 +288,7 @@ class Counters:
         self._base = dict(session.pipeline.rows(sql.READ_COUNTERS, params))
         by_state = _sum_by_state(self._base)
         state.count_offset -= sum(by_state.values())
+        state.loaded_counts = [by_state[name] for name in COLUMNS]
         state.pending += by_state[TaskState.PENDING]
         state.leased += by_state[TaskState.LEASED]
         for name, total in _TOTALS.items():
@@ -290,6 +299,7 @@ class Counters:
 
     def load_task_counts(self) -> None:
         """Complete the counts by type, tag, origin and depth, for a verb that reads."""
+        self._state.loaded_counts = [0] * len(COLUMNS)
         for name, count in self._base.items():
             state, _, counts = name.partition(" ")
             if counts.startswith("["):

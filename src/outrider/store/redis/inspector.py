@@ -226,7 +226,7 @@ class RedisInspector:
     ) -> list[StoreEvent]:
         """See `protocol.Inspect`."""
         events = map(_decode_event, await self._scripts.run("read_events", crawl, after, limit))
-        return [StoreEvent(sequence, at / 1000, *rest) for sequence, at, *rest in events]
+        return [event.view() for event in events]
 
     # ---- queues
 

@@ -20,7 +20,7 @@ from outrider.store.redis.rules_cache import RulesCache
 from outrider.store.redis.script_client import ScriptClient, encode
 from outrider.store.redis.shared_values import SharedValues
 from outrider.store.redis.verbs import RedisVerbs
-from outrider.store.shards import CrawlTotals, ShardSummary
+from outrider.store.shards import CrawlTotals, RunEnd, ShardSummary
 from outrider.store.validation import validate_call, validate_crawls
 
 
@@ -105,11 +105,13 @@ class RedisStore(ForwardingStore):
         )
 
     async def apply_totals(
-        self, crawl: str, totals: CrawlTotals, revision: int | None
+        self, crawl: str, totals: CrawlTotals, end: RunEnd | None
     ) -> CrawlStatus:
         """See `shards.Shard`."""
-        expected = "" if revision is None else revision
-        status = await self.scripts.run("apply_totals", crawl, encode(totals), expected)
+        revision, counts = ("", {}) if end is None else end
+        status = await self.scripts.run(
+            "apply_totals", crawl, encode(totals), revision, encode(counts)
+        )
         return CrawlStatus(status.decode())
 
     async def start_run(self, crawl: str, by: str = "") -> None:

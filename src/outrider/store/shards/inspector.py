@@ -42,6 +42,7 @@ from outrider.store.validation import validate_limit, validate_page
 
 POSITION_BITS: Final = 64  # of one shard's position in a number that has all of them
 _MASK: Final = (1 << POSITION_BITS) - 1
+_AT_END: Final = ("known", "done", "dead", "dropped", "held", "visits")
 _SUMMED: Final = (
     *("known", "pending", "leased", "done", "dead", "dropped", "held", "visits", "bytes"),
     "recovered",
@@ -76,6 +77,11 @@ class ShardedInspector:
             queues=_sum(view.queues for view in views),
             bands=_sum(view.bands for view in views),
         )
+
+    async def counts_at_end(self, crawl: str) -> dict[str, int]:
+        """I2, O3: return what the end of a run reports, summed over all shards."""
+        view = await self.crawl(crawl)
+        return {name: getattr(view, name) for name in _AT_END}
 
     async def queue_states(
         self, crawl: str, *, after: int = 0, limit: int = 1000

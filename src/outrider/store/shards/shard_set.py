@@ -14,9 +14,9 @@ looks once more whether work was added meanwhile: one of the two sees the other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -70,6 +70,13 @@ class CrawlTotals(NamedTuple):
         return not (self.leased or self.open)
 
 
+class RunEnd(NamedTuple):
+    """What ends a run: this shard's revision as it was over, and what its event reports."""
+
+    revision: int
+    counts: Mapping[str, int]
+
+
 def totals_of(summaries: Sequence[ShardSummary]) -> CrawlTotals:
     """Sum the counts of all shards."""
     return CrawlTotals(
@@ -93,11 +100,11 @@ class Shard(FullStore, Protocol):
         ...
 
     async def apply_totals(
-        self, crawl: str, totals: CrawlTotals, revision: int | None
+        self, crawl: str, totals: CrawlTotals, end: RunEnd | None
     ) -> CrawlStatus:
         """I4, I2: pause the crawl at a limit; end its run if it is over. Return the status.
 
-        The run is ended only if this shard's revision still is `revision`; None: never.
+        The run is ended only if this shard's revision still is that of `end`; None: never.
         """
         ...
 
@@ -238,11 +245,15 @@ async def _result_or_error(call: Awaitable[T]) -> T | OutriderError:
         return error
 
 
+CountAtEnd: TypeAlias = Callable[[str], Awaitable[Mapping[str, int]]]
+
+
 class RunStatus:
     """The status of a crawl: stored at home, propagated to the other shards."""
 
-    def __init__(self, shards: ShardSet) -> None:
+    def __init__(self, shards: ShardSet, count: CountAtEnd) -> None:
         self._shards = shards
+        self._count_at_end = count
         self._last: dict[str, ShardSummary] = {}
 
     async def set_status(
@@ -304,10 +315,13 @@ class RunStatus:
         totals = totals_of(first)
         if not (totals.is_over and first[HOME].has_started):
             return RUNNING, False
+        counts = await self._count_at_end(crawl)  # unchanged, if the revisions are
         second = await self._shards.summaries(crawl)
         if not totals_of(second).is_over or _revisions(first) != _revisions(second):
             return RUNNING, True
-        status = await self._shards.home.apply_totals(crawl, totals, second[HOME].revision)
+        status = await self._shards.home.apply_totals(
+            crawl, totals, RunEnd(second[HOME].revision, counts)
+        )
         if status is FINISHED:
             return await self.refresh(crawl), False
         await self._propagate(crawl, status, second)

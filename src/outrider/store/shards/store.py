@@ -25,7 +25,8 @@ class ShardedStore(ForwardingStore):
         self._shards = together = ShardSet(shards, placement)
         self.id = together.home.id
         self.is_inline = together.is_inline
-        status = RunStatus(together)
+        inspector = ShardedInspector(together)
+        status = RunStatus(together, inspector.counts_at_end)
         copies = IdentityCopies(together)
         adding = ShardedAdd(together, status, copies)
         leases = ShardedLeases(together, status)
@@ -35,7 +36,7 @@ class ShardedStore(ForwardingStore):
             ShardedFinish(together, status, adding, leases, copies),
             status,
             ShardedAdmin(together, status, copies),
-            ShardedInspector(together),
+            inspector,
             ShardedExport(together),
             ShardedRestore(together, status, copies),
         )

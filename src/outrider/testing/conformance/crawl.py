@@ -109,6 +109,42 @@ class CrawlConformance:
         assert [(event.subject, event.detail) for event in events] == [(CRAWL, "run 1")]
         assert (await crawl(store)).runs == 1
 
+    async def test_end_of_a_run_reports_counts_by_state(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """I2, O3: what the run left; a later run counts the tasks of the crawl so far."""
+        await configure(store, delay=0.0)
+        await add(store, "a/1", "a/2", "b/1", "c/1", "d/1", "d/2")
+        await visit(store)
+        await visit(store, Failed("HTTP 500"), policy=policy(max_retries=0))
+        await store.drop(CRAWL, TaskFilter(key=key("c")), dry_run=False)
+        await steer(store, key("d"), Retire())
+        clock.advance(1)
+        await drained(store)
+        await add(store, "b/2")
+        await drained(store)
+
+        log = await store.events_since(CRAWL)
+        first = {"known": 6, "done": 2, "dead": 1, "dropped": 1, "held": 2, "visits": 3}
+        assert [event.counts for event in log if event.name == "crawl-finished"] == [
+            first,
+            {**first, "known": 7, "done": 3, "visits": 4},
+        ]
+        assert all(event.counts == {} for event in log if event.name != "crawl-finished")
+
+    async def test_end_of_a_run_counts_task_that_died_in_the_same_claim(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """I2, H4: the claim that finds the last lease overdue ends the run."""
+        await configure(store, delay=0.0, max_crashes=1)
+        await add(store, "a/1")
+        await one(store, lease_for=5.0)
+        clock.advance(10)
+        assert (await ask(store)).status is FINISHED
+
+        (event,) = [one for one in await store.events_since(CRAWL) if one.counts]
+        assert (event.counts["dead"], event.counts["visits"]) == (1, (await crawl(store)).visits)
+
     async def test_a_leased_task_keeps_a_crawl_open(self, store: FullStore) -> None:
         """I2: nothing is leased anywhere, or it is not finished."""
         await add(store, "a/1")

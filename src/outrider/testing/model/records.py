@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -167,7 +168,7 @@ class C:
     finished: int | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
     timeline: list[tuple[float, str, str]] = field(default_factory=list)
-    log: list[tuple[int, str, str, str, str]] = field(default_factory=list)
+    log: list[tuple[int, str, str, str, str, Mapping[str, int]]] = field(default_factory=list)
     by: str = ""  # the operator whose act is being applied
     forgotten: int = 0  # events older than the log
     roots: dict[str, list[str]] = field(default_factory=dict)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
 from outrider.clock import Clock
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import CrawlStatus
 from outrider.store.protocol import STORE_VALUES, Notifies
 from outrider.store.validation import validate_crawls
-from outrider.testing.model.records import LEASED, PENDING, C, Q, T
+from outrider.testing.model.records import DEAD, DONE, DROPPED, LEASED, PENDING, C, Q, T
 from outrider.testing.model.views import Views
+
+NO_COUNTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Schedule(Views):
@@ -134,16 +140,26 @@ class Schedule(Views):
 
     # ---- the crawl
 
-    def log(self, c: C, name: str, subject: str, detail: str) -> None:
+    def log(
+        self, c: C, name: str, subject: str, detail: str, counts: Mapping[str, int] = NO_COUNTS
+    ) -> None:
         """Log an event, with the operator whose act caused it (O3)."""
-        c.log.append((self.clock.now_ms(), name, subject, detail, c.by))
+        c.log.append((self.clock.now_ms(), name, subject, detail, c.by, dict(counts)))
 
-    def set_crawl_status(self, c: C, status: CrawlStatus, reason: str) -> None:
+    def set_crawl_status(
+        self, c: C, status: CrawlStatus, reason: str, counts: Mapping[str, int] = NO_COUNTS
+    ) -> None:
         """Set the status of a crawl (I1)."""
         now = self.clock.now_ms()
         c.status, c.reason = status, reason
         c.timeline.append((now / 1000, status.value, reason))
-        self.log(c, f"crawl-{status.value}", c.name, reason)
+        self.log(c, f"crawl-{status.value}", c.name, reason, counts)
+
+    def counts_at_end(self, c: C) -> dict[str, int]:
+        """Return what the end of a run reports: tasks by state, and visits (I2, O3)."""
+        ended = {state.value: len(c.all(state)) for state in (DONE, DEAD, DROPPED)}
+        held = len(c.all(PENDING))  # in retired queues: nothing else is left
+        return {"known": len(c.tasks), **ended, "held": held, "visits": c.visits}
 
     def reopen(self, c: C) -> None:
         """Let a finished crawl run again, because of a new task (I2)."""
@@ -173,4 +189,5 @@ class Schedule(Views):
             self.set_crawl_status(c, CrawlStatus.PAUSED, "finish")
         else:
             c.runs, c.finished = c.runs + 1, self.clock.now_ms()
-            self.set_crawl_status(c, CrawlStatus.FINISHED, f"run {c.runs}")
+            counts = self.counts_at_end(c)
+            self.set_crawl_status(c, CrawlStatus.FINISHED, f"run {c.runs}", counts)

@@ -476,4 +476,7 @@ class Views(ABC):
         c = self.crawl_or_empty(crawl)
         log = [(c.forgotten + i, *entry) for i, entry in enumerate(c.log, 1)]
         new = [entry for entry in log if entry[0] > after][:limit]
-        return [StoreEvent(sequence, at / 1000, *rest) for sequence, at, *rest in new]
+        return [
+            StoreEvent(sequence, at / 1000, name, subject, detail, by, counts)
+            for sequence, at, name, subject, detail, by, counts in new
+        ]

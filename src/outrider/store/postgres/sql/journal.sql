@@ -55,11 +55,13 @@ on conflict (crawl, name) do update set n = counter.n + excluded.n
 -- name: add_events
 -- Events, as they can be read from now on.
 -- in: crawl, sequences bigint[], at bigint[], names text[], subjects text[], details text[],
---   by text[]
+--   by text[], counts text[] (JSON)
 -- out: nothing
-insert into event (crawl, sequence, at, name, subject, detail, by)
+insert into event (crawl, sequence, at, name, subject, detail, by, counts)
 select %s, *
-from unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[])
+from unnest(
+    %s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[]
+)
 
 -- name: delete_old_events
 -- Events up to a number.
@@ -70,8 +72,8 @@ delete from event where crawl = %s and sequence <= %s
 -- name: events_since
 -- Events after a number, in their order.
 -- in: crawl, after, limit
--- out: sequence, at (milliseconds), name, subject, detail, by
-select sequence, at, name, subject, detail, by from event
+-- out: sequence, at (milliseconds), name, subject, detail, by, counts (JSON)
+select sequence, at, name, subject, detail, by, counts from event
 where crawl = %s and sequence > %s order by sequence limit %s
 
 -- name: read_worker

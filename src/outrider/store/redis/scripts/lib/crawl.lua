@@ -97,10 +97,11 @@ end
 
 local by = '' -- the operator whose act is being applied
 
--- O3: append an event to the log.
-local function log_event(what, subject, detail)
+-- O3: append an event to the log; the end of a run has counts.
+local function log_event(what, subject, detail, counts)
   C[C_LAST_EVENT] = C[C_LAST_EVENT] + 1
-  call('RPUSH', prefix .. K_EVENTS, encode({ C[C_LAST_EVENT], now, what, subject, detail, by }))
+  local event = { C[C_LAST_EVENT], now, what, subject, detail, by, counts }
+  call('RPUSH', prefix .. K_EVENTS, encode(event))
   call('LTRIM', prefix .. K_EVENTS, -MAX_EVENTS, -1)
 end
 
@@ -134,11 +135,11 @@ local function notify_waiters()
   end
 end
 
-local function change_status(status, reason)
+local function change_status(status, reason, counts)
   C[C_STATUS], C[C_REASON], has_new_status = status, reason, true
   call('RPUSH', prefix .. K_TIMELINE, encode({ now / 1000, status, reason }))
   call('LTRIM', prefix .. K_TIMELINE, -MAX_TIMELINE, -1)
-  log_event('crawl-' .. status, name, reason)
+  log_event('crawl-' .. status, name, reason, counts)
 end
 
 -- I2: a task was added, so a finished crawl runs again.
@@ -171,14 +172,14 @@ local function check_limits(known, dones, size)
   end
 end
 
--- I2: end the run, or pause the crawl if it is to be paused at its end.
-local function end_run()
+-- I2: end the run, or pause the crawl if it is to be paused at its end. `counts`: what it reports.
+local function end_run(counts)
   if C[C_PAUSE_AT_FINISH] and not C[C_AT_FINISH] then
     C[C_AT_FINISH] = true
     change_status('paused', 'finish')
   else
     C[C_RUNS], C[C_FINISHED] = C[C_RUNS] + 1, now
-    change_status('finished', 'run ' .. C[C_RUNS])
+    change_status('finished', 'run ' .. C[C_RUNS], counts)
   end
 end
 

@@ -364,7 +364,7 @@ end
 -- I2: end the run if it is over. The crawl runs.
 local function end_run_if_over()
   if is_run_over() then
-    end_run()
+    end_run(counts_at_end())
   end
 end
 

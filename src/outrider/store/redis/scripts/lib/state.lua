@@ -219,6 +219,29 @@ local function count_task(kind, state, by)
   count_changes[field] = (count_changes[field] or 0) + by
 end
 
+-- I2, O3: what the end of a run reports: tasks by state, those of this call included, and visits.
+local function counts_at_end()
+  local totals, stored = { [DONE] = 0, [DEAD] = 0, [DROPPED] = 0 }, call('HGETALL', prefix .. K_COUNTS)
+  local function count(field, by)
+    local state = field % 8
+    totals[state] = totals[state] and totals[state] + by
+  end
+  for position = 1, #stored, 2 do
+    count(tonumber(stored[position]), tonumber(stored[position + 1]))
+  end
+  for field, by in pairs(count_changes) do
+    count(field, by)
+  end
+  return {
+    known = C[C_LAST_TASK],
+    done = totals[DONE],
+    dead = totals[DEAD],
+    dropped = totals[DROPPED],
+    held = C[C_PENDING],
+    visits = C[C_VISITS],
+  }
+end
+
 local function count_ended(q, state, by)
   local column = state == DONE and Q_DONE or state == DEAD and Q_DEAD or Q_DROPPED
   q[column] = q[column] + by
