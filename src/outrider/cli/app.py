@@ -21,6 +21,7 @@ from outrider.cli import (
     demo,
     doctor,
     queues,
+    score,
     simulate,
     stats,
     steer,
@@ -95,6 +96,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Crawling": {
         "crawl": crawl.crawl,
         "work": crawl.work,
+        "score": score.score,
     },
     "A crawl in a store": {
         "add": add.add,

@@ -159,7 +159,7 @@ def crawl(  # noqa: PLR0913 - a command's options are its parameters
     from outrider.cli.crawl_plan import CrawlRequest, make_plan, prepare_files
     from outrider.cli.crawl_run import run_crawl
 
-    _allow_local_imports()
+    allow_local_imports()
     request = CrawlRequest(
         urls or [],
         seeds,
@@ -270,7 +270,7 @@ def work(  # noqa: PLR0913 - a command's options are its parameters
     from outrider.monitoring.connection import check_store
     from outrider.output.worker_files import worker_files
 
-    _allow_local_imports()
+    allow_local_imports()
     request = WorkRequest(
         *(store, crawl, options, settings, assign or [], log, handler or [], isolate, stay, profile)
     )
@@ -296,6 +296,6 @@ def _show_worker(report: WorkerReport, *, as_json: bool) -> None:
     show_pairs([("worker", report.worker), *report.files.items()])
 
 
-def _allow_local_imports() -> None:
+def allow_local_imports() -> None:
     """Let module:function be in the working directory; installed modules come first."""
     sys.path.append(str(Path.cwd()))
