@@ -83,36 +83,47 @@ class Claimer:
     ) -> Claim:
         """See `Frontier.claim`."""
         _check_claim(limit, per_queue)
-        _check_max_queues(max_queues)
-        _check_worker(worker)
-        request = ClaimRequest(
-            self._context.crawl,
-            worker or self._context.worker,
-            limit,
-            0.0 if lease_for is None else lease_seconds("claim", lease_for),
-            per_queue or 0,
-            lend=bool(lend),
-            outlives_process=bool(outlives_process),
-            keys=() if keys is None else _list_of_keys(keys),
-            max_queues=max_queues or 0,
-        )
+        if max_queues is not None:
+            _check_max_queues(max_queues)
+        if worker is not None:
+            _check_worker(worker)
         if not isinstance(wait, int | float) or not wait >= 0:
             raise InvalidInput(f"claim(wait={wait!r}): seconds ≥ 0")
-        ask = partial(self._claim_once, request)
-        claim = await (self._claim_in_turn(ask, request, wait) if wait and limit else ask())
+        context, is_timed = self._context, lease_for is not None
+        request = ClaimRequest(
+            context.crawl,
+            worker or context.worker,
+            limit,
+            lease_seconds("claim", lease_for) if is_timed else self._setting_seconds,
+            per_queue or 0,
+            self._streak,
+            (),
+            bool(lend),
+            "",
+            bool(outlives_process),
+            () if keys is None else _list_of_keys(keys),
+            max_queues or 0,
+        )
+        if wait and limit:
+            claim = await self._claim_in_turn(request, wait, is_timed=is_timed)
+        else:
+            claim = await self._claim_once(request, is_timed=is_timed)
         if not claim:
             await asyncio.sleep(0)  # a caller that claims in a loop must not block the others
         return claim
 
-    async def _claim_in_turn(
-        self, ask: Callable[[], Awaitable[Claim]], request: ClaimRequest, wait: float
-    ) -> Claim:
+    @property
+    def _setting_seconds(self) -> float:
+        return self._context.policies.settings.lease.seconds
+
+    async def _claim_in_turn(self, request: ClaimRequest, wait: float, *, is_timed: bool) -> Claim:
         """Wait among all claims of this process that could get the same tasks."""
         source, store = self._open_source(), self._context.store
         if self._room is None:
             context = self._context
             self._room = ROOMS.join(store, context.crawl, context.clock, self)
         other = None if source is store else id(source)  # a workbench, of which no store notifies
+        ask = partial(self._claim_once, request, is_timed=is_timed)
         waiting = WaitingClaim(self, ask, self._is_over, request.limit, wait)
         # Stores notify of deadlines of leases by the earliest of the crawl, not of some queues.
         polls = other is not None or bool(request.keys)
@@ -127,19 +138,23 @@ class Claimer:
                 f"claim_named: at most {MAX_FINGERPRINTS} fingerprints of 16 bytes each"
             )
         context = self._context
-        return await self._claim_once(
-            ClaimRequest(context.crawl, context.worker, len(names), 0.0, fingerprints=names)
+        seconds = self._setting_seconds
+        request = ClaimRequest(
+            context.crawl, context.worker, len(names), seconds, fingerprints=names
         )
+        return await self._claim_once(request)
 
-    async def _claim_once(self, request: ClaimRequest) -> Claim:
-        """Claim with this frontier's streak; `lease_for` = 0: as long as the setting says."""
+    async def _claim_once(self, request: ClaimRequest, *, is_timed: bool = False) -> Claim:
+        """Claim with this frontier's streak; unless `is_timed`, for as long as the setting says."""
         context = self._context
         if self._settings.is_listen_due:
             await self._settings.listen()
-        seconds = request.lease_for or context.policies.settings.lease.seconds
-        request = msgspec.structs.replace(
-            request, lease_for=seconds, streak=self._streak, rolls=self._rolls(request)
-        )
+        seconds = request.lease_for if is_timed else self._setting_seconds
+        rolls = self._rolls(request)
+        if rolls or request.streak is not self._streak or request.lease_for != seconds:
+            request = msgspec.structs.replace(
+                request, lease_for=seconds, streak=self._streak, rolls=rolls
+            )
         source = self._open_source()
         claimed = await (source.claim(request) if source.is_inline else self._shielded(request))
         self._streak = claimed.streak
@@ -157,10 +172,10 @@ class Claimer:
         Whether one does is known by the settings, or by a lease: rules can be set for a queue.
         """
         policies = self._context.policies
-        is_plain = not (request.fingerprints or request.lend)
-        if is_plain and (self._has_drawn or policies.may_draw_at_start):
-            return [policies.dice() for _ in range(request.limit)]
-        return ()
+        may_draw = self._has_drawn or policies.may_draw_at_start
+        if not may_draw or request.fingerprints or request.lend:
+            return ()
+        return [policies.dice() for _ in range(request.limit)]
 
     def _open_source(self) -> LeaseSource:
         _ = self._context.store  # raises if the frontier is not open
@@ -340,8 +355,8 @@ def _check_claim(limit: int, per_queue: int | None) -> None:
         raise InvalidInput(f"claim(per_queue={per_queue!r}): a whole number ≥ 1, or None")
 
 
-def _check_max_queues(max_queues: int | None) -> None:
-    if max_queues is not None and (type(max_queues) is not int or max_queues < 1):
+def _check_max_queues(max_queues: int) -> None:
+    if type(max_queues) is not int or max_queues < 1:
         raise InvalidInput(f"claim(max_queues={max_queues!r}): a whole number ≥ 1, or None")
 
 
@@ -365,7 +380,7 @@ def lease_seconds(verb: str, seconds: object) -> float:
 
 def _check_worker(worker: object) -> None:
     is_name = isinstance(worker, str) and worker.isprintable()
-    if worker is not None and not (is_name and 0 < len(worker) <= MAX_WORKER_CHARS):  # type: ignore[arg-type]
+    if not (is_name and 0 < len(worker) <= MAX_WORKER_CHARS):  # type: ignore[arg-type]
         raise InvalidInput(
             f"claim(worker={worker!r:.100}): printable text, 1 to {MAX_WORKER_CHARS} long, or None"
         )

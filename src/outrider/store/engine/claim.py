@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 import msgspec
 
@@ -32,13 +32,6 @@ WAKE_STEP: Final = 4096  # queues one claim wakes; the next claim wakes the rest
 PENDING, LEASED = TaskState.PENDING, TaskState.LEASED
 RUNNING = CrawlStatus.RUNNING
 _PENDING, _LEASED = COLUMNS[PENDING], COLUMNS[LEASED]
-
-
-class Picked(NamedTuple):
-    """How far a claim has come: its lane rotation, and the bytes that its tasks may still have."""
-
-    streak: Streak
-    room: int
 
 
 @final
@@ -147,22 +140,25 @@ class Claimer:
         """Steps 2 to 5 over all queues, or over those that the claim is limited to (C5)."""
         leases: list[Lease] = []
         taken: dict[int, int] = {}
-        so_far = Picked(request.streak, MAX_RESULT_BYTES)
         if request.keys:
-            queues = self._queues_of(request.keys)
-            so_far = self._pick_among(queues, request, leases, taken, so_far, now)
+            queues, so_far = self._queues_of(request.keys), (request.streak, MAX_RESULT_BYTES)
+            streak, room = self._pick_among(queues, request, leases, taken, so_far, now)
         else:
-            so_far = self._pick_tasks(request, leases, taken, now)
+            streak, room = so_far = self._pick_tasks(request, leases, taken, now)
             if 0 < request.max_queues <= len(taken) and len(leases) < request.limit:
                 queues = [self._queues.get(number) for number in taken]
-                so_far = self._pick_among(queues, request, leases, taken, so_far, now)
-        self._end_picking(request, taken)
-        return leases, so_far.streak, so_far.room <= 0
+                streak, room = self._pick_among(queues, request, leases, taken, so_far, now)
+        if taken:
+            self._end_picking(request, taken)
+        return leases, streak, room <= 0
 
     def _pick_tasks(  # noqa: C901
         self, request: ClaimRequest, leases: list[Lease], taken: dict[int, int], now: int
-    ) -> Picked:
-        """Steps 2 to 5, until a limit is reached or no task is left; the second hot loop."""
+    ) -> tuple[Streak, int]:
+        """Steps 2 to 5, until a limit is reached or no task is left; the second hot loop.
+
+        Return the lane rotation, and the bytes that further tasks of the claim may have.
+        """
         rules, schedule, lease = self._state.rules, self._schedule, self._lease
         (lane, count), burst, cap = request.streak, rules.burst, request.per_queue
         limit, is_loan, max_queues = request.limit, request.lend, request.max_queues
@@ -176,15 +172,18 @@ class Claimer:
             first = ready0.head[0] if ready0.head else 0
             second = ready1.head[0] if ready1.head else 0
             head = schedule.best_inactive(taken, cap, skipped) if inactive else None
-            step, after = pick(
-                first, second, None if head is None else head.precedence, lane, count, burst
-            )
-            if step == ACTIVATE:
-                schedule.activate_first(now)
-                continue
-            if step == NOTHING:
-                break
-            lane, count = step, after
+            if head is None and count < burst and (second if lane else first):
+                count += 1  # `pick` written out for the common case
+            else:
+                step, after = pick(
+                    first, second, None if head is None else head.precedence, lane, count, burst
+                )
+                if step == ACTIVATE:
+                    schedule.activate_first(now)
+                    continue
+                if step == NOTHING:
+                    break
+                lane, count = step, after
             number = (ready1 if lane else ready0).pop() & NUMBER_MASK
             queue = loaded[number >> CHUNK_BITS].get(number) or self._queues.get(number)
             if lane:
@@ -199,14 +198,16 @@ class Claimer:
                 queue.loaned += 1
             leases.append(lease(queue, record, request, deadline, now, leases))
             about = record.task
-            room -= len(about.meta) + len(about.url)  # `task_bytes`, roughly
+            room -= len(about.url)
+            if about.meta or about.text:  # `task_bytes` written out
+                room -= len(about.meta) + len(about.text)
             if counts_taken:
                 self._count_taken(queue, request, taken)
                 if len(taken) == max_queues:
                     break
         for queue in skipped:
             heappush(inactive, inactive_key(queue))
-        return Picked(Streak(lane, count), room)
+        return Streak(lane, count), room
 
     def _pick_among(
         self,
@@ -214,9 +215,9 @@ class Claimer:
         request: ClaimRequest,
         leases: list[Lease],
         taken: dict[int, int],
-        so_far: Picked,
+        so_far: tuple[Streak, int],
         now: int,
-    ) -> Picked:
+    ) -> tuple[Streak, int]:
         """C5: steps 2 to 5 for a claim that may lease from these queues only."""
         ((lane, count), room), schedule = so_far, self._schedule
         burst = self._state.rules.burst
@@ -243,7 +244,7 @@ class Claimer:
             room -= task_bytes(record.task)
             self._count_taken(queue, request, taken)
             candidates.push(queue)
-        return Picked(Streak(lane, count), room)
+        return Streak(lane, count), room
 
     def _count_taken(self, queue: Queue, request: ClaimRequest, taken: dict[int, int]) -> None:
         """C5, C7: count a lease of a queue, and let its next task compete in this claim."""
@@ -274,7 +275,7 @@ class Claimer:
             self._schedule.listed += 1
             queue.list_state = READY
 
-    def _lease(
+    def _lease(  # noqa: C901 - written out: every visit begins here
         self,
         queue: Queue,
         record: TaskRecord,
@@ -283,7 +284,7 @@ class Claimer:
         now: int,
         before: list[Lease],
     ) -> Lease:
-        """H1, E3, C3, D1: set token, deadline, charge, turn, next-ready; then reschedule.
+        """H1, E3, C3, D1, O5: set token, deadline, charge, turn, next-ready; then reschedule.
 
         `before` are the leases that this claim has made.
         """
@@ -296,12 +297,30 @@ class Claimer:
         leases.held[record.number] = record
         self._tasks.update(record)
         heappush(leases.deadlines, deadline << NUMBER_BITS | record.number)
-        self._count_lease(queue, record)
-        lease = Lease(  # `_new_lease` written out: every visit begins here
+        if not queue.is_dirty:
+            state.mark_dirty(queue)
+        counts, task = record.counts, record.task
+        if not counts.is_dirty:
+            state.mark_counts_dirty(counts)
+        cost, by_state = task.cost, counts.by_state
+        by_state[_PENDING] -= 1
+        by_state[_LEASED] += 1
+        state.pending -= 1
+        state.leased += 1
+        if not HIGH < task.priority < LOW:
+            state.count_priority(task.priority, -1)
+        queue.pending -= 1
+        queue.in_flight += 1
+        queue.spent += cost
+        queue.session += cost
+        queue.last_cost = cost
+        queue.cost_sum += cost
+        queue.cost_count += 1
+        lease = Lease(  # `_new_lease` written out
             state.store,
             record.number,
             token,
-            record.task,
+            task,
             record.attempts + 1,
             request.worker,
             request.lease_for,
@@ -324,29 +343,6 @@ class Claimer:
         if queue.in_flight < queue.slots:
             schedule.reschedule(queue, now)
         return lease
-
-    def _count_lease(self, queue: Queue, record: TaskRecord) -> None:
-        """E3, O5: count a task as leased instead of pending, and charge its cost."""
-        counts, state = record.counts, self._state
-        if not queue.is_dirty:
-            state.mark_dirty(queue)
-        if not counts.is_dirty:
-            state.mark_counts_dirty(counts)
-        task, by_state = record.task, counts.by_state
-        cost = task.cost
-        by_state[_PENDING] -= 1
-        by_state[_LEASED] += 1
-        state.pending -= 1
-        state.leased += 1
-        if not HIGH < task.priority < LOW:
-            state.count_priority(task.priority, -1)
-        queue.pending -= 1
-        queue.in_flight += 1
-        queue.spent += cost
-        queue.session += cost
-        queue.last_cost = cost
-        queue.cost_sum += cost
-        queue.cost_count += 1
 
     # ---- the end of a claim
 

@@ -5,13 +5,13 @@ A token that is no longer current changes nothing (H3).
 
 from __future__ import annotations
 
-from typing import Final, TypeVar, final
+from typing import Final, final
 
 import msgspec
 
 from outrider.clock import to_ms
 from outrider.core.order import NUMBER_BITS, TIE_MASK, task_key
-from outrider.core.states import FORGOTTEN, CrawlStatus, TaskState
+from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import PolitenessState
 from outrider.core.verdict import Finished, Requeue, Revisit, Verdict
 from outrider.store.engine.add import Adder
@@ -22,10 +22,9 @@ from outrider.store.engine.schedule import Schedule
 from outrider.store.engine.state import CrawlState
 from outrider.store.engine.transitions import Transitions
 
-PENDING, DEAD = TaskState.PENDING, TaskState.DEAD
+PENDING, DEAD, DROPPED = TaskState.PENDING, TaskState.DEAD, TaskState.DROPPED
 RUNNING, CANCELLED = CrawlStatus.RUNNING, CrawlStatus.CANCELLED
 _NO_SIGN: Final = ("dropped", "again")  # outcomes that say nothing of how a host is
-_Count = TypeVar("_Count", int, float)
 
 
 @final
@@ -272,8 +271,8 @@ class Finisher:
         if verdict.state is not PENDING:
             record.finished = now
             self._transitions.end_lease(record, verdict.state)
-            if record.reason == FORGOTTEN:
-                self._state.forgotten += record.is_forgotten()
+            if verdict.state is DROPPED and record.is_forgotten():
+                self._state.forgotten += 1
         elif verdict.revisit is not None:
             self._revisit(record, verdict.revisit, now)
         elif verdict.requeue is not None:
@@ -327,19 +326,23 @@ class Finisher:
             calm = calm + 1 if verdict.calm else 0
             if 0 < verdict.calm <= calm:  # D3: so many Done in a row lower the level by one
                 level, calm = max(0, level - 1), 0
+        throttles, unreachable = verdict.throttles_in_row, verdict.unreachable_in_row
+        blocks, crawl_delay = verdict.blocks_in_row, verdict.crawl_delay
         queue.politeness = PolitenessState(
             level,
             calm,
-            _or_old(verdict.throttles_in_row, old.throttles_in_row),
-            _or_old(verdict.unreachable_in_row, old.unreachable_in_row),
-            _or_old(verdict.blocks_in_row, old.blocks_in_row),
+            old.throttles_in_row if throttles is None else throttles,
+            old.unreachable_in_row if unreachable is None else unreachable,
+            old.blocks_in_row if blocks is None else blocks,
             last_delay,
-            _or_old(verdict.crawl_delay, old.crawl_delay),
+            old.crawl_delay if crawl_delay is None else crawl_delay,
         )
-        if verdict.crawl_delay is not None:
+        if crawl_delay is not None:
             queue.update_gap()
-        if verdict.outcome not in _NO_SIGN:
-            queue.errors_in_row = 0 if verdict.outcome == "done" else queue.errors_in_row + 1
+        if verdict.outcome == "done":
+            queue.errors_in_row = 0
+        elif verdict.outcome not in _NO_SIGN:
+            queue.errors_in_row += 1
 
 
 def _drawn_delay(queue: Queue, record: TaskRecord, verdict: Verdict) -> float:
@@ -349,7 +352,3 @@ def _drawn_delay(queue: Queue, record: TaskRecord, verdict: Verdict) -> float:
     """
     last_delay = queue.politeness.last_delay
     return max(verdict.delay, last_delay) if record.claimed >= queue.last_start else last_delay
-
-
-def _or_old(new: _Count | None, old: _Count) -> _Count:
-    return old if new is None else new
