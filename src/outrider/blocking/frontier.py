@@ -373,15 +373,33 @@ class Frontier:
         sort: str | None = None,
         reverse: bool = False,
         prefix: str | None = None,
+        key: str | None = None,
+        pattern: str | None = None,
+        reason: str | None = None,
+        min_spent: int | None = None,
+        min_errors: int | None = None,
     ) -> Iterator[QueueView]:
         """Iterate over queue views (E8); `sort` by key, wakes_in, pending, spent or errors.
 
+        Only queues that match everything given: `key` is a key or a suffix, `pattern` a regular
+        expression searched in the key, `reason` that of the state, `min_errors` errors in a row.
+
         Of any number of queues, `key` (all, or those that begin with `prefix`) and `wakes_in`
         (those that only wait for time) are read as far as you iterate. Whatever else is sorted, or
-        reversed, must be at most 10,000 queues; of more, see `worst_queues`.
+        reversed, must be at most 10,000 queues that match; of more, see `worst_queues`.
         """
         return self._loop.iterate(
-            self._frontier.queues(state=state, sort=sort, reverse=reverse, prefix=prefix)
+            self._frontier.queues(
+                state=state,
+                sort=sort,
+                reverse=reverse,
+                prefix=prefix,
+                key=key,
+                pattern=pattern,
+                reason=reason,
+                min_spent=min_spent,
+                min_errors=min_errors,
+            )
         )
 
     def worst_queues(self, by: str, limit: int = 20) -> QueueSample:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -41,6 +41,11 @@ _COLUMNS: Final = (
     "next URL",
 )
 _NUMBER_COLUMNS: Final = frozenset(_COLUMNS[2:7])
+_WIDE_COLUMNS: Final = (
+    *("key", "state", "total budget", "spent", "balance", "grant"),
+    *("last cost", "average cost", "pending", "done", "errors"),
+)
+_WIDE_NUMBERS: Final = frozenset(_WIDE_COLUMNS[2:])
 
 
 class Sort(StrEnum):
@@ -71,36 +76,63 @@ def queues(  # noqa: PLR0913 - a command's options are its parameters
     prefix: Annotated[
         str | None, typer.Option("--prefix", help="With --sort key: only keys that begin so.")
     ] = None,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Show what queues cost: budget, spent, balance, costs.")
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Only this queue, or those of a suffix like .org.")
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", help="Only queues whose key matches this regular expression."),
+    ] = None,
+    reason: Annotated[
+        str | None,
+        typer.Option("--reason", help="Only queues retired or snoozed for this: budget, quota, …"),
+    ] = None,
+    min_spent: Annotated[
+        int | None, typer.Option("--min-spent", min=0, help="Only queues that spent so much.")
+    ] = None,
+    min_errors: Annotated[
+        int | None,
+        typer.Option("--min-errors", min=0, help="Only queues with so many errors in a row."),
+    ] = None,
     limit: Limit = None,
     crawl: Crawl = "default",
     as_json: Json = False,
 ) -> None:
     """List queues, oldest first unless sorted."""
+    filters = {
+        "state": state,
+        "key": key,
+        "pattern": pattern,
+        "reason": reason,
+        "min_spent": min_spent,
+        "min_errors": min_errors,
+        "prefix": prefix,
+    }
+    given = {name: value for name, value in filters.items() if value is not None}
+    columns = Columns(_COLUMNS, _NUMBER_COLUMNS, _queue_row)
     show_list(
         (store, crawl),
-        lambda frontier: read_queues(frontier, state, sort, reverse=reverse, prefix=prefix),
-        Columns(_COLUMNS, _NUMBER_COLUMNS, _queue_row),
+        lambda frontier: read_queues(frontier, sort, given, reverse=reverse),
+        Columns(_WIDE_COLUMNS, _WIDE_NUMBERS, _wide_row) if wide else columns,
         limit=limit,
         as_json=as_json,
     )
 
 
 async def read_queues(
-    frontier: Frontier,
-    state: QueueState | None,
-    sort: Sort | None,
-    *,
-    reverse: bool,
-    prefix: str | None = None,
+    frontier: Frontier, sort: Sort | None, filters: Mapping[str, Any], *, reverse: bool
 ) -> AsyncIterator[QueueView]:
     """Read the queues; of more than can be sorted, the worst of those that were read."""
     is_descending = reverse is not (sort in _DESCENDING)
-    views = frontier.queues(state=state, sort=sort, reverse=is_descending, prefix=prefix)
+    views = frontier.queues(sort=sort, reverse=is_descending, **filters)
     try:
         async for view in views:
             yield view
     except InvalidInput:
-        if sort not in _DESCENDING or state is not None or reverse:
+        if sort not in _DESCENDING or filters or reverse:
             raise
         for view in await _sample_queues(frontier, sort):
             yield view
@@ -121,12 +153,24 @@ async def _sample_queues(frontier: Frontier, sort: Sort) -> Sequence[QueueView]:
 
 
 def _queue_row(view: QueueView) -> tuple[object, ...]:
-    state = view.state + (f" ({view.reason})" if view.reason else "")
     spent = f"{view.spent:,}" + ("" if view.total_budget < 0 else f" of {view.total_budget:,}")
     return (
-        *(view.key, state, view.pending, view.in_flight, spent, view.errors_in_row),
+        *(view.key, _state(view), view.pending, view.in_flight, spent, view.errors_in_row),
         *(format_duration(view.wakes_in), view.next_url or ""),
     )
+
+
+def _wide_row(view: QueueView) -> tuple[object, ...]:
+    budget = "none" if view.total_budget < 0 else view.total_budget
+    return (
+        *(view.key, _state(view), budget, view.spent, view.balance, view.grant),
+        *(view.last_cost, f"{view.average_cost:,.2f}", view.pending, view.done),
+        view.errors_in_row,
+    )
+
+
+def _state(view: QueueView) -> str:
+    return view.state + (f" ({view.reason})" if view.reason else "")
 
 
 # ---- one queue

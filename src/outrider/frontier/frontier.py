@@ -43,7 +43,7 @@ from outrider.frontier.finish import Finisher, Visit
 from outrider.frontier.live_settings import LiveSettings, SettingsWatcher, base_settings, log
 from outrider.frontier.lookup import LeaseFinder
 from outrider.frontier.policies import Policies
-from outrider.frontier.reader import Explainer, Reader, task_state
+from outrider.frontier.reader import Explainer, QueueFilter, Reader, task_state
 from outrider.frontier.reports import (
     AddReport,
     Claim,
@@ -450,21 +450,37 @@ class Frontier:
         """Count pending tasks by origin and group, and by depth (O2)."""
         return await self._reader.heatmap()
 
-    def queues(
+    def queues(  # noqa: PLR0913 - one argument per filter
         self,
         *,
         state: str | None = None,
         sort: str | None = None,
         reverse: bool = False,
         prefix: str | None = None,
+        key: str | None = None,
+        pattern: str | None = None,
+        reason: str | None = None,
+        min_spent: int | None = None,
+        min_errors: int | None = None,
     ) -> AsyncIterator[QueueView]:
         """Iterate over queue views (E8); `sort` by key, wakes_in, pending, spent or errors.
 
+        Only queues that match everything given: `key` is a key or a suffix, `pattern` a regular
+        expression searched in the key, `reason` that of the state, `min_errors` errors in a row.
+
         Of any number of queues, `key` (all, or those that begin with `prefix`) and `wakes_in`
         (those that only wait for time) are read as far as you iterate. Whatever else is sorted, or
-        reversed, must be at most 10,000 queues; of more, see `worst_queues`.
+        reversed, must be at most 10,000 queues that match; of more, see `worst_queues`.
         """
-        return self._reader.queues(state=state, sort=sort, reverse=reverse, prefix=prefix)
+        which = QueueFilter(
+            state=state,
+            reason=reason,
+            key=key,
+            pattern=pattern,
+            min_spent=min_spent,
+            min_errors=min_errors,
+        )
+        return self._reader.queues(which, sort=sort, reverse=reverse, prefix=prefix)
 
     async def worst_queues(self, by: str, limit: int = 20) -> QueueSample:
         """Return the queues with most `pending`, `spent` or `errors` of those that were read (E8).

@@ -15,15 +15,22 @@ import msgspec
 from outrider.core.admission import fingerprint_of
 from outrider.core.breakdown import Breakdown
 from outrider.core.pattern import compile_pattern
+from outrider.core.policy.rules import covers
 from outrider.core.policy.score import breakdown_of
 from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, setting_of
-from outrider.core.states import CrawlStatus, QueueState, TaskState
+from outrider.core.states import (
+    RETIRED_REASONS,
+    SNOOZED_REASONS,
+    CrawlStatus,
+    QueueState,
+    TaskState,
+)
 from outrider.core.task import Added, Link
 from outrider.core.url import Url, parse_url
 from outrider.core.worker_totals import WorkerTotals
 from outrider.errors import InvalidInput
 from outrider.frontier.add import Adder
-from outrider.frontier.admin import QueueAddresses, check_age, check_pattern
+from outrider.frontier.admin import QueueAddresses, check_age, check_pattern, is_known
 from outrider.frontier.context import FrontierContext
 from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.queue_sampler import SAMPLED_BY, QueueSampler
@@ -62,6 +69,17 @@ MIN_VISITS: Final = 10  # so few visits say nothing about a crawl's pace
 _DEFAULTS: Final = {"weights": TYPE_WEIGHTS, "bonuses": BONUSES}
 
 
+class QueueFilter(msgspec.Struct, frozen=True):
+    """Selects the queues that match every field given (E8)."""
+
+    state: str | None = None
+    reason: str | None = None
+    key: str | None = None  # a key, or a suffix, as in `TaskFilter`
+    pattern: str | None = None  # searched in the key
+    min_spent: int | None = None
+    min_errors: int | None = None  # in a row
+
+
 class Reader:
     """Reads counters and lists; all long lists are read in bounded pages."""
 
@@ -94,7 +112,7 @@ class Reader:
             reasons.append(Reason("leased", "", f"{view.leased} visits are in flight"))
         if not unexplained:
             return reasons
-        async for queue in self.queues(state=None, sort=None, reverse=False, prefix=None):
+        async for queue in self.queues(QueueFilter(), sort=None, reverse=False, prefix=None):
             if queue.pending and queue.state is not QueueState.RETIRED:
                 reasons.append(_reason(queue))
                 unexplained -= queue.pending
@@ -116,24 +134,27 @@ class Reader:
         return Heatmap(heat.total, _sort_names(heat.cells), heat.depth, heat.updated_at)
 
     async def queues(
-        self, *, state: str | None, sort: str | None, reverse: bool, prefix: str | None
+        self, which: QueueFilter, *, sort: str | None, reverse: bool, prefix: str | None
     ) -> AsyncIterator[QueueView]:
         """See `Frontier.queues`."""
-        wanted = None if state is None else _queue_state(state)
         _check_sort(sort, prefix)
-        async for view in self._sorted(sort, prefix or "", reverse=reverse):
-            if wanted is None or view.state is wanted:
-                yield view
-
-    def _sorted(self, sort: str | None, prefix: str, *, reverse: bool) -> AsyncIterator[QueueView]:
-        context = self._context
-        if sort is None:
-            return items_of(lambda after: context.store.queues(context.crawl, after=after))
+        fits = _queue_matcher(which)  # raises before anything is read
+        target = await self._addresses.filter_key(which.key)
         if sort in ORDERS:
-            ordered = self._in_order(ORDERS[sort], prefix)
-            return _reversed(ordered, sort) if reverse else ordered
-        views = items_of(lambda after: context.store.queues(context.crawl, after=after))
-        return _sort_views(views, sort, reverse=reverse)
+            views = self._in_order(ORDERS[sort], prefix or "")
+        elif target and not target.startswith("."):
+            views = self._one_queue(target)
+        else:
+            context = self._context
+            views = items_of(lambda after: context.store.queues(context.crawl, after=after))
+        matching = _matching_queues(views, lambda view: covers(target or "", view.key), fits)
+        async for view in _sorted(matching, sort, reverse=reverse):
+            yield view
+
+    async def _one_queue(self, key: str) -> AsyncIterator[QueueView]:
+        view = await self._context.store.queue(self._context.crawl, key)
+        if is_known(view):
+            yield view
 
     async def _in_order(self, order: QueueOrder, prefix: str) -> AsyncIterator[QueueView]:
         """Read queues in an order of the store; the first pages are short, for the first ones."""
@@ -372,6 +393,56 @@ def _reason(queue: QueueView) -> Reason:
     when = f", {queue.wakes_in:.1f} s to go" if queue.wakes_in else ""
     why = f" ({queue.reason})" if queue.reason else ""
     return Reason(queue.state.value, queue.key, f"{queue.pending} pending{why}{when}")
+
+
+def _queue_matcher(which: QueueFilter) -> Callable[[QueueView], bool]:
+    """Return a test for what a filter asks besides the key; InvalidInput if it is not valid."""
+    state = None if which.state is None else _queue_state(which.state)
+    pattern = None if which.pattern is None else compile_pattern(which.pattern)
+    reason = _queue_reason(which.reason)
+    spent = _least("min_spent", which.min_spent)
+    errors = _least("min_errors", which.min_errors)
+
+    def fits(view: QueueView) -> bool:
+        return (
+            (state is None or view.state is state)
+            and (reason is None or view.reason == reason)
+            and view.spent >= spent
+            and view.errors_in_row >= errors
+            and (pattern is None or pattern.search(view.key))
+        )
+
+    return fits
+
+
+def _queue_reason(name: str | None) -> str | None:
+    known = tuple(dict.fromkeys((*RETIRED_REASONS, *SNOOZED_REASONS)))
+    if name not in (None, *known):
+        raise InvalidInput(f"reason = {name!r}: one of {', '.join(known)}")
+    return name
+
+
+def _least(name: str, value: int | None) -> int:
+    if value is not None and (type(value) is not int or value < 0):
+        raise InvalidInput(f"queues({name}={value!r}): a whole number, 0 or more")
+    return value or 0
+
+
+async def _matching_queues(
+    views: AsyncIterator[QueueView], *tests: Callable[[QueueView], bool]
+) -> AsyncIterator[QueueView]:
+    async for view in views:
+        if all(test(view) for test in tests):
+            yield view
+
+
+def _sorted(
+    views: AsyncIterator[QueueView], sort: str | None, *, reverse: bool
+) -> AsyncIterator[QueueView]:
+    """Sort what the store does not; only queues that match count towards the maximum."""
+    if sort in SAMPLED_BY:
+        return _sort_views(views, sort, reverse=reverse)
+    return _reversed(views, sort) if sort is not None and reverse else views
 
 
 def _check_sort(sort: str | None, prefix: str | None) -> None:

@@ -206,6 +206,59 @@ class TestQueues:
 
         assert "1 of 1,000" in outrider("queues", "x").out
 
+    def test_wide_table_has_budget_spending_and_costs_side_by_side(self, outrider):
+        """E8: total, spent, balance left, grant, latest and average cost; none: no limit."""
+        outrider("queue", "x", "a.example", "set", "total_budget=1000")
+
+        head, first, second, _ = outrider("queues", "x", "--wide").out.splitlines()
+
+        columns = ["key", "state", "total budget", "spent", "balance", "grant", "last cost"]
+        columns += ["average cost", "pending", "done", "errors"]
+        assert " ".join(head.split()) == " ".join(columns)
+        assert first.split() == [
+            "a.example",
+            "empty",
+            "1,000",
+            "1",
+            "0",
+            "3,000",
+            "1",
+            "1.00",
+            "0",
+            "1",
+            "0",
+        ]
+        assert second.split()[:4] == ["b.example", "ready", "none", "0"]
+
+    @pytest.mark.parametrize(
+        ("options", "keys"),
+        [
+            (["--key", "b.example"], "b"),
+            (["--key", ".example", "--sort", "key", "--reverse"], "cba"),
+            (["--pattern", "^[bc]"], "bc"),
+            (["--reason", "waiting"], "c"),
+            (["--min-spent", "1"], "a"),
+            (["--min-errors", "1"], ""),
+            (["--state", "ready", "--min-spent", "0", "--sort", "pending"], "b"),
+        ],
+    )
+    def test_filters_leave_the_queues_that_match(self, outrider, options, keys):
+        """E8: as JSON, with every field."""
+        lines = outrider("queues", "x", "--json", "--wide", *options).lines
+
+        assert "".join(line["key"][0] for line in lines) == keys
+        assert all(line.keys() == set(QueueView.__struct_fields__) for line in lines)
+
+    @pytest.mark.parametrize(
+        ("option", "error"),
+        [(["--reason", "tired"], "one of budget, quota"), (["--pattern", "("], "pattern '('")],
+    )
+    def test_invalid_filter_is_refused(self, outrider, option, error):
+        """Code 2, with what would be valid."""
+        answer = outrider("queues", "x", *option)
+
+        assert (answer.code, error in answer.err) == (2, True)
+
     @pytest.mark.parametrize("option", [["--state", "asleep"], ["--sort", "size"]])
     def test_an_unknown_word_is_refused_with_those_known(self, outrider, option):
         """Code 2."""

@@ -927,6 +927,62 @@ async def test_queues_are_listed_and_filtered(frontier):
     assert await listed(frontier.queues(state="busy")) == ""
 
 
+async def test_queues_are_filtered_by_everything_given(rude):
+    """E8: key, suffix, pattern, reason, spending, errors in a row; in any order."""
+    hosts = ("a.example", "b.example", "c.other", "d.other")
+    await rude.add([f"https://{host}/{n}" for host in hosts for n in range(3)])
+    for lease in await rude.claim(8, per_queue=2):
+        fails = lease.key[0] in "ac"
+        await rude.finish(lease, Failed("x") if fails else Done(200))
+    await rude.queue("b.example").set(total_budget=1)
+    await rude.queue("c.other").retire()
+    await rude.queue("d.other").snooze(60)
+
+    assert await listed(rude.queues(key="b.example")) == "b"
+    assert await listed(rude.queues(key="b.example", state="ready")) == ""
+    assert await listed(rude.queues(key="unknown.example")) == ""
+    assert await listed(rude.queues(key=".other", sort="key", reverse=True)) == "dc"
+    assert await listed(rude.queues(key=".example", sort="key", prefix="b")) == "b"
+    assert await listed(rude.queues(pattern=r"^[ad]\.")) == "ad"
+    assert await listed(rude.queues(reason="budget")) == "b"
+    assert await listed(rude.queues(reason="operator")) == "cd"
+    assert await listed(rude.queues(reason="operator", state="retired")) == "c"
+    assert await listed(rude.queues(min_spent=2, sort="spent")) == "abcd"
+    assert await listed(rude.queues(min_spent=3)) == ""
+    assert await listed(rude.queues(min_errors=2)) == "ac"
+    assert await listed(rude.queues(min_errors=1, pattern="other")) == "c"
+    assert await listed(rude.queues(key="d.other", sort="wakes_in")) == "d"
+
+
+@pytest.mark.parametrize(
+    ("filters", "error"),
+    [
+        ({"pattern": "("}, "pattern"),
+        ({"pattern": "(?=x)"}, "looks ahead"),
+        ({"reason": "because"}, "one of budget, quota"),
+        ({"min_spent": -1}, "min_spent=-1"),
+        ({"min_errors": 1.5}, "min_errors=1.5"),
+        ({"state": "retied"}, "one of retired"),
+    ],
+)
+async def test_invalid_filter_of_queues_is_refused(frontier, filters, error):
+    """E8, N2: with what would be valid; nothing is read."""
+    with pytest.raises(InvalidInput, match=error):
+        await listed(frontier.queues(**filters))
+
+
+async def test_filtered_queues_of_a_large_crawl_are_sorted(frontier, monkeypatch):
+    """E8: only those that match count towards the maximum."""
+    monkeypatch.setattr(reader, "MAX_SORTED", 10)
+    await frontier.add([f"https://h{n}.example/{m}" for n in range(100) for m in range(1 + n % 3)])
+
+    found = [view.key async for view in frontier.queues(sort="pending", pattern=r"^h\d\.")]
+
+    assert len(found) == 10
+    with pytest.raises(InvalidInput, match="sorts at most 10 queues"):
+        await listed(frontier.queues(sort="pending", pattern="h1"))
+
+
 async def test_queues_are_sorted(rude):
     """E8: by key, pending, spent, errors; either way."""
     for host, count in (("c", 1), ("a", 3), ("b", 5)):
