@@ -246,6 +246,10 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Lease) and (self.store, self.id) == (other.store, other.id)
 
+    def __ne__(self, other: object) -> bool:
+        # The base class has a `__ne__` of its own, which compares identities.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((self.store, self.about.crawl, self.task, self.token))
 

@@ -79,7 +79,9 @@ def test_meta_is_a_fresh_copy_at_every_reading():
 
 def test_leases_are_equal_if_store_task_and_token_are():
     """H1: and work in sets."""
-    assert lease() == lease(holder=Holder())
+    same = lease(holder=Holder())
+    assert lease() == same
+    assert (lease() != same) is False
     assert len({lease(), lease(), lease(token=8), lease(store="other")}) == 3
     assert lease() != lease().id
 
