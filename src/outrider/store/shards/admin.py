@@ -191,8 +191,9 @@ class ShardedAdmin:
         """See `protocol.Admin`: home is cancelled first and removed last, so a kill is safe."""
         home = await self._status.home_summary(crawl)
         if home.reason != DELETING and await self._begin_deletion(crawl, by):
+            copies = await self._copies.count(crawl)
             await self._shards.gather(shard.delete(crawl) for shard in self._shards.others)
-            return Step(0, 1)
+            return Step(-copies, 1)  # the steps to come count them with the tasks
         for shard in self._shards.others:
             step = await shard.delete(crawl, limit=limit)
             if step.count or step.after is not None:

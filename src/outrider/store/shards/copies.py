@@ -2,7 +2,8 @@
 
 Such an identity is a task on the shard of its key. On every other shard a copy of it, which no view
 shows, makes later links to it duplicates, whatever their key. A link that makes it a task with a
-URL does so with the copy of its own shard; what was the task before becomes a copy.
+URL does so with the copy of its own shard; what was the task before becomes a copy. An identity
+that another shard knows as a task with a URL is a duplicate, and has copies elsewhere.
 """
 
 from __future__ import annotations
@@ -27,17 +28,45 @@ class IdentityCopies:
     def __init__(self, shards: ShardSet) -> None:
         self._shards = shards
 
-    async def add(self, tasks: Sequence[Task]) -> None:
-        """Make identities known on the shards they were not added to; again does no harm."""
-        wanted = [task for task in tasks if not task.url]
+    async def add(self, tasks: Sequence[Task]) -> set[int]:
+        """Make identities known on the shards they are not added to; again does no harm.
+
+        Returns the places of duplicates, which are known on their own shards too then.
+        """
+        wanted = [place for place, task in enumerate(tasks) if not task.url]
         if not (wanted and self._shards.others):
-            return
-        owners = [self._shards.number_of(task.key) for task in wanted]
-        parts = {
-            number: [_copy_of(t) for t, own in zip(wanted, owners, strict=True) if own != number]
-            for number in range(len(self._shards))
-        }
-        await self._shards.gather(self._shards[n].add(part) for n, part in parts.items() if part)
+            return set()
+        own = {place: self._shards.of_key(tasks[place].key) for place in wanted}
+        refused = await self._shards.gather(
+            self._add_to(shard, tasks, [place for place in wanted if own[place] is not shard])
+            for shard in self._shards.all
+        )
+        known = sorted(set[int]().union(*refused))
+        owners = {id(own[place]): own[place] for place in known}.values()
+        for shard in owners:
+            here = [place for place in known if own[place] is shard]
+            for place in set(here) - await self._add_to(shard, tasks, here):
+                if not await self._is_task(tasks[place]):
+                    await _forget(
+                        shard, tasks[place].crawl, tasks[place].fingerprint
+                    )  # so that it is added as what it is
+                    known.remove(place)
+        return set(known)
+
+    async def _add_to(self, shard: Shard, tasks: Sequence[Task], places: Sequence[int]) -> set[int]:
+        """Add copies to a shard; return the places of those that are known there."""
+        if not places:
+            return set()
+        answers = await shard.add([_copy_of(tasks[place]) for place in places])
+        pairs = zip(places, answers, strict=True)
+        return {place for place, answer in pairs if not answer.added}
+
+    async def _is_task(self, task: Task) -> bool:
+        """Tell whether a shard knows an identity otherwise than as a copy."""
+        found = await self._shards.gather(
+            shard.task(task.crawl, task.fingerprint) for shard in self._shards.all
+        )
+        return any(view is not None and not is_copy(view) for view in found)
 
     async def make_way(self, tasks: Sequence[Task]) -> None:
         """Before links make copies tasks with a URL: the identity is counted there from then on."""
@@ -83,6 +112,13 @@ class IdentityCopies:
             found = list((await shard.tasks(crawl, which, after=after, limit=limit)).items)
         return [view for view in found if not view.url and view.reason != FORGOTTEN]
 
+    async def count(self, crawl: str) -> int:
+        """Return how many copies there are on all shards."""
+        if not await self._exist(crawl):
+            return 0
+        views = await self._shards.gather(shard.queue(crawl, COPY) for shard in self._shards.all)
+        return sum(view.done + view.dropped for view in views)
+
     async def _exist(self, crawl: str) -> bool:
         """Tell whether there is a copy: of two shards, one has a copy of every identity."""
         if not self._shards.others:
@@ -95,12 +131,16 @@ class IdentityCopies:
     async def _forget_copies(self, crawl: str, fingerprint: bytes) -> None:
         for shard in self._shards.all:
             if is_copy(await shard.task(crawl, fingerprint)):
-                await shard.forget(crawl, TaskFilter(fingerprint=fingerprint), dry_run=False)
+                await _forget(shard, crawl, fingerprint)
 
 
 def is_copy(view: TaskView | None) -> bool:
     """Tell whether a shard's task is the copy of one on another shard."""
     return view is not None and view.key == COPY
+
+
+async def _forget(shard: Shard, crawl: str, fingerprint: bytes) -> None:
+    await shard.forget(crawl, TaskFilter(fingerprint=fingerprint), dry_run=False)
 
 
 async def without_copies(shard: Shard, view: CrawlView) -> CrawlView:

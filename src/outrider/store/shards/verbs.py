@@ -90,18 +90,28 @@ class ShardedAdd:
             await self._status.refresh(crawl)
 
     async def _spread(self, tasks: Sequence[Task]) -> list[Added]:
-        """Add each task on its shard, in order there."""
+        """Add each task on its shard, in order there.
+
+        An identity without a URL is made known on all shards before a later link to it is added.
+        """
+        parts = [tasks] if all(task.url for task in tasks) else _parts_of_identities(tasks)
+        return [answer for part in parts for answer in await self._spread_at_once(part)]
+
+    async def _spread_at_once(self, tasks: Sequence[Task]) -> list[Added]:
         await self._copies.make_way(tasks)
-        wanted = [self._shards.number_of(task.key) for task in tasks]
-        parts: dict[int, list[Task]] = {number: [] for number in wanted}
-        for number, task in zip(wanted, tasks, strict=True):
-            parts[number].append(task)
+        known = await self._copies.add(tasks)
+        parts: dict[int, list[int]] = {}
+        for place, task in enumerate(tasks):
+            if place not in known:
+                parts.setdefault(self._shards.number_of(task.key), []).append(place)
         answers = await self._shards.gather(
-            self._shards[number].add(part) for number, part in parts.items()
+            self._shards[number].add([tasks[place] for place in places])
+            for number, places in parts.items()
         )
-        await self._copies.add(tasks)
-        by_shard = {number: iter(part) for number, part in zip(parts, answers, strict=True)}
-        return [next(by_shard[number]) for number in wanted]
+        by_place = {place: Added(tasks[place].url, False, "duplicate") for place in known}
+        for places, added in zip(parts.values(), answers, strict=True):
+            by_place.update(zip(places, added, strict=True))
+        return [by_place[place] for place in range(len(tasks))]
 
     async def _add_within(self, crawl: str, tasks: Sequence[Task], limit: int) -> list[Added]:
         """B4: `max_pending` over all shards, exact to one batch per worker."""
@@ -129,6 +139,21 @@ class ShardedAdd:
                 admitted[task.fingerprint] = not is_new or free > 0
                 free -= is_new
         return [admitted[task.fingerprint] for task in tasks]
+
+
+def _parts_of_identities(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Cut a list before each link to an identity that a link without a URL has or will have."""
+    bare = {task.fingerprint for task in tasks if not task.url}
+    parts: list[list[Task]] = [[]]
+    seen = set[bytes]()
+    for task in tasks:
+        if task.fingerprint in seen:
+            parts.append([])
+            seen.clear()
+        if task.fingerprint in bare:
+            seen.add(task.fingerprint)
+        parts[-1].append(task)
+    return parts
 
 
 def _becomes_pending(task: Task, view: TaskView | None) -> bool:

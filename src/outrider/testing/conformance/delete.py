@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from outrider.core.states import CrawlStatus
+from outrider.core.task import NO_URL_KEY
 from outrider.store.delete_crawl import delete_crawl
 from outrider.store.protocol import FullStore, Heartbeat, SharedValueWrite, Step
 from outrider.testing.builders import done, rules
@@ -20,6 +23,8 @@ from outrider.testing.conformance.steps import (
     named,
     names,
     one,
+    page,
+    pages,
     queue,
 )
 
@@ -60,6 +65,14 @@ class DeletionConformance:
         assert await store.workers(CRAWL) == []
         assert await store.events_since(CRAWL) == []
         assert await store.settings(CRAWL) == ""
+
+    async def test_identities_without_a_url_are_counted_once(self, store: FullStore) -> None:
+        """I1, B3: wherever a store keeps them."""
+        known = pages("a/1", "b/1", "c/1", done=True)
+        identities = [replace(task, url="", key=NO_URL_KEY) for task in known]
+        await store.add([*identities, page("d/1")])
+
+        assert await delete_crawl(store, CRAWL, limit=2) == len(identities) + 1
 
     async def test_the_first_step_cancels(self, store: FullStore) -> None:
         """I1: so it leases nothing, refuses adds, and its leases are void."""

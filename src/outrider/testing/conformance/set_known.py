@@ -301,6 +301,57 @@ class SetKnownConformance:
             assert (explained.task.url, explained.task.key) == ("", "(no-url)")
             assert (explained.task.state, (await frontier.stats()).known) == (DONE, 1)
 
+    async def test_an_identity_of_a_known_url_is_a_duplicate(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """B3: whichever queue its task is in; so the filter of another crawler may be imported."""
+        hosts = "abcdef"
+        async with Frontier.open(store, clock=clock) as frontier:
+            await frontier.add([Link(f"https://{h}.example/", identity=h) for h in hosts])
+            for _ in range(2):
+                report = await frontier.add([Link("", identity=h, done=True) for h in hosts])
+                stats = await frontier.stats()
+
+                assert report.refused == {"duplicate": len(hosts)}
+                assert (stats.known, stats.pending, stats.done) == (len(hosts), len(hosts), 0)
+                assert sum(stats.queues.values()) == len(hosts)
+
+    async def test_an_identity_is_set_as_done_without_its_url(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """B3: it is not visited any more."""
+        hosts = "abcdef"
+        async with Frontier.open(store, clock=clock) as frontier:
+            await frontier.add([Link(f"https://{h}.example/", identity=h) for h in hosts])
+            await frontier.claim(1)
+            links = [Link("", identity=h, done=True, known="set") for h in hosts]
+            report = await frontier.add(links)
+            stats = await frontier.stats()
+
+            assert report.added == len(hosts)
+            assert (stats.known, stats.done, stats.leased) == (len(hosts), len(hosts), 0)
+            assert list(await frontier.claim(9)) == []
+
+    async def test_the_first_link_to_an_identity_counts(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """B3: also if both come in one call, with and without a URL."""
+        urls = [Link(f"https://{h}.example/", identity=h) for h in "abcdef"]
+        bare = [Link("", identity=h, done=True) for h in "abcdef"]
+        links = [*urls[:3], *bare, *urls[3:]]
+        async with Frontier.open(store, clock=clock) as frontier:
+            report = await frontier.add(links)
+            stats = await frontier.stats()
+
+            first = [True] * 3
+            assert [one.added for one in report.answers] == [
+                *first,
+                *[False] * 3,
+                *first,
+                *[False] * 3,
+            ]
+            assert (stats.known, stats.pending, stats.done) == (6, 3, 3)
+
     @pytest.mark.parametrize("rule", ["revisit", "set"])
     async def test_an_identity_becomes_a_task_with_its_url(
         self, store: FullStore, clock: FakeClock, rule: str
