@@ -24,6 +24,7 @@ from outrider.core.decide import REFRESH
 from outrider.core.policy import weights
 from outrider.core.policy.score import DefaultScorer
 from outrider.core.policy.weights import Scoring
+from outrider.core.progress import Progress, ProgressSample
 from outrider.core.task import DEFAULT_ORIGIN, Added, Lease
 from outrider.events import BACKLOG
 from outrider.executor import page_handler as paging
@@ -62,6 +63,7 @@ SECTIONS = {
     "Lease": public(Lease),
     "Outcomes": {outcome.__name__ for outcome in OUTCOMES}.union(*map(public, OUTCOMES)),
     "Stats": public(reports.Stats),
+    "Progress": public(Progress) | public(ProgressSample) - {"is_same"},
     "QueueHandle": handle_names(),
     "QueueView": public(QueueView),
     "SuffixView": public(reports.SuffixView),

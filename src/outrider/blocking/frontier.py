@@ -17,6 +17,7 @@ from outrider.blocking.queue import QueueHandle
 from outrider.clock import Clock
 from outrider.core.outcome import Outcome
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.progress import Progress
 from outrider.core.queue_action import QueueAction
 from outrider.core.signals import Cluster, Prediction, State
 from outrider.core.states import CrawlStatus
@@ -349,6 +350,14 @@ class Frontier:
     def stats(self) -> Stats:
         """Return counters by state, type and tag, queues by state, status and timeline."""
         return self._loop.run(self._frontier.stats())
+
+    def progress(self) -> Progress:
+        """Return samples of the crawl's counters since it began, thinned with age (O1).
+
+        They are taken every few seconds, whichever worker claims and finishes, and kept with the
+        crawl. The result tells rates (`rates()`) and the time that is left (`time_left()`).
+        """
+        return self._loop.run(self._frontier.progress())
 
     def why(self, limit: int = 20) -> list[Reason]:
         """List what keeps the crawl from finishing; empty when nothing does (I2)."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
+from outrider.cli.crawls import rate_pairs
 from outrider.cli.open_crawl import on_crawl
 from outrider.cli.options import Crawl, Json, Store
 from outrider.cli.terminal import (
@@ -22,6 +23,7 @@ from outrider.cli.terminal import (
     show_pairs,
     show_table,
 )
+from outrider.core.progress import Progress
 from outrider.frontier.reports import Heatmap, Reason, Stats
 from outrider.frontier.shared_state import Rescoring
 
@@ -36,11 +38,12 @@ _TASKS: Final = ("pending", "leased", "done", "dead", "dropped")
 
 
 class StatsReport(msgspec.Struct, frozen=True):
-    """Counters, progress of rescoring, and reasons if requested."""
+    """Counters, progress of the crawl and of rescoring, and reasons if requested."""
 
     stats: Stats
     why: Sequence[Reason] | None
     rescoring: Rescoring
+    progress: Progress
 
 
 def stats(
@@ -52,12 +55,18 @@ def stats(
     crawl: Crawl = "default",
     as_json: Json = False,
 ) -> None:
-    """Show counters of a crawl: tasks and queues by state, visits by outcome, bytes."""
+    """Show counters of a crawl: tasks and queues by state, visits by outcome, rate, time left."""
     report = on_crawl(store, crawl, lambda frontier: read_stats(frontier, why=why))
     if as_json:
         print_json(_stats_json(report))
         return
-    show_pairs([*_stats_pairs(report.stats), *_rescoring_pairs(report.rescoring)])
+    show_pairs(
+        [
+            *_stats_pairs(report.stats),
+            *rate_pairs(report.progress),
+            *_rescoring_pairs(report.rescoring),
+        ]
+    )
     if report.why is not None:
         _show_why(report.why)
 
@@ -65,7 +74,8 @@ def stats(
 async def read_stats(frontier: Frontier, *, why: bool) -> StatsReport:
     """Read the report."""
     reasons = await frontier.why(limit=_MAX_REASONS + 1) if why else None
-    return StatsReport(await frontier.stats(), reasons, await frontier.rescoring())
+    stats, rescoring = await frontier.stats(), await frontier.rescoring()
+    return StatsReport(stats, reasons, rescoring, await frontier.progress())
 
 
 def _stats_json(report: StatsReport) -> dict[str, object]:
@@ -73,6 +83,7 @@ def _stats_json(report: StatsReport) -> dict[str, object]:
     fields = fields_of(report.stats, progress=report.stats.progress)
     del fields["refused"], fields["bypassed"]
     fields["rescoring"] = {"state": report.rescoring.state, "progress": report.rescoring.progress}
+    fields |= {"rates": report.progress.rates(), "time_left": report.progress.time_left()}
     return fields if report.why is None else fields | {"why": report.why[:_MAX_REASONS]}
 
 

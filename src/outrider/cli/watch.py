@@ -13,6 +13,7 @@ from outrider.cli.options import Crawl, Json, Store, parse_seconds
 from outrider.cli.terminal import (
     fields_of,
     format_counts,
+    format_duration,
     format_instant,
     format_size,
     print_json,
@@ -140,6 +141,9 @@ def _line_parts(sample: Sample) -> Iterator[str]:
         yield f"{rates.done:,.1f} done/s"
         yield f"{rates.failed:,.1f} failed/s"
         yield f"{format_size(round(rates.bytes))}/s"
+    left = sample.progress.time_left()
+    if left:
+        yield f"about {format_duration(left)} left"
     yield f"queues: {format_counts(sample.queues)}"
 
 
@@ -152,6 +156,7 @@ def sample_json(seen: Observation, hosts: Hosts) -> dict[str, Any]:
         **fields_of(sample.crawl),
         "queues": sample.queues,
         "rates": sample.rates,
+        "time_left": sample.progress.time_left(),
         "busiest": [_host_json(host) for host in hosts.ranked(HostOrder.BUSIEST, JSON_HOSTS)],
         "slowest": [_host_json(host) for host in hosts.ranked(HostOrder.SLOWEST, JSON_HOSTS)],
         "heatmap": sample.heat,

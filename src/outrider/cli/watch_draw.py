@@ -10,6 +10,7 @@ from rich.text import Text
 
 from outrider.cli.terminal import STATES, format_duration, format_size
 from outrider.cli.watch import ENDED, TASKS
+from outrider.core.progress import Progress
 from outrider.core.states import CrawlStatus
 from outrider.logs import printable
 from outrider.monitoring.connection import Presence
@@ -112,6 +113,24 @@ def rates(current: Rates | None, pace: Sequence[float], width: int, height: int)
         rows.append(f" {line}\n", "green")
     rows.right_crop(1)
     return rows
+
+
+def progress(found: Progress, width: int) -> Text:
+    """The time that is left, beside a line of all visits since the crawl began."""
+    space, left = max(8, width - RATES_WIDTH), found.time_left()
+    words = "time left unknown" if left is None else f"about {format_duration(left)} left"
+    is_running = found.now.status is CrawlStatus.RUNNING
+    drawn = _cut_right(words if is_running else "", RATES_WIDTH - 1, "dim" if not left else "")
+    if len(found.samples) > 1:
+        drawn.append(f" {pace_line(found, space)}", "green")
+    return drawn
+
+
+def pace_line(found: Progress, width: int) -> str:
+    """Visits per second since the crawl began as a line of bars; a dot: no worker."""
+    pace = found.pace(width)
+    (line,) = bars([value or 0.0 for value in pace], width, 1)
+    return "".join("·" if value is None else bar for bar, value in zip(line, pace, strict=True))
 
 
 def _rate_words(current: Rates | None, height: int) -> list[str]:

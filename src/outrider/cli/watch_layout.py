@@ -82,7 +82,7 @@ class Layout(Vertical):
         """Compose the panes from top to bottom."""
         yield Static(id="head", markup=False)
         with Vertical(id="numbers"):
-            for name in ("counters", "rates", "states"):
+            for name in ("counters", "rates", "progress", "states"):
                 yield Static(id=name, markup=False)
         yield Static(id="tabs", markup=False)
         with Horizontal(id="body"):
@@ -149,6 +149,7 @@ class Layout(Vertical):
         self._update("counters", watch_draw.counters(sample, width))
         rates = None if frame.seen.presence is Presence.ALONE else sample.rates
         self._update("rates", watch_draw.rates(rates, pace, width, height))
+        self._update("progress", watch_draw.progress(sample.progress, width))
         self._update("states", watch_draw.states(sample, width))
 
     def _draw_tab(self, frame: Frame) -> None:

@@ -15,6 +15,7 @@ from outrider.core.task import Lease, LeaseId
 from outrider.errors import ForeignLease, InvalidInput
 from outrider.frontier.context import ClosedSource, FrontierContext, LeaseSource
 from outrider.frontier.live_settings import LiveSettings
+from outrider.frontier.progress import ProgressRecorder
 from outrider.frontier.reports import Claim
 from outrider.frontier.waiting_room import ROOMS, WaitingClaim, WaitingRoom
 from outrider.store.protocol import (
@@ -35,9 +36,12 @@ MAX_WORKER_CHARS: Final = 255
 class Claimer:
     """Leases tasks, and holds the leases that `leases` gave out until they end."""
 
-    def __init__(self, context: FrontierContext, settings: LiveSettings) -> None:
+    def __init__(
+        self, context: FrontierContext, settings: LiveSettings, progress: ProgressRecorder
+    ) -> None:
         self._context = context
         self._settings = settings
+        self._progress = progress
         self._source: LeaseSource = ClosedSource()
         self._store_id = ""
         self._has_drawn = False  # a lease drew its delay
@@ -162,6 +166,7 @@ class Claimer:
             msgspec.structs.force_setattr(lease, "holder", self)
             if lease.delay >= 0:
                 self._has_drawn = True
+        self._progress.claimed(claimed.status)
         if context.reporter.has_listeners:
             await self._report(claimed.leases)
         return Claim(claimed.leases, claimed.wake_in, claimed.status)

@@ -2,7 +2,8 @@
 
 Both sides are read again and compared before the copy may run: until then it leases no tasks. The
 checksum does not depend on the order of items. A leased task is exported as released at the moment
-it is read, so its due time, and what depends on it, is left out of the checksum.
+it is read, so its due time, and what depends on it, is left out of the checksum; and so are samples
+of the crawl's progress, which workers that wait at the source still take.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput
 from outrider.frontier.export import shared_values, write_values
+from outrider.frontier.shared_state import PROGRESS
 from outrider.store.export_items import (
     RESTORING,
     Saved,
@@ -157,7 +159,7 @@ class _Copy:
     async def _summarise(self, store: FullStore, crawl: str, part: Part) -> Summary:
         queues = tasks = total = 0
         async for values in shared_values(store, crawl):
-            total += sum(_digest(_values(value)) for value in values)
+            total += sum(_digest(_values(one)) for one in values if one.topic != PROGRESS)
         async for items in _pages(store, crawl):
             for item in items:
                 total += self._leased.digest(item)

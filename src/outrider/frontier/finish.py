@@ -18,6 +18,7 @@ from outrider.frontier.claim import Claimer, raise_first
 from outrider.frontier.context import ClosedSource, FrontierContext, LeaseSource
 from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.policies import Revisits
+from outrider.frontier.progress import ProgressRecorder
 from outrider.frontier.signals import Predictions, Rewards
 from outrider.frontier.store_calls import Batcher
 from outrider.store.byte_limits import verdict_bytes
@@ -36,6 +37,7 @@ class Finisher:
         claimer: Claimer,
         predictions: Predictions,
         rewards: Rewards,
+        progress: ProgressRecorder,
     ) -> None:
         self._context = context
         self._policies = context.policies
@@ -44,6 +46,7 @@ class Finisher:
         self._claimer = claimer
         self._predictions = predictions
         self._rewards = rewards
+        self._progress = progress
         self._verdicts: Batcher[Verdict, Finished] = Batcher(
             ClosedSource().finish, verdict_bytes, is_inline=True
         )
@@ -142,6 +145,7 @@ class Finisher:
         if self._predictions.has_open:
             await self._predictions.settle(leases, verdicts, finished)
         self._rewards.learn(leases, outcomes, finished)  # F10
+        self._progress.finished()
         if self._context.reporter.has_listeners:
             await self._context.reporter.finished(leases, verdicts, finished)
         return finished

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 from outrider.clock import Clock, SystemClock
 from outrider.core.outcome import Outcome
 from outrider.core.policy.rules import CrawlRules
+from outrider.core.progress import Progress
 from outrider.core.queue_action import QueueAction
 from outrider.core.signals import Cluster, Prediction, State
 from outrider.core.states import CrawlStatus
@@ -43,6 +44,7 @@ from outrider.frontier.finish import Finisher, Visit
 from outrider.frontier.live_settings import LiveSettings, SettingsWatcher, base_settings, log
 from outrider.frontier.lookup import LeaseFinder
 from outrider.frontier.policies import Policies
+from outrider.frontier.progress import ProgressRecorder
 from outrider.frontier.reader import Explainer, QueueFilter, Reader, task_state
 from outrider.frontier.reports import (
     AddReport,
@@ -101,14 +103,21 @@ class Frontier:
         self._rescorer = rescorer
         self._configurer = Configurer(context, settings, roots)
         self._adder = Adder(context, settings, roots, rescorer)
-        self._claimer = Claimer(context, settings)
+        self._progress = ProgressRecorder(context, shared, settings)
+        self._claimer = Claimer(context, settings, self._progress)
         self._predictions = Predictions(context, shared, rescorer)
         self._problems = Problems(
             context, shared, settings, rescorer, self._predictions, self._adder
         )
         self._rewards = Rewards(context, shared, settings, rescorer)
         self._finisher = Finisher(
-            context, settings, self._adder, self._claimer, self._predictions, self._rewards
+            context,
+            settings,
+            self._adder,
+            self._claimer,
+            self._predictions,
+            self._rewards,
+            self._progress,
         )
         self._finder = LeaseFinder(context, addresses, self._claimer)
         self._admin = Admin(context, addresses)
@@ -217,6 +226,7 @@ class Frontier:
         await self._finisher.drain()
         with suppress(StoreError):  # rewards that cannot be shared are lost
             await self._rewards.share()
+        await self._progress.close()
         await self._release()
 
     async def _release(self) -> None:
@@ -433,6 +443,14 @@ class Frontier:
     async def stats(self) -> Stats:
         """Return counters by state, type and tag, queues by state, status and timeline."""
         return await self._reader.stats()
+
+    async def progress(self) -> Progress:
+        """Return samples of the crawl's counters since it began, thinned with age (O1).
+
+        They are taken every few seconds, whichever worker claims and finishes, and kept with the
+        crawl. The result tells rates (`rates()`) and the time that is left (`time_left()`).
+        """
+        return await self._progress.read()
 
     async def why(self, limit: int = 20) -> list[Reason]:
         """List what keeps the crawl from finishing; empty when nothing does (I2)."""

@@ -1,6 +1,7 @@
-"""What the workers of a crawl share about it through shared values (C8, F4, F5, F10).
+"""What the workers of a crawl share about it through shared values (C8, F4, F5, F10, O1).
 
-Predictions, problem clusters, rewards by group, and the progress of rescoring. A worker applies its
+Predictions, problem clusters, rewards by group, the progress of rescoring, and the samples of the
+crawl's own progress. A worker applies its
 own values exactly as those of others. A value that cannot be decoded counts as not written.
 """
 
@@ -12,6 +13,7 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from outrider.core.progress import ProgressHistory, ProgressSample
 from outrider.core.signals import Cluster, Prediction
 from outrider.frontier.context import FrontierContext
 from outrider.store.protocol import SharedValue, SharedValueWrite
@@ -20,6 +22,7 @@ PREDICTION: Final = "prediction"
 CLUSTER: Final = "cluster"
 RESCORE: Final = "rescore"
 REWARD: Final = "reward"
+PROGRESS: Final = "progress"
 SKEW_INTERVAL: Final = 600_000  # milliseconds between two readings of the store's clock
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -63,9 +66,11 @@ class SharedState:
         self.rewards: dict[str, GroupReward] = {}
         self.rescoring = Rescoring("")
         self.rescoring_at = 0  # when that was written, in milliseconds of the store's clock
+        self.progress = ProgressHistory()
         self._numbers: dict[str, dict[str, int]] = {
-            topic: {} for topic in (PREDICTION, CLUSTER, REWARD, RESCORE)
+            topic: {} for topic in (PREDICTION, CLUSTER, REWARD, RESCORE, PROGRESS)
         }  # of the last value, by topic and name
+        self._last_numbers: dict[str, int] = {}  # of the last value of a topic
         self._context = context
         self._skew = 0  # milliseconds that the store's clock is ahead of this process's
         self._skew_at = -SKEW_INTERVAL
@@ -73,6 +78,10 @@ class SharedState:
     def number(self, topic: str, name: str) -> int:
         """Return the number of the last value of this name; 0: there is none."""
         return self._numbers[topic].get(name, 0)
+
+    def last_number(self, topic: str) -> int:
+        """Return the number of the last value of this topic; 0: there is none."""
+        return self._last_numbers.get(topic, 0)
 
     async def publish(self, writes: Sequence[SharedValueWrite]) -> list[int]:
         """Write values and apply those written; return their numbers, 0 where another was first."""
@@ -92,6 +101,7 @@ class SharedState:
         if numbers is None or value.number <= numbers.get(value.name, 0):
             return
         numbers[value.name] = value.number
+        self._last_numbers[value.topic] = max(value.number, self.last_number(value.topic))
         match value.topic:
             case "prediction":
                 self._apply_prediction(value)
@@ -104,6 +114,8 @@ class SharedState:
             case "rescore":
                 self.rescoring = _decode(value.text, _rescoring) or Rescoring("")
                 self.rescoring_at = round(value.at * 1000)
+            case "progress":
+                self.progress.put(value.name, sample_of_value(value))
             case _:
                 raise AssertionError(value.topic)
 
@@ -146,6 +158,11 @@ def prediction_of(value: SharedValue) -> Prediction | None:
     return _decode(value.text, _prediction)
 
 
+def sample_of_value(value: SharedValue) -> ProgressSample | None:
+    """Decode a sample of the crawl's progress; None if it cannot be decoded."""
+    return _decode(value.text, _sample)
+
+
 def _decode(text: str, decode: Callable[[str], T]) -> T | None:
     try:
         return decode(text) if text else None
@@ -161,4 +178,5 @@ def encode(value: msgspec.Struct) -> str:
 _prediction = msgspec.json.Decoder(Prediction).decode
 _cluster = msgspec.json.Decoder(Cluster).decode
 _reward = msgspec.json.Decoder(GroupReward).decode
+_sample = msgspec.json.Decoder(ProgressSample).decode
 _rescoring = msgspec.json.Decoder(Rescoring).decode

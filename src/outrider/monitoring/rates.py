@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from outrider.core.progress import ProgressSample, gap_between
 from outrider.store.protocol import CrawlView
 
 HISTORY: Final = 600.0  # seconds of samples that are kept
@@ -35,7 +36,7 @@ class Rates(msgspec.Struct, frozen=True):
     bytes: float
 
 
-def counts_of(view: CrawlView, at: float) -> Counts:
+def counts_of(view: CrawlView | ProgressSample, at: float) -> Counts:
     """The growing counters of a crawl at an instant."""
     done = view.outcomes.get("done", 0)
     neither = view.outcomes.get("dropped", 0) + view.outcomes.get("again", 0)
@@ -47,6 +48,20 @@ class RateHistory:
 
     def __init__(self) -> None:
         self._samples: deque[Counts] = deque()
+
+    def begin_with(self, samples: Sequence[ProgressSample], now: float) -> None:
+        """Begin with what workers recorded in the last minutes, unless there are samples already.
+
+        Gaps between their samples are times without visits.
+        """
+        if self._samples:
+            return
+        recent = [one for one in samples if now - HISTORY <= one.at < now]
+        for old, new in zip(recent[:1] + recent, recent, strict=False):
+            gap = gap_between(old, new)
+            if gap:
+                self.add(counts_of(old, old.at + gap))
+            self.add(counts_of(new, new.at))
 
     def add(self, counts: Counts) -> None:
         """Add a sample, and drop those that are too old."""

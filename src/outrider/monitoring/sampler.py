@@ -7,12 +7,15 @@ samples old.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
+from outrider.core.progress import INTERVAL, Progress, ProgressSample, with_now
 from outrider.core.states import TaskState
+from outrider.frontier.progress import sample_of_view
 from outrider.monitoring.dead_letters import DeadLetters
 from outrider.monitoring.hosts import Hosts
 from outrider.monitoring.rates import RateHistory, Rates, counts_of
@@ -37,6 +40,7 @@ class Sample(msgspec.Struct, frozen=True):
     heat: Heat
     queues: Mapping[str, int]  # by state
     rates: Rates | None
+    progress: Progress  # since the crawl began
 
 
 class SampleRequest(msgspec.Struct, frozen=True):
@@ -58,6 +62,8 @@ class Sampler:
         self.rate_history, self.hosts, self.dead_letters = RateHistory(), Hosts(), DeadLetters()
         self._views = RollingReader(step=100, limit=1000, upto=MAX_QUEUES)
         self._dead = RollingReader(step=250, limit=5000)
+        self._samples: Sequence[ProgressSample] = ()  # of the crawl's progress, read at an interval
+        self._samples_at = -inf
 
     async def read(self, frontier: Frontier, request: SampleRequest) -> Sample:
         """Read the next sample; for another store than before, all that was kept is dropped."""
@@ -66,6 +72,8 @@ class Sampler:
             self._reset(store.id)
         times = INLINE_STRETCHES if store.is_inline or request.whole else 1
         view, heat = await store.crawl(name), await store.heatmap(name)
+        if not 0 <= heat.updated_at - self._samples_at < INTERVAL:
+            await self._read_progress(frontier, heat.updated_at)
         self.rate_history.add(counts_of(view, heat.updated_at))
         await self._read_hosts(store, name, times, heat.updated_at)
         await self._read_requested(store, name, request.hosts, heat.updated_at)
@@ -75,7 +83,15 @@ class Sampler:
 
     def _sample(self, view: CrawlView, heat: Heat) -> Sample:
         queues = {state: count for state, count in view.queues.items() if count}
-        return Sample(heat.updated_at, view, heat, queues, self.rate_history.rates)
+        progress = with_now(self._samples, sample_of_view(view, heat.updated_at))
+        return Sample(heat.updated_at, view, heat, queues, self.rate_history.rates, progress)
+
+    async def _read_progress(self, frontier: Frontier, now: float) -> None:
+        """Read the samples that workers took; the first time, rates begin with those."""
+        is_first, self._samples_at = not self._samples, now
+        self._samples = (await frontier.progress()).samples[:-1]
+        if is_first:
+            self.rate_history.begin_with(self._samples, now)
 
     async def _read_hosts(self, store: FullStore, name: str, times: int, now: float) -> None:
         async for _, page in self._views.stretch(times, store.queues, name):

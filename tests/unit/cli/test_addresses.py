@@ -92,6 +92,7 @@ COMMANDS = [
     "workers {}",
     "stats {}",
     "stats {} --why",
+    "progress {}",
     "queues {}",
     "tasks {}",
     "heatmap {}",

@@ -14,6 +14,7 @@ B = "https://b.example/"
 C = "https://c.example/"
 LOOKS = [
     ("stats", "--why"),
+    ("progress",),
     ("queues",),
     ("tasks",),
     ("explain", A),
@@ -106,7 +107,7 @@ class TestStats:
         assert shape.keys() == {
             *CrawlView.__struct_fields__,
             "queues",
-            "progress",
+            *("progress", "rates", "time_left"),
             "rescoring",
         }
         assert (shape["known"], shape["progress"]) == (5, 0.2)

@@ -49,7 +49,7 @@ class TestOnce:
 
         assert shape.keys() == {
             *CrawlView.__struct_fields__,
-            *("at", "presence", "rates", "busiest", "slowest", "heatmap"),
+            *("at", "presence", "rates", "time_left", "busiest", "slowest", "heatmap"),
         }
         assert shape["queues"] == {"empty": 1, "ready": 1}
         assert (shape["rates"], shape["presence"]) == (None, "attached")
