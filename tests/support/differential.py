@@ -318,7 +318,7 @@ def _heartbeat(op: SendHeartbeat) -> Heartbeat:
         series,
         decided,
     )
-    return Heartbeat(f"w{op.worker}", op.state, "north", 7, 4, 1, op.done, totals=totals)
+    return Heartbeat(f"w{op.worker}", op.state, "north", op.pid, 4, 1, op.done, totals=totals)
 
 
 async def store_values(store: FullStore, crawl: str) -> dict[str, Answer]:

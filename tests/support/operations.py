@@ -184,6 +184,7 @@ class SendHeartbeat(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=Tr
     bucket: int = 0
     decided: float | None = None  # when a scaling decision was made
     state: WorkerState = "busy"
+    pid: int = 7
 
 
 class UpdatePriorities(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):

@@ -149,8 +149,14 @@ class RandomCase:
         crawl = STORE_VALUES if dice.random() < 0.2 else self.crawl()
         return PutValue(crawl, dice.choice("abc"), text, seen)
 
-    def send_heartbeat(self) -> Op:
-        """Return a heartbeat of one of few workers; its totals are often lower than before."""
+    def send_heartbeats(self) -> list[Op]:
+        """Return a heartbeat of one of few workers, at times more of them, days later."""
+        days = self.dice.choice((0, 0, 0, 0, 0, 2))
+        later = [op for _ in range(days) for op in (Advance(86_400.0), self._heartbeat())]
+        return [self._heartbeat(), *later]
+
+    def _heartbeat(self) -> Op:
+        """Return a heartbeat; its totals are often lower than before."""
         dice = self.dice
         return SendHeartbeat(
             self.crawl(),
@@ -159,6 +165,7 @@ class RandomCase:
             dice.randrange(3),
             dice.choice((None, 1.0, 2.0, 3.0)),
             dice.choice(("idle", "busy", "gone")),
+            dice.choice((7, 7, 8)),
         )
 
     def update_priorities(self) -> Op:
@@ -396,7 +403,7 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "filter": RandomCase.filter,
     "delete": RandomCase.delete,
     "put_value": RandomCase.put_value,
-    "send_heartbeat": RandomCase.send_heartbeat,
+    "send_heartbeat": RandomCase.send_heartbeats,
     "update_priorities": RandomCase.update_priorities,
     "wait": RandomCase.wait,
 }

@@ -40,6 +40,7 @@ class Housekeeping:
         self._executor = executor
         self._frontier = frontier
         self._renewer = renewer
+        self._host = socket.gethostname()  # it names this process, whatever the host is named later
         self._lag = 0.0
 
     async def run(self) -> None:
@@ -108,7 +109,7 @@ class Housekeeping:
         return Heartbeat(
             self._frontier.worker,
             state or ("draining" if executor.is_stopping else working),
-            socket.gethostname(),
+            self._host,
             os.getpid(),
             executor.slots.count,
             executor.slots.busy,

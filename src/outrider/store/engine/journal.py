@@ -115,17 +115,13 @@ class Workers:
         self.removed: dict[str, None] = {}
 
     def heartbeat(self, heartbeat: Heartbeat, now: int) -> None:
-        """Record a heartbeat; one silent for a day counts as another worker of the same name."""
+        """Record a heartbeat."""
         known = self._by_name.pop(heartbeat.worker, None)
-        first = now
-        if known is not None and now - known.last < _KEPT_MS:
-            first = known.first
-            heartbeat = with_later_totals(known.heartbeat, heartbeat)
-        elif known is not None:
-            self._keep_totals([known])
+        latest, left = after_heartbeat(known, heartbeat, now)
+        self._keep_totals([left])
         if len(self._by_name) >= MAX_WORKERS:
             self._remove_silent(now)
-        self._by_name[heartbeat.worker] = LastHeartbeat(heartbeat, first, now)
+        self._by_name[heartbeat.worker] = latest
         self.version += 1
         self.changed[heartbeat.worker] = None
         self.removed.pop(heartbeat.worker, None)
@@ -135,14 +131,14 @@ class Workers:
         if len(kept) >= MAX_WORKERS:
             del kept[min(kept, key=lambda name: (kept[name].last, name))]
         removed = [name for name in self._by_name if name not in kept]
-        self._keep_totals(self._by_name[name] for name in removed)
+        self._keep_totals(self._by_name[name].heartbeat.totals for name in removed)
         self.removed.update(dict.fromkeys(removed))
         for name in removed:
             self.changed.pop(name, None)
         self._by_name = kept
 
-    def _keep_totals(self, workers: Iterable[LastHeartbeat]) -> None:
-        self.gone = sum_of_totals([self.gone, *(one.heartbeat.totals for one in workers)])
+    def _keep_totals(self, totals: Iterable[WorkerTotals]) -> None:
+        self.gone = sum_of_totals([self.gone, *totals])
 
     def views(self, now: int) -> list[WorkerView]:
         """Return the workers by their first heartbeat, then by name."""
@@ -182,6 +178,28 @@ def with_later_totals(old: Heartbeat, new: Heartbeat) -> Heartbeat:
     """Return a worker's heartbeat with its totals so far: a late one lowers none of them (M6)."""
     totals = later_totals(old.totals, new.totals)
     return msgspec.structs.replace(new, totals=totals)
+
+
+def is_same_process(one: Heartbeat, other: Heartbeat) -> bool:
+    """Return whether two heartbeats of one name are of one process."""
+    return (one.host, one.pid) == (other.host, other.pid)
+
+
+def after_heartbeat(
+    known: LastHeartbeat | None, heartbeat: Heartbeat, now: int
+) -> tuple[LastHeartbeat, WorkerTotals]:
+    """Return what is kept of a worker from now on, and what another process of its name left.
+
+    A worker that was silent for a day is listed as a new one. Its totals go on if it is the same
+    process, which had no store to ask: they are cumulative, and must not be counted twice (M6).
+    """
+    if known is None:
+        return LastHeartbeat(heartbeat, now, now), NO_TOTALS
+    is_known = now - known.last < _KEPT_MS
+    if not is_known and not is_same_process(known.heartbeat, heartbeat):
+        return LastHeartbeat(heartbeat, now, now), known.heartbeat.totals
+    so_far = with_later_totals(known.heartbeat, heartbeat)
+    return LastHeartbeat(so_far, known.first if is_known else now, now), NO_TOTALS
 
 
 def worker_views(heartbeats: Iterable[LastHeartbeat], now: int) -> list[WorkerView]:

@@ -21,7 +21,7 @@ from outrider.core.worker_totals import NO_TOTALS, WorkerTotals, sum_of_totals
 from outrider.store.engine.journal import (
     LastHeartbeat,
     SharedValues,
-    with_later_totals,
+    after_heartbeat,
     worker_views,
 )
 from outrider.store.engine.records import COLUMNS, QUEUE_COLUMNS, TaskCounts
@@ -32,7 +32,6 @@ from outrider.store.postgres.rows import Row
 from outrider.store.postgres.session import NeedsExclusiveLock, Session
 from outrider.store.protocol import (
     MAX_WORKERS,
-    WORKER_KEPT_SECONDS,
     Heartbeat,
     SharedValue,
     SharedValueWrite,
@@ -40,7 +39,6 @@ from outrider.store.protocol import (
     WorkerView,
 )
 
-_KEPT_MS: Final = int(WORKER_KEPT_SECONDS * 1000)
 _OUTCOME: Final = "outcome "
 # The names of counters in the tables, and the totals of the state they are.
 _TOTALS: Final[Mapping[str, str]] = {
@@ -126,14 +124,11 @@ class PostgresJournal:
         pipeline.send(sql.LOCK_EXCLUSIVE, (self._lock("workers"),))
         found = pipeline.rows(sql.READ_WORKER, (crawl, storable(heartbeat.worker)))
         known = _heartbeat_of(*found[0]) if found else None
-        first = now
-        if known is not None and now - known.last < _KEPT_MS:
-            first, heartbeat = known.first, with_later_totals(known.heartbeat, heartbeat)
-        elif known is not None:
-            self._keep_totals([known.heartbeat.totals])
-        *values, totals = msgspec.structs.astuple(heartbeat)
+        latest, left = after_heartbeat(known, heartbeat, now)
+        self._keep_totals([left])
+        *values, totals = msgspec.structs.astuple(latest.heartbeat)
         row = [storable(value) if isinstance(value, str) else value for value in values]
-        params = (crawl, *row, _encode_totals(totals), first, now)
+        params = (crawl, *row, _encode_totals(totals), latest.first, latest.last)
         pipeline.send(sql.WRITE_HEARTBEAT, params)
         if known is None:
             removed = pipeline.rows(sql.DELETE_OLD_WORKERS, (crawl, crawl, MAX_WORKERS))

@@ -25,7 +25,7 @@ from outrider.store.acts import (
     act_of_steer,
     validate_by,
 )
-from outrider.store.engine.journal import with_later_totals
+from outrider.store.engine.journal import is_same_process, with_later_totals
 from outrider.store.protocol import (
     MAX_WORKERS,
     WORKER_KEPT_SECONDS,
@@ -204,18 +204,20 @@ class RedisAdmin:
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""
         validate_heartbeat(heartbeat)
-        alone, gone = _encode_json(heartbeat), None
+        gone = None
         while gone is None:  # repeated if the worker sent another one meanwhile
             stored = await self._inspector.stored_worker(crawl, heartbeat.worker)
-            so_far = alone
+            so_far, alone = heartbeat, b""
             if stored:
-                so_far = _encode_json(with_later_totals(decode_worker(stored), heartbeat))
+                known = decode_worker(stored)
+                so_far = with_later_totals(known, heartbeat)
+                alone = b"" if is_same_process(known, heartbeat) else _encode_json(heartbeat)
             gone = await self._scripts.run(
                 "heartbeat",
                 crawl,
                 heartbeat.worker,
                 stored,
-                so_far,
+                _encode_json(so_far),
                 alone,
                 to_ms(WORKER_KEPT_SECONDS),
                 MAX_WORKERS,

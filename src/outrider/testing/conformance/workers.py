@@ -175,9 +175,24 @@ class WorkersConformance:
         assert [name for name, _ in await states(store)] == ["two"]
         assert (await store.worker_totals(CRAWL)).outcomes == {"done": 8}
         clock.advance(1)
-        await beat(store, "one", totals=counted(1))  # another one of that name
+        await beat(store, "one", pid=18, totals=counted(1))  # another process of that name
         assert (await store.worker_totals(CRAWL)).outcomes == {"done": 9}
         assert (await store.workers(CRAWL))[1].totals.outcomes == {"done": 1}
+
+    async def test_worker_that_comes_back_is_counted_once(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """M6: a process that could not reach the store for a day is listed as new; it counts on."""
+        await beat(store, "one", totals=counted(3))
+        clock.advance(DAY)
+        await beat(store, "two", totals=counted(5))
+        clock.advance(1)
+        await beat(store, "one", totals=counted(4))
+
+        assert (await store.worker_totals(CRAWL)).outcomes == {"done": 9}
+        two, one = await store.workers(CRAWL)
+        assert one.started_at == two.started_at + 1
+        assert (one.worker, one.totals.outcomes) == ("one", {"done": 4})
 
     async def test_names_are_bounded(self, store: FullStore) -> None:
         """M6: however many names a worker invents, sixty-four are kept of it."""

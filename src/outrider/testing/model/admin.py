@@ -112,28 +112,31 @@ class AdminVerbs(Verbs):
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """Record a heartbeat; of too many workers the one silent longest is forgotten (M6).
 
-        Totals only grow; those of a forgotten worker stay in the crawl's sum.
+        Totals only grow; those of a forgotten worker stay in the crawl's sum. A worker silent for a
+        day comes back as a new one, with its totals if it is the same process.
         """
         validate_heartbeat(heartbeat)
-        c, now = self.crawl_of(crawl), self.clock.now_ms()
-        self.forget_silent_workers(c)
-        if heartbeat.worker not in c.workers and len(c.workers) >= MAX_WORKERS:
-            self.forget_worker(c, min(c.workers, key=lambda name: (c.workers[name].seen, name)))
-        old = c.workers.get(heartbeat.worker)
+        c, now, name = self.crawl_of(crawl), self.clock.now_ms(), heartbeat.worker
+        started, old = now, c.workers.get(name)
+        if old is not None and now - old.seen < ms(WORKER_KEPT_SECONDS):
+            started = old.started
+        elif old is not None and not self.is_same_process(old.heartbeat, heartbeat):
+            self.forget_worker(c, name)
+            old = None
         if old is not None:
             totals = later_totals(old.heartbeat.totals, heartbeat.totals)
             heartbeat = msgspec.structs.replace(heartbeat, totals=totals)
-        c.workers[heartbeat.worker] = W(heartbeat, old.started if old else now, now)
+        elif len(c.workers) >= MAX_WORKERS:
+            self.forget_worker(c, min(c.workers, key=lambda other: (c.workers[other].seen, other)))
+        c.workers[name] = W(heartbeat, started, now)
+
+    def is_same_process(self, one: Heartbeat, other: Heartbeat) -> bool:
+        """Tell whether two heartbeats of one name are of one process (M6)."""
+        return (one.host, one.pid) == (other.host, other.pid)
 
     def forget_worker(self, c: C, name: str) -> None:
         """Forget a worker, and keep its totals (M6)."""
         c.gone = sum_of_totals([c.gone, c.workers.pop(name).heartbeat.totals])
-
-    def forget_silent_workers(self, c: C) -> None:
-        """Forget workers without a heartbeat for a day (M6)."""
-        since = self.clock.now_ms() - ms(WORKER_KEPT_SECONDS)
-        for name in [name for name, w in c.workers.items() if w.seen <= since]:
-            self.forget_worker(c, name)
 
     async def set_status(
         self, crawl: str, status: CrawlStatus, reason: str = "operator", *, by: str = ""

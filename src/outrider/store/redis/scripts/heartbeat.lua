@@ -2,9 +2,10 @@
 -- heartbeat: store a worker's status.
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the worker. ARGV[6]: what was stored of it when it was read ("": nothing). ARGV[7]: its
--- heartbeat as JSON, with its totals so far. ARGV[8]: the same with those of this heartbeat alone,
--- for a worker that was silent so long that it counts as another. ARGV[9]: milliseconds of silence
--- for that. ARGV[10]: how many workers are kept at most.
+-- heartbeat as JSON, with its totals so far. ARGV[8]: the same with those of this heartbeat alone, if
+-- what was stored is of another process ("": of this one); it is used if that was silent too long.
+-- ARGV[9]: milliseconds of silence after which a worker is listed as a new one. ARGV[10]: how many
+-- workers are kept at most.
 -- Returns how many removed workers are kept for their totals; nil: the worker changed since.
 open_crawl()
 local key, gone, worker = prefix .. K_WORKERS, prefix .. K_GONE_WORKERS, ARGV[5]
@@ -23,7 +24,7 @@ if stored then
   local known = decode(stored)
   if now - known[2] < kept_for then
     first = known[1]
-  else
+  elseif ARGV[8] ~= '' then
     remove(worker, stored)
     heartbeat = ARGV[8]
   end
