@@ -381,6 +381,7 @@ def _client(settings: Settings) -> AbstractAsyncContextManager[Http1Client | Htt
         replace(settings.fetch, connections=kept),
         allow_private=settings.url.allow_private,
         keep_packed=settings.output.format == "warc",
+        keep_request=settings.output.format == "warc" and settings.output.warc_requests,
     )
 
 

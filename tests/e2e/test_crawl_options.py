@@ -62,6 +62,39 @@ def test_pages_may_be_written_as_warc(outrider, served):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("http2", [False, True])
+def test_archive_profile_writes_responses_with_their_requests(outrider, served, http2):
+    """N4, K4: of every page one pair, whichever client fetches."""
+    words = outrider.on(served, ROOT, "--quiet", "--profile", "archive")
+    done = outrider(*words, "--delay", 0, "--set", f"fetch.http2={str(http2).lower()}")
+    assert done.code == 0, done.err
+    pairs, paths = {}, {}
+    for path in outrider.folder.glob("*.warc.gz"):
+        with path.open("rb") as file:
+            for record in ArchiveIterator(file, check_digests="raise"):
+                url = record.rec_headers["WARC-Target-URI"]
+                if record.rec_type != "warcinfo":
+                    pairs.setdefault(url, []).append(record.rec_type)
+                if record.rec_type == "request":
+                    paths[url] = record.http_headers.statusline
+                    assert record.http_headers["User-Agent"].startswith("Outrider/")
+    assert sorted(pairs) == sorted(served.web.urls())
+    assert all(kinds == ["response", "request"] for kinds in pairs.values())
+    assert all(url.endswith(line.removesuffix(" HTTP/1.1")) for url, line in paths.items())
+
+
+@pytest.mark.slow
+def test_format_option_overrides_that_of_the_archive_profile(outrider, served):
+    """N1: the command line comes after the profile."""
+    words = outrider.on(served, ROOT, "--quiet", "--profile", "archive", "--format", "jsonl")
+    done = outrider(*words, "--delay", 0)
+
+    assert done.code == 0, done.err
+    assert len(outrider.lines(f"{STEM}.jsonl")) == 10
+    assert not list(outrider.folder.glob("*.warc.gz"))
+
+
+@pytest.mark.slow
 def test_nothing_but_the_crawl_need_be_written(outrider, served):
     """--format none and --log "": the file, and what is kept beside it."""
     words = outrider.on(served, ROOT, "--quiet", "--format", "none", "--log", "")

@@ -174,6 +174,7 @@ class Http1Response(ClientResponse):
 
     began = 0.0  # on the loop's clock
     address = ""
+    sent: bytes | None = None  # the request, if it is kept
 
     async def start(self, connection: Connection) -> ClientResponse:
         """Wait for the status line and header."""
@@ -188,6 +189,7 @@ class Http1Response(ClientResponse):
                 raise  # aiohttp repeats the request, once
             raise ConnectionCut from error
         handler.is_used = True
+        self.sent = None if handler.sent is None else bytes(handler.sent)
         return self
 
     async def payload(self, max_body: int, max_header: int) -> bytes | str:
@@ -231,6 +233,7 @@ class Http1Response(ClientResponse):
             f"{self.version.major}.{self.version.minor}" if self.version else "1.1",
             self.address,
             packed,
+            self.sent,
         )
 
 
@@ -259,6 +262,7 @@ class Http1Client(HttpClient):
         *,
         allow_private: bool = False,
         keep_packed: bool = False,
+        keep_request: bool = False,
         _clock: Clock | None = None,
         _lookup: Lookup | None = None,
         _tls: SSLContext | bool = True,
@@ -268,6 +272,7 @@ class Http1Client(HttpClient):
             settings,
             allow_private=allow_private,
             keep_packed=keep_packed,
+            keep_request=keep_request,
             _clock=_clock,
             _lookup=_lookup,
             _network=_network,
@@ -328,7 +333,13 @@ class Http1Client(HttpClient):
     def _open(self) -> ClientSession:
         settings = self._settings
         self._session = ClientSession(
-            connector=Connector(self._resolver, self._guard, settings.connections, ssl=self._tls),
+            connector=Connector(
+                self._resolver,
+                self._guard,
+                settings.connections,
+                keep_request=self._keep_request,
+                ssl=self._tls,
+            ),
             response_class=Http1Response,
             cookie_jar=DummyCookieJar(),
             headers=self._headers,

@@ -13,7 +13,7 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
@@ -44,11 +44,38 @@ _FINAL: Final = 200
 CLOSED_PER_SHORTAGE: Final = 8  # idle connections, to free descriptors for one
 
 
-class ConnectionHandler(ResponseHandler):
-    """One connection; it removes itself from the idle ones when it ends."""
+class _KeptWrites:
+    """A transport that also keeps what is written to it: the bytes of a request, for archives."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, idle: dict[ResponseHandler, None]) -> None:
+    def __init__(self, transport: asyncio.Transport, sent: bytearray) -> None:
+        self._transport, self._sent = transport, sent
+
+    def write(self, data: bytes) -> None:
+        self._sent += data
+        self._transport.write(data)
+
+    def writelines(self, parts: Iterable[bytes]) -> None:
+        self.write(b"".join(parts))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class ConnectionHandler(ResponseHandler):
+    """One connection; it removes itself from the idle ones when it ends.
+
+    `keep_request`: what is sent for the current request is kept in `sent`.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        idle: dict[ResponseHandler, None],
+        *,
+        keep_request: bool = False,
+    ) -> None:
         super().__init__(loop)
+        self.sent = bytearray() if keep_request else None
         self._idle = idle
         self._unparsed = b""  # received while reading was paused
         self._is_parsing = False
@@ -58,6 +85,18 @@ class ConnectionHandler(ResponseHandler):
         self._has_header = False  # the response's header came
         self.is_used = False  # it has served a request before
         self.interim = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin; what is written from now on may be kept."""
+        super().connection_made(transport)
+        if self.sent is not None:
+            kept = _KeptWrites(cast("asyncio.Transport", transport), self.sent)
+            self.transport = cast("asyncio.Transport", kept)
+
+    def begin_request(self) -> None:
+        """Forget what was sent before."""
+        if self.sent is not None:
+            self.sent.clear()
 
     def begin_response(self) -> None:
         """Take the bytes from now on for the response to the request that was just sent."""
@@ -180,7 +219,13 @@ class Connector(TCPConnector):
     """All connections; `max_idle` are kept for reuse. Literal addresses use the resolver too."""
 
     def __init__(
-        self, resolver: AbstractResolver, guard: AddressGuard, max_idle: int, **options: Any
+        self,
+        resolver: AbstractResolver,
+        guard: AddressGuard,
+        max_idle: int,
+        *,
+        keep_request: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(
             resolver=resolver,
@@ -192,7 +237,8 @@ class Connector(TCPConnector):
         )
         self.idle: dict[ResponseHandler, None] = {}  # oldest first
         self._factory = cast(
-            "partial[ResponseHandler]", partial(ConnectionHandler, self._loop, self.idle)
+            "partial[ResponseHandler]",
+            partial(ConnectionHandler, self._loop, self.idle, keep_request=keep_request),
         )
         self._max_idle = max_idle
 
@@ -216,6 +262,7 @@ class Connector(TCPConnector):
             handler = cast("ConnectionHandler", connection.protocol)
             self.idle.pop(handler, None)
             if not handler.has_unrequested_bytes():
+                handler.begin_request()
                 return connection
             connection.close()
             if not handler.is_used:

@@ -225,6 +225,8 @@ def _tls_reason(error: CurlError, get_info: CurlInfoGetter) -> str:
 
 # ---- one transfer
 
+_HEADER_SENT: Final = 2  # CURLINFO_HEADER_OUT, of debug functions
+_METHOD: Final = b"GET "  # of every request
 _CURL_OPTIONS: Final = {
     CurlOpt.HTTP_VERSION: CurlHttpVersion.V2TLS,
     CurlOpt.HTTP_CONTENT_DECODING: 0,
@@ -286,8 +288,15 @@ class CurlTransfer:
     """One request; close it at the end."""
 
     def __init__(
-        self, request: CurlRequest, response: CurlResponse, authorities: str, *, is_fresh: bool
+        self,
+        request: CurlRequest,
+        response: CurlResponse,
+        authorities: str,
+        *,
+        is_fresh: bool,
+        keep_request: bool,
     ) -> None:
+        self._request = bytearray()
         self.is_lost = False  # the reused connection broke before a byte came
         self._response = response
         self._began = asyncio.get_running_loop().time()
@@ -299,6 +308,9 @@ class CurlTransfer:
         self._curl.setopt(CurlOpt.FRESH_CONNECT, int(is_fresh))
         self._curl.setopt(CurlOpt.HEADERFUNCTION, response.line)
         self._curl.setopt(CurlOpt.WRITEFUNCTION, response.chunk)
+        if keep_request:
+            self._curl.setopt(CurlOpt.DEBUGFUNCTION, self._keep_request)
+            self._curl.setopt(CurlOpt.VERBOSE, 1)
         self._set_request(request.target, request.headers)
         self._set_addresses(request.target.raw_host or "", request.addresses)
 
@@ -358,6 +370,19 @@ class CurlTransfer:
             raise error
         return "" if self._response.has_header else self._response.cut_reason()
 
+    def _keep_request(self, kind: int, data: bytes) -> None:
+        """Keep the header that curl sends; it repeats one itself if a kept connection broke."""
+        if kind == _HEADER_SENT:
+            if data.startswith(_METHOD):
+                self._request.clear()
+            self._request += data
+
+    @property
+    def request(self) -> bytes | None:
+        """The request, if it is kept; of HTTP/2 the fields, written as HTTP/1.1."""
+        line, newline, fields = bytes(self._request).partition(b"\r\n")
+        return line.replace(b" HTTP/2", b" HTTP/1.1") + newline + fields if line else None
+
     @property
     def sent(self) -> float:
         """When the request was sent, on the loop's clock; 0: it was not."""
@@ -394,6 +419,7 @@ class Http2Client(HttpClient):
         *,
         allow_private: bool = False,
         keep_packed: bool = False,
+        keep_request: bool = False,
         _clock: Clock | None = None,
         _lookup: Lookup | None = None,
         _authorities: str = "",
@@ -407,6 +433,7 @@ class Http2Client(HttpClient):
             settings,
             allow_private=allow_private,
             keep_packed=keep_packed,
+            keep_request=keep_request,
             _clock=_clock,
             _lookup=_lookup,
             _network=_network,
@@ -449,7 +476,13 @@ class Http2Client(HttpClient):
     ) -> tuple[Response | RequestFailure, bool]:
         """Return the result, and whether the host cannot have received the request."""
         response = self._new_response(max_body)
-        transfer = CurlTransfer(request, response, self._authorities, is_fresh=is_fresh)
+        transfer = CurlTransfer(
+            request,
+            response,
+            self._authorities,
+            is_fresh=is_fresh,
+            keep_request=self._keep_request,
+        )
         try:
             reason = await transfer.run(self._open(), deadlines)
             result = await self._result(
@@ -509,6 +542,7 @@ class Http2Client(HttpClient):
             response.version,
             transfer.peer[0],
             payload if self._keep_packed and body is not payload else None,
+            transfer.request,
         )
 
     def close_idle(self) -> None:

@@ -68,7 +68,8 @@ _SENDABLE: Final = re.compile(r"[\t -~\x80-\U0010ffff]*").fullmatch
 class HttpClient(ABC):
     """The base of an HTTP client; open it with `async with`, or close it.
 
-    `keep_packed` keeps compressed bodies as sent, beside the decompressed.
+    `keep_packed` keeps compressed bodies as sent, beside the decompressed; `keep_request` keeps the
+    request as sent.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class HttpClient(ABC):
         *,
         allow_private: bool = False,
         keep_packed: bool = False,
+        keep_request: bool = False,
         _clock: Clock | None = None,
         _lookup: Lookup | None = None,
         _network: Network | None = None,
@@ -84,6 +86,7 @@ class HttpClient(ABC):
         self._settings = settings
         self._network = _network or Network()
         self._keep_packed = keep_packed
+        self._keep_request = keep_request
         self._clock = _clock or SystemClock()
         self._guard = AddressGuard(allow_private=allow_private)
         self._resolver = Resolver(

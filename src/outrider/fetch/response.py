@@ -31,6 +31,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     version: str = "1.1"
     address: str = ""  # of the host
     packed: bytes | None = None  # the body as sent, if it was compressed
+    request: bytes | None = None  # as sent, if it is kept; of HTTP/2 its fields as HTTP/1.1
 
     def header(self, name: str) -> str | None:
         """Return the first field of a name, in any letter case."""

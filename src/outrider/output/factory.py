@@ -36,7 +36,7 @@ def _warc_sink(settings: Settings, user_agent: str) -> Sink:
     except ModuleNotFoundError as error:
         raise OutputError(
             "output.format = 'warc' needs a package that is not installed: "
-            "pip install 'outrider[warc]'"
+            "pip install 'outrider[warc]', or write pages otherwise: --format jsonl"
         ) from error
     info = {
         "software": f"Outrider/{version('outrider')}",

@@ -1,5 +1,8 @@
 """Output as WARC 1.1: each response as it was sent, one gzip member per record.
 
+If requests are kept, each has a record behind that of its response. Both are written as one piece,
+so a kill leaves both or none.
+
 An unchanged page is written as a revisit record only if this process wrote the record that it
 refers to, so an archive never refers to a record that may be missing.
 """
@@ -16,6 +19,7 @@ from io import BytesIO
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 from warcio.warcwriter import WARCWriter  # type: ignore[import-untyped]  # it has no types
 
@@ -120,9 +124,25 @@ class Warc:
         return self._compress(self._writer.create_warcinfo_record(name, dict(self._info)))
 
     def _page(self, index: int, visit: Visit) -> bytes:
+        """Return the record of a response, and of its request if that is kept."""
         response: Response = visit.page.response
-        fingerprint, date = visit.lease.fingerprint, _date(response.at)
-        headers = {"WARC-Date": date, **_address(response.address)}
+        headers = {"WARC-Date": _date(response.at), **_address(response.address)}
+        if response.request is None:
+            return self._response(index, visit, headers)
+        ours, theirs = f"<urn:uuid:{uuid4()}>", f"<urn:uuid:{uuid4()}>"
+        linked = {"WARC-Record-ID": theirs, "WARC-Concurrent-To": ours}
+        answer = self._response(index, visit, headers | linked)
+        request = self._writer.create_warc_record(
+            response.url,
+            "request",
+            warc_headers_dict={**headers, "WARC-Record-ID": ours, "WARC-Concurrent-To": theirs},
+            http_headers=_Head(response.request),
+        )
+        return answer + self._compress(request)
+
+    def _response(self, index: int, visit: Visit, headers: dict[str, str]) -> bytes:
+        response: Response = visit.page.response
+        fingerprint, date = visit.lease.fingerprint, headers["WARC-Date"]
         before = self._captures.get(fingerprint)
         if response.status == NOT_MODIFIED:
             return self._not_modified(response, headers, before)

@@ -25,6 +25,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         },
         "budget": {"hold_queues": True, "balance": 3000, "total_budget": -1, "cost": "unit"},
         "retry": {"max_retries": 30, "base": 900.0, "cap": 900.0, "jitter": 0.0},
+        "output": {"format": "warc", "warc_requests": True},
     },
     "news": {
         "queue": {"max_pending": 10_000, "max_depth": 10},
@@ -49,7 +50,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
 }
 ABOUT: Final[Mapping[str, str]] = {
     POLITE: "the defaults: one visit of a host at a time, with a delay after each",
-    "archive": "as Heritrix: whole sites one after the other, with many slow retries",
+    "archive": "as Heritrix: whole sites one after the other, many slow retries; written as WARC",
     "news": "a bounded number of pending pages; articles and discovery alternate",
     "paced": "slow and irregular: visits 5 to 15 s apart, shuffled, long cooldowns",
     "fast": "your own servers: no delay, many visits of a host at a time",

@@ -198,6 +198,9 @@ class OutputSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warc_bytes: Annotated[
         int, Meta(ge=2**20, le=2**50, description="bytes after which a new WARC file is started")
     ] = 10**9
+    warc_requests: Annotated[
+        bool, Meta(description="true: WARC files also have a record of each request")
+    ] = False
 
 
 __all__ = ["ExecutorSettings", "FetchSettings", "OutputSettings", "Revisiting"]

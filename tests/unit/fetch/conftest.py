@@ -85,13 +85,23 @@ class Net:
         self._servers.append(server)
         return await server.start(tls)
 
-    def client(self, *, allow_private=True, keep_packed=False, _lookup=None, _tls=None, **settings):
+    def client(
+        self,
+        *,
+        allow_private=True,
+        keep_packed=False,
+        keep_request=False,
+        _lookup=None,
+        _tls=None,
+        **settings,
+    ):
         """One more client."""
         trust = "_authorities" if self._kind is Http2Client else "_tls"
         client = self._kind(
             FetchSettings(**PATIENCE | settings),
             allow_private=allow_private,
             keep_packed=keep_packed,
+            keep_request=keep_request,
             _lookup=_lookup,
             **({} if _tls is None else {trust: _tls}),
         )

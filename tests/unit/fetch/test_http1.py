@@ -145,6 +145,36 @@ async def test_a_plain_body_is_not_kept_twice(net):
     assert (await net.client(keep_packed=True).get(server.url + "/")).packed is None
 
 
+async def test_requests_are_kept_byte_by_byte_if_asked(net):
+    """K4: each its own, on a connection that is used again, as the host received it."""
+    server = await net.serve({"/": OK, "/a?b=%C3%A9": OK})
+    client = net.client(keep_request=True)
+    first = await client.get(server.url + "/", headers={"If-None-Match": '"1"'})
+    second = await client.get(server.url + "/a?b=%C3%A9")
+    plain = await net.client().get(server.url + "/")
+
+    assert [first.request, second.request] == server.heads[:2]
+    assert b'If-None-Match: "1"\r\n' in first.request
+    assert second.request.startswith(b"GET /a?b=%C3%A9 HTTP/1.1\r\n")
+    assert server.connections == 2
+    assert plain.request is None
+
+
+async def test_request_that_was_repeated_is_kept_once(net):
+    """K1: the one that was answered, without that on the connection that was closed."""
+
+    async def ends(reader, writer):
+        writer.write(OK)
+
+    server = await net.serve({"/": OK, "/end": ends})
+    client = net.client(keep_request=True)
+    await client.get(server.url + "/end")
+    again = await client.get(server.url + "/")
+
+    assert again.request == server.heads[-1]
+    assert again.request.count(b"GET ") == 1
+
+
 async def test_a_chunked_body_is_whole(net):
     """Chunks are put together, and trailers are no harm."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

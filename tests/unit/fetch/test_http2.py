@@ -198,6 +198,21 @@ async def test_a_packed_body_is_unpacked_by_us(web):
     assert (got.body, got.packed) == (b"hi", packed)
 
 
+async def test_requests_are_kept_as_fields_of_http1(web, capfd):
+    """K4: what was sent in frames, as archives can have it; curl tells nothing else to anyone."""
+    await web.open({"/a?": says()}, keep_request=True, user_agent="Otter/1")
+    got = [await web.get("/a?", headers={"If-None-Match": '"1"'}) for _ in range(2)]
+    line, *fields = got[1].request.decode().split("\r\n")
+    sent = {name.lower(): value for name, _, value in (field.partition(": ") for field in fields)}
+
+    assert (line, fields[-2:]) == ("GET /a? HTTP/1.1", ["", ""])
+    named = {name: value for name, value in web.requests[1].items() if not name.startswith(":")}
+    assert {name: sent[name] for name in named} == named
+    assert sent["host"] == web.requests[1][":authority"] == "web.test"
+    assert got[0].request == got[1].request
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("each", [1, 2])
 async def test_body_in_tiny_frames_takes_memory_by_its_size(web, each):
     """K1: what is kept is the bytes, not an object for every frame."""

@@ -54,7 +54,8 @@ def sink_of(folder, form):
 def visit_of(lease, form, dice):
     """A page of any size."""
     if form == "warc":
-        return responded(lease, dice.randbytes(dice.choice((10, 500, 5000))))
+        sent = f"GET {lease.url} HTTP/1.1\r\nHost: h\r\n\r\n".encode()
+        return responded(lease, dice.randbytes(dice.choice((10, 500, 5000))), request=sent)
     items = [{"of": lease.url}] * has_items(lease.url)
     return FakeVisit(lease, items=items, title="x" * dice.choice((1, 100, 9000)))
 
@@ -128,14 +129,18 @@ async def check(folder, form):
 
 
 def archived(folder):
-    """URLs of all responses, each record whole."""
-    found = []
+    """URLs of all responses, each record whole, and each with the record of its request."""
+    found, partners, requests = [], [], []
     for path in folder.glob("*.warc.gz"):
         with path.open("rb") as file:
             for record in ArchiveIterator(file, check_digests="raise"):
                 record.content_stream().read()
                 if record.rec_type == "response":
                     found.append(record.rec_headers.get_header("WARC-Target-URI"))
+                    partners.append(record.rec_headers.get_header("WARC-Concurrent-To"))
+                elif record.rec_type == "request":
+                    requests.append(record.rec_headers.get_header("WARC-Record-ID"))
+    assert sorted(partners) == sorted(requests)
     return found
 
 

@@ -94,6 +94,59 @@ def test_a_response_is_archived_as_it_came(written, leases, kit):
     assert content == b"<p>hi</p>"
 
 
+SENT = b"GET /x?y HTTP/1.1\r\nHost: a.test\r\nUser-Agent: Otter/1\r\n\r\n"
+
+
+def test_a_kept_request_is_archived_byte_by_byte_behind_its_response(written, leases, kit):
+    """K4: both name the other as concurrent, with one date and one address."""
+    visit = kit.responded(leases[0], b"<p>hi</p>", HTML, request=SENT)
+
+    response, request = written(visit, kit.responded(leases[1]))[:2]
+
+    head, http, content = request
+    assert head.get_header("WARC-Type") == "request"
+    assert head.get_header("Content-Type") == "application/http; msgtype=request"
+    assert http.statusline == "/x?y HTTP/1.1"
+    assert (http.protocol, content) == ("GET", b"")
+    assert int(head.get_header("Content-Length")) == len(SENT)
+    for name in ("WARC-Target-URI", "WARC-Date", "WARC-IP-Address"):
+        assert head.get_header(name) == response[0].get_header(name)
+    pairs = [
+        (one.get_header("WARC-Record-ID"), one.get_header("WARC-Concurrent-To"))
+        for one in (head, response[0])
+    ]
+    assert pairs[0] == pairs[1][::-1]
+    assert len({*pairs[0]}) == 2
+
+
+def test_requests_of_unchanged_pages_are_archived_too(written, leases, kit):
+    """K4: with a 304 and with the same body, beside the revisit record; without a request none."""
+    records = written(
+        kit.responded(leases[0], b"one", HTML, request=SENT),
+        kit.responded(leases[0], b"one", HTML, request=SENT),
+        kit.responded(leases[0], b"", status=304, request=SENT),
+        kit.responded(leases[1], b"two", HTML),
+    )
+
+    assert kinds(records) == [
+        *("response", "request", "revisit", "request", "revisit", "request", "response"),
+    ]
+    assert records[-1][0].get_header("WARC-Concurrent-To") is None
+
+
+def test_request_is_in_the_file_as_it_was_sent(opened, leases, kit, tmp_path):
+    """K4: not as a library would write it."""
+    odd = SENT.replace(b"Otter/1", b"\xff\xfe  two  blanks")
+    sink = opened()
+    sink.write([kit.responded(leases[0], b"one", HTML, request=odd)])
+    sink.settle([True])
+    sink.close()
+
+    plain = gzip.decompress((tmp_path / "news-00001.warc.gz").read_bytes())
+    assert b"\r\n\r\n" + odd + b"\r\n\r\n" in plain
+    assert members_of(tmp_path / "news-00001.warc.gz") == 3
+
+
 def test_each_file_begins_with_what_made_it(opened, visits, tmp_path, leases, kit):
     """And nothing about the machine."""
     sink = opened()
@@ -405,7 +458,7 @@ def test_the_checker_of_warcio_finds_nothing_wrong(opened, leases, kit, tmp_path
         kit.responded(leases[0], b"one", HTML),
         kit.responded(leases[0], b"one", HTML),
         kit.responded(leases[0], b"", status=304),
-        kit.responded(leases[1], b"x" * 9, packed=gzip.compress(b"x" * 9)),
+        kit.responded(leases[1], b"x" * 9, packed=gzip.compress(b"x" * 9), request=SENT),
     ]
     sink = opened()
     for visit in visits:
@@ -421,7 +474,7 @@ def test_the_checker_of_warcio_finds_nothing_wrong(opened, leases, kit, tmp_path
     )
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert checked.stdout.count("digest pass") == 3  # the first record, and two responses
+    assert checked.stdout.count("digest pass") == 4  # the first record, two responses, a request
 
 
 def test_archive_shorter_than_its_journal_is_refused(opened, leases, kit, tmp_path):
