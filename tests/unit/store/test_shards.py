@@ -11,6 +11,7 @@ from model_shard import ModelShard, sharded_model
 from outrider.core.queue_action import Retire, Revive
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput, StoreUnavailable
+from outrider.store.delete_crawl import delete_crawl
 from outrider.store.export_items import SavedTask
 from outrider.store.protocol import (
     ClaimRequest,
@@ -723,3 +724,21 @@ async def test_a_claim_of_so_many_queues_counts_over_all_shards(store):
     assert len({lease.key for lease in claimed.leases}) == 5
     assert len(claimed.leases) == 10
     assert claimed.wake_in == 0.0
+
+
+async def test_claim_during_a_removal_begins_the_crawl_on_no_shard(store, shards):
+    """I1: the removal may end between its two looks; later adds would be refused there."""
+    await add(store, f"{HOME}/1", f"{NEAR}/1", f"{FAR}/1")
+    await store.delete(CRAWL)
+
+    async def remove():
+        await delete_crawl(store, CRAWL)
+
+    async def look_once():
+        shards[0].before["summary"] = remove
+
+    shards[0].before["summary"] = look_once
+    await ask(store)
+    answers = await store.add(pages(f"{HOME}/2", f"{NEAR}/2", f"{FAR}/2"))
+
+    assert [answer.reason for answer in answers] == [None] * COUNT

@@ -269,6 +269,8 @@ class RunStatus:
         home = await self.home_summary(crawl)
         if home.status is RUNNING and not (home.is_limited and self._shards.others):
             return RUNNING  # a single shard checks its limits itself
+        if home.reason == DELETING:  # it may be gone before the others are asked
+            return home.status
         summaries = await self._shards.summaries(crawl)
         totals, status = totals_of(summaries), home.status
         if status is FINISHED and (totals.open or totals.leased):
