@@ -36,7 +36,7 @@ from operations import (
     Wait,
 )
 from outrider.core.breakdown import Breakdown
-from outrider.core.histogram import Histogram
+from outrider.core.histogram import Histogram, Window
 from outrider.core.pick import Streak
 from outrider.core.queue_action import QueueAction, Set
 from outrider.core.states import TaskState
@@ -317,6 +317,9 @@ def _heartbeat(op: SendHeartbeat) -> Heartbeat:
         {"fetch": series},
         series,
         decided,
+        op.done,
+        {"fetch": Window({op.bucket: min(op.done, 1000)}, op.bucket / 4, op.done / 4)},
+        {"busy": op.bucket},
     )
     return Heartbeat(f"w{op.worker}", op.state, "north", op.pid, 4, 1, op.done, totals=totals)
 

@@ -27,7 +27,7 @@ from outrider.core.worker_totals import WorkerTotals
 from outrider.errors import Closed, InvalidInput
 from outrider.events import Event, Listener
 from outrider.frontier import Frontier as AsyncFrontier
-from outrider.frontier.context import LeaseSource
+from outrider.frontier.context import CallRecorder, LeaseSource
 from outrider.frontier.finish import Visit
 from outrider.frontier.live_settings import SettingsWatcher, log
 from outrider.frontier.reports import (
@@ -196,6 +196,11 @@ class Frontier:
         return self._frontier.refused
 
     @property
+    def retried(self) -> int:
+        """Visits finished here that went wrong, and whose task waits for another one (O1)."""
+        return self._frontier.retried
+
+    @property
     def is_attached(self) -> bool:
         """Whether it was made by `attach`, so that the crawl keeps the settings it has."""
         return self._frontier.is_attached
@@ -342,6 +347,14 @@ class Frontier:
         add such a link is a duplicate, unless its own `known` says otherwise (B3).
         """
         return self._loop.run(self._frontier.score(links, known=known))
+
+    def record_calls(self, recorder: CallRecorder | None) -> None:
+        """Call `recorder` with each verb of the store that was answered, and its seconds (O1).
+
+        One recorder at a time; None: none. The verbs are add, claim, extend, finish, release and
+        expire; those of a source of leases in place of the store's.
+        """
+        self._loop.call(lambda: self._frontier.record_calls(recorder))
 
     def refusal_of(self, link: str | Url | Link, found_on: Lease) -> str | None:
         """Return why a link found on a visit would be refused; None: it is admissible, or known."""

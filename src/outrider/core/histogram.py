@@ -1,4 +1,4 @@
-"""Histogram: how often durations fell into fixed buckets, so that histograms can be added up.
+"""Histograms of durations that can be added up, and windows of the last ones (O1).
 
 Bucket 0 is up to 1 ms; bucket i is up to 1 ms · 2^(i/4), four for each doubling, and the last one
 has no end. A percentile is off by at most 9.1 % (2^(1/8) − 1) from 1 ms to 199 days.
@@ -6,8 +6,9 @@ has no end. A percentile is off by at most 9.1 % (2^(1/8) − 1) from 1 ms to 19
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import ceil, exp2, isfinite, log2
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from math import ceil, exp2, inf, log2
 from typing import Annotated, Final, final
 
 import msgspec
@@ -18,6 +19,8 @@ PER_DOUBLING: Final = 4
 MAX_BUCKET: Final = 136
 MAX_COUNT: Final = 2**53
 MAX_SECONDS: Final = 1e15
+MAX_SAMPLES: Final = 1000  # of a window
+MIN_WINDOW: Final = 0.001  # seconds, at least, that a window is taken to stand for
 
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Bucket = Annotated[int, Meta(ge=0, le=MAX_BUCKET)]
@@ -43,12 +46,66 @@ class Histogram(msgspec.Struct, frozen=True):
 
     def percentile(self, share: float) -> float:
         """Return what this share (0 to 1) of the durations do not exceed, within 9.1 %."""
-        rank, below = max(1, ceil(share * self.count)), 0
-        for bucket in sorted(self.buckets):
-            below += self.buckets[bucket]
-            if below >= rank:
-                return min(self.max, _middle(bucket))
-        return 0.0
+        return _percentile(self.buckets, max(1, ceil(share * self.count)), self.max)
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The last samples of one source, at most `MAX_SAMPLES`, and the time they stand for."""
+
+    buckets: Annotated[
+        Mapping[Bucket, Annotated[int, Meta(ge=0, le=MAX_SAMPLES)]], Meta(max_length=MAX_BUCKET + 1)
+    ] = {}
+    max: Seconds = 0.0  # the longest of them
+    seconds: Seconds = 0.0  # from the sample before the first of them, or the start, until now
+
+    @property
+    def count(self) -> int:
+        """How many samples it has."""
+        return sum(self.buckets.values())
+
+    @property
+    def per_second(self) -> float:
+        """How many samples the source has a second."""
+        return self.count / max(MIN_WINDOW, self.seconds)
+
+
+class Pool:
+    """The windows of several sources as one stream: percentiles of what they record at a time.
+
+    Windows have as many samples whether these took ten seconds or an hour. A sample counts by the
+    rate of its source, so that the percentiles are those of all durations of a moment together.
+    """
+
+    __slots__ = ("_buckets", "_max", "count", "per_second")
+
+    def __init__(self, windows: Iterable[Window]) -> None:
+        self._buckets: dict[int, float] = {}
+        self._max = self.per_second = 0.0
+        self.count = 0
+        for window in windows:
+            self._add(window)
+
+    def _add(self, window: Window) -> None:
+        weight = 1 / max(MIN_WINDOW, window.seconds)
+        for bucket, count in window.buckets.items():
+            self._buckets[bucket] = self._buckets.get(bucket, 0.0) + count * weight
+        self._max = max(self._max, window.max)
+        self.count += window.count
+        self.per_second += window.per_second
+
+    def percentile(self, share: float) -> float:
+        """Return what this share (0 to 1) of the durations do not exceed, within 9.1 %."""
+        return _percentile(self._buckets, share * sum(self._buckets.values()), self._max)
+
+
+def _percentile(buckets: Mapping[int, float], rank: float, longest: float) -> float:
+    """Return the duration at a rank; rounding errors of sums of weights do not move it."""
+    below = 0.0
+    for bucket in sorted(buckets):
+        below += buckets[bucket]
+        if below >= rank * (1 - 1e-12):
+            return min(longest, _middle(bucket))
+    return 0.0
 
 
 def bucket_of(seconds: float) -> int:
@@ -85,24 +142,59 @@ def latest(one: Histogram, other: Histogram) -> Histogram:
     return Histogram(buckets, max(one.sum, other.sum), max(one.max, other.max))
 
 
+_FOLDED_AT: Final = 512  # samples that wait to be put into buckets, at most
+
+
 @final
 class Recorder:
-    """Records durations of one source."""
+    """Records durations of one source; a call appends to lists, and buckets are found later."""
 
-    __slots__ = ("_buckets", "_max", "_sum")
+    __slots__ = ("_buckets", "_max", "_new", "_recent", "_started", "_sum", "_times")
 
     def __init__(self) -> None:
-        self._buckets: dict[int, int] = {}
+        self._buckets: Counter[int] = Counter()
         self._sum = self._max = 0.0
+        self._new: list[float] = []  # not in buckets yet
+        self._recent: deque[tuple[int, float]] = deque(maxlen=MAX_SAMPLES)  # bucket, duration
+        self._times: deque[float] = deque(maxlen=MAX_SAMPLES + 1)  # the first precedes `_recent`
+        self._started = inf
 
-    def record(self, seconds: float) -> None:
-        """Count a duration; one that is no number, or negative, is left out."""
-        if isfinite(seconds) and seconds >= 0:
-            bucket = bucket_of(seconds)
-            self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
-            self._sum += seconds
-            self._max = max(self._max, seconds)
+    def start(self, now: float) -> None:
+        """Record from this instant on; without this call, from the first sample on."""
+        self._started = min(self._started, now)
+
+    def record(self, seconds: float, now: float) -> None:
+        """Count a duration at this instant; one that is no number, or negative, is left out."""
+        if 0.0 <= seconds < inf:
+            self._new.append(seconds)
+            self._times.append(now)
+            if len(self._new) >= _FOLDED_AT:
+                self._fold()
+
+    def _fold(self) -> None:
+        """Put new samples into buckets."""
+        new, self._new = self._new, []
+        if new:
+            buckets = [bucket_of(seconds) for seconds in new]
+            self._buckets.update(buckets)
+            self._recent.extend(zip(buckets, new, strict=True))
+            self._sum += sum(new)
+            self._max = max(self._max, *new)
 
     def histogram(self) -> Histogram:
         """Return what was recorded so far."""
-        return Histogram(dict(self._buckets), self._sum, self._max)
+        self._fold()
+        return Histogram(dict(self._buckets), min(self._sum, MAX_SECONDS), self._max)
+
+    def window(self, now: float) -> Window:
+        """Return the last samples, at this instant."""
+        self._fold()
+        if not self._recent:
+            return Window()
+        is_full = len(self._times) > MAX_SAMPLES
+        since = self._times[0] if is_full else min(self._started, self._times[0])
+        buckets = Counter(bucket for bucket, _ in self._recent)
+        longest = max(seconds for _, seconds in self._recent)
+        return Window(
+            dict(buckets), min(longest, MAX_SECONDS), min(max(0.0, now - since), MAX_SECONDS)
+        )

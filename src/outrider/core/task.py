@@ -167,6 +167,10 @@ class Lease(msgspec.Struct, frozen=True, gc=False, eq=False):
     # Drawn as it began, in seconds, where delays are uniform and count from the start: its verdict
     # does not draw again (D1). Below 0: none was drawn.
     delay: float = -1.0
+    # O1: seconds from when its task was due until it was leased; and, then, since a visit of its
+    # queue last ended. Below 0: none has ended, or no visit begins (D5), or it was looked up.
+    waited: float = -1.0
+    gap: float = -1.0
 
     @property
     def id(self) -> LeaseId:

@@ -1,8 +1,9 @@
 """Totals of a worker since it started, and of all workers of a crawl together (M6, O1).
 
 A worker's totals only grow, so of two readings the later one has the higher numbers: a repeated or
-late heartbeat lowers nothing. Names come from workers and are bounded; what exceeds the bound of a
-crawl is counted as `OTHER`.
+late heartbeat lowers nothing. Its windows and slots are those of its last heartbeat, and of no sum:
+sources are pooled by `histogram.Pool`. Names come from workers and are bounded; what exceeds the
+bound of a crawl is counted as `OTHER`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from outrider.core.histogram import MAX_COUNT, Count, Histogram, added, latest
+from outrider.core.histogram import MAX_COUNT, Count, Histogram, Window, added, latest
 
 MAX_TOTAL_NAMES: Final = 64  # of outcomes, of refusals, of series
 MAX_TOTAL_NAME_CHARS: Final = 64
 MAX_SERIES: Final = 16
+MAX_SLOT_STATES: Final = 8
 MAX_DECISIONS: Final = 100  # kept of each worker
 OTHER: Final = "other"
 
@@ -42,9 +44,13 @@ class WorkerTotals(msgspec.Struct, frozen=True):
     outcomes: Counts = {}
     refusals: Counts = {}  # of links, by reason
     latency: Annotated[Mapping[Name, Histogram], Meta(max_length=MAX_SERIES)] = {}
-    gaps: Histogram = Histogram()  # seconds between two visits of a host by this worker
+    # Seconds between the end of a queue's visit and the lease of the next one, which was made here.
+    gaps: Histogram = Histogram()
     # Those since its last heartbeat; a store keeps the last hundred.
     decisions: Annotated[tuple[ScalingDecision, ...], Meta(max_length=MAX_DECISIONS)] = ()
+    retried: Count = 0  # visits that went wrong, and whose task waits for another one
+    windows: Annotated[Mapping[Name, Window], Meta(max_length=MAX_SERIES)] = {}  # as `latency`
+    slots: Annotated[Mapping[Name, Count], Meta(max_length=MAX_SLOT_STATES)] = {}  # by state
 
 
 NO_TOTALS: Final = WorkerTotals()
@@ -62,7 +68,22 @@ def later_totals(old: WorkerTotals, new: WorkerTotals) -> WorkerTotals:
         _combined(old.latency, new.latency, latest, MAX_SERIES),
         latest(old.gaps, new.gaps),
         decisions[-MAX_DECISIONS:],
+        max(old.retried, new.retried),
+        *_last_readings(old, new),
     )
+
+
+def _last_readings(
+    old: WorkerTotals, new: WorkerTotals
+) -> tuple[Mapping[str, Window], Mapping[str, int]]:
+    """Return the windows and slots of the later of two readings."""
+    is_late = any(
+        one.count < old.latency[name].count
+        for name, one in new.latency.items()
+        if name in old.latency
+    )
+    last = old if is_late else new
+    return last.windows, last.slots
 
 
 def sum_of_totals(totals: Iterable[WorkerTotals]) -> WorkerTotals:
@@ -76,6 +97,7 @@ def _sum_of_two(one: WorkerTotals, other: WorkerTotals) -> WorkerTotals:
         _bounded_counts(_combined(one.refusals, other.refusals, _plus)),
         _combined(one.latency, other.latency, added, MAX_SERIES),
         added(one.gaps, other.gaps),
+        retried=_plus(one.retried, other.retried),
     )
 
 

@@ -139,6 +139,8 @@ class Executor:
     async def run(self) -> Ending:
         """Run until the crawl ends, pauses by itself, or `stop` is called."""
         self._finisher.done = (await self._crawl()).outcomes.get("done", 0)
+        self.counts.start(asyncio.get_running_loop().time())
+        self._frontier.record_calls(self.counts.called)
         housekeeping = Housekeeping(self, self._frontier, self._renewer)
         keeper = asyncio.create_task(housekeeping.run())
         keeper.add_done_callback(lambda _: self._wake.set())
@@ -149,6 +151,7 @@ class Executor:
         finally:
             unsubscribe()
             end_watch()
+            self._frontier.record_calls(None)
             self.outage.end_by(asyncio.get_running_loop().time())
             keeper.cancel()
             with suppress(asyncio.CancelledError):

@@ -196,8 +196,6 @@ class Finisher:
     async def _finish(self, ended: Sequence[Visit]) -> list[bool]:
         """Finish a batch at the store, repeated until its answer is known (H3)."""
         visits = [(one.lease, one.outcome, one.links) for one in ended if one.outcome is not None]
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         try:
             answers = await self._outage.call(lambda: self._frontier.finish_many(visits))
         except StoreError:
@@ -206,7 +204,7 @@ class Finisher:
             raise
         self.done += sum(isinstance(visit.outcome, Done) for visit in ended)
         self.visits += len(ended)
-        self._counts.finished(ended, loop.time() - began)
+        self._counts.finished(ended)
         return answers
 
     async def _settle(self, sink: Sink, answers: list[bool]) -> None:

@@ -15,6 +15,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from outrider.core.worker_totals import ScalingDecision
 from outrider.errors import OutriderError
 from outrider.executor.lease_renewal import LeaseRenewer
@@ -103,11 +105,12 @@ class Housekeeping:
     def _heartbeat(
         self, state: WorkerState | None, decisions: Sequence[ScalingDecision]
     ) -> Heartbeat:
-        executor, clock = self._executor, self._frontier.clock
-        epoch = clock.now_ms() / 1000 - asyncio.get_running_loop().time()
+        executor, frontier, now = self._executor, self._frontier, asyncio.get_running_loop().time()
+        epoch = frontier.clock.now_ms() / 1000 - now
+        totals = executor.counts.totals(frontier.refused, decisions, epoch, now)
         working: WorkerState = "busy" if executor.in_flight else "idle"
         return Heartbeat(
-            self._frontier.worker,
+            frontier.worker,
             state or ("draining" if executor.is_stopping else working),
             self._host,
             os.getpid(),
@@ -115,7 +118,11 @@ class Housekeeping:
             executor.slots.busy,
             executor.visits,
             HEARTBEAT_LASTS,
-            executor.counts.totals(self._frontier.refused, decisions, epoch),
+            replace(
+                totals,
+                retried=frontier.retried,
+                slots={**executor.slots.by_state(), "parked": executor.parked_count},
+            ),
         )
 
     async def send_last_heartbeat(self) -> None:

@@ -133,7 +133,8 @@ class RunningVisits:
     async def parked(self, visit: Visit) -> AsyncIterator[None]:
         """Free the visit's slot and stop its time limit while the block lasts."""
         loop = asyncio.get_running_loop()
-        left, visit.until = visit.until - loop.time(), inf
+        parked_at = loop.time()
+        left, visit.until = visit.until - parked_at, inf
         gives = self.parked_count < MAX_PARKED_PER_SLOT * self._slots.count
         self.parked_count += gives
         if gives:
@@ -145,7 +146,8 @@ class RunningVisits:
                 await self._slots.take_again(visit)
         finally:
             self.parked_count -= gives
-            visit.until = loop.time() + left
+            now = loop.time()
+            visit.until, visit.parked_for = now + left, visit.parked_for + now - parked_at
 
     def watch(self) -> None:
         """Cancel visits that are overdue; end those that do not return then (J6)."""

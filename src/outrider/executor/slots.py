@@ -122,6 +122,12 @@ class Slots:
                 self.take(visit)
                 turn.set_result(None)
 
+    def by_state(self) -> dict[str, int]:
+        """Count the slots by state (J2)."""
+        draining = sum(slot >= self.count for slot in self._busy)
+        busy = len(self._busy) - draining
+        return {"idle": len(self._idle), "busy": busy, "draining": draining}
+
     def views(self) -> list[SlotView]:
         """Return every slot, by id."""
         busy = [

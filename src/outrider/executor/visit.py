@@ -25,7 +25,17 @@ class VisitRunner(Protocol):
 class Visit:
     """From claim to finish. `links` are added with the finish; `page` is what output writes."""
 
-    __slots__ = ("began", "items", "lease", "links", "outcome", "page", "runner", "until")
+    __slots__ = (
+        "began",
+        "items",
+        "lease",
+        "links",
+        "outcome",
+        "page",
+        "parked_for",
+        "runner",
+        "until",
+    )
 
     def __init__(self, lease: Lease, runner: VisitRunner | None = None) -> None:
         self.lease = lease
@@ -35,6 +45,7 @@ class Visit:
         self.page: Any = None
         self.outcome: Outcome | None = None
         self.began = 0.0  # on the loop's clock
+        self.parked_for = 0.0  # seconds it waited without a slot, or kept its slot waiting
         self.until = 0.0  # the handler's deadline, on the loop's clock
 
     @property

@@ -102,6 +102,8 @@ class Loan:
             here.manners,
             last=lease.last,
             delay=here.delay,
+            waited=lease.waited + here.waited,  # here it was due when it was borrowed
+            gap=lease.gap + here.waited if here.gap < 0 <= lease.gap else here.gap,
         )
 
     def _take(self, fingerprint: bytes) -> Lease:

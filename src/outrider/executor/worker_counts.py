@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -17,47 +18,63 @@ from outrider.core.worker_totals import (
 )
 from outrider.executor.visit import Visit
 
-MAX_HOSTS: Final = 10_000  # whose last visits are remembered
+CALLS: Final = ("add", "claim", "extend", "finish", "release", "expire")
 
 
 class WorkerCounts:
     """Outcomes, durations and gaps of one worker's visits since it started.
 
-    `fetch` is the time of requests, `handler` the rest of a visit's, `store` that of finishing a
-    batch. A gap is the time from the end of a visit of a queue to the start of the next one here.
+    `queue_wait` is the time a task was due before its lease, `fetch` that of a visit's requests,
+    `handler` the rest of the visit's, without waits; `store_…` that of a call of the store.
     """
 
     def __init__(self) -> None:
         self._outcomes: dict[str, int] = {}
-        self._series = {"fetch": Recorder(), "handler": Recorder(), "store": Recorder()}
+        self._queue_wait, self._fetch, self._handler = Recorder(), Recorder(), Recorder()
         self._gaps = Recorder()
-        self._ended: dict[str, float] = {}  # by queue: the end of its last visit
+        self._calls = {verb: Recorder() for verb in CALLS}
+        self._series = {
+            "queue_wait": self._queue_wait,
+            "fetch": self._fetch,
+            "handler": self._handler,
+            **{f"store_{verb}": one for verb, one in self._calls.items()},
+        }
         self._sent_until = float("-inf")  # decisions up to here were sent, on the loop's clock
+
+    def start(self, now: float) -> None:
+        """Count from now on: a worker that waits for its first visit has a rate as well."""
+        for series in self._series.values():
+            series.start(now)
 
     def ended(self, visit: Visit, now: float) -> None:
         """Record the durations of a visit that ended with an outcome, by the loop's clock."""
-        key, spent = visit.lease.key, max(0.0, now - visit.began)
+        lease = visit.lease
+        spent = max(0.0, now - visit.began - visit.parked_for)
         fetched = min(spent, max(0.0, getattr(visit.outcome, "seconds", 0.0)))
-        self._series["fetch"].record(fetched)
-        self._series["handler"].record(spent - fetched)
-        before = self._ended.pop(key, None)
-        if before is not None:
-            self._gaps.record(max(0.0, visit.began - before))
-        elif len(self._ended) >= MAX_HOSTS:
-            del self._ended[next(iter(self._ended))]
-        self._ended[key] = now
+        self._queue_wait.record(lease.waited, now)  # one that is unknown is below 0: left out
+        self._gaps.record(lease.gap, now)
+        if fetched:
+            self._fetch.record(fetched, now)
+        self._handler.record(spent - fetched, now)
 
-    def finished(self, visits: Iterable[Visit], seconds: float) -> None:
-        """Count a batch of visits that took so long to be finished at the store."""
-        self._series["store"].record(seconds)
+    def called(self, verb: str, seconds: float) -> None:
+        """Record an answered call of the store; see `Frontier.record_calls`."""
+        self._calls[verb].record(seconds, asyncio.get_running_loop().time())
+
+    def finished(self, visits: Iterable[Visit]) -> None:
+        """Count a batch of visits that were finished at the store."""
         for visit in visits:
             name = type(visit.outcome).__name__.lower()
             self._outcomes[name] = self._outcomes.get(name, 0) + 1
 
     def totals(
-        self, refusals: Mapping[str, int], decisions: Sequence[ScalingDecision], epoch: float
+        self,
+        refusals: Mapping[str, int],
+        decisions: Sequence[ScalingDecision],
+        epoch: float,
+        now: float,
     ) -> WorkerTotals:
-        """Return the totals so far, and the decisions not sent yet.
+        """Return the totals so far, the decisions not sent yet, and the windows at this instant.
 
         `epoch`: the seconds since the epoch at which the loop's clock was 0.
         """
@@ -68,6 +85,7 @@ class WorkerCounts:
             {name: series.histogram() for name, series in self._series.items()},
             self._gaps.histogram(),
             tuple(replace(one, at=round(one.at + epoch, 3)) for one in new),
+            windows={name: series.window(now) for name, series in self._series.items()},
         )
 
     def sent(self, decisions: Iterable[ScalingDecision]) -> None:

@@ -121,7 +121,9 @@ class Adder:
 
     def use(self, store: FullStore) -> None:
         """Add to this store from now on."""
-        self._tasks = Batcher(store.add, task_bytes, is_inline=store.is_inline)
+        self._tasks = Batcher(
+            self._context.timed("add", store.add), task_bytes, is_inline=store.is_inline
+        )
 
     async def drain(self) -> None:
         """Wait until all tasks handed in are stored."""

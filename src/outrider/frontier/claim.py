@@ -13,7 +13,7 @@ from outrider.core.link_validation import short_repr
 from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease, LeaseId
 from outrider.errors import ForeignLease, InvalidInput
-from outrider.frontier.context import ClosedSource, FrontierContext, LeaseSource
+from outrider.frontier.context import ClosedSource, FrontierContext, LeaseSource, time_call
 from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.progress import ProgressRecorder
 from outrider.frontier.reports import Claim
@@ -160,7 +160,9 @@ class Claimer:
                 request, lease_for=seconds, streak=self._streak, rolls=rolls
             )
         source = self._open_source()
-        claimed = await (source.claim(request) if source.is_inline else self._shielded(request))
+        call = source.claim(request) if source.is_inline else self._shielded(request)
+        record = context.call_recorder
+        claimed = await (call if record is None else time_call("claim", call, record))
         self._streak = claimed.streak
         for lease in claimed.leases:
             msgspec.structs.force_setattr(lease, "holder", self)
@@ -289,7 +291,9 @@ class Claimer:
         return kept
 
     async def _extend_some(self, leases: Sequence[LeaseId], seconds: float) -> set[LeaseId]:
-        kept = await self._context.store.extend(leases, lease_for=seconds)
+        context = self._context
+        call = context.store.extend(leases, lease_for=seconds)
+        kept = await time_call("extend", call, context.call_recorder)
         until = self._context.clock.now_ms() + round(seconds * 1000)
         self._held.update((lease, until) for lease in kept if lease in self._held)
         return kept
@@ -300,7 +304,7 @@ class Claimer:
 
     async def _release(self, leases: Sequence[Lease]) -> set[LeaseId]:
         ids = [lease.id for lease in leases]
-        freed = await self._open_source().release(ids)
+        freed = await self._context.timed("release", self._open_source().release)(ids)
         for lease in ids:
             self._held.pop(lease, None)
         self._released.set()
@@ -324,7 +328,8 @@ class Claimer:
         """See `Frontier.expire`."""
         if type(limit) is not int or limit < 0:
             raise InvalidInput(f"expire(limit={limit!r}): a whole number ≥ 0")
-        count = await self._context.store.expire(limit=limit)
+        context = self._context
+        count = await time_call("expire", context.store.expire(limit=limit), context.call_recorder)
         await self._context.reporter.store_events()
         return count
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from outrider.clock import Clock
 from outrider.core.task import LeaseId
@@ -25,6 +25,8 @@ from outrider.store.protocol import ClaimRequest, ClaimResult, FullStore
 NOT_OPEN: Final = "this frontier is not open: use `async with Frontier.open(...)`"
 
 T = TypeVar("T")
+A = TypeVar("A")
+CallRecorder: TypeAlias = Callable[[str, float], None]  # of a verb, and the seconds it took
 _log = logger_of(__name__)
 
 
@@ -109,6 +111,7 @@ class FrontierContext:
         self.policies = policies
         self.reporter = EventReporter(clock, self.crawl, policies)
         self.background = BackgroundTasks()
+        self.call_recorder: CallRecorder | None = None
         self.is_closing = False
         self._given = store
         self._store: FullStore | None = None
@@ -119,6 +122,17 @@ class FrontierContext:
         if self._store is None:
             raise Closed(NOT_OPEN)
         return self._store
+
+    def timed(
+        self, verb: str, call: Callable[[A], Coroutine[Any, Any, T]]
+    ) -> Callable[[A], Coroutine[Any, Any, T]]:
+        """Return a verb of the store that is timed while there is a `call_recorder`."""
+
+        def timed_call(argument: A) -> Coroutine[Any, Any, T]:
+            record = self.call_recorder
+            return call(argument) if record is None else time_call(verb, call(argument), record)
+
+        return timed_call
 
     def actor(self, by: str | None) -> str:
         """Return the name of who acts; None: the frontier's own. InvalidInput: it is none."""
@@ -148,6 +162,17 @@ class FrontierContext:
         if store is not None and isinstance(self._given, str | os.PathLike):
             await store.close()
         self.reporter.write_to("")
+
+
+async def time_call(verb: str, work: Awaitable[T], record: CallRecorder | None) -> T:
+    """Return the answer of a call, and record how long it took; a call that failed is left out."""
+    if record is None:
+        return await work
+    time = asyncio.get_running_loop().time
+    began = time()
+    answer = await work
+    record(verb, time() - began)
+    return answer
 
 
 def log_failure(task: asyncio.Task[object]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from outrider.core.decide import REFRESH, decide, outcome_error
 from outrider.core.outcome import Outcome
+from outrider.core.states import TaskState
 from outrider.core.task import Added, Lease, Link, Task
 from outrider.core.url import Url
 from outrider.core.verdict import Finished, Verdict
@@ -23,6 +24,8 @@ from outrider.frontier.signals import Predictions, Rewards
 from outrider.frontier.store_calls import Batcher
 from outrider.store.byte_limits import verdict_bytes
 
+PENDING: Final = TaskState.PENDING
+WENT_WRONG: Final = frozenset({"failed", "blocked", "unreachable"})
 Visit: TypeAlias = "tuple[Lease, Outcome] | tuple[Lease, Outcome, Iterable[str | Url | Link]]"
 
 
@@ -39,6 +42,7 @@ class Finisher:
         rewards: Rewards,
         progress: ProgressRecorder,
     ) -> None:
+        self.retried = 0  # visits that went wrong, and whose task waits for another one
         self._context = context
         self._policies = context.policies
         self._settings = settings
@@ -53,7 +57,9 @@ class Finisher:
 
     def use(self, source: LeaseSource) -> None:
         """Finish at this source from now on; `drain` first what was handed in before."""
-        self._verdicts = Batcher(source.finish, verdict_bytes, is_inline=source.is_inline)
+        self._verdicts = Batcher(
+            self._context.timed("finish", source.finish), verdict_bytes, is_inline=source.is_inline
+        )
 
     async def drain(self) -> None:
         """Wait until all verdicts handed in are applied."""
@@ -138,10 +144,12 @@ class Finisher:
             finished = await self._verdicts.submit(verdicts)
         finally:
             self._claimer.lease_ended(leases)  # also if cancelled: the batch is applied
-        for answer in finished:
+        for number, answer in enumerate(finished):
             for added in answer.answers:
                 if not added.added:
                     self._adder.refused[added.reason or ""] += 1
+            if answer.state is PENDING and verdicts[number].outcome in WENT_WRONG:
+                self.retried += 1
         if self._predictions.has_open:
             await self._predictions.settle(leases, verdicts, finished)
         self._rewards.learn(leases, outcomes, finished)  # F10

@@ -38,7 +38,7 @@ from outrider.frontier.add import Adder, ScopeRoots
 from outrider.frontier.admin import Admin, QueueAddresses, QueueHandle
 from outrider.frontier.claim import Claimer
 from outrider.frontier.configure import Configurer
-from outrider.frontier.context import FrontierContext, LeaseSource, Names
+from outrider.frontier.context import CallRecorder, FrontierContext, LeaseSource, Names
 from outrider.frontier.export import Exporter
 from outrider.frontier.finish import Finisher, Visit
 from outrider.frontier.live_settings import LiveSettings, SettingsWatcher, base_settings, log
@@ -280,6 +280,11 @@ class Frontier:
         return dict(self._adder.refused)
 
     @property
+    def retried(self) -> int:
+        """Visits finished here that went wrong, and whose task waits for another one (O1)."""
+        return self._finisher.retried
+
+    @property
     def is_attached(self) -> bool:
         """Whether it was made by `attach`, so that the crawl keeps the settings it has."""
         return self._live.is_attached
@@ -433,6 +438,14 @@ class Frontier:
         add such a link is a duplicate, unless its own `known` says otherwise (B3).
         """
         return await self._adder.score(links, known=known)
+
+    def record_calls(self, recorder: CallRecorder | None) -> None:
+        """Call `recorder` with each verb of the store that was answered, and its seconds (O1).
+
+        One recorder at a time; None: none. The verbs are add, claim, extend, finish, release and
+        expire; those of a source of leases in place of the store's.
+        """
+        self._context.call_recorder = recorder
 
     async def refusal_of(self, link: str | Url | Link, found_on: Lease) -> str | None:
         """Return why a link found on a visit would be refused; None: it is admissible, or known."""

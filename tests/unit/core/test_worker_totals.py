@@ -6,8 +6,11 @@ import pytest
 
 from outrider.core.histogram import (
     MAX_BUCKET,
+    MAX_SAMPLES,
     Histogram,
+    Pool,
     Recorder,
+    Window,
     added,
     bucket_of,
     latest,
@@ -43,7 +46,7 @@ def test_percentiles_are_off_by_nine_percent_at_most(seed):
     dice, recorder = random.Random(seed), Recorder()
     values = sorted(10 ** dice.uniform(-3, 4) for _ in range(1000))
     for value in values:
-        recorder.record(value)
+        recorder.record(value, 0.0)
     found = recorder.histogram()
 
     assert (found.count, found.max) == (1000, values[-1])
@@ -63,7 +66,7 @@ def test_empty_histogram_has_zeros():
 def test_what_is_no_duration_is_left_out(seconds):
     """A clock that was set must not spoil a sum."""
     recorder = Recorder()
-    recorder.record(seconds)
+    recorder.record(seconds, 0.0)
     assert recorder.histogram() == Histogram()
 
 
@@ -72,11 +75,96 @@ def test_two_sources_add_up_to_what_one_had_recorded():
     one, other, both = Recorder(), Recorder(), Recorder()
     for number in range(100):
         for recorder in ((one, other)[number % 2], both):
-            recorder.record(number / 8)
+            recorder.record(number / 8, 0.0)
 
     assert added(one.histogram(), other.histogram()) == both.histogram()
     assert added(Histogram(), one.histogram()) == one.histogram()
     assert added(one.histogram(), Histogram()) == one.histogram()
+
+
+def test_window_has_the_last_thousand_and_the_time_they_took():
+    """O1: from the sample before the first of them, so that the rate is neither high nor low."""
+    recorder = Recorder()
+    recorder.start(0.0)
+    for number in range(1, 2501):
+        recorder.record(1.0 if number <= 1500 else 3.0, number / 4)
+    window = recorder.window(625.0)
+
+    assert (window.count, window.max) == (MAX_SAMPLES, 3.0)
+    assert window.buckets == {bucket_of(3.0): MAX_SAMPLES}
+    assert (window.seconds, window.per_second) == (250.0, 4.0)
+    assert recorder.window(1125.0).per_second == pytest.approx(1000 / 750)  # idle since
+    assert recorder.histogram().count == 2500
+
+
+def test_window_without_samples_is_empty():
+    """There is nothing to divide by."""
+    assert Recorder().window(5.0) == Window()
+    assert (Window().per_second, Pool([Window()]).percentile(0.5), Pool([]).count) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pooled_windows_are_unbiased(seed):
+    """O1: of workers of different speeds, percentiles are those of the pooled stream.
+
+    Both have a thousand samples: those of the quick worker are of ten seconds, those of the slow
+    one of more than an hour. To count them alike would be off by far more than a bucket.
+    """
+    dice = random.Random(seed)
+    quick, slow, stream = Recorder(), Recorder(), []
+    for recorder, rate, typical in ((quick, 100.0, 0.02), (slow, 0.25, 6.0)):
+        recorder.start(0.0)
+        now = 0.0
+        while (now := now + dice.expovariate(rate)) < 5000.0:
+            seconds = typical * dice.lognormvariate(0.0, 0.7)
+            recorder.record(seconds, now)
+            stream.append(seconds)
+    stream.sort()
+    windows = [quick.window(5000.0), slow.window(5000.0)]
+    pool = Pool(windows)
+
+    assert [window.count for window in windows] == [MAX_SAMPLES] * 2
+    assert windows[0].seconds < 13
+    assert windows[1].seconds > 3500
+    assert pool.per_second == pytest.approx(100.25, rel=0.1)
+    for share, sampling in ((0.5, 0.06), (0.95, 0.12), (0.99, 0.2)):
+        exact = stream[round(share * len(stream)) - 1]
+        assert pool.percentile(share) == pytest.approx(exact, rel=0.0906 + sampling)
+    alike = Pool([Window(one.buckets, one.max, 1.0) for one in windows])
+    assert alike.percentile(0.95) > 100 * stream[round(0.95 * len(stream))]
+
+
+def test_equal_workers_pool_exactly():
+    """O1: with equal rates, a pool is the histogram of both."""
+    dice, recorders, every = random.Random(7), [Recorder(), Recorder()], Recorder()
+    for number in range(1000):
+        seconds = dice.lognormvariate(0.0, 1.0)
+        for recorder in (recorders[number % 2], every):
+            recorder.start(0.0)
+            recorder.record(seconds, 1.0)
+    pool = Pool(recorder.window(50.0) for recorder in recorders)
+
+    for share in (0.001, 0.5, 0.95, 0.99, 1.0):
+        assert pool.percentile(share) == every.histogram().percentile(share)
+
+
+def test_windows_and_slots_are_those_of_the_last_heartbeat():
+    """O1: they are replaced and not added up; one that comes late replaces nothing."""
+
+    def reading(count, seconds):
+        return WorkerTotals(
+            latency={"fetch": Histogram({3: count}, 1.0, 1.0)},
+            windows={"fetch": Window({3: min(count, 1000)}, 1.0, seconds)},
+            slots={"busy": count},
+            retried=count,
+        )
+
+    old, new = reading(5, 9.0), reading(7, 4.0)
+
+    assert later_totals(old, new) == new == later_totals(new, old)
+    assert later_totals(new, reading(7, 5.0)).windows["fetch"].seconds == 5.0  # idle since
+    both = sum_of_totals([old, new])
+    assert (both.windows, both.slots, both.retried) == ({}, {}, 12)
 
 
 def test_order_of_heartbeats_does_not_matter():

@@ -17,7 +17,7 @@ class Frontier:
     crawl = worker = "x"
 
     def __init__(self):
-        self.clock, self.refused = FakeClock(), {}
+        self.clock, self.refused, self.retried = FakeClock(), {}, 0
         self.asked = asyncio.Event()
         self.store = self
 
@@ -50,7 +50,8 @@ async def test_store_is_back_only_when_it_was_asked(is_due, is_back):
         lost=lambda _: None,
         in_flight=0,
         is_stopping=False,
-        slots=SimpleNamespace(count=1, busy=0),
+        slots=SimpleNamespace(count=1, busy=0, by_state=dict),
+        parked_count=0,
         visits=0,
         scaler=SimpleNamespace(decisions=[]),
         counts=WorkerCounts(),

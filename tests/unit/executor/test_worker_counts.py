@@ -1,70 +1,84 @@
 """What a worker counts, and how it reaches the store with its heartbeats (M6, O1)."""
 
-from outrider import Done, Failed, Frontier
+from outrider import Done, Dropped, Failed, Frontier
 from outrider.clock import SystemClock
 from outrider.core.worker_totals import OTHER, ScalingDecision
 from outrider.executor.executor import Executor
 from outrider.executor.handlers import Handlers
 from outrider.executor.visit import Visit
-from outrider.executor.worker_counts import MAX_HOSTS, WorkerCounts, bounded
+from outrider.executor.worker_counts import WorkerCounts, bounded
 from outrider.store.memory import MemoryStore
 
 FAST = {"politeness": {"delay": 0.0}, "retry": {"max_retries": 0}}
 
 
 class LeaseOf:
-    """A lease of one queue."""
+    """A lease whose task and queue waited so long."""
 
-    def __init__(self, key):
-        self.key = key
+    def __init__(self, waited=-1.0, gap=-1.0):
+        self.waited, self.gap = waited, gap
 
 
-def visit(key, outcome, began):
+def visit(outcome, began, *, parked_for=0.0, **waits):
     """A visit that ended."""
-    made = Visit(LeaseOf(key))
-    made.outcome, made.began = outcome, began
+    made = Visit(LeaseOf(**waits))
+    made.outcome, made.began, made.parked_for = outcome, began, parked_for
     return made
 
 
+def sums(totals):
+    """Count and sum of each series that recorded anything."""
+    return {name: (s.count, s.sum) for name, s in totals.latency.items() if s.count}
+
+
 def test_durations_and_gaps_of_visits():
-    """O1: requests apart from the rest; a gap lies between two visits of one queue."""
+    """O1: requests apart from the rest, and waits apart from both; unknown ones are left out."""
     counts = WorkerCounts()
-    for key, began, now in (("a", 10.0, 13.0), ("b", 11.0, 12.0), ("a", 15.0, 16.0)):
-        counts.ended(visit(key, Done(200, seconds=1.0), began), now)
-    counts.finished([visit("a", Done(200), 0.0), visit("b", Failed("x"), 0.0)], 0.5)
-    totals = counts.totals({"off-scope": 2}, (), 0.0)
+    counts.ended(visit(Done(200, seconds=1.0), 10.0, waited=4.0), 13.0)
+    counts.ended(visit(Dropped("robots"), 11.0, waited=0.5, gap=2.5), 12.0)
+    counts.ended(visit(Done(200, seconds=0.5), 15.0, parked_for=7.0, gap=0.5), 24.0)
+    counts.finished([visit(Done(200), 0.0), visit(Failed("x"), 0.0)])
+    totals = counts.totals({"off-scope": 2}, (), 0.0, 24.0)
 
     assert totals.outcomes == {"done": 1, "failed": 1}
     assert totals.refusals == {"off-scope": 2}
-    assert {name: (s.count, s.sum) for name, s in totals.latency.items()} == {
-        "fetch": (3, 3.0),
-        "handler": (3, 2.0),
-        "store": (1, 0.5),
-    }
-    assert (totals.gaps.count, totals.gaps.sum) == (1, 2.0)
+    assert sums(totals) == {"queue_wait": (2, 4.5), "fetch": (2, 1.5), "handler": (3, 4.5)}
+    assert (totals.gaps.count, totals.gaps.sum) == (2, 3.0)
 
 
-def test_remembered_hosts_are_bounded():
-    """M3: the one that ended first is forgotten."""
+def test_windows_stand_for_the_time_since_the_worker_started():
+    """O1: so a worker with few samples has a rate as well."""
     counts = WorkerCounts()
-    for number in range(MAX_HOSTS + 1):
-        counts.ended(visit(f"h{number}", Done(200), 1.0), 1.0)
-    counts.ended(visit("h0", Done(200), 5.0), 5.0)
-    counts.ended(visit("h9", Done(200), 5.0), 5.0)
+    counts.start(5.0)
+    for now in (10.0, 20.0):
+        counts.ended(visit(Done(200, seconds=1.0), now - 2, waited=3.0), now)
+    window = counts.totals({}, (), 0.0, 25.0).windows["fetch"]
 
-    assert counts.totals({}, (), 0.0).gaps.count == 1
+    assert (window.count, window.max, window.seconds, window.per_second) == (2, 1.0, 20.0, 0.1)
+
+
+async def test_calls_of_the_store_have_a_series_each():
+    """O1: also a call that took no time at all."""
+    counts = WorkerCounts()
+    for verb, seconds in (("claim", 0.25), ("claim", 0.5), ("finish", 0.0)):
+        counts.called(verb, seconds)
+
+    assert sums(counts.totals({}, (), 0.0, 1e9)) == {
+        "store_claim": (2, 0.75),
+        "store_finish": (1, 0.0),
+    }
 
 
 def test_decisions_are_sent_until_they_arrived():
     """J3: in seconds since the epoch; a heartbeat that failed is no reason to lose one."""
     counts, decided = WorkerCounts(), [ScalingDecision(5.0, 1, 2, "more")]
-    first = counts.totals({}, decided, 1000.0)
-    again = counts.totals({}, decided, 1000.0)
+    first = counts.totals({}, decided, 1000.0, 0.0)
+    again = counts.totals({}, decided, 1000.0, 0.0)
     counts.sent(decided)
     decided.append(ScalingDecision(6.0, 2, 3, "more"))
 
     assert first.decisions == again.decisions == (ScalingDecision(1005.0, 1, 2, "more"),)
-    assert [one.at for one in counts.totals({}, decided, 1000.0).decisions] == [1006.0]
+    assert [one.at for one in counts.totals({}, decided, 1000.0, 0.0).decisions] == [1006.0]
 
 
 def test_names_fit_into_a_heartbeat():
@@ -93,4 +107,6 @@ async def test_last_heartbeat_of_a_worker_has_its_totals():
     assert (view.state, view.visits) == ("gone", 3)
     assert view.totals.outcomes == together.outcomes == {"done": 1, "failed": 2}
     assert view.totals.refusals == {"scheme": 1}
-    assert view.totals.latency["fetch"].count == 3
+    assert sums(view.totals).keys() == {"queue_wait", "handler", "store_claim", "store_finish"}
+    assert view.totals.windows["handler"].count == 3
+    assert view.totals.slots == {"idle": 64, "busy": 0, "draining": 0, "parked": 0}

@@ -284,7 +284,7 @@ class Claimer:
         now: int,
         before: list[Lease],
     ) -> Lease:
-        """H1, E3, C3, D1, O5: set token, deadline, charge, turn, next-ready; then reschedule.
+        """H1, E3, C3, D1, O1, O5: set token, deadline, charge, turn, next-ready; then reschedule.
 
         `before` are the leases that this claim has made.
         """
@@ -328,6 +328,11 @@ class Claimer:
             record.throttles,
             queue.rules,
             queue.politeness,
+            None,
+            None,
+            -1.0,
+            (now - record.due) / 1000,
+            (now - queue.last_end) / 1000 if queue.last_end >= 0 else -1.0,
         )
         if record.answer is not None:
             set_last_answer(lease, record.answer, now - record.answered)
@@ -451,6 +456,7 @@ class Claimer:
             record.throttles,
             queue.rules,
             queue.politeness,
+            waited=(now - record.due) / 1000,
         )
         if record.answer is not None:
             set_last_answer(lease, record.answer, now - record.answered)

@@ -298,6 +298,7 @@ def lease_view(
         manners=manners,
         last=None if answer is None else Last(answer, max(0, now - record.answered) / 1000),
         delay=record.drawn,
+        waited=(claimed - record.due) / 1000,
     )
     return LeaseView(lease, claimed / 1000, record.deadline / 1000, record.named, record.loaned)
 

@@ -153,7 +153,10 @@ _FAST_POLITENESS: Final = select(
         "crawl_delay",
     ),
 )
-FAST_QUEUE: Final[Columns] = (Column("key", "text"), *RULES_KEY, *_FAST_POLITENESS)
+FAST_QUEUE: Final[Columns] = (
+    *(Column("key", "text"), *RULES_KEY, *_FAST_POLITENESS),
+    *select(QUEUE_COLUMNS, ("last_end_at",)),
+)
 FAST_DESCRIPTION: Final[Columns] = (
     *select(TASK_NAMES, ("fingerprint",)),
     *(column for column in TASK_DESCRIPTION if column.name not in ("queue", "lane")),
@@ -163,6 +166,7 @@ FAST_LEASE: Final[Columns] = (
     Column("token", "bigint"),
     *FAST_QUEUE,
     *select(TASK_COLUMNS, ("attempts", "failures", "throttles", "answer", "answered_at", "lane")),
+    *select(_ENTRY, ("due_at",)),
     *FAST_DESCRIPTION,
 )
 

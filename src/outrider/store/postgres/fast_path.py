@@ -206,7 +206,7 @@ class PostgresFastPath:
     def _lease_of(self, row: rows.Row, request: ClaimRequest, now: int) -> Lease:
         state, worker, lasts = self._state, request.worker, request.lease_for
         lease, answer, answered = rows.fast_lease(
-            row, state.name, state.store, worker, lasts, self._queues.with_rules
+            row, state.name, state.store, worker, lasts, self._queues.with_rules, now
         )
         _count_move(state.counts_of(lease.about), _PENDING, _LEASED)
         state.pending -= 1

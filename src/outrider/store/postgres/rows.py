@@ -421,15 +421,15 @@ def lease_row(record: TaskRecord, turn: int, base: int, crawl: int) -> Row:
 # ---- what the fast path leased
 
 LeaseOf: TypeAlias = Callable[
-    [Row, str, str, str, float, Callable[[str, Row], Queue]], tuple[Lease, str | None, int]
+    [Row, str, str, str, float, Callable[[str, Row], Queue], int], tuple[Lease, str | None, int]
 ]
 
 
 def _compile_fast_lease() -> LeaseOf:
     """Compile what turns a row of `fast_lease` into a lease, its last answer and that one's time.
 
-    It takes the row, the names of crawl, store and worker, the lease's duration, and what returns a
-    queue under the rules that a row names.
+    It takes the row, the names of crawl, store and worker, the lease's duration, what returns a
+    queue under the rules that a row names, and the time.
     """
     stored = columns.FAST_LEASE
     given = {
@@ -443,10 +443,12 @@ def _compile_fast_lease() -> LeaseOf:
         "rules": f"with_rules(key_, {_row_of(columns.RULES_KEY)}).rules",
         "manners": _politeness(stored, {"level": "0"}),
         "delay": "-1.0",  # no fast lease draws one
+        "waited": "(now - due_at_) / 1000",
+        "gap": "(now - last_end_at_) / 1000 if last_end_at_ >= 0 else -1.0",
     }
     result = f"{_construct(Lease, stored, given, 'holder last')}, answer_, answered_at_"
     body = [_unpack(stored, result), f"return {result}"]
-    parameters = "row, crawl, store, worker, lease_for, with_rules"
+    parameters = "row, crawl, store, worker, lease_for, with_rules, now"
     found: LeaseOf = compile_function("fast_lease", parameters, body, globals())
     return found
 

@@ -75,6 +75,8 @@ class _ClaimHeader(msgspec.Struct, array_like=True):
     now: int = 0
     crawl: int = 0  # its number
     room: int = MAX_RESULT_BYTES  # bytes that the texts of its tasks still may have
+    created: int = 0  # when its crawl was
+    last_ends: list[int] = []  # for each lease: when a visit of its queue last ended; -1: never
 
 
 _decode_header: Final = msgspec.msgpack.Decoder(_ClaimHeader).decode
@@ -132,7 +134,7 @@ class RedisVerbs:
             rolls = request.rolls[len(leases) : len(leases) + part]
             header, found = await self._claim_some(request, header, part, rolls, closes=closes)
             self._cache.use_crawl(request.crawl, header.crawl)
-            leases += await self._leases_of(request, found, header.now)
+            leases += await self._leases_of(request, found, header)
             if not header.has_more and len(found) < part * _VALUES_PER_LEASE:
                 break
         wake_in = None if header.wake_in < 0 else header.wake_in / 1000
@@ -173,15 +175,17 @@ class RedisVerbs:
         first, *found = await self._scripts.run("claim", request.crawl, encode(sent))
         return _decode_header(first), found
 
-    async def _leases_of(self, request: ClaimRequest, found: list[Any], now: int) -> list[Lease]:
+    async def _leases_of(
+        self, request: ClaimRequest, found: list[Any], header: _ClaimHeader
+    ) -> list[Lease]:
         numbers = found[::_VALUES_PER_LEASE]
         rows = [decode_task_row(row) for row in found[1::_VALUES_PER_LEASE]]
         queues = [decode_queue_row(row) for row in found[2::_VALUES_PER_LEASE]]
         rules = await self._cache.queue_rules(request.crawl, {queue.rules for queue in queues})
         await self._cache.load_kinds(request.crawl, {row.kind for row in rows})
         return [
-            self._lease(request, number, row, queue, rules[queue.rules], now)
-            for number, row, queue in zip(numbers, rows, queues, strict=True)
+            self._lease(request, *values, rules[values[2].rules], header)
+            for values in zip(numbers, rows, queues, header.last_ends, strict=True)
         ]
 
     def _lease(
@@ -190,9 +194,12 @@ class RedisVerbs:
         number: int,
         row: TaskRow,
         queue: QueueRow,
+        last_end: int,
         rules: QueueRules,
-        now: int,
+        header: _ClaimHeader,
     ) -> Lease:
+        now, due = header.now, row.due or header.created + row.discovered
+        has_gap = not row.named and last_end >= 0  # by name no visit begins (D5)
         answer, kind = decode_answer(row), self._cache.kind(request.crawl, row.kind)
         return Lease(
             store=self._store_id,
@@ -208,6 +215,8 @@ class RedisVerbs:
             manners=politeness_of(queue),
             last=None if answer is None else Last(answer, max(0, now - row.answered) / 1000),
             delay=row.drawn,
+            waited=(now - due) / 1000,
+            gap=(now - last_end) / 1000 if has_gap else -1.0,
         )
 
     # ---- leases

@@ -7,7 +7,7 @@ from outrider.core.queue_action import Pause, Retire
 from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import ACQUISITION, PolitenessState
 from outrider.store.protocol import FullStore
-from outrider.testing.builders import done, rules
+from outrider.testing.builders import done, failed, rules
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
     CRAWL,
@@ -20,6 +20,7 @@ from outrider.testing.conformance.steps import (
     finish,
     key,
     mark,
+    named,
     names,
     one,
     page,
@@ -81,6 +82,45 @@ class ClaimConformance:
         assert (lease.attempt, lease.failures, lease.throttles) == (1, 0, 0)
         assert lease.manners == PolitenessState()
         assert lease.rules == rules(min_delay=2.0).queue
+
+    async def test_lease_says_how_long_its_task_was_due(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """O1: from the end of its delay on; a retry is due again when its own delay is over."""
+        await configure(store, **NO_DELAY)
+        await add(store, "a/1", delay=10.0)
+        clock.advance(12.5)
+        first = await one(store)
+        clock.advance(1)
+        await finish(store, failed(first, retry_in=5.0))
+        clock.advance(8)
+        second = await one(store)
+        clock.advance(2)
+        await store.release([second.id])
+        clock.advance(4)
+        (third,) = await named(store, "a/1")
+
+        assert [lease.waited for lease in (first, second, third)] == [2.5, 3.0, 4.0]
+
+    async def test_lease_says_how_long_its_host_rested(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """O1: since a visit of its queue last ended or was released, whichever worker made it."""
+        await configure(store, delay=3.0)
+        await add(store, "a/1", "a/2", "a/3", "b/1")
+        first = {lease.key: lease for lease in await claim(store, 2, worker="w1")}
+        clock.advance(2)
+        await finish(store, done(first[key("a")]))
+        clock.advance(7.5)
+        second = await one(store, worker="w2")
+        await store.release([second.id])
+        clock.advance(3.5)
+        (by_name,) = await named(store, "a/3")
+        third = await one(store)
+
+        assert [lease.gap for lease in first.values()] == [-1.0, -1.0]  # none had ended
+        assert (second.key, second.gap, third.key, third.gap) == (key("a"), 7.5, key("a"), 3.5)
+        assert by_name.gap == -1.0  # D5: no visit begins
 
     async def test_a_lease_carries_the_rules_of_its_queue(self, store: FullStore) -> None:
         """A4: as they hold for its key."""

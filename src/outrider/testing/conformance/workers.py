@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from outrider.core.histogram import Histogram
+from outrider.core.histogram import Histogram, Window
 from outrider.core.worker_totals import MAX_DECISIONS, ScalingDecision, WorkerTotals
 from outrider.errors import InvalidInput
 from outrider.store.protocol import FullStore, Heartbeat
@@ -157,6 +157,19 @@ class WorkersConformance:
         expected = counted(9, {3: 5, 4: 4, 5: 1})
         assert view.totals == expected == await store.worker_totals(CRAWL)
 
+    async def test_windows_and_slots_are_the_last_ones(self, store: FullStore) -> None:
+        """O1: of each worker; in no sum, for those of workers that are gone mean nothing."""
+        last = counted(9, windows={"fetch": Window({3: 9}, 0.5, 60.0)}, slots={"busy": 2})
+        await beat(store, totals=counted(4, windows={"fetch": Window({3: 4}, 0.5, 9.0)}, retried=1))
+        await beat(store, totals=last)
+        await beat(store, totals=counted(4, windows={"fetch": Window({3: 4}, 0.5, 9.0)}))  # late
+        await beat(store, "other", totals=counted(1, retried=2, slots={"idle": 1}))
+
+        one, _ = await store.workers(CRAWL)
+        assert one.totals == msgspec.structs.replace(last, retried=1)
+        together = await store.worker_totals(CRAWL)
+        assert (together.retried, together.windows, together.slots) == (3, {}, {})
+
     async def test_decisions_are_kept_once_and_the_last_hundred(self, store: FullStore) -> None:
         """J3: heartbeats bring those since the last one; a repeated heartbeat adds none."""
         decided = tuple(ScalingDecision(float(n), n, n + 1, "more") for n in range(150))
@@ -216,6 +229,13 @@ class WorkersConformance:
             WorkerTotals(refusals={"a\0b": 1}),
             WorkerTotals(latency={"fetch": Histogram({137: 1})}),
             WorkerTotals(gaps=Histogram({1: 1}, float("nan"))),
+            WorkerTotals(windows={"fetch": Window({3: 1001})}),
+            WorkerTotals(windows={"fetch": Window({137: 1})}),
+            WorkerTotals(windows={"fetch": Window({3: 1}, 1.0, float("inf"))}),
+            WorkerTotals(windows={f"n{n}": Window() for n in range(17)}),
+            WorkerTotals(slots={"busy": -1}),
+            WorkerTotals(slots={f"n{n}": 1 for n in range(9)}),
+            WorkerTotals(retried=2**53 + 1),
             WorkerTotals(decisions=(ScalingDecision(float("inf"), 1, 2, "x"),)),
             WorkerTotals(decisions=(ScalingDecision(1.0, 1, 2, "x"),) * 101),
         ],

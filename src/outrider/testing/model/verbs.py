@@ -249,6 +249,7 @@ class Verbs(Schedule):
     def lease(self, c: C, q: Q, t: T, request: ClaimRequest, roll: float) -> Lease:
         """Lease a task: token, deadline (H1), charge (E3), turn (C3), next-ready (D1)."""
         now = self.clock.now_ms()
+        gap = -1.0 if q.last_end is None else (now - q.last_end) / 1000
         t.state, t.token, t.worker = LEASED, self.token(), request.worker
         t.claimed = t.leased = now
         t.lasts, t.deadline = ms(request.lease_for), now + ms(request.lease_for)
@@ -265,7 +266,7 @@ class Verbs(Schedule):
         if draws_at_start(politeness) and not request.lend:  # C7: the borrower of a loan draws
             self.draw(q, t, roll)
         lease = msgspec.structs.replace(
-            self.lease_of(t), lease_for=request.lease_for, manners=before
+            self.lease_of(t), lease_for=request.lease_for, manners=before, gap=gap
         )
         if request.lend:
             t.lent = True

@@ -338,6 +338,7 @@ class Views(ABC):
             manners=t.queue.politeness,
             last=self.last(t),
             delay=t.drawn,
+            waited=(t.leased - t.due) / 1000,
         )
 
     def last(self, t: T) -> Last | None:

@@ -73,7 +73,7 @@ with asked as materialized (
 ), found as materialized (
     select a.queue, a.lane, a.token, a.place, a.new_turn, q.crawl, {names fast_queue q},
         {read fast_description t}, t.id as task, t.attempts, t.failures, t.throttles,
-        t.answer::text as answer, t.answered_at, p.ctid as pending_row, d.ctid as ready_row,
+        t.answer::text as answer, t.answered_at, p.ctid as pending_row, p.due_at, d.ctid as ready_row,
         o.ctid as other_ready_row, n.precedence as next_precedence, n.priority as next_priority,
         n.tie as next_tie, n.task as next_task, n.due_at as next_due_at,
         sum(octet_length(t.meta) + octet_length(t.url) + octet_length(t.text)) over (
@@ -86,7 +86,7 @@ with asked as materialized (
     ) as f (lane, precedence, priority, tie, task)
     join task t on t.id = f.task
     cross join lateral (
-        select ctid from pending p
+        select ctid, due_at from pending p
         where p.queue = q.id and p.lane = a.lane and p.precedence = f.precedence
             and p.priority = f.priority and p.tie = f.tie and p.task = f.task limit 1
     ) as p

@@ -11,7 +11,7 @@
 -- lease in order) if there are any.
 -- Returns a header (msgpack of status, milliseconds to wait or -1, lane, streak, whether to run the
 -- script again, may_expire, may_wake and taken as they are now, the time, the crawl's number, the room
--- that is left), then three values per lease: the task's number, its row, and its queue's row.
+-- that is left, when the crawl was created, and when visits of each lease's queue last ended), then three values per lease: the task's number, its row, and its queue's row.
 local request = decode(ARGV[5])
 local taken, may_expire, may_wake = {}, request.may_expire, request.may_wake
 for _, pair in ipairs(request.taken) do
@@ -19,6 +19,7 @@ for _, pair in ipairs(request.taken) do
 end
 request.max_queues = request.max_queues or 0
 request.queues_taken = #request.taken
+request.last_ends = {}
 
 open_crawl()
 local named = request.keys and queues_of_keys(request.keys)
@@ -69,6 +70,8 @@ local header = {
   now,
   C[C_ID],
   request.room,
+  C[C_CREATED],
+  request.last_ends,
 }
 table.insert(leases, 1, encode(header))
 return leases

@@ -105,6 +105,7 @@ local function append_lease(leases, number, t, q, request)
   leases[#leases + 1] = number
   leases[#leases + 1] = row
   leases[#leases + 1] = as_read[q[Q_NUMBER]]
+  request.last_ends[#request.last_ends + 1] = q[Q_LAST_END] -- this claim may have expired a lease
 end
 
 -- D1: draw the delay that counts from the start of a visit; it is the last delay now. The next lease
