@@ -148,7 +148,7 @@ class Frontier:
             store,
             layers=layers_of(settings),
             is_attached=False,
-            names=Names(_check_crawl(crawl), worker or _worker_name(), by),
+            names=_names(crawl, worker or _worker_name(), by),
             clock=clock or SystemClock(),
             dice=dice,
         )
@@ -175,7 +175,7 @@ class Frontier:
             store,
             layers=layers_of(settings),
             is_attached=True,
-            names=Names(_check_crawl(crawl), worker or _worker_name(), by),
+            names=_names(crawl, worker or _worker_name(), by),
             clock=clock or SystemClock(),
             dice=dice,
         )
@@ -806,10 +806,11 @@ class Frontier:
         return self._context.reporter.subscribe(listener)
 
 
-def _check_crawl(crawl: str) -> str:
-    if not isinstance(crawl, str) or not 0 < len(crawl) <= 255 or not crawl.isprintable():
-        raise InvalidInput(f"crawl = {crawl!r} must be printable text, 1 to 255 long")
-    return crawl
+def _names(crawl: str, worker: str, by: str) -> Names:
+    for what, name in (("crawl", crawl), ("worker", worker)):
+        if not isinstance(name, str) or not 0 < len(name) <= 255 or not name.isprintable():
+            raise InvalidInput(f"{what} = {name!r:.300} must be printable text, 1 to 255 long")
+    return Names(crawl, worker, by)
 
 
 def _worker_name() -> str:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from outrider.core.breakdown import Breakdown
+from outrider.core.histogram import Count
 from outrider.core.outcome import Answer
 from outrider.core.pick import Streak
 from outrider.core.policy.rules import CrawlRules
@@ -34,6 +35,8 @@ MAX_CLAIM_KEY_CHARS: Final = 1024  # no queue has a longer one
 MAX_PROCESS_CHARS: Final = 64  # of a process's name
 NO_PROCESS: Final = "*"  # no process's name: stored with leases that outlive every process (H4)
 WORKER_KEPT_SECONDS: Final = 86_400.0  # a worker silent for longer is listed no more
+MAX_WORKER_CHARS: Final = 1024  # of the name of a worker or its host, in heartbeats
+MAX_SILENCE: Final = 1e11  # seconds that a heartbeat may last
 MAX_WORKERS: Final = 10_000  # of one crawl; above it the one silent longest is forgotten
 MAX_TOPIC_CHARS: Final = 64
 MAX_NAME_CHARS: Final = 1024
@@ -47,6 +50,7 @@ Fingerprint: TypeAlias = Annotated[
     bytes, Meta(min_length=FINGERPRINT_BYTES, max_length=FINGERPRINT_BYTES)
 ]
 Roll: TypeAlias = Annotated[float, Meta(ge=0, lt=1)]
+WorkerText: TypeAlias = Annotated[str, Meta(max_length=MAX_WORKER_CHARS)]
 ClaimKey: TypeAlias = Annotated[str, Meta(max_length=MAX_CLAIM_KEY_CHARS)]
 Item = TypeVar("Item")
 
@@ -151,14 +155,15 @@ class Step(msgspec.Struct, frozen=True):
 class Heartbeat(msgspec.Struct, frozen=True):
     """A worker's status, sent every few seconds."""
 
-    worker: str  # one per process: a process that starts again is another worker
+    worker: WorkerText  # one per process: a process that starts again is another worker
     state: WorkerState  # "gone": its last heartbeat
-    host: str
-    pid: int
-    slots: int
-    busy: int  # slots with a visit
-    visits: int  # ended since it started
-    lasts: float = 30.0  # seconds of silence after which it is reported as gone
+    host: WorkerText
+    pid: Count
+    slots: Count
+    busy: Count  # slots with a visit
+    visits: Count  # ended since it started
+    # Seconds of silence after which it is reported as gone.
+    lasts: Annotated[float, Meta(ge=0, le=MAX_SILENCE)] = 30.0
     totals: WorkerTotals = NO_TOTALS
 
 

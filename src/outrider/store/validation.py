@@ -10,7 +10,6 @@ import msgspec
 
 from outrider.core.link_validation import is_text, short_repr
 from outrider.core.verdict import Verdict
-from outrider.core.worker_totals import NO_TOTALS, WorkerTotals
 from outrider.errors import InvalidInput
 from outrider.store.byte_limits import MAX_LINKS_BYTES, verdict_bytes
 from outrider.store.protocol import (
@@ -29,7 +28,7 @@ from outrider.store.protocol import (
 VALUE_VERBS: Final = frozenset({"put_values", "values_since"})  # those that serve `STORE_VALUES`
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_totals = msgspec.msgpack.Decoder(WorkerTotals).decode
+_decode_heartbeat = msgspec.msgpack.Decoder(Heartbeat).decode
 _decode = msgspec.msgpack.Decoder(list[SharedValueWrite]).decode
 
 
@@ -129,20 +128,16 @@ def validate_priority_updates(updates: Sequence[PriorityUpdate]) -> None:
 
 def validate_heartbeat(heartbeat: Heartbeat) -> None:
     """Raise InvalidInput if a heartbeat has more, or other values, than stores keep (M6)."""
-    totals = heartbeat.totals
-    if totals == NO_TOTALS:
-        return
+    totals, about = heartbeat.totals, f"heartbeat of {short_repr(heartbeat.worker)}"
     try:
-        _decode_totals(_encode(totals))
+        _decode_heartbeat(_encode(heartbeat))
     except (msgspec.MsgspecError, TypeError, OverflowError, UnicodeError) as error:
-        raise InvalidInput(f"totals of {short_repr(heartbeat.worker)}: {error}") from error
-    names = (*totals.outcomes, *totals.refusals, *totals.latency)
+        raise InvalidInput(f"{about}: {error}") from error
+    names = (heartbeat.worker, heartbeat.host, *totals.outcomes, *totals.refusals, *totals.latency)
     if any("\0" in text for text in (*names, *(one.reason for one in totals.decisions))):
-        raise InvalidInput(f"totals of {short_repr(heartbeat.worker)}: remove the NUL character")
+        raise InvalidInput(f"{about}: remove the NUL character")
     if not all(isfinite(one.at) for one in totals.decisions):
-        raise InvalidInput(
-            f"totals of {short_repr(heartbeat.worker)}: the time of a decision must be finite"
-        )
+        raise InvalidInput(f"{about}: the time of a decision must be finite")
 
 
 def validate_limit(limit: int) -> None:

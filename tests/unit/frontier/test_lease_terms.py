@@ -116,3 +116,11 @@ async def test_workers_name_is_short_printable_text(frontier, name):
         await frontier.claim(worker=name)
 
     assert await frontier.claim(worker="x" * 255)
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "a\nb", "\ud800", 5])
+def test_frontiers_worker_name_is_short_printable_text(name):
+    """It is stored with each lease and heartbeat; a frontier without one makes one of its own."""
+    for opened in (Frontier.open, Frontier.attach):
+        with pytest.raises(InvalidInput, match="worker = "):
+            opened("memory://", worker=name)

@@ -22,7 +22,7 @@ from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.rules import Budget, CrawlRules
 from outrider.core.task import LeaseId, Task
 from outrider.core.verdict import Requeue, Revisit, Verdict
-from outrider.store.protocol import ClaimRequest, Heartbeat, PriorityUpdate, TaskFilter
+from outrider.store.protocol import ClaimRequest, PriorityUpdate, TaskFilter
 
 _I63: Final = 2**63
 MAX_TEXT: Final = 2**20  # characters: the settings of a crawl
@@ -87,15 +87,6 @@ FIELDS: Final[Mapping[type, Mapping[str, Any]]] = {
         "reason": Url | None,
         "older_than": Finite | None,
         "fingerprint": Digest | None,
-    },
-    Heartbeat: {
-        "worker": Name,
-        "host": Name,
-        "pid": Count,
-        "slots": Count,
-        "busy": Count,
-        "visits": Count,
-        "lasts": Seconds,
     },
     PriorityUpdate: {"seen": Finite, "priority": Finite},
     Task: {

@@ -251,6 +251,31 @@ class WorkersConformance:
         (view,) = await store.workers(CRAWL)
         assert (view.visits, view.totals) == (40, counted(1))
 
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"worker": "x" * 1025},
+            {"worker": "a\0b"},
+            {"worker": "\ud800"},
+            {"host": "north\0"},
+            {"state": "asleep"},
+            {"pid": -1},
+            {"visits": 2**70},
+            {"lasts": float("inf")},
+            {"lasts": -1.0},
+        ],
+        ids=str,
+    )
+    async def test_heartbeats_that_no_store_can_keep_are_refused(
+        self, store: FullStore, said: dict[str, Any]
+    ) -> None:
+        """N2: one that was stored could not be read again, nor could those of other workers."""
+        await beat(store)
+        with pytest.raises(InvalidInput):
+            await beat(store, **said)
+
+        assert await states(store) == [("one", "busy")]
+
     async def test_a_watch_may_end_at_any_time(self, store: FullStore) -> None:
         """C6: a notification is a hint; unsubscribing may be repeated."""
         end = store.subscribe(CRAWL, lambda: None)
