@@ -109,6 +109,31 @@ def test_page_ends_where_the_first_shard_stopped():
     assert merge_pages([*pages, nothing], OrderedCursors("key"), 10) == nothing
 
 
+async def test_links_are_looked_up_one_by_one_only_where_identities_have_no_url(clock):
+    """B3: elsewhere there is no copy to make way, and a look-up would cost a call per link."""
+    shards, asked = [ModelShard(clock) for _ in range(COUNT)], []
+    for shard in shards:
+        shard.task = counted(shard.task, asked)
+    store = ShardedStore(shards)
+    links = [page(f"{host}/1", known="set") for host in "abcd"]
+
+    await store.add(links)
+    assert asked == []
+    await store.add([task("", key="(no-url)", fingerprint=bytes(16), done=True)])
+    await store.add(links)
+    assert len(asked) == len(links)
+
+
+def counted(call, asked):
+    """Return a call that notes its arguments in a list."""
+
+    async def noted(*arguments):
+        asked.append(arguments)
+        return await call(*arguments)
+
+    return noted
+
+
 class Fickle(ModelShard):
     """A shard that runs a callback, or fails, before the calls a test names."""
 

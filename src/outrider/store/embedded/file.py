@@ -273,6 +273,10 @@ class CrawlFile:
             self._db.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
             return self._pragma("freelist_count") > 0
 
+    def checkpoint_soon(self) -> None:
+        """Let another thread checkpoint the log: before, a file that shrank is as long on disk."""
+        self._checkpointer.start()
+
     def _pragma(self, name: str) -> int:
         row: Any = self._db.execute(f"PRAGMA {name}").fetchone()
         return int(row[0])
@@ -308,7 +312,7 @@ class CrawlFile:
 
     def _after_commit(self, _db: apsw.Connection, _name: str, count: int) -> int:
         """Let another thread checkpoint a long log."""
-        if count > WAL_PAGES:
+        if count > WAL_PAGES and not self._checkpointer.is_running:
             self._checkpointer.start()
         if count > 4 * WAL_PAGES and not self._checkpointer.is_running:
             with suppress(apsw.Error):  # the commit is done, whatever becomes of this
@@ -344,13 +348,12 @@ class _Checkpointer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Checkpoint soon."""
+        """Checkpoint soon, and again if one is running: it may not see the last commit."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True, name="outrider-fold")
             self._thread.start()
-        if not self.is_running:
-            self.is_running = True
-            self._wanted.set()
+        self.is_running = True
+        self._wanted.set()
 
     def _run(self) -> None:
         with suppress(apsw.Error):  # the log stays, and the next verb reports the error
@@ -359,7 +362,7 @@ class _Checkpointer:
                 self._wanted.clear()
                 with suppress(apsw.BusyError, apsw.FullError, apsw.IOError):
                     db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                self.is_running = False
+                self.is_running = self._wanted.is_set()
             db.close()
 
     def close(self) -> None:

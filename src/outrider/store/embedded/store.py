@@ -143,6 +143,7 @@ class FileCrawls:
         self._set_removed(Removed(crawls, self.removed.last_token))
         if left is None:
             del self.by_name[name]
+            self._file.checkpoint_soon()
         return Step(0, None if left is None else 1)
 
     def _begin_removal(self, crawl: FileCrawl) -> Step:

@@ -70,8 +70,11 @@ class IdentityCopies:
 
     async def make_way(self, tasks: Sequence[Task]) -> None:
         """Before links make copies tasks with a URL: the identity is counted there from then on."""
-        for task in tasks:
-            if task.url and task.known in ("revisit", "set") and self._shards.others:
+        wanted = [task for task in tasks if task.url and task.known in ("revisit", "set")]
+        crawls = {task.crawl for task in wanted}
+        with_copies = {crawl for crawl in crawls if await self._exist(crawl)}
+        for task in wanted:
+            if task.crawl in with_copies:
                 await self._make_way(task)
 
     async def _make_way(self, task: Task) -> None:

@@ -1,5 +1,8 @@
 """Removal of a crawl from a file: its pages are emptied in slices, and the file shrinks (I1)."""
 
+import asyncio
+import os
+
 import apsw
 import pytest
 
@@ -77,6 +80,22 @@ async def test_file_shrinks_and_other_crawls_stay(path, clock, is_snapshotted):
     store = EmbeddedStore.open(path, clock)
     assert await store.crawls() == ["kept"]
     assert await facts(store, "kept") == before
+    await store.close()
+
+
+async def test_file_shrinks_while_it_stays_open(path, clock):
+    """I1: the space is given back with the last step, not with the next verbs that write much."""
+    store = EmbeddedStore.open(path, clock)
+    await fill(store, "kept", 80)
+    await fill(store, "big", 4000)
+    await store.close()
+    large = path.stat().st_size
+    store = EmbeddedStore.open(path, clock)
+    await delete_crawl(store, "big", limit=100)
+    while store._file._checkpointer.is_running:  # a thread
+        await asyncio.to_thread(os.sched_yield)
+
+    assert path.stat().st_size < large // 6
     await store.close()
 
 
