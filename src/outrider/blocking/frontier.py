@@ -530,7 +530,7 @@ class Frontier:
 
     def forget(
         self,
-        url: str | None = None,
+        url: str | Link | None = None,
         *,
         key: str | None = None,
         pattern: str | None = None,
@@ -571,7 +571,7 @@ class Frontier:
 
     def replay(
         self,
-        url: str | None = None,
+        url: str | Link | None = None,
         *,
         reason: str | None = None,
         type: str | None = None,
@@ -589,7 +589,7 @@ class Frontier:
 
     def purge(
         self,
-        url: str | None = None,
+        url: str | Link | None = None,
         *,
         reason: str | None = None,
         type: str | None = None,

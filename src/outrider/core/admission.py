@@ -301,6 +301,15 @@ class Admission(msgspec.Struct):
         )
 
 
+def url_of(link: Link, rules: UrlRules) -> Url | Refusal:
+    """Return the URL of a link that names a task, empty if it names one without a URL (B3)."""
+    if isinstance(link.url, Url):
+        return link.url
+    if not link.url and (link.identity or link.fingerprint):
+        return Url("", link.identity or "", "")
+    return parse_url(link.url, rules)
+
+
 def fingerprint_of(link: Link, url: Url) -> bytes:
     """Return what a link is known by: its own fingerprint or identity, or the URL's (A1, A3)."""
     return link.fingerprint or fingerprint(link.identity or url.identity)

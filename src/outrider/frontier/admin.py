@@ -13,11 +13,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from outrider.core import queue_action as actions
+from outrider.core.admission import fingerprint_of, url_of
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.queue_key import address
 from outrider.core.policy.rules import covers
 from outrider.core.states import CrawlStatus
-from outrider.core.url import Url, fingerprint, parse_url
+from outrider.core.task import Link
+from outrider.core.url import Url
 from outrider.errors import InvalidInput
 from outrider.frontier.context import FrontierContext
 from outrider.frontier.event_reporter import signature
@@ -104,7 +106,7 @@ class Admin:
         return await self._change_tasks(self._context.store.drop, which, dry_run=dry_run, by=by)
 
     async def forget(
-        self, url: str | None, which: TaskFilter, *, dry_run: bool, by: str | None
+        self, url: str | Link | None, which: TaskFilter, *, dry_run: bool, by: str | None
     ) -> int:
         """See `Frontier.forget` (C10)."""
         which = replace(
@@ -128,7 +130,7 @@ class Admin:
 
     async def replay(
         self,
-        url: str | None,
+        url: str | Link | None,
         which: TaskFilter,
         *,
         everything: bool,
@@ -141,7 +143,7 @@ class Admin:
 
     async def purge(
         self,
-        url: str | None,
+        url: str | Link | None,
         which: TaskFilter,
         *,
         everything: bool,
@@ -153,18 +155,22 @@ class Admin:
         return await self._change_tasks(self._context.store.purge, which, dry_run=dry_run, by=by)
 
     async def _dead_filter(
-        self, verb: str, url: str | None, which: TaskFilter, *, everything: bool
+        self, verb: str, url: str | Link | None, which: TaskFilter, *, everything: bool
     ) -> TaskFilter:
         which = replace(which, fingerprint=self._fingerprint(url))
         if (which == TaskFilter()) is not everything:
             raise InvalidInput(f"{verb}() needs a URL or a filter, or all=True, and not both")
         return replace(which, key=await self._addresses.filter_key(which.key))
 
-    def _fingerprint(self, url: str | None) -> bytes | None:
-        if url is None:
+    def _fingerprint(self, named: str | Link | None) -> bytes | None:
+        """Return what a task is known by; a text that is no URL is the identity of one."""
+        if named is None:
             return None
-        parsed = parse_url(url, self._context.policies.settings.url)
-        return fingerprint(parsed.identity if isinstance(parsed, Url) else url)
+        link = named if isinstance(named, Link) else Link(named)
+        parsed = url_of(link, self._context.policies.settings.url)
+        if not isinstance(parsed, Url):
+            parsed = Url("", str(link.url), "")
+        return fingerprint_of(link, parsed)
 
     async def _change_tasks(
         self, verb: Callable[..., Any], which: TaskFilter, *, dry_run: bool, by: str | None

@@ -609,7 +609,7 @@ class Frontier:
 
     async def forget(  # noqa: PLR0913 - one argument per filter
         self,
-        url: str | None = None,
+        url: str | Link | None = None,
         *,
         key: str | None = None,
         pattern: str | None = None,
@@ -646,7 +646,7 @@ class Frontier:
 
     async def replay(
         self,
-        url: str | None = None,
+        url: str | Link | None = None,
         *,
         reason: str | None = None,
         type: str | None = None,
@@ -661,7 +661,7 @@ class Frontier:
 
     async def purge(
         self,
-        url: str | None = None,
+        url: str | Link | None = None,
         *,
         reason: str | None = None,
         type: str | None = None,

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from outrider.core.admission import fingerprint_of, url_of
 from outrider.core.task import Lease, Link
-from outrider.core.url import Url, fingerprint, parse_url
+from outrider.core.url import Url
 from outrider.errors import InvalidInput
 from outrider.frontier.admin import QueueAddresses, check_age
 from outrider.frontier.claim import Claimer
@@ -69,8 +70,5 @@ class LeaseFinder:
     def _fingerprint_of(self, url: str | Url | Link) -> bytes | None:
         """Return what identifies a URL in this crawl; None: it is no URL."""
         link = url if isinstance(url, Link) else Link(url)
-        given, rules = link.url, self._context.policies.settings.url
-        parsed = given if isinstance(given, Url) else parse_url(given, rules)
-        if not isinstance(parsed, Url):
-            return None
-        return fingerprint(link.identity or parsed.identity)
+        parsed = url_of(link, self._context.policies.settings.url)
+        return fingerprint_of(link, parsed) if isinstance(parsed, Url) else None

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.core.admission import fingerprint_of
+from outrider.core.admission import fingerprint_of, url_of
 from outrider.core.breakdown import Breakdown
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.rules import covers
@@ -26,7 +26,7 @@ from outrider.core.states import (
     TaskState,
 )
 from outrider.core.task import Added, Link
-from outrider.core.url import Url, parse_url
+from outrider.core.url import Url
 from outrider.core.worker_totals import WorkerTotals
 from outrider.errors import InvalidInput
 from outrider.frontier.add import Adder
@@ -267,13 +267,9 @@ class Explainer:
     async def explain(self, url: str | Link) -> Explanation:
         """See `Frontier.explain`."""
         link = url if isinstance(url, Link) else Link(url)
-        given = link.url
-        rules = self._context.policies.settings.url
-        parsed = given if isinstance(given, Url) else parse_url(given, rules)
+        parsed = url_of(link, self._context.policies.settings.url)
         if not isinstance(parsed, Url):
-            if given or (link.identity is None and link.fingerprint is None):
-                return Explanation(str(given)[:200], None, None, parsed.reason, parsed.detail)
-            parsed = Url("", link.identity or "", "")  # B3: it may be known without a URL
+            return Explanation(str(link.url)[:200], None, None, parsed.reason, parsed.detail)
         mark = fingerprint_of(link, parsed)
         known = await self._context.store.task(self._context.crawl, mark)
         if known is None:

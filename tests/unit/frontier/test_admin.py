@@ -1233,6 +1233,23 @@ async def test_identity_is_forgotten_by_its_text(frontier):
     assert (await frontier.add([link])).added == 1
 
 
+async def test_task_is_forgotten_and_replayed_by_what_its_link_is_known_by(opened):
+    """A3, B3, C10, G2: by its own fingerprint, with a URL or without, and by its identity."""
+    frontier = await opened(settings={"retry": {"max_retries": 0}})
+    imported = Link("", fingerprint=b"0123456789abcdef", done=True)
+    other = Link(A, identity="item 2")
+    await frontier.add([imported, other])
+
+    assert await frontier.forget(imported) == 1
+    assert (await frontier.add([imported])).added == 1
+    (lease,) = await frontier.claim()
+    await frontier.finish(lease, Failed("gone"))
+    assert await frontier.replay(A) == 0
+    assert await frontier.replay(other, dry_run=True) == 1
+    assert await frontier.purge(other) == 1
+    assert await frontier.forget(other) == 1
+
+
 async def test_crawl_is_deleted_through_its_frontier(frontier):
     """I1: the number of its tasks is returned, and nothing is left."""
     await frontier.add([(A + "1"), "https://a.example/2"])

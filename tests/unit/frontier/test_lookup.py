@@ -69,6 +69,18 @@ async def test_lease_is_found_by_each_of_its_names(first, second):
     assert await second.find_lease(A, **every) == a
 
 
+async def test_lease_is_found_by_what_its_link_is_known_by(first, second):
+    """A3, B3: a link's own fingerprint counts before its URL, and an identity needs no URL."""
+    mark = b"0123456789abcdef"
+    await first.add([Link(A, fingerprint=mark), Link("https://b.example/x", identity="item 7")])
+    leases = {lease.key: lease for lease in await first.claim(2)}
+
+    assert await second.find_lease(Link(A, fingerprint=mark)) == leases["a.example"]
+    assert await second.find_lease(Link("", fingerprint=mark)) == leases["a.example"]
+    assert await second.find_lease(Link("", identity="item 7")) == leases["b.example"]
+    assert await second.find_lease(A) is None
+
+
 async def test_lease_that_is_not_there_is_none(first, second):
     """H1: of an unknown URL, of no URL, of another token, of a task that is pending or done."""
     await first.add([A, "https://b.example/"])
