@@ -207,7 +207,7 @@ class FileCrawl:
             return workers.all(), [], workers.gone
         if new.heartbeats == old.heartbeats:
             return [], [], None
-        return workers.unwritten(), list(workers.removed), workers.gone
+        return workers.unwritten(), list(workers.removed), workers.new_gone
 
     def _new_roots(self) -> dict[str, list[str]] | None:
         written = self._written_roots

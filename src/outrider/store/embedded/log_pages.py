@@ -183,7 +183,7 @@ class CrawlUpdate(msgspec.Struct, array_like=True, gc=False):
     roots: dict[str, list[str]] | None = None
     settings: str | None = None
     values: list[tuple[int, float, str, str, str]] = []  # shared values, as `SharedValue` has them
-    workers: list[LastHeartbeat] = []  # those that sent a heartbeat
+    workers: list[LastHeartbeat] = []  # those that changed, or were not written for ten minutes
     removed_workers: list[str] = []
     gone_totals: WorkerTotals | None = None  # of removed workers
 

@@ -87,6 +87,7 @@ class SharedValues:
 
 
 _KEPT_MS: Final = int(WORKER_KEPT_SECONDS * 1000)
+_SAME_INTERVAL_MS: Final = 600_000  # between two writes of a worker whose heartbeats say the same
 
 
 class LastHeartbeat(NamedTuple):
@@ -104,15 +105,17 @@ class Workers:
     The totals of removed workers are added up in `gone`.
     """
 
-    __slots__ = ("_by_name", "changed", "gone", "removed", "version")
+    __slots__ = ("_by_name", "_changed_at", "changed", "gone", "new_gone", "removed", "version")
 
     def __init__(self) -> None:
         self._by_name: dict[str, LastHeartbeat] = {}
+        self._changed_at: dict[str, int] = {}  # when each was put into `changed`
         self.gone = NO_TOTALS
-        self.version = 0  # how many heartbeats came
+        self.version = 0  # how many heartbeats changed something that is written
         # since `mark_written`
         self.changed: dict[str, None] = {}
         self.removed: dict[str, None] = {}
+        self.new_gone: WorkerTotals | None = None
 
     def heartbeat(self, heartbeat: Heartbeat, now: int) -> None:
         """Record a heartbeat."""
@@ -122,9 +125,15 @@ class Workers:
         if len(self._by_name) >= MAX_WORKERS:
             self._remove_silent(now)
         self._by_name[heartbeat.worker] = latest
-        self.version += 1
-        self.changed[heartbeat.worker] = None
-        self.removed.pop(heartbeat.worker, None)
+        if known is None or latest.heartbeat != known.heartbeat or self._is_due(known, now):
+            self.version += 1
+            self._changed_at[heartbeat.worker] = now
+            self.changed[heartbeat.worker] = None
+            self.removed.pop(heartbeat.worker, None)
+
+    def _is_due(self, worker: LastHeartbeat, now: int) -> bool:
+        """Return whether a worker is to be written though its heartbeats say the same."""
+        return now - self._changed_at[worker.heartbeat.worker] >= _SAME_INTERVAL_MS
 
     def _remove_silent(self, now: int) -> None:
         kept = {name: one for name, one in self._by_name.items() if now - one.last < _KEPT_MS}
@@ -135,10 +144,13 @@ class Workers:
         self.removed.update(dict.fromkeys(removed))
         for name in removed:
             self.changed.pop(name, None)
+            del self._changed_at[name]
         self._by_name = kept
 
     def _keep_totals(self, totals: Iterable[WorkerTotals]) -> None:
-        self.gone = sum_of_totals([self.gone, *totals])
+        together = sum_of_totals(totals)
+        if together != NO_TOTALS:
+            self.gone = self.new_gone = sum_of_totals([self.gone, together])
 
     def views(self, now: int) -> list[WorkerView]:
         """Return the workers by their first heartbeat, then by name."""
@@ -155,12 +167,12 @@ class Workers:
         return list(self._by_name.values())
 
     def unwritten(self) -> list[LastHeartbeat]:
-        """Return the workers that sent a heartbeat since they were written."""
+        """Return the workers that changed since they were written."""
         return [self._by_name[name] for name in self.changed]
 
     def mark_written(self) -> None:
         """Record that all changes were written."""
-        self.changed, self.removed = {}, {}
+        self.changed, self.removed, self.new_gone = {}, {}, None
 
     def load(
         self, workers: Iterable[LastHeartbeat], removed: Iterable[str], gone: WorkerTotals | None
@@ -168,9 +180,11 @@ class Workers:
         """Apply what was written, in its order."""
         for name in removed:
             self._by_name.pop(name, None)
+            self._changed_at.pop(name, None)
         for one in workers:
             self._by_name.pop(one.heartbeat.worker, None)
             self._by_name[one.heartbeat.worker] = one
+            self._changed_at[one.heartbeat.worker] = one.last
         self.gone = self.gone if gone is None else gone
 
 

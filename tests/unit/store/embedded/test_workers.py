@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from outrider.core.worker_totals import WorkerTotals
-from outrider.store.embedded import EmbeddedStore
+from outrider.store.embedded import EmbeddedStore, log_pages
 from outrider.store.engine import journal
 from outrider.store.protocol import Heartbeat
 from outrider.testing.builders import task
@@ -81,3 +81,41 @@ async def test_heartbeat_writes_one_small_page(store):
 
     assert store._next_page == page + 1
     assert len(store._file.reader.page(page)) < 1000
+
+
+async def test_idle_worker_is_written_seldom(store, clock):
+    """M6: heartbeats that say the same leave their times out of the log, but for some."""
+    await store.heartbeat(CRAWL, heartbeat("w4", 6))
+    page = store._next_page
+    for _ in range(119):
+        clock.advance(5.0)
+        await store.heartbeat(CRAWL, heartbeat("w4", 6))
+    pages = store._next_page
+    clock.advance(5.0)
+    await store.heartbeat(CRAWL, heartbeat("w4", 6))
+    before = await store.workers(CRAWL)
+    await store.close()
+
+    assert (pages, store._next_page) == (page, page + 1)
+    assert (await seen(store.path, clock))[0] == before
+
+
+async def test_sum_of_removed_workers_is_written_when_it_changes(store):
+    """M6: the page of a heartbeat is as small however much removed workers have counted."""
+    page = store._next_page
+    await store.heartbeat(CRAWL, heartbeat("w4", 6))
+    await store.heartbeat(CRAWL, heartbeat("w5", 1))
+
+    sums = [_update_of(store, number).gone_totals for number in (page, page + 1)]
+    assert sums == [None, await _sum_of_removed(store)]
+
+
+def _update_of(store, number):
+    page = log_pages.decode_page(number, store._file.reader.page(number))
+    return log_pages.decode_update(page.update)
+
+
+async def _sum_of_removed(store):
+    everything = (await store.worker_totals(CRAWL)).outcomes["done"]
+    listed = sum(one.totals.outcomes["done"] for one in await store.workers(CRAWL))
+    return WorkerTotals({"done": everything - listed})
