@@ -1,4 +1,4 @@
-"""`outrider doctor`: examines a file, or this machine, and says how to fix what is wrong."""
+"""`outrider doctor`: examines a store, or this machine, and says how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from outrider.cli.options import Json
 from outrider.cli.terminal import (
+    fields_of,
     format_count,
     format_size,
     print_json,
@@ -25,9 +25,15 @@ from outrider.cli.terminal import (
     show_table,
 )
 from outrider.clock import SystemClock
-from outrider.errors import InvalidInput
-from outrider.store.health import CrawlHealth, Diagnosis, Rescued
+from outrider.errors import InvalidInput, OutriderError, SettingsError
+from outrider.frontier.live_settings import RUNTIME_SETTINGS, stored_settings
+from outrider.frontier.store_calls import values_of
+from outrider.store import factory
+from outrider.store.address import show_address
+from outrider.store.health import Check, CrawlHealth, Diagnosis, Rescued, check_of
+from outrider.store.protocol import FullStore, SharedValue
 
+MAX_CRAWLS: Final = 100  # whose settings are looked at
 _COLUMNS: Final = (
     *("known", "intact", "outdated", "lost"),
     *("pending", "leased", "done", "dead", "dropped", "queues"),
@@ -35,9 +41,11 @@ _COLUMNS: Final = (
 
 
 def doctor(
-    file: Annotated[
+    store: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="File to examine.", show_default=False),
+        typer.Argument(
+            metavar="[STORE]", help="File or URL of the store to examine.", show_default=False
+        ),
     ] = None,
     *,
     rescue: Annotated[
@@ -45,37 +53,90 @@ def doctor(
         typer.Option(
             "--rescue",
             metavar="NEW",
-            help="Write everything intact to this new file.",
+            help="Write everything intact of a file to this new file.",
             show_default=False,
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Examine a file: what is intact, what is damaged, and what to do. The file is not changed.
+    """Examine a store: what is intact or damaged, what its server promises, and what to do.
 
-    Without FILE: examine this machine.
+    Nothing is changed. Without STORE: examine this machine. Exits with 1 if a problem was found.
     """
-    if file is None and rescue is not None:
+    if store is None and rescue is not None:
         raise InvalidInput("--rescue needs the damaged file: outrider doctor FILE --rescue NEW")
-    if file is None:
+    if store is None:
         _show_machine(as_json=as_json)
-    elif rescue is None:
-        _examine(file, as_json=as_json)
+    elif rescue is not None:
+        _rescue(store, rescue, as_json=as_json)
+    elif factory.is_on_server(store):
+        _examine_server(store, as_json=as_json)
     else:
-        _rescue(file, rescue, as_json=as_json)
+        _examine_file(store, as_json=as_json)
 
 
-def _examine(file: str, *, as_json: bool) -> None:
-    from outrider.clock import SystemClock
-    from outrider.store import factory
+def _examine_file(file: str, *, as_json: bool) -> None:
+    contacts: list[Check] = []
+
+    def see(crawl: str, text: str, values: Sequence[SharedValue]) -> None:
+        contacts.append(_contact(crawl, text, values))
 
     with progress_line() as tell:
-        found = factory.examine(file, SystemClock(), tell=tell)
+        found = factory.examine(file, SystemClock(), tell=tell, see_settings=see)
+    advice = [_open_files(), *contacts[:MAX_CRAWLS]]
     if as_json:
-        print_json(found)
+        print_json(fields_of(found, checks=advice))
     else:
+        _show_checks(advice)
         _show_diagnosis(found)
-    raise typer.Exit(0 if found.is_healthy else 1)
+    raise typer.Exit(0 if found.is_healthy and all(check.is_ok for check in advice) else 1)
+
+
+# ---- a store on a server
+
+
+def _examine_server(url: str, *, as_json: bool) -> None:
+    checks = [*asyncio.run(_server_checks(url)), _open_files()]
+    is_healthy = all(check.is_ok for check in checks)
+    if as_json:
+        print_json({"store": show_address(url), "is_healthy": is_healthy, "checks": checks})
+    else:
+        _show_checks(checks)
+        print_line("healthy" if is_healthy else "problems were found; what to do is behind each")
+    raise typer.Exit(0 if is_healthy else 1)
+
+
+async def _server_checks(url: str) -> list[Check]:
+    clock = SystemClock()
+    found = await factory.examine_server(url, clock)
+    if not found.has_store:
+        return [*found.checks]
+    try:
+        store = await factory.open_store(url, clock)
+    except OutriderError as error:
+        return [*found.checks, Check("crawls", False, str(error))]
+    try:
+        names = await store.crawls()
+        contacts = [await _read_contact(store, name) for name in names[:MAX_CRAWLS]]
+    finally:
+        await store.close()
+    return [*found.checks, Check("crawls", True, f"{len(names):,}"), *contacts]
+
+
+async def _read_contact(store: FullStore, crawl: str) -> Check:
+    values = [value async for value in values_of(store, crawl, RUNTIME_SETTINGS)]
+    return _contact(crawl, await store.settings(crawl), values)
+
+
+def _contact(crawl: str, text: str, values: Sequence[SharedValue]) -> Check:
+    """Say whether hosts can reach who crawls; only advice, since not every crawl fetches."""
+    what = f"contact of {crawl}"
+    try:
+        contact = stored_settings(text, values).fetch.contact
+    except SettingsError as error:
+        return Check(what, False, str(error))
+    fix = f"hosts cannot reach you: outrider config set STORE fetch.contact=… --crawl {crawl}"
+    return Check(what, True, contact) if contact else Check(what, True, "not set", fix)
 
 
 def _show_diagnosis(found: Diagnosis) -> None:
@@ -99,9 +160,6 @@ def _show_crawls(crawls: Sequence[CrawlHealth]) -> None:
 
 
 def _rescue(file: str, new: Path, *, as_json: bool) -> None:
-    from outrider.clock import SystemClock
-    from outrider.store import factory
-
     with progress_line() as tell:
         saved = factory.rescue(file, new, SystemClock(), tell=tell)
     if as_json:
@@ -129,20 +187,25 @@ def _show_rescued(saved: Rescued) -> None:
 
 
 def _show_machine(*, as_json: bool) -> None:
-    from outrider.cli.doctor import check_machine
-
     checks = check_machine()
     if as_json:
         print_json({"is_healthy": all(check.is_ok for check in checks), "checks": checks})
     else:
-        show_table(
-            ("", "", ""),
-            [
-                ("ok" if r.is_ok else "warn", r.what, f"{r.found}{r.fix and f': {r.fix}'}")
-                for r in checks
-            ],
-        )
+        _show_checks(checks)
     raise typer.Exit(0 if all(check.is_ok for check in checks) else 1)
+
+
+def _show_checks(checks: Sequence[Check]) -> None:
+    rows = [
+        (_state(one), one.what, ": ".join(filter(None, (one.found, one.fix)))) for one in checks
+    ]
+    show_table(("", "", ""), rows)
+
+
+def _state(check: Check) -> str:
+    if not check.is_ok:
+        return "warn"
+    return "note" if check.fix else "ok"
 
 
 # ---- this machine
@@ -155,15 +218,6 @@ MIN_DISK: Final = 1_000_000_000
 YEARS: Final = range(2025, 2100)
 
 
-class Check(msgspec.Struct, frozen=True):
-    """The result of one check; `fix` is empty if it is ok."""
-
-    what: str
-    is_ok: bool
-    found: str
-    fix: str = ""
-
-
 def check_machine() -> list[Check]:
     """Run all checks."""
     return [_python(), _sqlite(), _open_files(), _disk(Path()), _clock(), _event_loop()]
@@ -172,7 +226,7 @@ def check_machine() -> list[Check]:
 def _python() -> Check:
     is_ok = sys.version_info[:2] >= OLDEST_PYTHON
     found = f"{platform.python_implementation()} {platform.python_version()}"
-    return _check("Python", is_ok, found, "Outrider needs 3.11 or newer")
+    return check_of("Python", is_ok, found, "Outrider needs 3.11 or newer")
 
 
 def _sqlite() -> Check:
@@ -180,11 +234,11 @@ def _sqlite() -> Check:
     try:
         import apsw
     except ModuleNotFoundError:
-        return _check("SQLite", False, "apsw is not installed", "pip install apsw")
+        return check_of("SQLite", False, "apsw is not installed", "pip install apsw")
     version = apsw.sqlite_lib_version()
     is_ok = tuple(map(int, version.split(".")[:3])) >= OLDEST_SQLITE
     fix = "versions before 3.51.3 may damage a file; pip install --upgrade apsw"
-    return _check("SQLite", is_ok, f"{version} (apsw {apsw.apsw_version()})", fix)
+    return check_of("SQLite", is_ok, f"{version} (apsw {apsw.apsw_version()})", fix)
 
 
 def _open_files() -> Check:
@@ -194,13 +248,13 @@ def _open_files() -> Check:
     if soft != hard:
         found = f"{found}, once a crawl has raised its limit of {soft:,}"
     fix = "a crawl of many hosts needs more; raise the hard limit: ulimit -Hn 4096"
-    return _check("open files", hard == resource.RLIM_INFINITY or hard >= MIN_FILES, found, fix)
+    return check_of("open files", hard == resource.RLIM_INFINITY or hard >= MIN_FILES, found, fix)
 
 
 def _disk(here: Path) -> Check:
     free = shutil.disk_usage(here).free
     fix = "a million tasks take about half a gigabyte; free disk space, or use another disk"
-    return _check("disk", free >= MIN_DISK, f"{format_size(free)} free here", fix)
+    return check_of("disk", free >= MIN_DISK, f"{format_size(free)} free here", fix)
 
 
 def _clock() -> Check:
@@ -209,7 +263,7 @@ def _clock() -> Check:
     now = datetime.fromtimestamp(instants[-1] / 1000, UTC)
     is_ok = now.year in YEARS and instants == sorted(instants)
     fix = "delays and retries depend on it; set the machine's time"
-    return _check("clock", is_ok, f"{now:%Y-%m-%d %H:%M:%SZ}", fix)
+    return check_of("clock", is_ok, f"{now:%Y-%m-%d %H:%M:%SZ}", fix)
 
 
 def _event_loop() -> Check:
@@ -217,8 +271,4 @@ def _event_loop() -> Check:
         await asyncio.sleep(0)
         return type(asyncio.get_running_loop()).__name__
 
-    return _check("event loop", True, asyncio.run(running()), "")
-
-
-def _check(what: str, is_ok: bool, found: str, fix: str) -> Check:
-    return Check(what, is_ok, found, "" if is_ok else fix)
+    return check_of("event loop", True, asyncio.run(running()), "")

@@ -202,6 +202,16 @@ class LiveSettings:
                 log.exception("crawl %r: a watcher of settings failed", self._context.crawl)
 
 
+def stored_settings(text: str, values: Iterable[SharedValue]) -> Settings:
+    """Return the settings of a crawl that is only looked at: as stored, with what was set since."""
+    updates = []
+    for value in values:
+        if value.topic == RUNTIME_SETTINGS and value.text:
+            with suppress(SettingsError):  # its own workers say so
+                updates.append(update_of(value.name, value.text, value.at, value.number))
+    return apply_updates(join_stored(text, {}), updates).settings
+
+
 def base_settings(layers: Layers, stored: str = "", *, is_attached: bool) -> BaseSettings:
     """Return the settings below the runtime settings: these layers, or over the stored ones."""
     base = layers.base_settings()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -17,9 +17,9 @@ from typing import Final
 from outrider.clock import Clock
 from outrider.errors import InvalidInput, StoreUnavailable, StoreUnresponsive, StoreUnusable
 from outrider.store.address import check_address, show_address
-from outrider.store.health import Copied, Diagnosis, Holder, Rescued, Tell
+from outrider.store.health import Copied, Diagnosis, Holder, Rescued, ServerHealth, Tell
 from outrider.store.memory import MemoryStore
-from outrider.store.protocol import FullStore
+from outrider.store.protocol import FullStore, SharedValue
 
 HOLDER_TIMEOUT: Final = 4.0  # seconds for a holder that does not serve yet, or is closing
 RETRY_INTERVAL: Final = 0.1  # seconds
@@ -45,14 +45,19 @@ async def open_store(url: str, clock: Clock, *, durability: str = "process") -> 
     return await _open_file(os.fspath(url), clock, durability)
 
 
+_NO_POSTGRES: Final = (
+    "a store on PostgreSQL needs packages that are not installed: pip install 'outrider[postgres]'"
+)
+_NO_REDIS: Final = (
+    "a store on Redis needs a package that is not installed: pip install 'outrider[redis]'"
+)
+
+
 async def _open_postgres(url: str, clock: Clock) -> FullStore:
     try:
         from outrider.store.postgres import PostgresStore
     except ImportError as error:  # also raised where the driver lacks its library
-        raise InvalidInput(
-            "a store on PostgreSQL needs packages that are not installed: "
-            "pip install 'outrider[postgres]'"
-        ) from error
+        raise InvalidInput(_NO_POSTGRES) from error
     return await PostgresStore.open(url, clock)
 
 
@@ -60,11 +65,30 @@ async def _open_redis(url: str, clock: Clock) -> FullStore:
     try:
         from outrider.store.redis import ClusterStore, RedisStore
     except ModuleNotFoundError as error:
-        raise InvalidInput(
-            "a store on Redis needs a package that is not installed: pip install 'outrider[redis]'"
-        ) from error
+        raise InvalidInput(_NO_REDIS) from error
     kind = ClusterStore if url.startswith(CLUSTER) else RedisStore
     return await kind.open(url, clock)
+
+
+def is_on_server(url: str) -> bool:
+    """Tell whether a URL names a store on a server, which `examine_server` examines."""
+    return url.startswith(POSTGRES + REDIS + CLUSTER)
+
+
+async def examine_server(url: str, clock: Clock) -> ServerHealth:
+    """Examine the servers of a store, and the store; nothing is created, migrated or written."""
+    if url.startswith(POSTGRES):
+        try:
+            from outrider.store.postgres import doctor as postgres
+        except ImportError as error:
+            raise InvalidInput(_NO_POSTGRES) from error
+        return await asyncio.to_thread(postgres.examine, url, clock)
+    try:
+        from outrider.store.redis import doctor as redis
+    except ModuleNotFoundError as error:
+        raise InvalidInput(_NO_REDIS) from error
+    is_cluster = url.startswith(CLUSTER)
+    return await (redis.examine_cluster if is_cluster else redis.examine)(url, clock)
 
 
 async def _open_file(path: str, clock: Clock, durability: str) -> FullStore:
@@ -177,12 +201,20 @@ async def checkpoint(
 
 
 def examine(
-    store: str | os.PathLike[str], clock: Clock, *, tell: Tell = lambda _: None
+    store: str | os.PathLike[str],
+    clock: Clock,
+    *,
+    tell: Tell = lambda _: None,
+    see_settings: Callable[[str, str, Sequence[SharedValue]], object] = lambda *_: None,
 ) -> Diagnosis:
-    """Report what is intact of a file; nothing is written. Blocks."""
+    """Report what is intact of a file; nothing is written. Blocks.
+
+    `see_settings` is called with each crawl's name, its settings as text and its shared values, if
+    the file can be loaded.
+    """
     from outrider.store.embedded.doctor import examine
 
-    return examine(file_of(store, "no file to examine"), clock, tell)
+    return examine(file_of(store, "no file to examine"), clock, tell, see_settings)
 
 
 def rescue(

@@ -1,14 +1,55 @@
-"""Reports of examined, rescued and copied files: values only, no type of a driver."""
+"""Reports of examined stores, and of rescued and copied files: no type of a driver."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 Tell: TypeAlias = Callable[[str], None]  # receives the progress of a long check
 State: TypeAlias = Literal["ok", "note", "damaged"]
+
+MAX_CLOCK_DIFFERENCE: Final = 2.0  # seconds
+MIN_CONNECTIONS: Final = 10  # what one process may use
+
+
+class Check(msgspec.Struct, frozen=True):
+    """The result of one check; with a `fix` that is ok all the same, it is advice."""
+
+    what: str
+    is_ok: bool
+    found: str
+    fix: str = ""
+
+
+class ServerHealth(msgspec.Struct, frozen=True):
+    """What was found of the servers of a store, and of the store on them."""
+
+    checks: Sequence[Check]
+    has_store: bool  # one that can be opened without changing it
+
+
+def check_of(what: str, is_ok: bool, found: str, fix: str) -> Check:
+    """Return the result of a check, with the fix if it is not ok."""
+    return Check(what, is_ok, found, "" if is_ok else fix)
+
+
+def clock_check(what: str, before: int, server: float, after: int) -> Check:
+    """Compare a server's time with this machine's before and after it was asked, all in ms."""
+    ahead = (server - (before + after) / 2) / 1000
+    doubt = (after - before) / 2000
+    direction = "ahead of" if ahead >= 0 else "behind"
+    found = f"{abs(ahead):,.3f} s {direction} this machine (± {doubt:.3f} s)"
+    fix = "delays and instants are by the store's clock; set the clocks of both machines (NTP)"
+    return check_of(what, abs(ahead) - doubt <= MAX_CLOCK_DIFFERENCE, found, fix)
+
+
+def connections_check(what: str, used: int, most: int) -> Check:
+    """Say how many connections a server has left."""
+    found = f"{used:,} of {most:,} in use"
+    fix = f"each process of Outrider uses up to {MIN_CONNECTIONS}; raise the limit, or use fewer"
+    return check_of(what, most - used >= MIN_CONNECTIONS, found, fix)
 
 
 class Holder(msgspec.Struct, frozen=True):

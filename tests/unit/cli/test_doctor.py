@@ -43,6 +43,47 @@ def test_a_healthy_file_is_0(outrider, path):
     assert "default" in answer.out
 
 
+def test_contact_of_crawls_in_a_file_is_shown(outrider, path):
+    """N5: one that is not set is advice, and no problem."""
+    silent = outrider("doctor", str(path), "--json")
+
+    async def open_with_contact():
+        settings = {"fetch": {"contact": "me@example.org"}}
+        async with Frontier.open(path, settings=settings, clock=FakeClock()):
+            return
+
+    asyncio.run(open_with_contact())
+    named = outrider("doctor", str(path), "--json")
+    outrider("config", "set", str(path), "fetch.contact=you@example.org")
+    changed = outrider("doctor", str(path), "--json").json["checks"][1]["found"]
+
+    contacts = [answer.json["checks"][1] for answer in (silent, named)]
+    assert [answer.code for answer in (silent, named)] == [0, 0]
+    assert changed == "you@example.org"
+    assert [contact["what"] for contact in contacts] == ["contact of default"] * 2
+    assert (contacts[0]["found"], contacts[1]["found"]) == ("not set", "me@example.org")
+    assert "fetch.contact" in contacts[0]["fix"]
+    assert contacts[1]["fix"] == ""
+
+
+def test_file_is_not_written_by_examining_it(outrider, path):
+    """M3: not even to find out the contact."""
+    before = path.read_bytes()
+    outrider("doctor", str(path))
+
+    assert path.read_bytes() == before
+
+
+def test_machine_with_too_few_files_is_a_problem_for_a_file(outrider, path, monkeypatch):
+    """M3: the limit of this machine, with the file."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    answer = outrider("doctor", str(path))
+
+    assert answer.code == 1
+    assert "ulimit -Hn 4096" in answer.out
+    assert answer.out.endswith("healthy\n")
+
+
 def test_json_is_the_whole_diagnosis(outrider, path):
     """For programs."""
     found = outrider("doctor", str(path), "--json").json

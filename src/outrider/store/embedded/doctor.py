@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import apsw
 import msgspec
@@ -35,7 +35,10 @@ from outrider.store.embedded.snapshot import (
 from outrider.store.embedded.store import PageCache
 from outrider.store.engine.views import crawl_view
 from outrider.store.health import CrawlHealth, Diagnosis, Finding, PageHealth, State, Tell
-from outrider.store.protocol import STORE_VALUES
+from outrider.store.protocol import STORE_VALUES, SharedValue
+
+# Receives a crawl's name, its settings as text, and its shared values.
+SeeSettings: TypeAlias = Callable[[str, str, Sequence[SharedValue]], object]
 
 LARGE_FILE: Final = 256 << 20  # bytes; above, SQLite does not compare indexes with tables
 CHECK_TIMEOUT: Final = 30.0  # seconds for SQLite's own check
@@ -48,13 +51,26 @@ _HIDDEN: Final = (
 _META: Final = ("id", "secret", "snapshot", "removed")
 
 
-def examine(path: Path, clock: Clock, tell: Tell = lambda _: None) -> Diagnosis:
+def examine(
+    path: Path,
+    clock: Clock,
+    tell: Tell = lambda _: None,
+    see_settings: SeeSettings = lambda *_: None,
+) -> Diagnosis:
     """Examine a file; raises `StoreUnusable` if it is not one of Outrider, or cannot be read."""
+
+    def examine_all(file: ReadOnlyFile) -> Diagnosis:
+        examination = Examination(path, file, clock, tell)
+        found = examination.all()
+        for crawl in examination.loaded():
+            see_settings(crawl.name, crawl.state.settings, crawl.journal.values.since(0))
+        return found
+
     wrong = find_fault(path)
     if wrong is not None:
         return Examination(path, None, clock, tell).all(wrong)
     try:
-        return read_file(path, lambda file: Examination(path, file, clock, tell).all())
+        return read_file(path, examine_all)
     except StoreDamaged as error:
         return Examination(path, None, clock, tell).all(f"SQLite cannot open it: {error}")
 
@@ -233,6 +249,10 @@ class Examination:
         except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of a reader
             self._add("load", "damaged", f"it cannot be opened: {self._plain(error)}")
 
+    def loaded(self) -> list[FileCrawl]:
+        """Return its crawls as they were loaded; none if that failed."""
+        return [crawl for crawl in self._loaded or () if crawl.name != STORE_VALUES]
+
     def _plain(self, error: Exception) -> str:
         """Return an error without the advice to run the doctor."""
         text = (
@@ -256,9 +276,7 @@ class Examination:
             holder=self._holder,
             findings=self._findings,
             pages=PageHealth(inventory.last, intact, inventory.lost, inventory.first_lost()),
-            crawls=[
-                intact_health(crawl) for crawl in self._loaded or () if crawl.name != STORE_VALUES
-            ]
+            crawls=[intact_health(crawl) for crawl in self.loaded()]
             if is_healthy
             else self._surveyed(inventory),
             next=list(self._advice(inventory, is_healthy=is_healthy)),

@@ -78,8 +78,8 @@ def prepare_store(address: Address, migrations: list[Migration] | None = None) -
     """Check the server and bring the tables up to date."""
     migrations = release_migrations() if migrations is None else migrations
     try:
-        with _connect(address) as connection:
-            _check_server(connection, address)
+        with connect(address) as connection:
+            check_server(connection, address)
             name = _migrate(connection, address, migrations)
             return Prepared(name, durability_warning(connection))
     except psycopg.Error as error:
@@ -97,7 +97,8 @@ def durability_warning(connection: Connection[Any]) -> str:
 # ---- the server
 
 
-def _connect(address: Address) -> Connection[Any]:
+def connect(address: Address) -> Connection[Any]:
+    """Connect; raise what prevents it, without the password."""
     try:
         return psycopg.connect(
             address.url,
@@ -124,7 +125,8 @@ def _connection_error(error: psycopg.OperationalError, address: Address) -> Exce
     return StoreUnavailable(f"{address.shown}: {what}; is the server running?")
 
 
-def _check_server(connection: Connection[Any], address: Address) -> None:
+def check_server(connection: Connection[Any], address: Address) -> None:
+    """Raise `StoreUnusable` for a server or database that will not do."""
     version = connection.info.server_version
     if version < MIN_VERSION:
         raise StoreUnusable(
@@ -149,12 +151,12 @@ def _row(connection: Connection[Any], statement: str, *params: object) -> tuple[
 
 def _migrate(connection: Connection[Any], address: Address, migrations: list[Migration]) -> str:
     """Apply what is missing; return the store's id."""
-    applied = _applied(connection, address)
+    applied = applied_migrations(connection, address)
     if applied is None or not {m.version for m in migrations} <= set(applied):
         for migration in migrations:
             _apply(connection, address, migration)
-        applied = _applied(connection, address) or {}
-    _check_history(applied, address, migrations)
+        applied = applied_migrations(connection, address) or {}
+    check_history(applied, address, migrations)
     with connection.transaction():
         _use_schema(connection, address)
         (name,) = _row(connection, sql.READ_STORE)
@@ -165,7 +167,7 @@ def _use_schema(connection: Connection[Any], address: Address) -> None:
     connection.execute(sql.USE_SCHEMA, (address.schema,), prepare=False)
 
 
-def _applied(connection: Connection[Any], address: Address) -> dict[int, Applied] | None:
+def applied_migrations(connection: Connection[Any], address: Address) -> dict[int, Applied] | None:
     """Return the applied migrations by version; None: the schema is empty or missing."""
     with connection.transaction():
         is_migrated, count = _row(connection, sql.LOOK_AT_SCHEMA, address.schema)
@@ -198,7 +200,7 @@ def _apply(connection: Connection[Any], address: Address, migration: Migration) 
     """Apply one migration unless another process has: all of it or nothing."""
     with connection.transaction():
         connection.execute(sql.LOCK_EXCLUSIVE, (_LOCK,), prepare=False)
-        applied = _applied(connection, address)
+        applied = applied_migrations(connection, address)
         if applied is not None and migration.version in applied:
             return
         if applied is None:
@@ -223,9 +225,10 @@ def _create_schema(connection: Connection[Any], address: Address) -> None:
     connection.execute(sql.CREATE_MIGRATIONS, prepare=False)
 
 
-def _check_history(
+def check_history(
     applied: dict[int, Applied], address: Address, migrations: list[Migration]
 ) -> None:
+    """Raise `StoreUnusable` for tables that this release cannot work with."""
     known = {migration.version: migration for migration in migrations}
     for version, (name, checksum, is_breaking) in applied.items():
         if version in known and known[version].checksum != checksum:

@@ -158,7 +158,7 @@ async def _open_shards(
     total = existing or wanted or SHARDS_PER_MASTER * len(await nodes.masters())
     clients = [_scripts(nodes, base, clock) for base in bases_of(seed.prefix, total)]
     if is_complete:
-        await _check_complete(clients, seed.place)
+        await check_complete(clients, seed.place)
     ids = [
         await init_store(scripts, seed.place, shard=number, shards=total)
         for number, scripts in enumerate(clients)
@@ -183,13 +183,20 @@ async def _read_meta(home: ScriptClient) -> tuple[int, bool]:
     return (int(shards) if (shards or b"").isdigit() else 0), complete is not None
 
 
-async def _check_complete(clients: Sequence[ScriptClient], place: str) -> None:
+async def check_complete(clients: Sequence[ScriptClient], place: str) -> None:
+    """Raise `StoreDamaged` if a shard is missing."""
     for number, scripts in enumerate(clients):
         if not await scripts.command("EXISTS", scripts.base + META):
             raise StoreDamaged(
                 f"shard {number} of {len(clients)} is missing from the store at {place}: a node "
                 "has lost its data; restore it from a backup, or copy what is left into a new store"
             )
+
+
+async def scripts_of_shards(nodes: ClusterNodes, prefix: str, clock: Clock) -> list[ScriptClient]:
+    """Return the clients of the shards of a store; none if there is no store."""
+    total, _ = await _read_meta(_scripts(nodes, base_of(prefix), clock))
+    return [_scripts(nodes, base, clock) for base in bases_of(prefix, total)] if total else []
 
 
 def bases_of(prefix: str, total: int) -> Iterator[str]:

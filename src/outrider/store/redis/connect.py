@@ -155,34 +155,28 @@ _FSYNC: Final = {
     "everysec": "appendfsync everysec: a crash of the server loses up to 1 s",
     "no": "appendfsync no: a crash of the machine loses what the system had not written yet",
 }
+KEPT_PROMISES: Final = (_FSYNC["always"], _FSYNC["everysec"])
 _NO_PERSISTENCE: Final = "no persistence: a crash or restart of the server loses everything"
 _SNAPSHOTS: Final = "snapshots alone: a crash of the server loses all since the last ({})"
-_UNKNOWN: Final = "what its persistence promises could not be checked: CONFIG is forbidden here"
+UNKNOWN_PROMISE: Final = (
+    "what its persistence promises could not be checked: CONFIG is forbidden here"
+)
 
 
 async def check_server(scripts: ScriptClient, place: str, *, is_cluster: bool = False) -> str:
     """Return what the server's persistence promises; refuse a server that will not do."""
     try:
-        info = await _info(scripts)
+        info = await server_info(scripts)
     except (driver.RedisError, driver.RedisClusterException, OSError) as error:
-        raise _connect_error(error, place) from error
-    _check_version(info, place)
-    if info.get("role", "master") not in ("master", "primary"):
-        raise StoreUnusable(f"Redis at {place} is a replica, which is read-only: name its primary")
-    if info.get("cluster_enabled") in (1, "1") and not is_cluster:
-        raise StoreUnusable(
-            f"Redis at {place} is a node of a cluster: open it as redis+cluster://{place}"
-        )
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        raise StoreUnusable(
-            f"Redis at {place} evicts keys when its memory is full (maxmemory-policy {policy}):"
-            " set maxmemory-policy noeviction"
-        )
-    return await _promise(scripts, info)
+        raise connect_error(error, place) from error
+    check_version(info, place)
+    check_role(info, place, is_cluster=is_cluster)
+    check_policy(info, place)
+    return await durability_promise(scripts, info)
 
 
-async def _info(scripts: ScriptClient) -> Mapping[str, Any]:
+async def server_info(scripts: ScriptClient) -> Mapping[str, Any]:
+    """Return what INFO says; nothing if the server does not let this user ask."""
     try:
         found = await scripts.client.execute_command("INFO")
     except driver.NoPermissionError:
@@ -190,7 +184,7 @@ async def _info(scripts: ScriptClient) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _connect_error(error: Exception, place: str) -> StoreError:
+def connect_error(error: Exception, place: str) -> StoreError:
     """Return why the server cannot be used, and the fix."""
     text = str(error)
     if "SSL" in text or "certificate" in text.lower():
@@ -217,7 +211,8 @@ def _connect_error(error: Exception, place: str) -> StoreError:
     return found
 
 
-def _check_version(info: Mapping[str, Any], place: str) -> None:
+def check_version(info: Mapping[str, Any], place: str) -> None:
+    """Raise `StoreUnusable` for a server that is too old."""
     kind = "valkey" if "valkey_version" in info else "redis"
     version = str(info.get(f"{kind}_version", ""))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
@@ -229,17 +224,39 @@ def _check_version(info: Mapping[str, Any], place: str) -> None:
         )
 
 
-async def _promise(scripts: ScriptClient, info: Mapping[str, Any]) -> str:
+def check_role(info: Mapping[str, Any], place: str, *, is_cluster: bool) -> None:
+    """Raise `StoreUnusable` for a replica, and for a node of a cluster opened by itself."""
+    if info.get("role", "master") not in ("master", "primary"):
+        raise StoreUnusable(f"Redis at {place} is a replica, which is read-only: name its primary")
+    if info.get("cluster_enabled") in (1, "1") and not is_cluster:
+        raise StoreUnusable(
+            f"Redis at {place} is a node of a cluster: open it as redis+cluster://{place}"
+        )
+
+
+def check_policy(info: Mapping[str, Any], place: str) -> None:
+    """Raise `StoreUnusable` for a server that evicts keys."""
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        raise StoreUnusable(
+            f"Redis at {place} evicts keys when its memory is full (maxmemory-policy {policy}):"
+            " set maxmemory-policy noeviction"
+        )
+
+
+async def durability_promise(scripts: ScriptClient, info: Mapping[str, Any]) -> str:
+    """Return what the server's persistence promises, in one sentence."""
     if info.get("aof_enabled") not in (0, "0", None):
-        fsync = await _setting(scripts, "appendfsync")
-        return _UNKNOWN if fsync is None else _FSYNC.get(fsync, f"appendfsync {fsync}")
-    save = await _setting(scripts, "save")
+        fsync = await read_setting(scripts, "appendfsync")
+        return UNKNOWN_PROMISE if fsync is None else _FSYNC.get(fsync, f"appendfsync {fsync}")
+    save = await read_setting(scripts, "save")
     if save is None:
-        return _UNKNOWN
+        return UNKNOWN_PROMISE
     return _SNAPSHOTS.format(f"save {save}") if save else _NO_PERSISTENCE
 
 
-async def _setting(scripts: ScriptClient, name: str) -> str | None:
+async def read_setting(scripts: ScriptClient, name: str) -> str | None:
+    """Return a setting of the server; None: it does not let this user ask."""
     try:
         found = await scripts.client.execute_command("CONFIG GET", name)
     except driver.ResponseError:
@@ -256,7 +273,7 @@ async def init_store(scripts: ScriptClient, place: str, *, shard: int = 0, shard
             SCRIPTS["init_store"], 1, scripts.base, FORMAT, uuid.uuid4().hex, shard, shards
         )
     except (driver.RedisError, driver.RedisClusterException, OSError) as error:
-        raise _connect_error(error, place) from error
+        raise connect_error(error, place) from error
     words = [word.decode() if isinstance(word, bytes) else str(word) for word in found]
     match words:
         case ["foreign", key]:

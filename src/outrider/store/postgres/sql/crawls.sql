@@ -161,6 +161,22 @@ select current_setting('server_encoding'), current_setting('transaction_read_onl
 -- out: fsync (on, off), synchronous_commit (off: the last second may be lost)
 select current_setting('fsync'), current_setting('synchronous_commit')
 
+-- name: server_instant
+-- The server's time, to be compared with that of this machine.
+-- in:
+-- out: milliseconds since 1970
+select extract(epoch from clock_timestamp())::float8 * 1000
+
+-- name: connection_limits
+-- How many connections there are, and may be: of the server, and of this role (-1: no limit).
+-- in:
+-- out: connections, limit, connections of the role, limit of the role
+select (select coalesce(sum(numbackends), 0)::int from pg_stat_database),
+    current_setting('max_connections')::int
+        - current_setting('superuser_reserved_connections')::int,
+    (select count(*)::int from pg_stat_activity where usename = current_user),
+    (select rolconnlimit from pg_roles where rolname = current_user)
+
 -- name: use_schema
 -- Name tables without their schema until the transaction ends.
 -- in: schema
