@@ -207,15 +207,7 @@ local function queues_of_keys(pairs_of_digests)
   return found
 end
 
-local function numbers_of(taken)
-  local numbers = {}
-  for number in pairs(taken) do
-    numbers[#numbers + 1] = number
-  end
-  return numbers
-end
-
--- C5: whether a claim may lease another task of a queue.
+-- C5: whether a claim may lease another task of a queue; if not now, then never.
 local function may_take(request, taken, number)
   local times = taken[number]
   if not times then
@@ -224,38 +216,82 @@ local function may_take(request, taken, number)
   return request.cap == 0 or times < request.cap
 end
 
--- C5: the first ready key of some queues, in a lane.
-local function first_ready_among(numbers, lane, request, taken)
-  local first
-  for _, number in ipairs(numbers) do
-    local key = peek_queue(number)[Q_READY_KEY0 + lane]
-    if key ~= '' and may_take(request, taken, number) and (not first or is_key_before(key, first)) then
-      first = key
-    end
+-- Insert a key into a heap, whose first key is at 1.
+local function push_key(heap, key)
+  local place = #heap + 1
+  while place > 1 and is_key_before(key, heap[floor(place / 2)]) do
+    heap[place] = heap[floor(place / 2)]
+    place = floor(place / 2)
   end
-  return first
+  heap[place] = key
 end
 
--- C5, E2: of some queues the first inactive one, as `first_inactive` returns it.
-local function first_inactive_among(numbers, request, taken)
-  local first, found
-  for _, number in ipairs(numbers) do
-    local key = peek_queue(number)[Q_INACTIVE_KEY]
-    if key ~= '' and may_take(request, taken, number) and (not first or is_key_before(key, first)) then
-      first, found = key, number
+-- Remove the first key of a heap.
+local function pop_key(heap)
+  local last, length, place = heap[#heap], #heap - 1, 1
+  while 2 * place <= length do
+    local below = 2 * place
+    if below < length and is_key_before(heap[below + 1], heap[below]) then
+      below = below + 1
     end
+    if not is_key_before(heap[below], last) then
+      break
+    end
+    heap[place] = heap[below]
+    place = below
   end
-  return found, first and unpack_bytes('>I4', first), first
+  heap[place] = last
+  heap[length + 1] = nil
 end
 
--- C4, E2: activate a queue, or choose the queue to lease from; `among`: only these may be. Return
--- false to end the claim, or true and the queue, if there is one.
-local function pick(request, taken, among)
+-- C5: the keys of the queues that a claim is limited to, as heaps by field. A key is valid only
+-- while its queue has it, so a queue is pushed again whenever its keys may have changed.
+local candidates
+
+local function push_candidate(q)
+  for field, heap in pairs(candidates) do
+    if q[field] ~= '' then
+      push_key(heap, q[field])
+    end
+  end
+end
+
+local function limit_to(numbers)
+  candidates = { [Q_READY_KEY0] = {}, [Q_READY_KEY0 + 1] = {}, [Q_INACTIVE_KEY] = {} }
+  for _, number in ipairs(numbers) do
+    push_candidate(peek_queue(number))
+  end
+end
+
+local function limit_to_taken(taken)
+  local numbers = {}
+  for number in pairs(taken) do
+    numbers[#numbers + 1] = number
+  end
+  limit_to(numbers)
+end
+
+-- C5: the first key of the candidates in a field, and its queue's number.
+local function first_candidate(field, request, taken)
+  local heap, at = candidates[field], field == Q_INACTIVE_KEY and 12 or 22
+  while heap[1] do
+    local number = unpack_bytes('>I5', heap[1], at)
+    if peek_queue(number)[field] == heap[1] and may_take(request, taken, number) then
+      return heap[1], number
+    end
+    pop_key(heap)
+  end
+end
+
+-- C4, E2: activate a queue, or choose the queue to lease from: of the candidates, if there are any.
+-- Return false to end the claim, or true and the queue, if there is one.
+local function pick(request, taken)
   local first, second, head, precedence, inactive_key
-  if among then
-    first = first_ready_among(among, 0, request, taken)
-    second = first_ready_among(among, 1, request, taken)
-    head, precedence, inactive_key = first_inactive_among(among, request, taken)
+  if candidates then
+    first = first_candidate(Q_READY_KEY0, request, taken)
+    second = first_candidate(Q_READY_KEY0 + 1, request, taken)
+    inactive_key, head = first_candidate(Q_INACTIVE_KEY, request, taken)
+    precedence = inactive_key and unpack_bytes('>I4', inactive_key)
   else
     first, second = first_ready(0), first_ready(1)
     if has_inactive ~= false or changes[inactive] then
@@ -264,6 +300,9 @@ local function pick(request, taken, among)
   end
   if head and not is_ahead(first, precedence) and not is_ahead(second, precedence) then
     activate(head, inactive_key, taken[head] or 0)
+    if candidates then
+      push_candidate(peek_queue(head))
+    end
     return true
   end
   local lane, streak = request.lane, request.streak
@@ -288,33 +327,40 @@ end
 
 local function lease_tasks(request, taken, named)
   local leases, count, max_queues = {}, 0, request.max_queues
-  local counts_taken = request.cap > 0 or C[C_DISCOUNT] ~= 0 or request.loans or max_queues > 0
-  for number, times in pairs(taken) do
+  local changes_keys = request.cap > 0 or C[C_DISCOUNT] ~= 0 or request.loans
+  for number, times in pairs(changes_keys and taken or {}) do
     reinsert(queue_by_number(number), times, request)
   end
+  if named then
+    limit_to(named)
+  end
   while count < request.limit and request.room > 0 do
-    local among = named
-    if not among and max_queues > 0 and request.queues_taken >= max_queues then
-      among = numbers_of(taken)
+    if not candidates and max_queues > 0 and request.queues_taken >= max_queues then
+      limit_to_taken(taken)
     end
-    local continues, q = pick(request, taken, among)
+    local continues, q = pick(request, taken)
     if not continues then
       break
     end
     if q then
       lease_top(leases, q, request.lane, request)
       count = count + 1
-      if counts_taken then
+      if changes_keys or max_queues > 0 then
         local times = (taken[q[Q_NUMBER]] or 0) + 1
         if times == 1 then
           request.queues_taken = request.queues_taken + 1
         end
         taken[q[Q_NUMBER]] = times
-        reinsert(q, times, request)
+        if changes_keys then
+          reinsert(q, times, request)
+        end
+      end
+      if candidates then
+        push_candidate(q)
       end
     end
   end
-  for number in pairs(taken) do
+  for number in pairs(changes_keys and taken or {}) do
     local q = queue_by_number(number)
     if q[Q_LIST_STATE] == READY then
       if request.loans then
