@@ -47,6 +47,7 @@ class ModelShard(Model):
             max_pending=c.rules.max_pending,
             is_limited=any(getattr(c.rules.limits, n) for n in c.rules.limits.__struct_fields__),
             stays_open=c.rules.stay_open,
+            exists=self.exists(crawl),
         )
 
     async def apply_totals(

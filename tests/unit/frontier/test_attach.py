@@ -3,6 +3,7 @@
 import pytest
 
 from outrider import Done, Frontier, InvalidInput, Link, SettingsError
+from outrider.core.policy.rules import CrawlRules
 from outrider.store.protocol import Heartbeat
 
 A = "https://a.example/"
@@ -163,6 +164,7 @@ async def test_given_functions_complete_an_attached_frontier(opened, store, cloc
 
 async def test_workers_are_listed(attached, store):
     """M6: a worker with heartbeats is listed by every frontier."""
+    await store.configure("default", CrawlRules())
     await store.heartbeat("default", Heartbeat("one", "busy", "north", 1, 4, 2, 9))
 
     assert [(one.worker, one.state) for one in await attached.workers()] == [("one", "busy")]

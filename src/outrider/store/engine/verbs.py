@@ -92,6 +92,12 @@ class EngineVerbs:
             validate_crawls((crawl,))
         return self._crawls.open(crawl)
 
+    def _existing(self, crawl: str) -> CrawlEngine | None:
+        """Return a crawl to change it, if it exists: what workers send creates none (I1)."""
+        if crawl == STORE_VALUES:
+            validate_crawls((crawl,))
+        return self._crawls.existing(crawl)
+
     def _reading(self, crawl: str, *, totals: bool = False) -> CrawlEngine:
         """Return a crawl, to read it only."""
         validate_crawls((crawl,))
@@ -116,7 +122,10 @@ class EngineVerbs:
 
     def claim(self, request: ClaimRequest) -> ClaimResult:
         validate_claim(request)
-        return self._open(request.crawl).claimer.claim(request, self._now())
+        crawl = self._existing(request.crawl)
+        if crawl is None:
+            return ClaimResult([], None, CANCELLED, request.streak)
+        return crawl.claimer.claim(request, self._now())
 
     def extend(self, leases: Sequence[LeaseId], *, lease_for: float) -> set[LeaseId]:
         extended: set[LeaseId] = set()
@@ -290,8 +299,7 @@ class EngineVerbs:
 
     def delete(self, crawl: str, *, limit: int = 1000, by: str = "") -> Step:
         validate_by(by)
-        validate_crawls((crawl,))
-        engine = self._crawls.existing(crawl)
+        engine = self._existing(crawl)
         if engine is None:
             return Step(0, None)
         state = engine.state
@@ -330,7 +338,9 @@ class EngineVerbs:
 
     def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         validate_heartbeat(heartbeat)
-        self._open(crawl).journal.heartbeat(heartbeat, self._now())
+        engine = self._existing(crawl)
+        if engine is not None:
+            engine.journal.heartbeat(heartbeat, self._now())
 
     def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         validate_items(saved)

@@ -102,6 +102,7 @@ class RedisStore(ForwardingStore):
             max_pending=row.max_pending,
             is_limited=any(limits),
             stays_open=row.stay_open,
+            exists=found is not None,
         )
 
     async def apply_totals(

@@ -132,7 +132,10 @@ class RedisVerbs:
         while header.room > 0 and (header.has_more or len(leases) < request.limit):
             part = min(LEASES_PER_CALL, request.limit - len(leases))
             rolls = request.rolls[len(leases) : len(leases) + part]
-            header, found = await self._claim_some(request, header, part, rolls, closes=closes)
+            claimed = await self._claim_some(request, header, part, rolls, closes=closes)
+            if claimed is None:
+                return ClaimResult([], None, CrawlStatus.CANCELLED, request.streak)
+            header, found = claimed
             self._cache.use_crawl(request.crawl, header.crawl)
             leases += await self._leases_of(request, found, header)
             if not header.has_more and len(found) < part * _VALUES_PER_LEASE:
@@ -148,7 +151,8 @@ class RedisVerbs:
         rolls: Sequence[float],
         *,
         closes: bool,
-    ) -> tuple[_ClaimHeader, list[Any]]:
+    ) -> tuple[_ClaimHeader, list[Any]] | None:
+        """Run the script once; None: there is no such crawl."""
         sent: dict[str, Any] = {
             "worker": request.worker,
             "limit": part,
@@ -172,8 +176,8 @@ class RedisVerbs:
             sent["max_queues"] = request.max_queues
         if rolls:
             sent["rolls"] = rolls
-        first, *found = await self._scripts.run("claim", request.crawl, encode(sent))
-        return _decode_header(first), found
+        answer = await self._scripts.run("claim", request.crawl, encode(sent))
+        return None if answer is None else (_decode_header(answer[0]), answer[1:])
 
     async def _leases_of(
         self, request: ClaimRequest, found: list[Any], header: _ClaimHeader

@@ -53,6 +53,7 @@ class ShardSummary(msgspec.Struct, frozen=True):
     max_pending: int
     is_limited: bool  # the crawl has a limit (I4)
     stays_open: bool  # no run of the crawl ends (I2)
+    exists: bool  # it was created there, and not removed since (I1)
 
 
 class CrawlTotals(NamedTuple):
@@ -267,6 +268,8 @@ class RunStatus:
     async def refresh(self, crawl: str) -> CrawlStatus:
         """Return home's status, after checking limits and completing what a crash interrupted."""
         home = await self.home_summary(crawl)
+        if not home.exists:
+            return CrawlStatus.CANCELLED
         if home.status is RUNNING and not (home.is_limited and self._shards.others):
             return RUNNING  # a single shard checks its limits itself
         if home.reason == DELETING:  # it may be gone before the others are asked

@@ -73,6 +73,8 @@ class ShardedAdd:
         if home.status is CrawlStatus.CANCELLED:
             await self._status.refresh(crawl)
             return [Added(task.url, False, "cancelled") for task in tasks]
+        if not home.exists:  # I1: it is home that says which crawls there are
+            await self._shards.home.update_priorities(crawl, [])
         if home.max_pending and self._shards.others:
             answers = await self._add_within(crawl, tasks, home.max_pending)
         else:

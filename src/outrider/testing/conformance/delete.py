@@ -173,6 +173,19 @@ class DeletionConformance:
 
         assert await store.crawls() == []
 
+    async def test_workers_of_a_removed_crawl_begin_no_new_one(self, store: FullStore) -> None:
+        """I1: their claims are told that it is cancelled, their heartbeats are ignored."""
+        await filled(store)
+        await delete_crawl(store, CRAWL)
+
+        for claimed in (await ask(store, 3), await ask(store, fingerprints=[mark("a/1")])):
+            assert (claimed.leases, claimed.wake_in) == ([], None)
+            assert claimed.status is CrawlStatus.CANCELLED
+        await store.heartbeat(CRAWL, Heartbeat("w", "gone", "here", 1, 1, 0, 0))
+        assert await store.crawls() == []
+        assert (await add(store, "a/1"))[0].added
+        assert names(await claim(store)) == ["a/1"]
+
     async def test_other_crawls_are_left_alone(self, store: FullStore) -> None:
         """I1: before, between and after the steps."""
         for name in ("one", CRAWL, "two"):

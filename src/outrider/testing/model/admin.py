@@ -116,6 +116,8 @@ class AdminVerbs(Verbs):
         day comes back as a new one, with its totals if it is the same process.
         """
         validate_heartbeat(heartbeat)
+        if not self.exists(crawl):  # I1: workers outlive a removed crawl
+            return
         c, now, name = self.crawl_of(crawl), self.clock.now_ms(), heartbeat.worker
         started, old = now, c.workers.get(name)
         if old is not None and now - old.seen < ms(WORKER_KEPT_SECONDS):

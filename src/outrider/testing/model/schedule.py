@@ -37,6 +37,11 @@ class Schedule(Views):
         self.tokens += 1
         return self.tokens
 
+    def exists(self, name: str) -> bool:
+        """Tell whether a crawl was created, and not removed since (I1)."""
+        validate_crawls((name,))
+        return name in self.all
+
     def crawl_of(self, name: str) -> C:
         """Return a crawl, created if it does not exist (I1); not the store itself (N1)."""
         validate_crawls((name,))

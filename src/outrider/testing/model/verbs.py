@@ -155,6 +155,8 @@ class Verbs(Schedule):
     async def claim(self, request: ClaimRequest) -> ClaimResult:
         """Claim by the algorithm of ARCHITECTURE.md, step by step."""
         validate_claim(request)  # H4
+        if not self.exists(request.crawl):  # I1: a claim creates none, so removed ones stay so
+            return ClaimResult([], None, CrawlStatus.CANCELLED, request.streak)
         c = self.crawl_of(request.crawl)
         self.expire_overdue(c, EXPIRE_STEP)  # step 0: H4
         self.check_limits(c)

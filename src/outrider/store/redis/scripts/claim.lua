@@ -21,7 +21,10 @@ request.max_queues = request.max_queues or 0
 request.queues_taken = #request.taken
 request.last_ends = {}
 
-open_crawl()
+if not C then -- I1: a claim creates no crawl, so one that was removed stays so
+  return false
+end
+check_memory()
 local named = request.keys and queues_of_keys(request.keys)
 local expired = expire_overdue(min(EXPIRE_STEP, may_expire))
 local has_more = expired == EXPIRE_STEP and may_expire > expired

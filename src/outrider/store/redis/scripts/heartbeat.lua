@@ -7,7 +7,10 @@
 -- ARGV[9]: milliseconds of silence after which a worker is listed as a new one. ARGV[10]: how many
 -- workers are kept at most.
 -- Returns how many removed workers are kept for their totals; nil: the worker changed since.
-open_crawl()
+if not C then -- I1: workers outlive a crawl that was removed
+  return 0
+end
+check_memory()
 local key, gone, worker = prefix .. K_WORKERS, prefix .. K_GONE_WORKERS, ARGV[5]
 local kept_for, max_workers = tonumber(ARGV[9]), tonumber(ARGV[10])
 local stored, first, heartbeat = call('HGET', key, worker), now, ARGV[7]
