@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from outrider.clock import Clock
 from outrider.core.link_validation import type_error
+from outrider.core.policy.link_types import reads_places
 from outrider.core.task import Lease, Link
 from outrider.errors import InvalidInput, SettingsError, StoreUnavailable
 from outrider.executor.cached_visits import CachedVisits
@@ -350,12 +351,17 @@ async def fetching(
         context = FetchContext(
             RobotsGate(settings, pacing, _robots_cache(frontier, stack), refusing),
             pacing,
-            await stack.enter_async_context(Reader(_reader_settings(settings), settings.url)),
+            await stack.enter_async_context(_reader(settings)),
             detector_of(wanted.detector),
             cache,
             refusing,
         )
         yield Fetcher(settings, context)
+
+
+def _reader(settings: Settings) -> Reader:
+    places = reads_places(settings.types)
+    return Reader(_reader_settings(settings), settings.url, places=places)
 
 
 def _reader_settings(settings: Settings) -> FetchSettings:

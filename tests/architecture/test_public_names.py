@@ -53,6 +53,7 @@ FIELDS = {
         "text": None,
         "done": False,
         "fingerprint": None,
+        "found": None,
     },
     "Done": {
         "status": inspect.Parameter.empty,

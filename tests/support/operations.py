@@ -40,6 +40,7 @@ class Page(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     origin: str = "opportunistic"
     key: str | None = None  # None: the host
     text: str = ""
+    typed_by: str = ""
     done: bool = False
 
     def task(self, crawl: str) -> Task:

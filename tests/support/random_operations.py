@@ -127,6 +127,7 @@ class RandomCase:
             origin=dice.choice(("opportunistic", "sitemap")),
             key=dice.choice((None,) * 15 + (HOSTS[0],)),
             text=dice.choice(("", "", "HTTPS://A.example/\té#1", " x ")),
+            typed_by=dice.choice(("", "", "types.rules.0")),
             done=dice.random() < 0.08,
         )
 

@@ -752,6 +752,20 @@ NAMES = {
     ("focus", "lists"): st.lists(st.sampled_from(["countries"])),
     ("fetch", "detector"): st.sampled_from(["default", "none", "a:b"]),
     ("executor", "poll"): st.sampled_from(["generic", "a:b"]),
+    ("types", "function"): st.sampled_from([None, "a:b", by_path]),
+    ("types", "rules"): st.lists(
+        st.fixed_dictionaries(
+            {
+                "type": st.sampled_from(["article", "goods"]),
+                "pattern": st.sampled_from(["a", "b.*"]),
+            },
+            optional={
+                "found": st.sampled_from(["nav", ["nav", "own-place"]]),
+                "on": st.just("hub"),
+            },
+        ),
+        max_size=3,
+    ),
     ("scope", "include"): st.lists(st.sampled_from(["a", "b.*"])),
     ("scope", "exclude"): st.lists(st.sampled_from(["a", "b.*"])),
 }
@@ -852,7 +866,7 @@ class TestEveryTree:
         assert merged(Settings(), tree) == settings
         assert merged(settings, {}) == settings
         assume(by_path not in (settings.queue.key, settings.queue.bypass_depth))
-        assume(settings.scope.function is not by_path)
+        assume(by_path not in (settings.scope.function, settings.types.function))
         assert settings_of(to_mapping(settings)) == settings
 
     @given(trees(), trees())

@@ -245,6 +245,13 @@ class TestProfiles:
         assert (tree.politeness.max_delay, tree.politeness.respect_crawl_delay) == (30.0, 300.0)
         assert (tree.retry.max_retries, tree.retry.base, tree.retry.cap) == (30, 900.0, 900.0)
 
+    def test_news_gives_links_their_types(self):
+        """F1: without types, weights and lanes would have nothing to tell apart."""
+        tree = settings_of({"profile": "news"})
+
+        assert tree.types.builtin == "news"
+        assert (tree.lanes.burst, tree.queue.max_pending) == (5, 10_000)
+
     def test_paced_is_slow_and_random(self):
         """Seed 003: 5 to 15 s, shuffled, cooldowns of 15 min and more."""
         tree = settings_of({"profile": "paced"})

@@ -179,6 +179,7 @@ EVERY_CODE_PATH = {
     ("scope", "function"),
     ("scoring", "scorer"),
     ("focus", "classifier"),
+    ("types", "function"),
     ("fetch", "detector"),
     ("executor", "pipeline"),
     ("executor", "poll"),

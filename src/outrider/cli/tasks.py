@@ -132,7 +132,10 @@ def _explain_pairs(explanation: Explanation) -> Iterator[tuple[str, str]]:
         yield "identity", explanation.identity
         yield "fingerprint", explanation.fingerprint or ""
     if explanation.task is not None:
-        yield from _task_pairs(explanation.task)
+        yield from _task_pairs(explanation.task, explanation.typed_by)
+    elif explanation.type is not None:
+        yield "type", explanation.type
+        yield "typed by", explanation.typed_by or ""
     if explanation.breakdown is not None:
         yield "priority", f"{explanation.breakdown.total:g} ({explanation.breakdown.source})"
         yield from ((f"  {term.name}", _term_text(term)) for term in explanation.terms)
@@ -152,9 +155,11 @@ def _admission_text(explanation: Explanation) -> str:
     )
 
 
-def _task_pairs(task: TaskView) -> Iterator[tuple[str, str]]:
+def _task_pairs(task: TaskView, typed_by: str | None) -> Iterator[tuple[str, str]]:
     yield "state", task.state + (f" ({task.reason})" if task.reason else "")
     yield "type", f"{task.type}, depth {task.depth}, {task.lane}, {task.origin}"
+    if typed_by is not None:
+        yield "typed by", typed_by
     if task.tag is not None:
         yield "tag", task.tag
     if task.via is not None:

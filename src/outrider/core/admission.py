@@ -24,11 +24,12 @@ from outrider.core.link_validation import (
 )
 from outrider.core.policy.cost import Cost, unit_cost, valid_cost
 from outrider.core.policy.focus import OFF_FOCUS, Class, Classifier, apply_focus
+from outrider.core.policy.link_types import LinkTypes, Referrer
 from outrider.core.policy.queue_key import KeyFunction, host_key, valid_key
 from outrider.core.policy.scope import BAD_LINK, OFF_SCOPE, Admits
 from outrider.core.policy.score import Candidate, Score, Scorer, breakdown_of, explicit
 from outrider.core.policy.traps import Traps, trap
-from outrider.core.task import DEFAULT_ORIGIN, NO_URL_KEY, Added, Lease, Link, Task
+from outrider.core.task import DEFAULT_ORIGIN, DEFAULT_TYPE, NO_URL_KEY, Added, Lease, Link, Task
 from outrider.core.url import Refusal, Url, UrlRules, fingerprint, parse_url
 
 REDIRECT: Final = "redirect"
@@ -37,7 +38,8 @@ _PLAIN: Final = Link("")
 _read_meta = msgspec.json.Decoder(dict[str, Any]).decode
 
 Asked: TypeAlias = str | Url | Link
-_Passed: TypeAlias = tuple[Link, Url, str, bytes, int]  # a candidate for a score, and its cost
+# A candidate for a score; its cost, and what gave it its type.
+_Passed: TypeAlias = tuple[Link, Url, str, bytes, int, str]
 
 
 class Admission(msgspec.Struct):
@@ -67,6 +69,8 @@ class Admission(msgspec.Struct):
 
     keeps_text: bool = False  # URLs are kept as links gave them, beside what is visited
 
+    types: LinkTypes | None = None  # what gives a link its type if it brings none
+
     gathers: bool = False  # F10: the priorities of links are added to those of known pending tasks
 
     def __post_init__(self) -> None:
@@ -83,6 +87,13 @@ class Admission(msgspec.Struct):
         answers: list[_Passed | Added | Task] = [
             self._check_link(one, are_seeds, from_seed) for one in asked
         ]
+        if self.types is not None:
+            answers = [
+                self._give_type(one, found_on, are_seeds=are_seeds)
+                if isinstance(one, tuple) and one[0].type is DEFAULT_TYPE
+                else one
+                for one in answers
+            ]
         passed = [one for one in answers if isinstance(one, tuple)]
         scores = iter(self._scores_of(passed, found_on))
         return [
@@ -99,7 +110,7 @@ class Admission(msgspec.Struct):
 
     def rescore(self, batch: Sequence[Candidate]) -> list[Score | None]:
         """Score candidates again (C8); None: the scorer failed, or the priority is explicit."""
-        scores = self._scores_of([(*candidate, 0) for candidate in batch], None)
+        scores = self._scores_of([(*candidate, 0, "") for candidate in batch], None)
         rescored: list[Score | None] = []
         for (link, url, *_), score in zip(batch, scores, strict=True):
             fine = score if isinstance(score, Score) and isfinite(score.priority) else None
@@ -138,7 +149,7 @@ class Admission(msgspec.Struct):
             if reason is not None:
                 return Added(url.text, False, reason)
             known_by = link.fingerprint or fingerprint(link.identity or url.identity)
-            return link, url, url.host, known_by, 1
+            return link, url, url.host, known_by, 1, ""
         is_root = (are_seeds and link.depth == 0 and link.via is None) or (
             from_seed and link.origin == REDIRECT  # A5: a seed's redirect target joins the scope
         )
@@ -146,6 +157,24 @@ class Admission(msgspec.Struct):
             return self._check_policies(link, url, is_root)
         except Exception as error:  # noqa: BLE001 - scope, key, cost and bypass may be a user's
             return _refused(url, BAD_LINK, f"a policy raised {type(error).__name__}: {error}"[:200])
+
+    def _give_type(
+        self, one: _Passed, found_on: Lease | None, *, are_seeds: bool
+    ) -> _Passed | Added:
+        """Give a type to a link that brings none; the default stays if nothing gives one."""
+        link, url, key, known_by, cost, _ = one
+        page = None if found_on is None else Referrer(link.via or found_on.url, found_on.type)
+        if page is None and link.via is not None:
+            page = Referrer(link.via, "")
+        is_seed = are_seeds and page is None and not link.depth
+        try:
+            typed = self.types and self.types.type_of(link, url, page, is_seed=is_seed)
+        except Exception as error:  # noqa: BLE001 - types.function is a user's
+            return _refused(url, BAD_LINK, f"{type(error).__name__}: {error}"[:300])
+        if not typed:
+            return one
+        kind, typed_by = typed
+        return replace(link, type=kind), url, key, known_by, cost, typed_by
 
     def _check_fields(self, link: Link) -> Link | Task | Added:
         """Return the link, or the answer if it is refused, or is known without a URL."""
@@ -210,7 +239,7 @@ class Admission(msgspec.Struct):
         cost = valid_cost((self.cost_of(key) if self.cost_of else self.cost)(url, link.via))
         if cost is None:
             return _refused(url, BAD_LINK, "budget.cost gave no whole number from 0 to 65535")
-        return link, url, key, fingerprint_of(link, url), cost
+        return link, url, key, fingerprint_of(link, url), cost, ""
 
     def _scores_of(
         self, passed: Sequence[_Passed], page: Lease | None
@@ -265,7 +294,7 @@ class Admission(msgspec.Struct):
     def _task(
         self, one: _Passed, answer: Score | str | None, found_on: Lease | None
     ) -> Task | Added:
-        link, url, key, digest, cost = one
+        link, url, key, digest, cost, typed_by = one
         score = self._final_score(one, answer)
         if isinstance(score, Added):
             return score
@@ -297,6 +326,7 @@ class Admission(msgspec.Struct):
             meta,
             None if score is None else score.breakdown,
             "" if link.text is None or link.text == url.text else link.text,
+            typed_by,
             link.done,
         )
 

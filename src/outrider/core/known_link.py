@@ -52,7 +52,7 @@ def complete_link(link: Link, task: KnownTask, *, keeps_text: bool = False) -> L
     return replace(
         link,
         key=task.key if link.key is None else link.key,
-        type=task.type if link.type is DEFAULT_TYPE else link.type,
+        type=_type_of(task) if link.type is DEFAULT_TYPE else link.type,
         depth=task.depth if link.depth is DEFAULT_DEPTH else link.depth,
         origin=task.origin if link.origin is None else link.origin,
         via=task.via if link.via is None else link.via,
@@ -61,6 +61,11 @@ def complete_link(link: Link, task: KnownTask, *, keeps_text: bool = False) -> L
         text=(task.text or (task.url if keeps_text else None)) if link.text is None else link.text,
         **_priority(link, task.breakdown),
     )
+
+
+def _type_of(task: KnownTask) -> str:
+    """Return the task's type as one that was given: it is not to be decided again."""
+    return "page" if task.type is DEFAULT_TYPE else task.type
 
 
 def _priority(link: Link, breakdown: Breakdown) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from math import inf, isfinite, nan
 from operator import attrgetter
 from typing import Any, Final, get_args
@@ -28,6 +30,9 @@ _TEXT_LIMITS: Final = {
     "identity": 65_536,
     "text": 8192,
 }
+MAX_PLACES: Final = 8  # words of `found`
+_MAX_FOUND: Final = 33 * MAX_PLACES  # characters, one more than the words may have
+_PLACE: Final = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII).fullmatch
 _texts: Final = attrgetter(*_TEXT_LIMITS)
 _NO_TEXTS: Final = (None,) * len(_TEXT_LIMITS)
 _KNOWN_RULES: Final = get_args(KnownRule)
@@ -53,6 +58,7 @@ def is_ordinary(link: Link) -> bool:
         and _texts(link) == _NO_TEXTS
         and not link.done
         and link.fingerprint is None
+        and (link.found is None or (type(link.found) is str and found_error(link.found) is None))
         and (not link.meta or (type(link.meta) is dict and _has_no_other_name(link.meta)))
     )
 
@@ -134,6 +140,8 @@ def _text_error(link: Link) -> str | None:
         return f"key = {short_repr(link.key)} must be printable text, 1 to 255 long"
     if link.known not in _KNOWN_RULES:
         return f"known = {short_repr(link.known)} must be one of {', '.join(_KNOWN_RULES)}"
+    if link.found is not None and (error := found_error(link.found)) is not None:
+        return error
     if link.done or link.fingerprint is not None:
         fault = _known_error(link)
         if fault is not None:
@@ -155,6 +163,23 @@ def type_error(kind: object) -> str | None:
     if isinstance(kind, str) and 0 < len(kind) <= 64 and is_text(kind):
         return None
     return f"type = {short_repr(kind)} must be text, 1 to 64 long"
+
+
+def found_error(found: object) -> str | None:
+    """Return what is wrong with the places where a link was found."""
+    if isinstance(found, str) and _are_places(found):
+        return None
+    return (
+        f"found = {short_repr(found)} must be 1 to {MAX_PLACES} words with spaces between them,"
+        " each of up to 32 lower-case letters, digits and hyphens, as in 'nav header'"
+    )
+
+
+@lru_cache(maxsize=1024)
+def _are_places(found: str) -> bool:
+    words = found[:_MAX_FOUND].split(" ")
+    is_short = len(found) < _MAX_FOUND and len(words) <= MAX_PLACES
+    return is_short and all(map(_PLACE, words))
 
 
 def _known_error(link: Link) -> str | None:

@@ -63,6 +63,20 @@ class Pattern:
         return self._search(text.encode("utf-8", "replace")) is not None
 
 
+class PatternSet:
+    """Several compiled patterns; `matches` tells which of them are found in a text, in one pass."""
+
+    __slots__ = ("_match",)
+
+    def __init__(self, compiled: re2.Set) -> None:
+        self._match = compiled.Match
+
+    def matches(self, text: str) -> Sequence[int]:
+        """Return the places of all that are found anywhere in the text, in no certain order."""
+        data = text.encode() if text.isascii() else text.encode("utf-8", "replace")
+        return self._match(data) or ()
+
+
 @lru_cache(maxsize=16)
 def compile_pattern(pattern: str) -> Pattern:
     """Compile a pattern; raise InvalidInput if it is not valid."""
@@ -71,6 +85,23 @@ def compile_pattern(pattern: str) -> Pattern:
 
 def compile_any(patterns: Sequence[str]) -> Pattern:
     """Compile patterns into one that finds any of them; each is validated by itself."""
+    joined = "|".join(f"(?:{_without_names(source)})" for source in _valid_sources(patterns))
+    return Pattern(re2.compile(joined.encode(), _options(_MAX_MEMORY_TOGETHER)))
+
+
+def compile_set(patterns: Sequence[str]) -> PatternSet:
+    """Compile patterns into one set that tells which are found; each is validated by itself."""
+    # A set answers "none" if its automaton does not fit into its memory: the bounds on its size
+    # leave room for hundreds of states.
+    compiled = re2.Set.SearchSet(_options(_MAX_MEMORY_TOGETHER))
+    for source in _valid_sources(patterns):
+        compiled.Add(source.encode())
+    compiled.Compile()
+    return PatternSet(compiled)
+
+
+def _valid_sources(patterns: Sequence[str]) -> list[str]:
+    """Return patterns in RE2's syntax; raise InvalidInput for the first that is not valid."""
     sources = [_translate(pattern) for pattern in patterns]
     size = 0
     for pattern, source in zip(patterns, sources, strict=True):
@@ -78,10 +109,9 @@ def compile_any(patterns: Sequence[str]) -> Pattern:
         if size > MAX_TOGETHER:
             raise InvalidInput(
                 f"{len(patterns)} patterns are too large together, from {_short_repr(pattern)} on; "
-                "give fewer or shorter ones, or a scope.function"
+                "give fewer or shorter ones, or a function"
             )
-    joined = "|".join(f"(?:{_without_names(source)})" for source in sources)
-    return Pattern(re2.compile(joined.encode(), _options(_MAX_MEMORY_TOGETHER)))
+    return sources
 
 
 def linear_byte_search(pattern: bytes) -> Callable[[bytes], object | None]:

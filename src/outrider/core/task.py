@@ -83,6 +83,7 @@ class Link(_Address, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     text: str | None = None  # the URL as it was given, for clients that know the task by it
     done: bool = False  # known as done, without a visit
     fingerprint: bytes | None = None  # 16 bytes, instead of those of the identity
+    found: str | None = None  # places where it was found, as words: "nav header"
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -107,6 +108,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     meta: bytes = b""  # JSON, at most 1 MiB
     breakdown: Breakdown | None = None
     text: str = ""  # the URL as it was given, if it is kept; "": it is the URL, or not kept
+    typed_by: str = ""  # what gave it its type, if its link did not; "": the link, or the default
     done: bool = False  # becomes known as done, without a visit (B3); stored as False
 
 

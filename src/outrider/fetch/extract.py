@@ -17,6 +17,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode, SelectolaxError
 
+from outrider.core.link_validation import MAX_PLACES
+from outrider.core.policy.link_types import ELEMENTS, FRAME, RELATIONS
 from outrider.core.policy.url_groups import TAG_PATH
 from outrider.core.task import Link
 from outrider.core.url import Refusal, Url, UrlRules, parse_url
@@ -38,10 +40,13 @@ class ExtractRules(msgspec.Struct, frozen=True, array_like=True):
     max_links: int
     max_unpacked: int  # bytes of a decompressed sitemap file
     tag_path: bool = False  # links carry their anchors' tag paths
+    places: bool = False  # links carry where on the page they were found
 
 
-def extract_rules(settings: FetchSettings, url_rules: UrlRules) -> ExtractRules:
-    """Return the settings that extraction needs."""
+def extract_rules(
+    settings: FetchSettings, url_rules: UrlRules, *, places: bool = False
+) -> ExtractRules:
+    """Return the settings that extraction needs; `places`: links say where they were found."""
     return ExtractRules(
         url_rules,
         robot_name(settings.user_agent).lower(),
@@ -51,6 +56,7 @@ def extract_rules(settings: FetchSettings, url_rules: UrlRules) -> ExtractRules:
         # The sitemap protocol allows 50 MB; the default of max_body is 10 MiB.
         5 * settings.max_body,
         settings.tag_path,
+        places,
     )
 
 
@@ -60,7 +66,7 @@ class Extracted(msgspec.Struct, frozen=True, array_like=True):
     kind: PageKind
     depth: int = 0  # of its links
     urls: list[Url] = []  # in the page's order, each once
-    type: str = "page"  # of its links
+    type: str | None = None  # of its links; None: they bring none
     origin: str | None = None
     indexes: int = 0  # sitemap indexes on the path to its links
     nofollow: bool = False
@@ -72,26 +78,34 @@ class Extracted(msgspec.Struct, frozen=True, array_like=True):
     bad: int = 0  # references that are not valid URLs
     fault: str | None = None  # why nothing, or not all, was extracted
     tag_paths: list[str] = []  # of the first URLs' anchors, if wanted; "": unknown
+    places: list[str] = []  # of the first URLs, if wanted: words, as in `Link.found`; "": none
 
     @property
     def links(self) -> list[Link]:
         """Its links, ready to be added; a new list at every access."""
-        if self.tag_paths:
-            return self._links_with_paths()
+        if self.tag_paths or self.places:
+            return self._links_with_context()
         if self.origin is None:
             return [Link(url, depth=self.depth) for url in self.urls]
         meta = {"indexes": self.indexes} if self.indexes else {}
+        if self.type is None:
+            return [Link(url, depth=self.depth, origin=self.origin, meta=meta) for url in self.urls]
         return [
             Link(url, type=self.type, depth=self.depth, origin=self.origin, meta=meta)
             for url in self.urls
         ]
 
-    def _links_with_paths(self) -> list[Link]:
-        """Only HTML has anchors; links of header fields come last and have none."""
-        paths = chain(self.tag_paths, repeat(""))
+    def _links_with_context(self) -> list[Link]:
+        """Only pages have anchors and places; links of header fields come last."""
+        paths, places = chain(self.tag_paths, repeat("")), chain(self.places, repeat(""))
         return [
-            Link(url, depth=self.depth, meta={TAG_PATH: path} if path else {})
-            for url, path in zip(self.urls, paths, strict=False)
+            Link(
+                url,
+                depth=self.depth,
+                meta={TAG_PATH: path} if path else {},
+                found=place or None,
+            )
+            for url, path, place in zip(self.urls, paths, places, strict=False)
         ]
 
 
@@ -216,6 +230,11 @@ class Relation(NamedTuple):
     names: frozenset[str]
     type: str = ""
 
+    @property
+    def places(self) -> str:
+        """The relations that tell where it leads, as in `Link.found`."""
+        return " ".join(sorted(self.names & _PLACES_OF_RELATIONS)[:MAX_PLACES])
+
     def leads(self) -> bool:
         """Whether it leads to another page or a feed, rather than to a part of this one."""
         if self.names & _FOLLOWED_RELATIONS:
@@ -278,6 +297,77 @@ def _step(tag: str, node: LexborNode) -> str:
     return f"{tag[:30]}.{found[1]}" if found else tag[:30]
 
 
+# ---- places
+
+_PLACES_OF_TAGS: Final = frozenset(ELEMENTS)
+_PLACES_OF_ROLES: Final = {
+    "navigation": "nav",
+    "banner": "header",
+    "contentinfo": "footer",
+    "complementary": "aside",
+    "main": "main",
+    "article": "article",
+    "search": "search",
+}
+_CONTENT: Final = frozenset({"main", "article", "aside"})  # their headers are not the page's
+_FRAMES: Final = {"iframe": FRAME, "frame": FRAME}
+_PLACES_OF_RELATIONS: Final = frozenset(RELATIONS)
+_MAX_LEVELS: Final = 512  # ancestors of an anchor that are looked at
+
+
+def _relation_words(rel: str) -> str:
+    """Return the relations that tell where a link leads; others, such as `nofollow`, do not."""
+    return " ".join(word for word in rel.lower().split() if word in _PLACES_OF_RELATIONS)
+
+
+def _join_places(one: str, other: str) -> str:
+    """Return the words of both, each once."""
+    if not (one and other) or one == other:
+        return one or other
+    return " ".join(dict.fromkeys(f"{one} {other}".split()))
+
+
+class _AnchorPlaces:
+    """The elements that contain a page's anchors; every element is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}  # by element
+
+    def find(self, anchor: LexborNode) -> str:
+        """Return the places that contain the anchor, the innermost first."""
+        above: list[LexborNode] = []
+        places, node = "", anchor.parent
+        while node is not None and len(above) < _MAX_LEVELS:
+            found = self._known.get(node.mem_id)
+            if found is not None:
+                places = found
+                break
+            above.append(node)
+            node = node.parent
+        for element in reversed(above):
+            place = _place_of(element)
+            if place is not None and not _is_of_content(place, places):
+                places = _join_places(place, places)
+            self._known[element.mem_id] = places
+        return places
+
+
+def _place_of(node: LexborNode) -> str | None:
+    tag = node.tag
+    if tag in _PLACES_OF_TAGS:
+        return tag
+    role = node.attributes.get("role") if tag in _ROLE_TAGS else None
+    return _PLACES_OF_ROLES.get(role.strip().lower()) if role else None
+
+
+_ROLE_TAGS: Final = frozenset({"div", "section", "ul", "form", "table"})
+
+
+def _is_of_content(place: str, around: str) -> bool:
+    """Tell whether a header or footer belongs to a part of the page, as in HTML."""
+    return place in ("header", "footer") and not _CONTENT.isdisjoint(around.split())
+
+
 # ---- HTML
 
 MAX_TEXT: Final = 1000  # characters of a title or description
@@ -299,6 +389,7 @@ class _HtmlWalk:
         self.rules = rules
         self.references: list[str] = []
         self.paths: dict[str, str] = {}  # reference → path of its first anchor
+        self.places: dict[str, str] = {}  # reference → places of all its links
         self.directives = 0
         self.base: str | None = None
         self.canonical: str | None = None
@@ -322,6 +413,21 @@ class _HtmlWalk:
         for node in nodes:
             if node.tag == "a" and (reference := node.attributes.get("href")):
                 self.paths.setdefault(reference, tag_path(node))
+
+    def collect_places(self, nodes: list[LexborNode]) -> None:
+        """Collect where every reference was found; only for crawls whose settings ask for it."""
+        find, places = _AnchorPlaces().find, self.places
+        for node in nodes:
+            tag, attributes = node.tag, node.attributes
+            reference = attributes.get("href") or attributes.get("src")
+            if reference is None:
+                continue
+            found = find(node) if tag == "a" or tag == "area" else _FRAMES.get(tag or "", "")  # noqa: PLR1714 - as in `visit`
+            rel = attributes.get("rel")
+            if rel:
+                found = _join_places(_relation_words(rel), found)
+            if found:
+                places[reference] = _join_places(places.get(reference, ""), found)
 
     def link(self, attributes: _Attributes, _: LexborNode) -> None:
         """`<link rel href>`: canonical URL, neighbours, feeds."""
@@ -384,6 +490,8 @@ def extract_html(document: Document, page: BaseUrl, rules: ExtractRules) -> Extr
         walk.visit(nodes)
         if rules.tag_path:
             walk.collect_paths(nodes)
+        if rules.places:
+            walk.collect_places(nodes)
         lang = tree.root.attributes.get("lang") if tree.root else None
     except SelectolaxError as error:
         return Extracted("html", fault=f"unreadable: {error}")
@@ -402,6 +510,7 @@ def extract_html(document: Document, page: BaseUrl, rules: ExtractRules) -> Extr
         lang=collapse_spaces(lang) if lang else None,
         bad=bad,
         tag_paths=_tag_paths(walk.paths, base, urls) if walk.paths else [],
+        places=_places(walk.places, base, urls) if walk.places else [],
     )
 
 
@@ -413,6 +522,23 @@ def _tag_paths(paths: dict[str, str], base: BaseUrl, urls: list[Url]) -> list[st
         if isinstance(url, Url):
             by_identity.setdefault(url.identity, path)
     return [by_identity.get(url.identity, "") for url in urls]
+
+
+def _places(places: dict[str, str], base: BaseUrl, urls: list[Url]) -> list[str]:
+    """Return, for each URL, all places of the page where it was found."""
+    by_identity: dict[str, str] = {}
+    for reference, found in places.items():
+        url = base.resolve(reference)
+        if isinstance(url, Url):
+            before = by_identity.get(url.identity, "")
+            by_identity[url.identity] = _join_places(before, found)
+    return [_few_places(by_identity.get(url.identity, "")) for url in urls]
+
+
+@lru_cache(maxsize=256)
+def _few_places(found: str) -> str:
+    """Return as many places as a link may have."""
+    return " ".join(found.split()[:MAX_PLACES])
 
 
 class _Selectors(local):

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throttled, outcome_of
-from outrider.core.task import Link
+from outrider.core.task import DEFAULT_TYPE, Link
 from outrider.core.url import Refusal, Url, parse_url
 from outrider.fetch.block_detector import Detector
 from outrider.fetch.cache import ResponseCache, conditional_headers, is_usable, merge_not_modified
@@ -129,7 +129,9 @@ class Fetcher:
         if hops > self._settings.max_redirects:
             return Dropped("redirects: too many", response.seconds)
         meta["redirects"] = hops
-        link = Link(target, type=lease.type, depth=lease.depth, origin="redirect", meta=meta)
+        # A task of the default type leaves the type of what it leads to to `types`.
+        kind = DEFAULT_TYPE if lease.type == DEFAULT_TYPE else lease.type
+        link = Link(target, type=kind, depth=lease.depth, origin="redirect", meta=meta)
         refused = await self._context.refusal_check(link, lease)
         if refused is not None:
             return Dropped(f"redirect: {refused}", response.seconds)

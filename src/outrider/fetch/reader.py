@@ -32,6 +32,7 @@ from outrider.fetch.extract import (
     BaseUrl,
     Extracted,
     ExtractRules,
+    Relation,
     collapse_spaces,
     extract_html,
     extract_rules,
@@ -208,7 +209,7 @@ def _extract_sitemap(
         "sitemap",
         document.depth + 1,
         urls,
-        SITEMAP_TYPE if is_index else "page",
+        SITEMAP_TYPE if is_index else None,
         SITEMAP_ORIGIN,
         document.indexes + 1 if is_index else 0,
         bad=bad,
@@ -263,13 +264,18 @@ def _with_headers(
     reference = next((one.reference for one in links if "canonical" in one.names), None)
     canonical = base.resolve(reference) if reference else None
     # Entries of sitemaps and feeds have another origin: header fields add to pages only.
+    places = found.places
     if found.origin is None:
         known = {url.identity for url in found.urls}
-        urls = [*found.urls, *(url for url in urls if url.identity not in known)]
+        new = [url for url in urls if url.identity not in known]
+        urls = [*found.urls, *new]
+        if rules.places and new:
+            places = [*places, *[""] * (len(found.urls) - len(places)), *_places(new, links, base)]
     else:
         urls = found.urls
     return msgspec.structs.replace(
         found,
+        places=places[: rules.max_links],
         urls=urls[: rules.max_links],
         nofollow=found.nofollow or asks & NOFOLLOW != 0,
         noindex=found.noindex or asks & NOINDEX != 0,
@@ -278,11 +284,18 @@ def _with_headers(
     )
 
 
+def _places(urls: Iterable[Url], links: Iterable[Relation], base: BaseUrl) -> Iterator[str]:
+    """Yield the relations of URLs that header fields name."""
+    resolved = ((base.resolve(one.reference), one.places) for one in links)
+    places = {url.identity: words for url, words in resolved if isinstance(url, Url)}
+    return (places.get(url.identity, "") for url in urls)
+
+
 def _apply_follow_rules(found: Extracted, rules: ExtractRules) -> Extracted:
     """Drop links that settings or the page forbid to follow; sitemaps are always followed."""
     is_unwanted = not rules.follow and found.kind != "sitemap"
     if is_unwanted or (found.nofollow and rules.nofollow):
-        return msgspec.structs.replace(found, urls=[])
+        return msgspec.structs.replace(found, urls=[], places=[])
     if len(found.urls) >= rules.max_links:
         return _with_fault(found, f"cut at {rules.max_links} links")
     return found
@@ -345,10 +358,11 @@ class Reader:
         settings: FetchSettings,
         url_rules: UrlRules,
         *,
+        places: bool = False,
         seconds: float = DEFAULT_SECONDS,
         memory: int = CHILD_MEMORY,
     ) -> None:
-        self._rules = extract_rules(settings, url_rules)
+        self._rules = extract_rules(settings, url_rules, places=places)
         target = f"{__name__}:{extract_in_child.__name__}"
         self._children = ChildPool(
             target,

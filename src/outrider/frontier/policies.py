@@ -13,6 +13,7 @@ from outrider.core.decide import Policy
 from outrider.core.outcome import Answer, Last
 from outrider.core.policy.cost import Cost, cost_function
 from outrider.core.policy.focus import Classifier, Focus, classifier_of
+from outrider.core.policy.link_types import link_types
 from outrider.core.policy.queue_key import key_function
 from outrider.core.policy.revisit import (
     Revisiting,
@@ -219,6 +220,7 @@ def admission_for(
         classify=_classifier(settings.focus),
         parks=settings.focus.other == "park",
         keeps_text=settings.url.keep_text,
+        types=link_types(settings.types, resolve(settings.types.function, "types.function")),
         roll=(lambda: int(dice() * 2**48)) if settings.queue.tie == "shuffle" else None,
     )
 

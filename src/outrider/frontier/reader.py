@@ -15,6 +15,7 @@ import msgspec
 from outrider.core.admission import fingerprint_of, url_of
 from outrider.core.breakdown import Breakdown
 from outrider.core.pattern import compile_pattern
+from outrider.core.policy.link_types import describe_giver
 from outrider.core.policy.rules import covers
 from outrider.core.policy.score import breakdown_of
 from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, setting_of
@@ -294,6 +295,8 @@ class Explainer:
             breakdown=breakdown,
             queue=await self._context.store.queue(self._context.crawl, answer.key),
             terms=self._terms(breakdown, answer.type, answer.origin),
+            type=answer.type,
+            typed_by=self._typed_by(answer.typed_by, answer.type),
         )
 
     async def _explain_known(self, url: Url, task: TaskView) -> Explanation:
@@ -308,10 +311,15 @@ class Explainer:
             task.breakdown,
             position.queue,
             terms=self._terms(task.breakdown, task.type, task.origin),
+            type=task.type,
+            typed_by=self._typed_by(task.typed_by, task.type),
         )
         if task.state is not TaskState.PENDING:
             return explanation
         return await self._with_place(explanation, task, position)
+
+    def _typed_by(self, by: str, kind: str) -> str:
+        return describe_giver(by, kind, self._context.policies.settings.types)
 
     # ---- terms
 

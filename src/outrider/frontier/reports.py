@@ -174,6 +174,8 @@ class Explanation(msgspec.Struct, frozen=True):
     expected_in: float | None = None  # seconds, estimated; None: unknown
     across: int | None = None  # how many of the whole crawl are before it, estimated
     terms: Sequence[Term] = ()
+    type: str | None = None  # it has, or would have if it were added; None: it is refused
+    typed_by: str | None = None  # what gave it this type, in words
 
 
 class RestoreReport(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeGuard
 
 from outrider.core.policy.cost import cost_function
 from outrider.core.policy.focus import LISTS, Focus
+from outrider.core.policy.link_types import Types, check_rules
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.queue_key import key_function
 from outrider.core.policy.rules import Budget
@@ -140,6 +141,8 @@ _QUESTIONS: Final[Mapping[tuple[type, str], Callable[[Any], object]]] = {
     (ScopeSettings, "include"): lambda patterns: compile_scope(Scope(include=patterns)),
     (ScopeSettings, "exclude"): lambda patterns: compile_scope(Scope(exclude=patterns)),
     (ScopeSettings, "function"): _function,
+    (Types, "rules"): check_rules,
+    (Types, "function"): _function,
     (Scoring, "scorer"): _scorer,
     (Focus, "classifier"): _name_or_function(_classifier),
     (Focus, "lists"): _lists,

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from outrider.core.policy.link_types import PLACES
 from outrider.core.policy.queue_key import suffixes
 from outrider.core.policy.retry import Retry
 from outrider.core.policy.weights import BONUSES, ORIGINS, TASK_TYPES
@@ -91,6 +92,7 @@ def contradictions(settings: Settings, given: AbstractSet[Path]) -> Iterator[Inv
     yield from _idle_switches(settings, given)
     for path, known in NAMES.items():
         yield from _probable_typos(path, value_at(settings, path), known)
+    yield from _typos_in_rules(settings)
     yield from _overrides(settings)
 
 
@@ -187,6 +189,26 @@ def _probable_typos(
         fix = f"no such name; did you mean {right}? (for a name of your own, give both)"
         value = name if is_list else msgspec.to_builtins(names[name])  # type: ignore[index]
         yield InvalidSetting(where, value, fix)
+
+
+def _typos_in_rules(settings: Settings) -> Iterator[InvalidSetting]:
+    """Yield types and places of rules that are close to a known one and used nowhere else."""
+    rules, tables = settings.types.rules, [value_at(settings, path) for path in NAMES]
+    own = {rule.type for rule in rules if rule.type in set().union(*tables)}
+    for place, rule in enumerate(rules):
+        known: tuple[tuple[str, Iterable[str], AbstractSet[str]], ...] = (
+            ("type", [rule.type], TASK_TYPES | own),
+            ("found", rule.found, PLACES),
+            ("on", rule.on, TASK_TYPES | {one.type for one in rules}),
+        )
+        for name, words, usual in known:
+            for word in words:
+                meant = near_miss(word, usual)
+                if meant is not None:
+                    fix = f"no such name; did you mean {short_repr(meant)}?"
+                    if name != "found":
+                        fix += " (for a type of your own, name both in scoring.weights)"
+                    yield InvalidSetting(("types", "rules", str(place), name), word, fix)
 
 
 # ---- overrides by key

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from outrider.core.policy.link_types import TypeRule
 from outrider.core.policy.retry import Backoff
 from outrider.settings.schema import Settings
 from outrider.settings.validation import settings_of
@@ -27,12 +28,12 @@ def plain(value: object, default: object = None) -> object:
     """Return a value in builtins; of a section, what differs from the default."""
     if isinstance(value, msgspec.Struct) and isinstance(default, msgspec.Struct):
         return _differing(value, default)
-    if isinstance(value, Backoff):
-        return _differing(value, Backoff())
+    if isinstance(value, Backoff | TypeRule):
+        return _differing(value, type(value)())
     if isinstance(value, Mapping):
         return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, tuple):
-        return list(value)
+        return [plain(item) for item in value]
     return value if isinstance(value, str | int | float | None) else name_of(value)
 
 

@@ -73,6 +73,8 @@ def allowed_values(kind: inspect.Type) -> str:
             return "a whole number " + _bounds(kind)
         case inspect.FloatType():
             return "a number " + _bounds(kind)
+        case inspect.VarTupleType() if isinstance(kind.item_type, inspect.StructType):
+            return "a list of tables"
         case inspect.VarTupleType():
             return f"a list of {allowed_values(kind.item_type)}s"
         case inspect.StrType():

@@ -29,6 +29,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
     },
     "news": {
         "queue": {"max_pending": 10_000, "max_depth": 10},
+        "types": {"builtin": "news"},
         "lanes": {"burst": 5, "acquisition": ["article", "refresh", "history"]},
         "scoring": {"scorer": "default"},
     },
@@ -51,7 +52,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
 ABOUT: Final[Mapping[str, str]] = {
     POLITE: "the defaults: one visit of a host at a time, with a delay after each",
     "archive": "as Heritrix: whole sites one after the other, many slow retries; written as WARC",
-    "news": "a bounded number of pending pages; articles and discovery alternate",
+    "news": "links get types; articles and discovery alternate; few pages may be pending",
     "paced": "slow and irregular: visits 5 to 15 s apart, shuffled, long cooldowns",
     "fast": "your own servers: no delay, many visits of a host at a time",
 }

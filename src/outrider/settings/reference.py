@@ -69,6 +69,9 @@ def _field_rows(kind: inspect.Type, default: object, path: Path, about: str) -> 
             entry = kind.value_type
             name = _ENTRIES.get(dotted_path(path), "<type>")
             yield from _field_rows(entry, initial_value(entry), (*path, name), about)
+        case inspect.VarTupleType() if isinstance(kind.item_type, inspect.StructType):
+            yield dotted_path(path), allowed_values(kind), json.dumps(default), about
+            yield from _rows(kind.item_type, kind.item_type.cls(), (*path, "<n>"))
         case _:
             yield dotted_path(path), allowed_values(kind), json.dumps(default), about
 

@@ -16,6 +16,7 @@ from outrider.core.link_validation import DEFAULT_MAX_META, MAX_META
 from outrider.core.policy.code_field import CODE
 from outrider.core.policy.focus import OPENS_BELOW, Focus
 from outrider.core.policy.lanes import Lanes
+from outrider.core.policy.link_types import Types
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.queue_key import address
 from outrider.core.policy.retry import Retry
@@ -201,6 +202,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     budget: Annotated[Budget, Meta(description="how much each queue may spend")] = Budget()
     queue: Annotated[QueueSettings, Meta(description="how URLs are put into queues")] = (
         QueueSettings()
+    )
+    types: Annotated[Types, Meta(description="what gives a link its type, if it brings none")] = (
+        Types()
     )
     lanes: Annotated[Lanes, Meta(description="how content and discovery alternate")] = Lanes()
     retry: Annotated[

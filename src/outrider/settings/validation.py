@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from functools import cache
+from functools import cache, partial
+from itertools import repeat
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
 
+from outrider.core.policy.link_types import ONE_OR_SEVERAL
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.queue_key import address, valid_key
 from outrider.core.policy.rules import Budget
@@ -214,6 +216,8 @@ def _setting(field: Field, value: object, path: Path, current: Any) -> object:
 def _value(kind: inspect.Type, value: object, path: Path, current: Any) -> object:
     match kind:
         case inspect.Metadata():
+            one_is_enough = (kind.extra or {}).items() >= ONE_OR_SEVERAL.items()
+            value = (value,) if one_is_enough and isinstance(value, str) else value
             return _value(kind.type, value, path, current)
         case inspect.StructType():
             return _section(kind, value, path, current)
@@ -241,7 +245,12 @@ def _entries(
 def _items(kind: inspect.VarTupleType, value: object, path: Path) -> tuple[object, ...]:
     if not isinstance(value, list | tuple):
         raise InvalidSetting(path, value, f"give {allowed_values(kind)}")
-    return tuple(_leaf(kind.item_type, item, (*path, str(n))) for n, item in enumerate(value))
+    item_type = kind.item_type
+    places = [(*path, str(number)) for number in range(len(value))]
+    if isinstance(item_type, inspect.StructType):
+        usual = item_type.cls()
+        return tuple(map(partial(_section, item_type), value, places, repeat(usual)))
+    return tuple(map(partial(_leaf, item_type), value, places))
 
 
 def _leaf(kind: inspect.Type, value: Any, path: Path) -> object:

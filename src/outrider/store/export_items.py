@@ -151,6 +151,7 @@ class SavedTask(_Item, frozen=True, gc=False, tag_field="is", tag="task"):
     history: tuple[Moment, ...] = ()
     text: Annotated[str, Meta(max_length=65_536)] = ""  # the URL as it was given, if it is kept
     blocks: Count = 0  # blocked visits since it was last done
+    typed_by: Annotated[str, Meta(max_length=255)] = ""  # what gave it its type, if no link did
 
 
 class SavedEnd(_Item, frozen=True, gc=False, tag_field="is", tag="end"):

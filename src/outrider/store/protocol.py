@@ -441,6 +441,7 @@ class TaskView(msgspec.Struct, frozen=True):
     answer: Answer | None
     history: Sequence[tuple[float, str, str]]  # at, worker, error: every failed attempt
     text: str = ""  # the URL as it was given, if it is kept; "": it is `url`, or not kept
+    typed_by: str = ""  # what gave it its type, if its link did not; "": the link, or the default
     blocks: int = 0  # blocked visits since it was last done
 
 

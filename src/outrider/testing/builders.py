@@ -64,6 +64,7 @@ class TaskFields(TypedDict, total=False):
     meta: bytes
     breakdown: Breakdown | None
     text: str
+    typed_by: str
     done: bool
 
 

@@ -111,6 +111,15 @@ async def test_a_dangerous_page_is_read_apart_with_the_same_result():
     ]
 
 
+async def test_a_page_that_is_read_apart_keeps_the_places_of_its_links():
+    """K3: costly pages are no exception."""
+    large = page(b"<nav><a rel=next href=b></a></nav>" + b" " * LARGE_PAGE)
+    async with Reader(FetchSettings(), UrlRules(), places=True) as reader:
+        await reader.read(large)
+
+    assert [link.found for link in large.links] == ["next nav"]
+
+
 async def test_a_page_that_takes_too_long_leads_nowhere():
     """Nested so that a parser takes quadratic time: it is given up, and the next page is read."""
     async with Reader(FetchSettings(), UrlRules(), seconds=1.0) as reader:

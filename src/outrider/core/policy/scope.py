@@ -147,12 +147,14 @@ def _asking(function: ScopeFunction) -> Admits:
             return answer
         fault = _reason_fault(answer)
         if fault is not None:
-            return Refusal(BAD_LINK, f"scope.function {_name_of(function)} returned {fault}"[:300])
+            return Refusal(
+                BAD_LINK, f"scope.function {function_name(function)} returned {fault}"[:300]
+            )
         if answer not in known and len(known) >= MAX_REASONS:
             counted = f"counted as {OFF_SCOPE}: over {MAX_REASONS} different reasons"
             return Refusal(OFF_SCOPE, f"{answer} ({counted})")
         known.add(answer)
-        return Refusal(answer, f"scope.function {_name_of(function)} refused it"[:300])
+        return Refusal(answer, f"scope.function {function_name(function)} refused it"[:300])
 
     return admits
 
@@ -177,7 +179,7 @@ def _short_repr(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:60]}… ({type(value).__name__})"
 
 
-def _name_of(function: Callable[..., object]) -> str:
+def function_name(function: Callable[..., object]) -> str:
     """Return `module:name` of a user's function, as settings would name it."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{getattr(function, '__module__', None) or '?'}:{name}"

@@ -108,6 +108,7 @@ TASK_FIELDS: Final = (
     Field("task.meta", _TEXT, "about", paged=False, exported="meta"),
     Field("task.breakdown", _JSON, "about", paged=False, exported="breakdown"),
     Field("task.text", _TEXT, "about", paged=False, exported="text"),
+    Field("task.typed_by", _TEXT, "about", paged=False, exported="typed_by"),
     Field("key", _LONG, "order", "tie", exported="tie"),
     Field("due", _LONG, "order", "due_at", exported="due"),
     Field("state", _TEXT, "always", exported="state"),

@@ -40,6 +40,7 @@ class _Rest(msgspec.Struct, array_like=True, gc=False):
     delay: float = 0.0
     known: KnownRule = "keep"
     text: str = ""
+    typed_by: str = ""
 
 
 class Kind(NamedTuple):

@@ -105,6 +105,7 @@ FIELDS: Final[Mapping[type, Mapping[str, Any]]] = {
         "via": Url | None,
         "tag": Word | None,
         "text": Url,
+        "typed_by": Word,
     },
     Verdict: {
         "crawl": Name,

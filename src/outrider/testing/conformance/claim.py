@@ -60,6 +60,7 @@ class ClaimConformance:
             tag="news",
             meta=b'{"n":1}',
             text="HTTPS://A.example/1#é",
+            typed_by="types.rules.1",
         )
 
         lease = await one(store, worker="w7", lease_for=45.0)
@@ -71,6 +72,7 @@ class ClaimConformance:
         assert (lease.origin, lease.via, lease.tag) == ("sitemap", url("a/0"), "news")
         assert (lease.meta, lease.worker, lease.lease_for) == ({"n": 1}, "w7", 45.0)
         assert lease.text == "HTTPS://A.example/1#é"
+        assert lease.about.typed_by == "types.rules.1"
         assert lease.store == store.id
 
     async def test_a_lease_of_a_fresh_queue_has_no_past(self, store: FullStore) -> None:

@@ -148,6 +148,7 @@ async def rich_crawl(store: FullStore, clock: FakeClock) -> None:
         origin="sitemap",
         via=url("c/0"),
         text="\tas it was given",
+        typed_by="types.rules.0",
     )
     await add(store, "c/late", delay=40.0)
     await steer(store, key("d"), Pause())
@@ -195,6 +196,7 @@ class SavingConformance:
         assert any(item.attempts and item.state == "pending" for item in tasks)
         assert any(item.due for item in tasks)
         assert any(item.text for item in tasks)
+        assert any(item.typed_by for item in tasks)
 
     async def test_later_is_the_same_as_now(self, store: FullStore, clock: FakeClock) -> None:
         """I5: instants stay what they were, however late the crawl is restored."""
