@@ -11,10 +11,30 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 import msgspec
 
+GAP: Final = "gap"  # the name of what stands for events that a follower has missed
+EVENT_NAMES: Final = frozenset(
+    {
+        # of tasks
+        *("added", "refused", "claimed", "finished", "from-cache", "retried", "again"),
+        *("throttled", "dropped", "died"),
+        # of the store itself
+        *("expired", "queue-retired", "queue-returned", "crawl-running", "crawl-paused"),
+        *("crawl-finished", "crawl-restored", "crawl-cancelled"),
+        # of operators
+        *("config", "problem", "rescored", "operator-drop", "operator-forget", "operator-delete"),
+        *("operator-replay", "operator-purge", "queue-set", "queue-pause", "queue-resume"),
+        *("queue-retire", "queue-revive", "queue-snooze", "queue-wake"),
+        # who did it
+        *("act-queue-set", "act-queue-pause", "act-queue-resume", "act-queue-retire"),
+        *("act-queue-revive", "act-queue-snooze", "act-queue-wake", "act-drop", "act-replay"),
+        *("act-purge", "act-forget", "act-configure"),
+        GAP,
+    }
+)
 BACKLOG = 10_000  # events a slow reader may lag behind before the oldest are dropped
 
 

@@ -14,6 +14,7 @@ from outrider.testing.conformance import (
     CrawlConformance,
     DeletionConformance,
     DrawnDelayConformance,
+    EventLogConformance,
     ExpiryConformance,
     FiltersConformance,
     FinishConformance,
@@ -86,6 +87,9 @@ class TestCrawl(CrawlConformance): ...
 
 
 class TestDrawnDelay(DrawnDelayConformance): ...
+
+
+class TestEventLog(EventLogConformance): ...
 
 
 class TestExpiry(ExpiryConformance): ...

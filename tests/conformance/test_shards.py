@@ -22,6 +22,11 @@ from scale import ROUNDS
 NUMBERED = {
     "Add": {"test_tasks_are_numbered_in_the_order_they_came"},
     "Addressing": {"test_a_rule_over_many_queues_comes_in_steps"},
+    "EventLog": {
+        "test_events_of_store_and_workers_have_one_numbering",
+        "test_store_events_are_read_on_from_any_number",
+        "test_forgotten_events_are_told_as_a_gap",
+    },
     "QueuesInOrder": {"test_queues_are_listed_by_wake_time"},
     "Sizes": {"test_a_step_over_large_tasks_is_bounded", "test_the_list_of_leases_ends_early"},
     "Inspect": {

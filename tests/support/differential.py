@@ -26,6 +26,7 @@ from operations import (
     Finish,
     Op,
     Page,
+    Publish,
     PutValue,
     Release,
     SendHeartbeat,
@@ -46,10 +47,12 @@ from outrider.core.worker_totals import ScalingDecision, WorkerTotals
 from outrider.store.protocol import (
     STORE_VALUES,
     ClaimRequest,
+    EventBatch,
     FullStore,
     Heartbeat,
     LeaseFilter,
     PriorityUpdate,
+    PublishedEvent,
     ResultPage,
     SharedValueWrite,
     Step,
@@ -98,7 +101,7 @@ class StoreDriver:
                 return await self._end(op)
             case Steer() | Configure() | SetStatus() | Filter() | Delete():
                 return await self._operate(op)
-            case PutValue() | SendHeartbeat() | UpdatePriorities():
+            case PutValue() | SendHeartbeat() | Publish() | UpdatePriorities():
                 return await self._tell(op)
             case Advance() | Wait():
                 return None
@@ -202,12 +205,14 @@ class StoreDriver:
             count, more = count + step.count, step.after is not None
         return count
 
-    async def _tell(self, op: PutValue | SendHeartbeat | UpdatePriorities) -> Answer:
+    async def _tell(self, op: PutValue | SendHeartbeat | Publish | UpdatePriorities) -> Answer:
         match op:
             case PutValue():
                 return await self._put_value(op)
             case SendHeartbeat():
                 return await self.store.heartbeat(op.crawl, _heartbeat(op))
+            case Publish():
+                return await self.store.publish(op.crawl, _batch(op))
             case UpdatePriorities():
                 return await self._update_priorities(op)
 
@@ -289,6 +294,7 @@ async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
     views["workers"] = await store.workers(crawl)
     views["worker totals"] = await store.worker_totals(crawl)
     views["changes"] = await store.events_since(crawl, limit=10_000)
+    views["log"] = await store.event_log(crawl, limit=10_000)
     views["by key"] = await _in_order(store, crawl, "key")
     views["by key, some"] = await _in_order(store, crawl, "key", prefix="b")
     views["by wake time"] = await _in_order(store, crawl, "wake")
@@ -305,6 +311,11 @@ async def all_views(store: FullStore, crawl: str) -> dict[str, Answer]:
     for which in LEASE_FILTERS:
         views[f"leases {which}"] = await lease_views(store, crawl, which)
     return views
+
+
+def _batch(op: Publish) -> EventBatch:
+    events = [PublishedEvent(f"e{number}", 1.5, "{}") for number in range(op.count)]
+    return EventBatch(f"p{op.worker}", op.serial, f"w{op.worker}", events)
 
 
 def _heartbeat(op: SendHeartbeat) -> Heartbeat:

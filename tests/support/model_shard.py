@@ -41,7 +41,7 @@ class ModelShard(Model):
             open=c.open_pending(),
             dones=c.dones,
             bytes=c.bytes,
-            revision=self.tokens + c.arrivals + c.counter + c.forgotten + len(c.log),
+            revision=self.tokens + c.arrivals + c.counter + c.last_event,
             has_started=c.first is not None,
             is_idle=c.at_finish or c.first is None or c.status is CrawlStatus.FINISHED,
             max_pending=c.rules.max_pending,

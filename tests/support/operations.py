@@ -188,6 +188,15 @@ class SendHeartbeat(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=Tr
     pid: int = 7
 
 
+class Publish(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
+    """Publish so many events of a worker; at times a batch that was published before."""
+
+    crawl: str
+    worker: int
+    serial: int
+    count: int = 1
+
+
 class UpdatePriorities(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     """Update the priority of tasks by number, with a current or an outdated `seen`."""
 
@@ -223,6 +232,7 @@ Op: TypeAlias = (
     | Delete
     | PutValue
     | SendHeartbeat
+    | Publish
     | UpdatePriorities
     | Advance
     | Wait

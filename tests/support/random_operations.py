@@ -27,6 +27,7 @@ from operations import (
     Finish,
     Op,
     Page,
+    Publish,
     PutValue,
     Release,
     SendHeartbeat,
@@ -168,6 +169,12 @@ class RandomCase:
             dice.choice(("idle", "busy", "gone")),
             dice.choice((7, 7, 8)),
         )
+
+    def publish(self) -> Op:
+        """Return a batch of one of few workers; its serial is often lower than before."""
+        dice = self.dice
+        count = dice.choice((1, 2, 5))
+        return Publish(self.crawl(), dice.randrange(WORKERS), dice.randint(1, 9), count)
 
     def update_priorities(self) -> Op:
         """Return a priority update of some tasks, at times an outdated one."""
@@ -405,6 +412,7 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "delete": RandomCase.delete,
     "put_value": RandomCase.put_value,
     "send_heartbeat": RandomCase.send_heartbeats,
+    "publish": RandomCase.publish,
     "update_priorities": RandomCase.update_priorities,
     "wait": RandomCase.wait,
 }
@@ -429,6 +437,7 @@ KINDS: Final[Mapping[str, float]] = {
     "delete": 0.2,
     "put_value": 1,
     "send_heartbeat": 1,
+    "publish": 1,
     "update_priorities": 3,
     "wait": 14,
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -723,6 +723,24 @@ class Frontier:
     def events(self) -> Iterator[Event]:
         """Iterate over events from now on, as they happen."""
         return self._loop.iterate(self._loop.call(self._frontier.events))
+
+    def follow_events(
+        self,
+        *,
+        since: int | None = None,
+        names: Collection[str] = (),
+        key: str | None = None,
+        breakdown: bool = False,
+    ) -> Iterator[Event]:
+        """Iterate over events of all workers of the crawl, in whichever process they are.
+
+        They are numbered together: `since` resumes after the event of that number, and a `gap`
+        says how many are missing; None: from now on. `names` and `key`, a queue's or a suffix,
+        select events. Workers publish within about a second, until a minute after the last read.
+        """
+        return self._loop.iterate(
+            self._frontier.follow_events(since=since, names=names, key=key, breakdown=breakdown)
+        )
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call a function with every event; return the function that ends it."""

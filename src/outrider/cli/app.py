@@ -21,6 +21,7 @@ from outrider.cli import (
     crawls,
     demo,
     doctor,
+    events,
     queues,
     score,
     simulate,
@@ -102,6 +103,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "A crawl in a store": {
         "add": add.add,
         "watch": watch.watch,
+        "events": events.events,
         "workers": stats.workers,
         "stats": stats.stats,
         "progress": crawls.progress,

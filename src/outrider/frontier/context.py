@@ -109,7 +109,7 @@ class FrontierContext:
         validate_by(self.by)
         self.clock = clock
         self.policies = policies
-        self.reporter = EventReporter(clock, self.crawl, policies)
+        self.reporter = EventReporter(clock, self.crawl, self.worker, policies)
         self.background = BackgroundTasks()
         self.call_recorder: CallRecorder | None = None
         self.is_closing = False

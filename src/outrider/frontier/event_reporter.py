@@ -14,15 +14,22 @@ from outrider.core.task import LANES, Added, Lease, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.errors import SettingsError
 from outrider.events import Event, EventBus, JsonlSink, Listener
+from outrider.frontier.event_publisher import EventPublisher
 from outrider.frontier.policies import Policies
 from outrider.frontier.store_calls import run_inline
-from outrider.store.protocol import FullStore, StoreEvent
+from outrider.store.event_ring import data_of
+from outrider.store.protocol import FullStore
 
 
 class EventReporter:
-    """Reports what one frontier did, and the store's own events since the last report."""
+    """Reports what one frontier did, and the store's own events since the last report.
 
-    def __init__(self, clock: Clock, crawl: str, policies: Policies) -> None:
+    Those who follow the crawl from another process get the former from `publisher`, and read the
+    latter themselves.
+    """
+
+    def __init__(self, clock: Clock, crawl: str, worker: str, policies: Policies) -> None:
+        self.publisher = EventPublisher(crawl, worker, clock)
         self._bus = EventBus(crawl)
         self._clock = clock
         self._crawl = crawl
@@ -35,11 +42,12 @@ class EventReporter:
     @property
     def has_listeners(self) -> bool:
         """Whether events are wanted; callers ask before they make any."""
-        return self._bus.has_listeners
+        return self._bus.has_listeners or self.publisher.is_active
 
     def use(self, store: FullStore) -> None:
         """Read store events from this store."""
         self._store = store
+        self.publisher.use(store)
 
     def stream(self) -> AsyncIterator[Event]:
         """See `Frontier.events`."""
@@ -76,12 +84,15 @@ class EventReporter:
 
     def emit(self, name: str, **data: Any) -> None:
         """Report one event, with the time of now."""
+        at = self._clock.now_ms() / 1000
         if self._bus.has_listeners:
-            self._bus.emit(name, self._clock.now_ms() / 1000, **data)
+            self._bus.emit(name, at, **data)
+        if self.publisher.is_active:
+            self.publisher.put(name, at, data)
 
     async def added(self, answers: Iterable[Added], admitted: Iterable[Task | Added] = ()) -> None:
         """Report links that were added or refused; `admitted`: what admission made of each."""
-        if not self._bus.has_listeners:
+        if not self.has_listeners:
             return
         for answer, one in zip_longest(answers, admitted):
             self._emit_added(answer, one if isinstance(one, Task) else None)
@@ -104,13 +115,14 @@ class EventReporter:
             "origin": task.origin,
             "tag": task.tag,
         }
-        if task.breakdown is not None and self._policies.settings.events.breakdown:
+        is_wanted = self.publisher.wants_breakdown or self._policies.settings.events.breakdown
+        if task.breakdown is not None and is_wanted:
             about["breakdown"] = to_builtins(task.breakdown)
         return about
 
     async def claimed(self, leases: Iterable[Lease]) -> None:
         """Report leased tasks."""
-        if not self._bus.has_listeners:
+        if not self.has_listeners:
             return
         await self.store_events()
         for lease in leases:
@@ -120,7 +132,7 @@ class EventReporter:
         self, leases: Sequence[Lease], verdicts: Sequence[Verdict], answers: Sequence[Finished]
     ) -> None:
         """Report finished visits, and the links they added."""
-        if not self._bus.has_listeners:
+        if not self.has_listeners:
             return
         for lease, verdict, answer in zip(leases, verdicts, answers, strict=True):
             for added, task in zip(answer.answers, verdict.tasks, strict=False):
@@ -147,12 +159,6 @@ class EventReporter:
             if event.at < self._since:
                 continue
             self._bus.emit(event.name, event.at, **data_of(event))
-
-
-def data_of(event: StoreEvent) -> dict[str, Any]:
-    """Return the data of a store's own event."""
-    counts = {"counts": dict(event.counts)} if event.counts else {}
-    return {"subject": event.subject, "detail": event.detail, **signature(event.by), **counts}
 
 
 def _about_visit(lease: Lease) -> dict[str, Any]:

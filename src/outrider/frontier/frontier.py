@@ -15,6 +15,7 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
+    Collection,
     Generator,
     Iterable,
     Mapping,
@@ -39,6 +40,7 @@ from outrider.frontier.admin import Admin, QueueAddresses, QueueHandle
 from outrider.frontier.claim import Claimer
 from outrider.frontier.configure import Configurer
 from outrider.frontier.context import CallRecorder, FrontierContext, LeaseSource, Names
+from outrider.frontier.event_follower import EventFollower, follow
 from outrider.frontier.export import Exporter
 from outrider.frontier.finish import Finisher, Visit
 from outrider.frontier.live_settings import LiveSettings, SettingsWatcher, base_settings, log
@@ -227,6 +229,7 @@ class Frontier:
         with suppress(StoreError):  # rewards that cannot be shared are lost
             await self._rewards.share()
         await self._progress.close()
+        await self._context.reporter.publisher.close()
         await self._release()
 
     async def _release(self) -> None:
@@ -800,6 +803,26 @@ class Frontier:
     def events(self) -> AsyncIterator[Event]:
         """Iterate over events from now on, as they happen."""
         return self._context.reporter.stream()
+
+    def follow_events(
+        self,
+        *,
+        since: int | None = None,
+        names: Collection[str] = (),
+        key: str | None = None,
+        breakdown: bool = False,
+    ) -> AsyncIterator[Event]:
+        """Iterate over events of all workers of the crawl, in whichever process they are.
+
+        They are numbered together: `since` resumes after the event of that number, and a `gap`
+        says how many are missing; None: from now on. `names` and `key`, a queue's or a suffix,
+        select events. Workers publish within about a second, until a minute after the last read.
+        """
+        context = self._context
+        follower = EventFollower(
+            context.crawl, context.clock, since=since, names=names, key=key, breakdown=breakdown
+        )
+        return follow(follower, context.store)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call a function with every event; return the function that ends it."""

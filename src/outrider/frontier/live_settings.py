@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from outrider.errors import SettingsError
 from outrider.frontier.context import FrontierContext
+from outrider.frontier.event_publisher import FOLLOWED, FOLLOWED_MS, WITH_BREAKDOWN
 from outrider.frontier.shared_state import SharedState
 from outrider.frontier.store_calls import values_of
 from outrider.logs import logger_of
@@ -32,7 +33,7 @@ RUNTIME_SETTINGS: Final = "config"  # the topic of runtime settings
 HISTORY: Final = "config-history"  # the topic of the history
 MAX_HISTORY: Final = 1000  # changes that are kept
 PAGE: Final = 1000  # shared values read at a time
-LISTEN_INTERVAL_MS: Final = 2000  # for a frontier without an executor, which listens more often
+LISTEN_INTERVAL_MS: Final = 1000  # for a frontier without an executor, which listens more often
 
 SettingsWatcher: TypeAlias = Callable[[Settings, Settings], object]  # given: old, new
 
@@ -138,6 +139,7 @@ class LiveSettings:
         context = self._context
         self._listened_ms = context.clock.now_ms()
         has_updates = False
+        followed: list[SharedValue] = []
         while values := await context.store.values_since(
             context.crawl, after=self._last_value, limit=PAGE
         ):
@@ -145,10 +147,22 @@ class LiveSettings:
                 if value.number > self._last_value:  # else a concurrent call applied it
                     self._last_value = value.number
                     has_updates |= self._apply_value(value)
+                    followed += [value] if value.topic == FOLLOWED else []
             if len(values) < PAGE:
                 break
         if has_updates:
             self.refresh()
+        if followed:
+            await self._publish_events(followed)
+
+    async def _publish_events(self, values: Iterable[SharedValue]) -> None:
+        """O3: publish events if one of these values of followers is recent."""
+        now = await self._shared.store_now()
+        for value in values:
+            left = round(value.at * 1000) + FOLLOWED_MS - now
+            if left > 0 and value.text:
+                has_breakdown = value.name == WITH_BREAKDOWN
+                self._context.reporter.publisher.follow_for(left, with_breakdown=has_breakdown)
 
     def _apply_value(self, value: SharedValue) -> bool:
         """Take over a shared value; return whether it is a runtime setting."""

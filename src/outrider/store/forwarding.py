@@ -26,6 +26,8 @@ from outrider.store.protocol import (
     ClaimResult,
     CrawlView,
     CursorPage,
+    EventBatch,
+    EventPage,
     Heartbeat,
     Heat,
     Inspect,
@@ -192,6 +194,9 @@ class ForwardingStore(ABC):
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         return await self._forward("heartbeat", crawl, heartbeat)
 
+    async def publish(self, crawl: str, batch: EventBatch) -> None:
+        return await self._forward("publish", crawl, batch)
+
     async def restore(self, crawl: str, saved: Sequence[Saved]) -> int:
         return await self._forward("restore", crawl, saved)
 
@@ -294,3 +299,6 @@ class ForwardingStore(ABC):
         self, crawl: str, *, after: int = 0, limit: int = 1000
     ) -> list[StoreEvent]:
         return await self._forward("events_since", crawl, after=after, limit=limit)
+
+    async def event_log(self, crawl: str, *, after: int = 0, limit: int = 1000) -> EventPage:
+        return await self._forward("event_log", crawl, after=after, limit=limit)

@@ -43,6 +43,11 @@ MAX_NAME_CHARS: Final = 1024
 MAX_VALUE_CHARS: Final = 65_536
 MAX_PAGE: Final = 10_000  # items of one result page of a listing
 MAX_BY_CHARS: Final = 128  # of the name of who acts
+COUNTS_AT_END: Final = ("known", "done", "dead", "dropped", "held", "visits")  # of a run
+MAX_PUBLISHED: Final = 1000  # events of one batch
+MAX_EVENT_NAME_CHARS: Final = 64
+MAX_EVENT_CHARS: Final = 4096  # of the data of a published event
+MAX_PUBLISHER_CHARS: Final = 64
 
 WorkerState: TypeAlias = Literal["idle", "busy", "draining", "gone"]
 Notifies: TypeAlias = Literal["never", "mostly", "always"]  # mostly: a notification may be lost
@@ -189,6 +194,27 @@ class SharedValue(msgspec.Struct, frozen=True):
     text: str
 
 
+class PublishedEvent(msgspec.Struct, frozen=True, array_like=True):
+    """An event of a worker, for those who follow the crawl (O3)."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_EVENT_NAME_CHARS)]
+    at: float
+    data: Annotated[str, Meta(max_length=MAX_EVENT_CHARS)]  # a JSON object
+
+
+class EventBatch(msgspec.Struct, frozen=True):
+    """Events of one worker, in order.
+
+    `publisher` is unlike that of any other process, and its batches have rising serials: one that
+    was published before, or comes late, is known by them.
+    """
+
+    publisher: Annotated[str, Meta(min_length=1, max_length=MAX_PUBLISHER_CHARS)]
+    serial: Annotated[int, Meta(ge=1, le=2**53)]
+    worker: Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
+    events: Annotated[Sequence[PublishedEvent], Meta(min_length=1, max_length=MAX_PUBLISHED)]
+
+
 class PriorityUpdate(msgspec.Struct, frozen=True, gc=False):
     """A new priority for a pending task, applied only if it still has the one seen (C8)."""
 
@@ -323,6 +349,14 @@ class Admin(Protocol):
 
         A worker silent for a day is forgotten, and of more than 10,000 the one silent longest; its
         totals stay in `worker_totals`.
+        """
+        ...
+
+    async def publish(self, crawl: str, batch: EventBatch) -> None:
+        """O3: append a worker's events to the crawl's event log; only the last ones are kept.
+
+        A batch that was published before appends nothing, nor does one to a crawl that is unknown
+        or being removed.
         """
         ...
 
@@ -515,6 +549,27 @@ class StoreEvent(msgspec.Struct, frozen=True):
     counts: Mapping[str, int] = {}
 
 
+class LoggedEvent(msgspec.Struct, frozen=True):
+    """An entry of the event log.
+
+    A gap stands for events that were forgotten: its number is that of the last one, its data say
+    how many are missing at most, and it has no time.
+    """
+
+    sequence: int
+    at: float
+    name: str  # "gap": events are missing
+    data: str  # a JSON object
+    worker: str = ""  # who published it; "": the store itself
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """A part of the event log, and the highest number so far."""
+
+    events: Sequence[LoggedEvent]
+    last: int
+
+
 class ResultPage(msgspec.Struct, Generic[Item], frozen=True):
     """A bounded part of a list, and the cursor of the next one (None: this is the last)."""
 
@@ -674,6 +729,14 @@ class Inspect(Protocol):
         self, crawl: str, *, after: int = 0, limit: int = 1000
     ) -> list[StoreEvent]:
         """Return store events after a sequence number; old ones are forgotten."""
+        ...
+
+    async def event_log(self, crawl: str, *, after: int = 0, limit: int = 1000) -> EventPage:
+        """O3: return the store's events and those that workers published, in one numbering.
+
+        A page has at most `limit` of them after that number, and gaps besides, for all that were
+        forgotten. Those that are missing after the last event may be told only with the next one.
+        """
         ...
 
 

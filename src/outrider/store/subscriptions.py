@@ -17,7 +17,7 @@ from outrider.store.protocol import Inspect
 # Verbs after which no claim can find more than before.
 SILENT_VERBS: Final = frozenset(
     {name for name, verb in vars(Inspect).items() if iscoroutinefunction(verb)}
-    | {"heartbeat", "put_values", "add_roots"}
+    | {"heartbeat", "put_values", "add_roots", "publish"}
 )
 _log = logger_of(__name__)
 

@@ -20,6 +20,7 @@ from outrider.store.protocol import (
     NO_PROCESS,
     STORE_VALUES,
     ClaimRequest,
+    EventBatch,
     Heartbeat,
     PriorityUpdate,
     SharedValueWrite,
@@ -29,6 +30,7 @@ VALUE_VERBS: Final = frozenset({"put_values", "values_since"})  # those that ser
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_heartbeat = msgspec.msgpack.Decoder(Heartbeat).decode
+_decode_batch = msgspec.msgpack.Decoder(EventBatch).decode
 _decode = msgspec.msgpack.Decoder(list[SharedValueWrite]).decode
 
 
@@ -117,6 +119,19 @@ def validate_shared_values(values: Sequence[SharedValueWrite]) -> None:
             raise InvalidInput(
                 f"shared value {value.topic!r} {value.name!r}: remove the NUL character"
             )
+
+
+def validate_batch(batch: EventBatch) -> None:
+    """Raise InvalidInput if any store could not keep a batch of events (O3)."""
+    try:
+        _decode_batch(_encode(batch))
+    except (msgspec.MsgspecError, TypeError, OverflowError, UnicodeError) as error:
+        raise InvalidInput(f"events to publish: {error}") from error
+    texts = (text for one in batch.events for text in (one.name, one.data))
+    if any("\0" in text for text in (batch.publisher, batch.worker, *texts)):
+        raise InvalidInput("events to publish: remove the NUL character")
+    if not all(isfinite(one.at) for one in batch.events):
+        raise InvalidInput("events to publish: the time of an event must be finite")
 
 
 def validate_priority_updates(updates: Sequence[PriorityUpdate]) -> None:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from heapq import heappush
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from typing import NamedTuple, final
 
 import msgspec
@@ -181,8 +181,8 @@ class FileCrawl:
     def _update(self, new: CrawlSummary, now: int) -> bytes:
         """Encode the `CrawlUpdate` from what the file has to the new summary."""
         state, old, values = self.state, self._written, self.journal.values
-        count = state.last_event - (0 if old is None else old.last_event)
-        events = list(islice(reversed(state.events), count))[::-1] if count else []
+        last = 0 if old is None else old.last_event
+        events = list(takewhile(lambda one: one.number > last, reversed(state.events)))[::-1]
         return log_pages.encode_update(
             state,
             state.name,

@@ -21,9 +21,12 @@ from outrider.core.worker_totals import (
     sum_of_totals,
 )
 from outrider.store.engine.state import CrawlState
+from outrider.store.event_ring import EventRing, log_page
 from outrider.store.protocol import (
     MAX_WORKERS,
     WORKER_KEPT_SECONDS,
+    EventBatch,
+    EventPage,
     Heartbeat,
     SharedValue,
     SharedValueWrite,
@@ -235,10 +238,11 @@ def _view(one: LastHeartbeat, now: int) -> WorkerView:
 class MemoryJournal:
     """See `port.Journal`."""
 
-    __slots__ = ("_state", "roots_by_mode", "values", "workers_by_name")
+    __slots__ = ("_ring", "_state", "roots_by_mode", "values", "workers_by_name")
 
     def __init__(self, state: CrawlState) -> None:
         self._state, self.workers_by_name = state, Workers()
+        self._ring = EventRing()
         self.roots_by_mode: dict[str, dict[str, None]] = {}
         self.values = SharedValues()
 
@@ -278,6 +282,17 @@ class MemoryJournal:
         """See `port.Journal`."""
         found = (event for event in self._state.events if event.number > after)
         return [event.view() for event in islice(found, limit)]
+
+    def publish(self, batch: EventBatch) -> None:
+        """See `port.Journal` (O3): the events are in memory only, their numbers are not."""
+        if not self._ring.has(batch):
+            self._state.last_event += len(batch.events)
+            self._ring.append(batch, self._state.last_event)
+
+    def event_log(self, after: int, limit: int) -> EventPage:
+        """See `port.Journal`."""
+        own, published = self.events(after, limit), self._ring.after(after)
+        return log_page(after, limit, own, published, self._state.last_event)
 
     def adopt_workers(self, old: MemoryJournal) -> None:
         """Take over the workers of a journal that this one replaces."""

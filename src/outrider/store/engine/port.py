@@ -25,6 +25,8 @@ from outrider.core.worker_totals import WorkerTotals
 from outrider.store.engine.records import Queue, TaskRecord
 from outrider.store.protocol import (
     ClaimRequest,
+    EventBatch,
+    EventPage,
     Heartbeat,
     SharedValue,
     SharedValueWrite,
@@ -295,6 +297,14 @@ class Journal(Protocol):
 
     def events(self, after: int, limit: int) -> list[StoreEvent]:
         """O3: return the events with a higher number, in order."""
+        ...
+
+    def publish(self, batch: EventBatch) -> None:
+        """O3: append a worker's events to the log, unless the ring has them."""
+        ...
+
+    def event_log(self, after: int, limit: int) -> EventPage:
+        """O3: return a page of the store's events and those of workers."""
         ...
 
 

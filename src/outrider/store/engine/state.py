@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol, final
 
 from outrider.core.order import ordered
 from outrider.core.policy.rules import CrawlRules, Limits
-from outrider.core.states import CrawlStatus, QueueState, TaskState
+from outrider.core.states import DELETING, CrawlStatus, QueueState, TaskState
 from outrider.core.task import CRITICAL, HIGH, LOW
 from outrider.store.engine.records import (
     COLUMNS,
@@ -175,6 +175,11 @@ class CrawlState:
     def known(self) -> int:
         """The number of known tasks."""
         return self.last_task - self.count_offset
+
+    @property
+    def is_being_removed(self) -> bool:
+        """I1: whether the crawl was cancelled to be removed."""
+        return (self.status, self.reason) == (CrawlStatus.CANCELLED, DELETING)
 
     # ---- rules
 

@@ -44,6 +44,8 @@ from outrider.store.protocol import (
     ClaimResult,
     CrawlView,
     CursorPage,
+    EventBatch,
+    EventPage,
     Heartbeat,
     Heat,
     LeaseFilter,
@@ -64,6 +66,7 @@ from outrider.store.protocol import (
 )
 from outrider.store.queue_order import QueueOrder, validate_order
 from outrider.store.validation import (
+    validate_batch,
     validate_claim,
     validate_crawls,
     validate_heartbeat,
@@ -303,7 +306,7 @@ class EngineVerbs:
         if engine is None:
             return Step(0, None)
         state = engine.state
-        if (state.status, state.reason) != (CANCELLED, DELETING):
+        if not state.is_being_removed:
             with self._signed(engine, by):
                 state.set_status(CANCELLED, DELETING, self._now())
             return Step(0, 1)
@@ -331,6 +334,13 @@ class EngineVerbs:
     def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         validate_shared_values(values)
         return self._crawls.open(crawl).journal.put_values(values, self._now())
+
+    def publish(self, crawl: str, batch: EventBatch) -> None:
+        validate_crawls((crawl,))
+        validate_batch(batch)
+        found = self._crawls.existing(crawl)
+        if found is not None and not found.state.is_being_removed:
+            found.journal.publish(batch)
 
     def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         validate_priority_updates(updates)
@@ -521,6 +531,10 @@ class EngineVerbs:
         if engine.loader is not None:
             engine.loader.load_leases(after, limit)
         return export_page(engine, after, limit, self._now())
+
+    def event_log(self, crawl: str, *, after: int = 0, limit: int = 1000) -> EventPage:
+        validate_page(after, limit)
+        return self._reading(crawl).journal.event_log(after, limit)
 
     def events_since(self, crawl: str, *, after: int = 0, limit: int = 1000) -> list[StoreEvent]:
         return self._reading(crawl).journal.events(after, limit)

@@ -51,7 +51,11 @@ _ROWS_OF_CRAWL: Final = {
     **dict.fromkeys(("pending", "delayed"), "queue"),
     "task": "id",
     **dict.fromkeys(
-        ("delta", "counter", "event", "worker", "worker_total", "note", "root", "rules"), "crawl"
+        (
+            *("delta", "counter", "event", "published", "worker", "worker_total"),
+            *("note", "root", "rules"),
+        ),
+        "crawl",
     ),
 }
 

@@ -26,13 +26,23 @@ from outrider.store.engine.journal import (
 )
 from outrider.store.engine.records import COLUMNS, QUEUE_COLUMNS, TaskCounts
 from outrider.store.engine.state import EVENTS_KEPT, CrawlEvent, CrawlState
+from outrider.store.event_ring import (
+    RING_BYTES,
+    RING_EVENTS,
+    NumberedBatch,
+    batch_bytes,
+    log_page,
+)
 from outrider.store.postgres import sql
 from outrider.store.postgres.pipeline import number_array, storable, text_array
 from outrider.store.postgres.rows import Row
 from outrider.store.postgres.session import NeedsExclusiveLock, Session
 from outrider.store.protocol import (
     MAX_WORKERS,
+    EventBatch,
+    EventPage,
     Heartbeat,
+    PublishedEvent,
     SharedValue,
     SharedValueWrite,
     StoreEvent,
@@ -54,6 +64,7 @@ _TOTALS: Final[Mapping[str, str]] = {
 _QUEUES: Final = {f"queues {state.value}": column for state, column in QUEUE_COLUMNS.items()}
 _encode = msgspec.json.Encoder().encode
 _decode_totals = msgspec.json.Decoder(WorkerTotals).decode
+_decode_published = msgspec.json.Decoder(list[PublishedEvent]).decode
 _decode_counts_at_end = msgspec.json.Decoder(dict[str, int]).decode
 _decode_counts = msgspec.json.Decoder(tuple[str, str | None, str, int]).decode
 
@@ -163,6 +174,35 @@ class PostgresJournal:
         """See `port.Journal`."""
         found = self._pipeline.rows(sql.EVENTS_SINCE, (self._crawl, after, limit))
         return [_event_of(row) for row in found]
+
+    def publish(self, batch: EventBatch) -> None:
+        """See `port.Journal` (O3): under the lock of the crawl's events, as all that log some."""
+        crawl, pipeline = self._crawl, self._pipeline
+        pipeline.send(sql.LOCK_EXCLUSIVE, (self._lock("events"),))
+        params = (crawl, batch.publisher, batch.serial, crawl)
+        ((is_known, size),) = pipeline.rows(sql.PUBLISHED_STATE, params)
+        if is_known:
+            return
+        last = self._next_number(len(batch.events))
+        size += batch_bytes(batch)
+        events = _encode(batch.events).decode()
+        row = (crawl, last, batch.publisher, batch.serial, batch.worker, size, events)
+        pipeline.send(sql.ADD_PUBLISHED, row)
+        bounds = (crawl, last - RING_EVENTS, crawl, size - RING_BYTES)
+        pipeline.send(sql.DELETE_OLD_PUBLISHED, bounds)
+
+    def event_log(self, after: int, limit: int) -> EventPage:
+        """See `port.Journal`: up to the last number that was committed.
+
+        A sequence is ahead of it while a verb that logs events is running.
+        """
+        found = self._pipeline.rows(sql.PUBLISHED_SINCE, (self._crawl, after, limit))
+        published = [
+            NumberedBatch(last, EventBatch(publisher, serial, worker, _decode_published(events)))
+            for last, publisher, serial, worker, events in found
+        ]
+        ((last,),) = self._pipeline.rows(sql.LAST_LOGGED, (self._crawl, self._crawl))
+        return log_page(after, limit, self.events(after, limit), published, last)
 
     def write_events(self, events: Sequence[CrawlEvent], last_event: int) -> None:
         """Write the events of a verb, numbered in the order in which they can be read."""

@@ -26,9 +26,11 @@ from outrider.store.acts import (
     validate_by,
 )
 from outrider.store.engine.journal import is_same_process, with_later_totals
+from outrider.store.event_ring import batch_bytes
 from outrider.store.protocol import (
     MAX_WORKERS,
     WORKER_KEPT_SECONDS,
+    EventBatch,
     Heartbeat,
     PriorityUpdate,
     Step,
@@ -46,7 +48,11 @@ from outrider.store.redis.rows import STATE_NUMBERS, QueueRow, raw
 from outrider.store.redis.rules_cache import Batch, RulesCache, crawl_numbers, encode_rules
 from outrider.store.redis.script_client import ScriptClient, encode
 from outrider.store.redis.task_codec import encode_breakdown, priority_bytes
-from outrider.store.validation import validate_heartbeat, validate_priority_updates
+from outrider.store.validation import (
+    validate_batch,
+    validate_heartbeat,
+    validate_priority_updates,
+)
 
 PENDING, DEAD = TaskState.PENDING, TaskState.DEAD
 
@@ -200,6 +206,12 @@ class RedisAdmin:
             "set_status", crawl, status.value, reason, encode(allowed), encode_signature(by)
         )
         return CrawlStatus(found.decode())
+
+    async def publish(self, crawl: str, batch: EventBatch) -> None:
+        """See `protocol.Admin`."""
+        validate_batch(batch)
+        head = (batch.publisher, batch.serial, len(batch.events), batch_bytes(batch))
+        await self._scripts.run("publish", crawl, *head, _encode_json(batch))
 
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""

@@ -36,10 +36,13 @@ from outrider.store.engine.views import (
     shown_state,
     task_view,
 )
+from outrider.store.event_ring import NumberedBatch, log_page
 from outrider.store.protocol import (
     ALL_LEASES,
     CrawlView,
     CursorPage,
+    EventBatch,
+    EventPage,
     Heartbeat,
     Heat,
     LeaseFilter,
@@ -92,6 +95,8 @@ _VALUES_PER_QUEUE: Final = 4  # that `read_queues` returns: row, pending, delaye
 _DEPTHS: Final = ("0", "1", "2", "3+", "unknown")
 
 decode_moment: Final = msgspec.msgpack.Decoder(tuple[float, str, str]).decode
+_decode_row: Final = msgspec.msgpack.Decoder(tuple[int, str, int, int, int, str]).decode
+_decode_batch: Final = msgspec.json.Decoder(EventBatch).decode
 _decode_event: Final = msgspec.msgpack.Decoder(CrawlEvent).decode
 _decode_worker: Final = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
 decode_heartbeat: Final = msgspec.json.Decoder(Heartbeat).decode
@@ -227,6 +232,13 @@ class RedisInspector:
         """See `protocol.Inspect`."""
         events = map(_decode_event, await self._scripts.run("read_events", crawl, after, limit))
         return [event.view() for event in events]
+
+    async def event_log(self, crawl: str, *, after: int = 0, limit: int = 1000) -> EventPage:
+        """See `protocol.Inspect`."""
+        validate_page(after, limit)
+        last, own, rows = await self._scripts.run("read_event_log", crawl, after, limit)
+        published = [NumberedBatch(row[0], _decode_batch(row[5])) for row in map(_decode_row, rows)]
+        return log_page(after, limit, [_decode_event(one).view() for one in own], published, last)
 
     # ---- queues
 

@@ -24,6 +24,8 @@ CRAWL_KEYS: Final = {
     "outcomes": "outcomes",  # hash: outcome → visits
     "timeline": "timeline",  # list of msgpack: at, status, reason
     "events": "log",  # list of msgpack: sequence, at, name, subject, detail
+    "published": "published",  # sorted set: batches of workers' events, by their last number
+    "publishers": "publishers",  # hash: publisher → its last serial; "" → bytes so far
     "kind_numbers": "kinds",  # hash: kind of task, as msgpack → number
     "kinds": "kindnames",  # hash: number → the same
     "counts": "counts",  # hash: number of a kind × 8 + state → tasks

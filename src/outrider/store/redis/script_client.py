@@ -24,6 +24,7 @@ from outrider.core.policy.politeness import MAX_DELAY
 from outrider.core.states import DELETING, FORGOTTEN
 from outrider.core.task import CRITICAL, HIGH, LOW
 from outrider.errors import StoreError, StoreFull, StoreUnavailable, StoreUnusable
+from outrider.store.event_ring import RING_BYTES, RING_EVENTS
 from outrider.store.export_items import RESTORING
 from outrider.store.protocol import STORE_VALUES
 from outrider.store.redis import keys
@@ -48,6 +49,7 @@ from outrider.store.redis.rows import (
 CHUNK: Final = 4096  # rows of tasks, or of queues, in one hash
 BUCKET: Final = 64  # fingerprints in one hash: the server keeps small hashes compact
 MAX_EVENTS: Final = 10_000  # of a crawl's log
+RING_SECONDS: Final = 86_400  # after which published events are forgotten, if none come
 MAX_TIMELINE: Final = 100  # changes of status that are kept
 EXPIRE_STEP: Final = 250  # overdue leases one call expires
 WAKE_STEP: Final = 512  # queues one call reschedules because their wake time has come
@@ -106,6 +108,9 @@ def constants() -> dict[str, str]:
         "CHUNK": str(CHUNK),
         "BUCKET": str(BUCKET),
         "MAX_EVENTS": str(MAX_EVENTS),
+        "RING_EVENTS": str(RING_EVENTS),
+        "RING_BYTES": str(RING_BYTES),
+        "RING_SECONDS": str(RING_SECONDS),
         "MAX_TIMELINE": str(MAX_TIMELINE),
         "EXPIRE_STEP": str(EXPIRE_STEP),
         "WAKE_STEP": str(WAKE_STEP),

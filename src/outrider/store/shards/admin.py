@@ -13,7 +13,14 @@ import msgspec
 from outrider.core.policy.rules import CrawlRules, Limits
 from outrider.core.queue_action import QueueAction
 from outrider.core.states import DELETING
-from outrider.store.protocol import Heartbeat, PriorityUpdate, SharedValueWrite, Step, TaskFilter
+from outrider.store.protocol import (
+    EventBatch,
+    Heartbeat,
+    PriorityUpdate,
+    SharedValueWrite,
+    Step,
+    TaskFilter,
+)
 from outrider.store.shards.copies import IdentityCopies
 from outrider.store.shards.shard_set import (
     HOME,
@@ -121,6 +128,10 @@ class ShardedAdmin:
                 self._shards[n].update_priorities(crawl, part) for n, part in parts.items()
             )
         )
+
+    async def publish(self, crawl: str, batch: EventBatch) -> None:
+        """See `protocol.Admin`."""
+        await self._shards.home.publish(crawl, batch)
 
     async def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         """See `protocol.Admin`."""

@@ -7,22 +7,26 @@ misses no event of any shard, and every later number is greater.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from outrider.core.states import TaskState
 from outrider.core.worker_totals import WorkerTotals
+from outrider.events import GAP
 from outrider.store.acts import PREFIX
 from outrider.store.byte_limits import task_bytes, view_bytes
 from outrider.store.protocol import (
     ALL_LEASES,
+    COUNTS_AT_END,
     CrawlView,
     CursorPage,
+    EventPage,
     Heat,
     LeaseFilter,
     LeaseView,
+    LoggedEvent,
     Pending,
     QueuePosition,
     QueueView,
@@ -42,7 +46,6 @@ from outrider.store.validation import validate_limit, validate_page
 
 POSITION_BITS: Final = 64  # of one shard's position in a number that has all of them
 _MASK: Final = (1 << POSITION_BITS) - 1
-_AT_END: Final = ("known", "done", "dead", "dropped", "held", "visits")
 _SUMMED: Final = (
     *("known", "pending", "leased", "done", "dead", "dropped", "held", "visits", "bytes"),
     "recovered",
@@ -81,7 +84,7 @@ class ShardedInspector:
     async def counts_at_end(self, crawl: str) -> dict[str, int]:
         """I2, O3: return what the end of a run reports, summed over all shards."""
         view = await self.crawl(crawl)
-        return {name: getattr(view, name) for name in _AT_END}
+        return {name: getattr(view, name) for name in COUNTS_AT_END}
 
     async def queue_states(
         self, crawl: str, *, after: int = 0, limit: int = 1000
@@ -294,6 +297,24 @@ class ShardedInspector:
                 events.append(replace(event, sequence=pack_positions(positions)))
         return events[:limit]
 
+    async def event_log(self, crawl: str, *, after: int = 0, limit: int = 1000) -> EventPage:
+        """See `protocol.Inspect`: home has what workers published; in the order of their times."""
+        validate_limit(limit)
+        positions = unpack_positions(after, len(self._shards))
+        pages = await self._shards.gather(
+            shard.event_log(crawl, after=at, limit=limit)
+            for shard, at in zip(self._shards.all, positions, strict=True)
+        )
+        events: list[LoggedEvent] = []
+        for _, number, event in sorted(_timed(pages), key=lambda entry: entry[:2]):
+            positions[number] = event.sequence
+            if _is_shown(number, event):
+                events.append(replace(event, sequence=pack_positions(positions)))
+                limit -= event.name != GAP
+            if not limit:
+                break
+        return EventPage(events, pack_positions(page.last for page in pages))
+
     async def _log_of(self, number: int, crawl: str, after: int, limit: int) -> list[StoreEvent]:
         """Read one shard's log up to events that are shown, so that a reader always gets on."""
         while True:
@@ -303,7 +324,19 @@ class ShardedInspector:
             after = log[-1].sequence
 
 
-def _is_shown(shard: int, event: StoreEvent) -> bool:
+def _timed(pages: Iterable[EventPage]) -> Iterator[tuple[float, int, LoggedEvent]]:
+    """Yield entries with the number of their shard and times in the order of its log.
+
+    Clocks of workers differ from those of servers, and gaps have no time.
+    """
+    for number, page in enumerate(pages):
+        latest = 0.0
+        for event in page.events:
+            latest = max(latest, event.at)
+            yield latest, number, event
+
+
+def _is_shown(shard: int, event: StoreEvent | LoggedEvent) -> bool:
     """O3: tell whether an event is one of the crawl's: home alone logs its status and acts."""
     return shard == HOME or not event.name.startswith(("crawl-", PREFIX))
 

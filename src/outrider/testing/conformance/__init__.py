@@ -40,6 +40,7 @@ from outrider.testing.conformance.counts import CountsConformance
 from outrider.testing.conformance.crawl import CrawlConformance
 from outrider.testing.conformance.delete import DeletionConformance
 from outrider.testing.conformance.drawn_delays import DrawnDelayConformance
+from outrider.testing.conformance.event_log import EventLogConformance
 from outrider.testing.conformance.export import SavingConformance
 from outrider.testing.conformance.filters import FiltersConformance
 from outrider.testing.conformance.finish import FinishConformance
@@ -84,6 +85,7 @@ __all__ = [
     "CrawlConformance",
     "DeletionConformance",
     "DrawnDelayConformance",
+    "EventLogConformance",
     "ExpiryConformance",
     "FiltersConformance",
     "FinishConformance",

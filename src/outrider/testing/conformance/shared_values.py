@@ -20,8 +20,10 @@ from outrider.store.protocol import (
     MAX_VALUE_CHARS,
     STORE_VALUES,
     ClaimRequest,
+    EventBatch,
     FullStore,
     Heartbeat,
+    PublishedEvent,
     SharedValueWrite,
     TaskFilter,
 )
@@ -47,6 +49,7 @@ ARGUMENTS: Final[dict[str, Any]] = {
     "dry_run": False,
     "updates": [],
     "heartbeat": Heartbeat("w", "busy", "host", 1, 1, 1, 1),
+    "batch": EventBatch("p", 1, "w", [PublishedEvent("e", 0.0, "{}")]),
     "saved": [SavedCrawl(CRAWL, 0)],
     "key": "a.example",
     "order": "key",

@@ -20,10 +20,12 @@ from outrider.store.acts import (
     act_of_steer,
     validate_by,
 )
+from outrider.store.event_ring import RING_BYTES, RING_EVENTS, batch_bytes
 from outrider.store.protocol import (
     MAX_WORKERS,
     STORE_VALUES,
     WORKER_KEPT_SECONDS,
+    EventBatch,
     Heartbeat,
     PriorityUpdate,
     SharedValue,
@@ -32,6 +34,7 @@ from outrider.store.protocol import (
     TaskFilter,
 )
 from outrider.store.validation import (
+    validate_batch,
     validate_crawls,
     validate_heartbeat,
     validate_priority_updates,
@@ -348,6 +351,25 @@ class AdminVerbs(Verbs):
 
         step = (dry_run, after, limit)
         return self.change_tasks("forget", crawl, which, None, forgotten, step, by)
+
+    async def publish(self, crawl: str, batch: EventBatch) -> None:
+        """Append a worker's events to the log, and forget the oldest (O3)."""
+        validate_crawls((crawl,))
+        validate_batch(batch)
+        c = self.all.get(crawl)
+        if c is None or (c.status, c.reason) == (CrawlStatus.CANCELLED, DELETING):
+            return
+        known = [one.serial for _, one in c.ring if one.publisher == batch.publisher]
+        if max(known, default=0) >= batch.serial:
+            return
+        c.last_event += len(batch.events)
+        c.ring.append((c.last_event, batch))
+        sizes = [batch_bytes(one) for _, one in c.ring]
+        c.ring = [
+            (last, one)
+            for place, (last, one) in enumerate(c.ring, 1)
+            if last > c.last_event - RING_EVENTS and sum(sizes[place:]) < RING_BYTES
+        ]
 
     async def delete(self, crawl: str, *, limit: int = 1000, by: str = "") -> Step:  # noqa: ARG002
         """Remove a crawl: first it is cancelled, then nothing of it is left (I1)."""

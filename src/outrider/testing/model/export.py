@@ -109,7 +109,7 @@ class Export(AdminVerbs):
     def saved_end(self, c: C) -> SavedEnd:
         """Return the crawl's counts, after queues and tasks."""
         return SavedEnd(
-            logged=c.forgotten + len(c.log),
+            logged=c.last_event,
             outcomes=dict(c.outcomes),
             timeline=tuple(c.timeline)[-100:],
             **{name: getattr(c, name) for name in SAME_OF_A_CRAWL},
@@ -246,7 +246,7 @@ class Export(AdminVerbs):
         c.arrivals = max(c.arrivals, saved.arrivals, len(c.tasks))
         c.outcomes, c.visits = Counter(saved.outcomes), sum(saved.outcomes.values())
         c.timeline = list(saved.timeline)
-        c.forgotten = max(c.forgotten, saved.logged)
+        c.last_event = max(c.last_event, saved.logged)
         self.log(c, "crawl-restored", c.name, saved.status.value)
         if c.open_pending():  # I2: exported as pending, and done before the end was exported
             self.reopen(c)

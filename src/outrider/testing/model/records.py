@@ -13,7 +13,7 @@ from outrider.core.policy.rules import CrawlRules, QueueRules
 from outrider.core.states import FORGOTTEN, CrawlStatus, TaskState
 from outrider.core.task import PolitenessState, Task
 from outrider.core.worker_totals import NO_TOTALS, WorkerTotals
-from outrider.store.protocol import Heartbeat, SharedValue
+from outrider.store.protocol import EventBatch, Heartbeat, SharedValue
 
 PENDING, LEASED, DONE = TaskState.PENDING, TaskState.LEASED, TaskState.DONE
 DEAD, DROPPED = TaskState.DEAD, TaskState.DROPPED
@@ -168,9 +168,11 @@ class C:
     finished: int | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
     timeline: list[tuple[float, str, str]] = field(default_factory=list)
-    log: list[tuple[int, str, str, str, str, Mapping[str, int]]] = field(default_factory=list)
+    # number, at, name, subject, detail, by, counts
+    log: list[tuple[int, int, str, str, str, str, Mapping[str, int]]] = field(default_factory=list)
+    ring: list[tuple[int, EventBatch]] = field(default_factory=list)  # last number, events
+    last_event: int = 0  # the highest number of an event
     by: str = ""  # the operator whose act is being applied
-    forgotten: int = 0  # events older than the log
     roots: dict[str, list[str]] = field(default_factory=dict)
     settings: str = ""
     workers: dict[str, W] = field(default_factory=dict)

@@ -149,7 +149,9 @@ class Schedule(Views):
         self, c: C, name: str, subject: str, detail: str, counts: Mapping[str, int] = NO_COUNTS
     ) -> None:
         """Log an event, with the operator whose act caused it (O3)."""
-        c.log.append((self.clock.now_ms(), name, subject, detail, c.by, dict(counts)))
+        c.last_event += 1
+        now = self.clock.now_ms()
+        c.log.append((c.last_event, now, name, subject, detail, c.by, dict(counts)))
 
     def set_crawl_status(
         self, c: C, status: CrawlStatus, reason: str, counts: Mapping[str, int] = NO_COUNTS

@@ -17,15 +17,18 @@ from outrider.core.states import CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES, Lease, Task
 from outrider.core.worker_totals import WorkerTotals, sum_of_totals
 from outrider.store.byte_limits import MAX_RESULT_BYTES, count_within, task_bytes
+from outrider.store.event_ring import data_of
 from outrider.store.protocol import (
     ALL_LEASES,
     STORE_VALUES,
     WORKER_KEPT_SECONDS,
     CrawlView,
     CursorPage,
+    EventPage,
     Heat,
     LeaseFilter,
     LeaseView,
+    LoggedEvent,
     Pending,
     QueuePosition,
     QueueView,
@@ -475,9 +478,35 @@ class Views(ABC):
     ) -> list[StoreEvent]:
         """Return events of the store (O3)."""
         c = self.crawl_or_empty(crawl)
-        log = [(c.forgotten + i, *entry) for i, entry in enumerate(c.log, 1)]
-        new = [entry for entry in log if entry[0] > after][:limit]
+        new = [entry for entry in c.log if entry[0] > after][:limit]
         return [
             StoreEvent(sequence, at / 1000, name, subject, detail, by, counts)
             for sequence, at, name, subject, detail, by, counts in new
         ]
+
+    async def event_log(self, crawl: str, *, after: int = 0, limit: int = 1000) -> EventPage:
+        """Return all events by number, and a gap for numbers without one (O3)."""
+        validate_page(after, limit)
+        c = self.crawl_or_empty(crawl)
+        known = {event.sequence: event for event in await self.events_since(crawl, limit=10**6)}
+        found = {n: LoggedEvent(n, e.at, e.name, _json(data_of(e))) for n, e in known.items()}
+        for last, batch in c.ring:
+            first = last - len(batch.events) + 1
+            for n, e in enumerate(batch.events, first):
+                found[n] = LoggedEvent(n, e.at, e.name, e.data, batch.worker)
+        numbers = sorted(n for n in found if n > after)[:limit]
+        events = []
+        for n in numbers:
+            events += [*self.gap(after, n - 1), found[n]]
+            after = n
+        events += self.gap(after, c.last_event) if len(numbers) < limit else []
+        return EventPage(events, c.last_event)
+
+    def gap(self, after: int, upto: int) -> list[LoggedEvent]:
+        """Return what stands for missing events: nothing, if none is (O3)."""
+        missing = _json({"missing": upto - after})
+        return [LoggedEvent(upto, 0.0, "gap", missing)] if upto > after else []
+
+
+def _json(data: object) -> str:
+    return msgspec.json.encode(data).decode()

@@ -158,3 +158,41 @@ delete from note where crawl = %s and number = any(%s::bigint[])
 -- out: nothing
 insert into note (crawl, number, at, topic, name, text)
 select %s, * from unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[])
+
+-- name: published_state
+-- Whether a batch of a publisher, or a later one of it, is in the ring; and the bytes so far. The
+-- caller holds the lock of the crawl's events.
+-- in: crawl, publisher, serial, crawl
+-- out: is known, bytes
+select
+    exists (select from published where crawl = %s and publisher = %s and serial >= %s),
+    coalesce((select bytes from published where crawl = %s order by last desc limit 1), 0)
+
+-- name: add_published
+-- A batch.
+-- in: crawl, last, publisher, serial, worker, bytes, events (JSON)
+-- out: nothing
+insert into published (crawl, last, publisher, serial, worker, bytes, events)
+values (%s, %s, %s, %s, %s, %s, %s)
+
+-- name: delete_old_published
+-- Batches after which too many numbers or bytes came.
+-- in: crawl, last, crawl, bytes
+-- out: nothing
+delete from published where (crawl = %s and last <= %s) or (crawl = %s and bytes <= %s)
+
+-- name: published_since
+-- Batches that have events after a number, in their order.
+-- in: crawl, after, limit
+-- out: last, publisher, serial, worker, events (JSON)
+select last, publisher, serial, worker, events from published
+where crawl = %s and last > %s order by last limit %s
+
+-- name: last_logged
+-- The highest number of an event that was committed.
+-- in: crawl, crawl
+-- out: number
+select greatest(
+    coalesce((select max(sequence) from event where crawl = %s), 0),
+    coalesce((select max(last) from published where crawl = %s), 0)
+)
