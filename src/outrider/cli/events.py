@@ -119,6 +119,7 @@ class EventPrinter:
         """Print events as they come, until the crawl is over and nothing came for a second."""
         loop, is_first, idle_since = asyncio.get_running_loop(), True, 0.0
         while True:
+            was_over = self._is_over
             try:
                 found = await self._read()
             except (StoreError, OSError) as error:
@@ -128,7 +129,7 @@ class EventPrinter:
                 await asyncio.sleep(RECONNECT_INTERVAL)
                 continue
             self._note_return()
-            if found is not None or is_first or not self._is_over:
+            if found is not None or is_first or not was_over:
                 is_first, idle_since = False, loop.time()
             elif loop.time() - idle_since >= OVER_INTERVAL:
                 return
