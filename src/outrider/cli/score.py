@@ -26,7 +26,7 @@ from outrider.core.task import Link
 from outrider.errors import InvalidInput
 from outrider.frontier import Frontier
 from outrider.frontier.reports import Scored, ScoringReport
-from outrider.settings import Layers
+from outrider.settings import Layer, Layers
 
 if TYPE_CHECKING:
     from outrider.simulation.visit_order import Place
@@ -37,6 +37,7 @@ _COLUMNS: Final = (
     *("terms", "lane", "type", "key", "URL"),
 )
 _NUMBERS: Final = frozenset(_COLUMNS[:4])
+_NO_FILES: Final = Layer("score", {"events": {"jsonl": ""}})  # nothing happens: no events
 _MAY_VISIT_AGAIN: Final = {"revisit": ("done", "dead", "dropped")}  # by `known` of a link
 
 
@@ -95,7 +96,8 @@ def score(  # noqa: PLR0913 - a command's options are its parameters
     _check(sources)
     allow_local_imports()
     if store is None:
-        layers = replace(read_layers(settings, {}, assign or [], profile), usual=SITES_LAYER)
+        given = read_layers(settings, {}, assign or [], profile)
+        layers = replace(given, usual=SITES_LAYER, given=_NO_FILES)
         answer = asyncio.run(_score_alone(sources, layers))
     elif settings or profile or assign:
         raise InvalidInput("score --store: the crawl has its settings; leave out those given here")

@@ -58,11 +58,10 @@ async def visit_order(scored: Sequence[Scored], settings: Settings) -> list[Plac
 
 
 def _without_repetition(settings: Settings) -> Settings:
-    """Change what would keep the crawl open for ever, or write files."""
+    """Change what would visit pages again and again, or write a file."""
     return replace(
         settings,
         revisit=replace(settings.revisit, policy="none"),
-        crawl=replace(settings.crawl, stay_open=False),
         events=replace(settings.events, jsonl=""),
     )
 

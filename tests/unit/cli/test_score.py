@@ -84,6 +84,15 @@ def test_settings_are_those_of_a_crawl(outrider, tmp_path):
     assert (unknown.code, "did you mean" in unknown.err) == (2, True)
 
 
+def test_nothing_is_written(outrider, tmp_path, monkeypatch):
+    """F9: not even events, where the settings name a file for them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text("[events]\njsonl = 'events.jsonl'\n")
+
+    assert outrider("score", A, "--settings", "s.toml").code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
+
+
 def test_settings_and_known_urls_of_a_crawl_are_used(outrider, store, crawling):
     """B3: with --store, without changing anything there."""
 
