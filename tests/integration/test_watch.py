@@ -14,10 +14,13 @@ import pytest
 
 from outrider import Done, Failed, Frontier, Link
 from outrider.cli.watch_app import WatchApp
+from outrider.core.histogram import Histogram, Window
+from outrider.core.worker_totals import ScalingDecision, WorkerTotals
 from outrider.errors import StoreUnavailable
 from outrider.monitoring.connection import CrawlConnection, Presence
 from outrider.monitoring.monitor import CrawlMonitor
 from outrider.monitoring.sampler import Sampler
+from outrider.store.protocol import Heartbeat
 
 A, B, C = (f"https://{name}.example/" for name in "abc")
 MANNERS = {"politeness": {"min_delay": 2.0}, "retry": {"max_retries": 0}}
@@ -101,6 +104,31 @@ async def choose(app, pilot, key):
 
 
 # ---- what is seen
+
+
+async def test_workers_tab_shows_workers_and_metrics(path, crawl):
+    """J2, J3, O1: with the last scaling decision; text of a worker is no markup."""
+    decided = (ScalingDecision(5.0, 4, 7, "[bold]ready work[/]"),)
+    totals = WorkerTotals(
+        {"done": 4},
+        latency={"fetch": Histogram({40: 4}, 3.0, 1.0)},
+        decisions=decided,
+        windows={"fetch": Window({40: 4}, 1.0, 9.0)},
+        slots={"busy": 2, "idle": 5},
+    )
+    async with watched(path, size=(100, 50)) as (app, pilot):
+        await pilot.press("k")
+        await until(pilot, says(app, "no worker has sent a heartbeat"))
+        beat = Heartbeat("north-1", "busy", "north", 7, 7, 2, 4, totals=totals)
+        await crawl.store.heartbeat("default", beat)
+        await until(pilot, says(app, "north-1"))
+        for text in (
+            "2 busy, 5 idle, 4 visits",
+            "slots 4 → 7: [bold]ready work[/]",
+            "fetch                 4    0.939",
+            "visits/s",
+        ):
+            await until(pilot, says(app, text))
 
 
 async def test_a_small_terminal_shows_it_all(path, crawl):

@@ -30,6 +30,7 @@ from outrider.frontier import Frontier as AsyncFrontier
 from outrider.frontier.context import CallRecorder, LeaseSource
 from outrider.frontier.finish import Visit
 from outrider.frontier.live_settings import SettingsWatcher, log
+from outrider.frontier.metrics import Metrics
 from outrider.frontier.reports import (
     AddReport,
     Claim,
@@ -383,6 +384,13 @@ class Frontier:
     def worker_totals(self) -> WorkerTotals:
         """Return what all workers the crawl ever had have counted together (M6)."""
         return self._loop.run(self._frontier.worker_totals())
+
+    def metrics(self, since: Metrics | None = None) -> Metrics:
+        """Return counters, rates and latencies over all workers (O1).
+
+        Rates are those since an earlier reading; without one, of the last minute of activity.
+        """
+        return self._loop.run(self._frontier.metrics(since))
 
     def heatmap(self) -> Heatmap:
         """Count pending tasks by origin and group, and by depth (O2)."""

@@ -10,6 +10,18 @@ import msgspec
 import typer
 
 from outrider.cli.crawls import rate_pairs
+from outrider.cli.metrics import (
+    DECISION_COLUMNS,
+    LATENCY_COLUMNS,
+    NO_WORKER,
+    decision_rows,
+    last_decision,
+    latency_note,
+    latency_rows,
+    metric_pairs,
+    slots_text,
+    worker_pairs,
+)
 from outrider.cli.open_crawl import on_crawl
 from outrider.cli.options import Crawl, Json, Store
 from outrider.cli.terminal import (
@@ -24,6 +36,8 @@ from outrider.cli.terminal import (
     show_table,
 )
 from outrider.core.progress import Progress
+from outrider.errors import InvalidInput
+from outrider.frontier.metrics import Metrics
 from outrider.frontier.reports import Heatmap, Reason, Stats
 from outrider.frontier.shared_state import Rescoring
 
@@ -33,6 +47,7 @@ if TYPE_CHECKING:
 
 
 _MAX_REASONS: Final = 50  # that keep a crawl open, shown one by one
+_MAX_NAMES: Final = 3  # workers that an error message lists
 _MAX_GROUPS: Final = 8  # of types and of tags, the largest
 _TASKS: Final = ("pending", "leased", "done", "dead", "dropped")
 
@@ -52,10 +67,19 @@ def stats(
     why: Annotated[
         bool, typer.Option("--why", help="Also show what keeps the crawl from finishing.")
     ] = False,
+    metrics: Annotated[
+        bool,
+        typer.Option("--metrics", help="Show metrics instead: rates, shares and latencies."),
+    ] = False,
     crawl: Crawl = "default",
     as_json: Json = False,
 ) -> None:
     """Show counters of a crawl: tasks and queues by state, visits by outcome, rate, time left."""
+    if metrics:
+        if why:
+            raise InvalidInput("--why and --metrics exclude each other: give one")
+        _show_metrics(on_crawl(store, crawl, lambda frontier: frontier.metrics()), as_json=as_json)
+        return
     report = on_crawl(store, crawl, lambda frontier: read_stats(frontier, why=why))
     if as_json:
         print_json(_stats_json(report))
@@ -133,6 +157,20 @@ def _show_why(reasons: Sequence[Reason]) -> None:
         print_line("… and more: see `outrider queues`")
 
 
+# ---- metrics
+
+
+def _show_metrics(found: Metrics, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    show_pairs(metric_pairs(found))
+    rows = latency_rows(found)
+    if rows:
+        show_table(LATENCY_COLUMNS, rows, right=LATENCY_COLUMNS[1:])
+    print_note(latency_note(found) if found.workers else NO_WORKER)
+
+
 # ---- heatmap
 
 
@@ -156,36 +194,69 @@ def _heatmap_pairs(heat: Heatmap) -> Iterator[tuple[str, str]]:
 
 
 _WORKER_COLUMNS: Final = (
-    "worker",
-    "state",
-    "busy",
-    "slots",
-    "visits",
-    "outcomes",
-    "since",
-    "last heartbeat",
+    *("worker", "state", "slots", "visits", "outcomes", "since", "last heartbeat"),
+    "last decision",
 )
 
 
-def workers(store: Store, *, crawl: Crawl = "default", as_json: Json = False) -> None:
+def workers(
+    store: Store,
+    worker: Annotated[
+        str | None,
+        typer.Argument(metavar="[WORKER]", help="Only this one, with its scaling decisions."),
+    ] = None,
+    *,
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="Show the last scaling decisions of each.")
+    ] = False,
+    crawl: Crawl = "default",
+    as_json: Json = False,
+) -> None:
     """List the workers of a crawl, oldest first: idle, busy, draining or gone.
 
     Workers send a heartbeat every few seconds. A worker without one for half a minute is reported
     as gone, and removed after a day. Outcomes are counted since each started.
     """
     views = on_crawl(store, crawl, lambda frontier: frontier.workers())
+    if worker is not None:
+        views = [_worker_named(worker, views)]
     if as_json:
         for view in views:
             print_json(view)
-    elif views:
-        show_table(_WORKER_COLUMNS, map(_worker_row, views), right=("busy", "slots", "visits"))
+    elif not views:
+        print_note(NO_WORKER)
+    elif decisions or worker is not None:
+        _show_decisions(views, with_details=worker is not None)
     else:
-        print_note("no worker has sent a heartbeat")
+        show_table(_WORKER_COLUMNS, map(_worker_row, views), right=("visits",))
+
+
+def _worker_named(name: str, views: Sequence[WorkerView]) -> WorkerView:
+    """The worker of this name, or the only one whose name has it as a part."""
+    found = [view for view in views if view.worker == name]
+    found = found or [view for view in views if name in view.worker]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InvalidInput(f"no worker {name}: `outrider workers STORE` lists them")
+    names = ", ".join(view.worker for view in found[:_MAX_NAMES])
+    raise InvalidInput(f"{len(found)} workers have {name} in their names, such as {names}")
+
+
+def _show_decisions(views: Sequence[WorkerView], *, with_details: bool) -> None:
+    if with_details:
+        show_pairs(pair for view in views for pair in worker_pairs(view))
+    rows = list(decision_rows(views))
+    if rows:
+        show_table(DECISION_COLUMNS, rows)
+    elif not with_details:
+        print_note("no worker has changed its number of slots, or held a change back")
 
 
 def _worker_row(view: WorkerView) -> tuple[object, ...]:
     return (
-        *(view.worker, view.state, view.busy, view.slots, view.visits),
+        *(view.worker, view.state, slots_text(view), view.visits),
         ", ".join(f"{name} {count:,}" for name, count in sorted(view.totals.outcomes.items())),
         *(format_instant(view.started_at), format_instant(view.seen_at)),
+        last_decision(view),
     )

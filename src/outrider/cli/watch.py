@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
 from outrider.cli.options import Crawl, Json, Store, parse_seconds
@@ -90,11 +91,12 @@ async def print_samples(
     """Print one line per sample; a problem is noted once."""
     clock = clock or SystemClock()
     try:
-        seen = await monitor.start(SampleRequest(whole=once))
+        request = SampleRequest(metrics=as_json)
+        seen = await monitor.start(msgspec.structs.replace(request, whole=once))
         _print_sample(seen, monitor, as_json=as_json)
         while not (once or seen.sample.crawl.status in ENDED):
             await clock.sleep(every)
-            last, seen = seen, await monitor.poll()
+            last, seen = seen, await monitor.poll(request)
             if seen.is_new:
                 _print_sample(seen, monitor, as_json=as_json)
             if _remark(seen) and _remark(seen) != _remark(last):
@@ -160,6 +162,7 @@ def sample_json(seen: Observation, hosts: Hosts) -> dict[str, Any]:
         "busiest": [_host_json(host) for host in hosts.ranked(HostOrder.BUSIEST, JSON_HOSTS)],
         "slowest": [_host_json(host) for host in hosts.ranked(HostOrder.SLOWEST, JSON_HOSTS)],
         "heatmap": sample.heat,
+        "metrics": sample.metrics,
     }
 
 

@@ -53,7 +53,7 @@ HELP: Final = (
     ("w", "wake it; the delay after its last visit still applies"),
     ("t", "sort by: pace, pending, delay, wait, errors, dead, key"),
     ("/", "filter by part of the key; a whole key finds any host"),
-    ("h d m", "hosts, dead letters, heatmap of pending tasks"),
+    ("h d m k", "hosts, dead letters, heatmap of pending tasks, workers and metrics"),
     ("q", "quit; the crawl continues"),
 )
 
@@ -76,6 +76,7 @@ class WatchApp(App[None]):
         Binding("h", "tab('hosts')"),
         Binding("d", "tab('dead')"),
         Binding("m", "tab('heat')"),
+        Binding("k", "tab('workers')"),
         Binding("slash", "filter"),
         Binding("escape", "deselect"),
         Binding("question_mark", "help"),
@@ -134,7 +135,11 @@ class WatchApp(App[None]):
     def _request(self) -> SampleRequest:
         rows = self._layout.rows("hosts")
         keys = [*rows.keys[:FRESH_HOSTS], rows.selected, self._part]
-        return SampleRequest(tuple({key for key in keys if key}), dead_letters=self._tab == "dead")
+        return SampleRequest(
+            tuple({key for key in keys if key}),
+            dead_letters=self._tab == "dead",
+            metrics=self._tab == "workers",
+        )
 
     def _report_changes(self, seen: Observation) -> None:
         """Show what has changed since the last observation."""

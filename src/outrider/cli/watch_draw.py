@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from textwrap import wrap
 from typing import Final
 
 from rich.text import Text
 
+from outrider.cli.metrics import (
+    LATENCY_COLUMNS,
+    NO_WORKER,
+    last_decision,
+    latency_note,
+    latency_rows,
+    metric_pairs,
+    slots_text,
+)
 from outrider.cli.terminal import STATES, format_duration, format_size
 from outrider.cli.watch import ENDED, TASKS
 from outrider.core.progress import Progress
@@ -18,6 +28,7 @@ from outrider.monitoring.hosts import Host
 from outrider.monitoring.monitor import Observation
 from outrider.monitoring.rates import Rates
 from outrider.monitoring.sampler import Sample
+from outrider.store.protocol import WorkerView
 
 RATES_WIDTH: Final = 30  # columns of the text beside the chart
 BARS: Final = " ▁▂▃▄▅▆▇█"
@@ -284,3 +295,50 @@ def _depths(depth: Mapping[str, int], width: int) -> Text:
         drawn.append(f"{name:>8} {count:>12,}  ")
         drawn.append("█" * cells + "\n", _SHADES[4])
     return drawn
+
+
+# ---- workers and metrics
+
+
+_WORKERS: Final = 50  # shown one by one
+_SERIES: Final = 14
+_DURATION: Final = 9
+
+
+def workers(sample: Sample, width: int) -> Text:
+    """The metrics of a crawl, its latencies, and its workers, the latest first."""
+    if sample.metrics is None:
+        return Text("…", "dim")
+    drawn = pairs(islice(metric_pairs(sample.metrics), 2, None), width)
+    rows = latency_rows(sample.metrics)
+    if rows:
+        drawn.append("\n\n").append_text(_latencies(rows))
+        drawn.append(f"\n{latency_note(sample.metrics)}", "dim")
+    if not sample.workers:
+        return drawn.append(f"\n\n{NO_WORKER}", "dim")
+    for view in reversed(sample.workers[-_WORKERS:]):
+        drawn.append("\n\n").append_text(_worker(view, width))
+    more = len(sample.workers) - _WORKERS
+    return drawn.append(f"\n\n… and {more:,} more", "dim") if more > 0 else drawn
+
+
+def _latencies(rows: Sequence[tuple[str, ...]]) -> Text:
+    drawn = [_latency_line(LATENCY_COLUMNS, "dim"), *(_latency_line(row, "") for row in rows)]
+    return Text("\n").join(drawn)
+
+
+def _latency_line(row: Sequence[str], style: str) -> Text:
+    name, *numbers = row
+    cells = "".join(f"{number:>{_DURATION}}" for number in numbers)
+    return Text.assemble((f"{name:<{_SERIES}}", "dim"), (cells, style), no_wrap=True)
+
+
+def _worker(view: WorkerView, width: int) -> Text:
+    style = {"busy": "green", "gone": "dim", "draining": "yellow"}.get(view.state, "")
+    head = Text.assemble((printable(view.worker), "bold"), "  ", (view.state, style))
+    words = f"  {slots_text(view)}, {view.visits:,} visits"
+    head.append_text(plain_text(words))
+    decided = last_decision(view)
+    if not decided:
+        return head
+    return Text("\n").join([head, _cut_right(f"  slots {decided}", width, "dim")])

@@ -32,12 +32,18 @@ TALL_FROM: Final = 34  # lines, for a higher chart
 KEYS: Final = (
     *(("p", "pause"), ("r", "retire"), ("s", "slow"), ("f", "faster"), ("z", "snooze")),
     *(("w", "wake"), ("t", "sort"), ("/", "filter"), ("d", "dead"), ("m", "map")),
+    *(("k", "workers"),),
     *(("?", "help"), ("q", "quit")),
 )
-OPTIONAL_KEYS: Final = frozenset("fwm")  # not listed on a narrow terminal
-ALL_KEYS_FROM: Final = 92  # columns
-Tab: TypeAlias = Literal["hosts", "dead", "heat"]
-TABS: Final[dict[Tab, str]] = {"hosts": "hosts", "dead": "dead letters", "heat": "heatmap"}
+OPTIONAL_KEYS: Final = frozenset("fwmk")  # not listed on a narrow terminal
+ALL_KEYS_FROM: Final = 104  # columns
+Tab: TypeAlias = Literal["hosts", "dead", "heat", "workers"]
+TABS: Final[dict[Tab, str]] = {
+    "hosts": "hosts",
+    "dead": "dead letters",
+    "heat": "heatmap",
+    "workers": "workers",
+}
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -56,7 +62,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Layout(Vertical):
-    """The layout: numbers at the top, one of three tabs, the last answer, and the keys."""
+    """The layout: numbers at the top, one of four tabs, the last answer, and the keys."""
 
     DEFAULT_CSS = f"""
     Layout {{ background: $background; }}
@@ -68,7 +74,7 @@ class Layout(Vertical):
     Layout.-wide #side {{ display: block; }}
     Layout.-tall #rates, Layout.-tall #states {{ margin-top: 1; }}
     Layout.-tall #tabs {{ margin-top: 1; }}
-    Layout #heat {{ scrollbar-size: 1 1; }}
+    Layout #heat, Layout #workers {{ scrollbar-size: 1 1; }}
     Layout #answer, Layout #keys, Layout #tabs {{ height: 1; }}
     Layout #filter {{ height: 1; border: none; padding: 0; display: none; background: $boost; }}
     Layout.-stale #numbers, Layout.-stale #body {{ text-opacity: 40%; }}
@@ -93,6 +99,8 @@ class Layout(Vertical):
                     yield TableWidget(id="letters")
                 with VerticalScroll(id="heat"):
                     yield Static(id="map", markup=False)
+                with VerticalScroll(id="workers"):
+                    yield Static(id="metrics", markup=False)
             with VerticalScroll(id="side", can_focus=False):
                 yield Static(id="aside", markup=False)
         yield Static(id="answer", markup=False)
@@ -108,7 +116,7 @@ class Layout(Vertical):
     def show_tab(self, tab: Tab) -> None:
         """Show a tab, and give it the focus."""
         self.query_one(ContentSwitcher).current = tab
-        self.query_one({"hosts": "#hosts", "dead": "#letters", "heat": "#heat"}[tab]).focus()
+        self.query_one({"dead": "#letters"}.get(tab, f"#{tab}")).focus()
 
     def open_filter(self, part: str) -> None:
         """Show the filter input in place of the answer."""
@@ -160,6 +168,8 @@ class Layout(Vertical):
                 self._draw_letters(frame)
             case "heat":
                 self._draw_map(frame)
+            case "workers":
+                self._draw_workers(frame)
             case _:
                 assert_never(frame.tab)
 
@@ -176,6 +186,10 @@ class Layout(Vertical):
 
     def _draw_map(self, frame: Frame) -> None:
         self._update("map", watch_draw.heatmap(frame.seen.sample, self._width() - 2))
+
+    def _draw_workers(self, frame: Frame) -> None:
+        sample = frame.seen.sample
+        self._update("metrics", watch_draw.workers(sample, self._width() - 2))
 
     def _draw_side(self, frame: Frame) -> None:
         space, ranked = SIDE_WIDTH - 4, frame.hosts.ranked

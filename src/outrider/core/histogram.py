@@ -175,7 +175,15 @@ class Recorder:
         """Put new samples into buckets."""
         new, self._new = self._new, []
         if new:
-            buckets = [bucket_of(seconds) for seconds in new]
+            buckets = [
+                # `bucket_of`, written out
+                ceil(PER_DOUBLING * log2(seconds / MIN_SECONDS) - 1e-9)
+                if seconds > MIN_SECONDS
+                else 0
+                for seconds in new
+            ]
+            if max(buckets) > MAX_BUCKET:
+                buckets = [min(bucket, MAX_BUCKET) for bucket in buckets]
             self._buckets.update(buckets)
             self._recent.extend(zip(buckets, new, strict=True))
             self._sum += sum(new)

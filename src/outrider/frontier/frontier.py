@@ -45,6 +45,7 @@ from outrider.frontier.export import Exporter
 from outrider.frontier.finish import Finisher, Visit
 from outrider.frontier.live_settings import LiveSettings, SettingsWatcher, base_settings, log
 from outrider.frontier.lookup import LeaseFinder
+from outrider.frontier.metrics import Metrics, Readings, metrics_of
 from outrider.frontier.policies import Policies
 from outrider.frontier.progress import ProgressRecorder
 from outrider.frontier.reader import Explainer, QueueFilter, Reader, task_state
@@ -479,6 +480,18 @@ class Frontier:
     async def worker_totals(self) -> WorkerTotals:
         """Return what all workers the crawl ever had have counted together (M6)."""
         return await self._reader.worker_totals()
+
+    async def metrics(self, since: Metrics | None = None) -> Metrics:
+        """Return counters, rates and latencies over all workers (O1).
+
+        Rates are those since an earlier reading; without one, of the last minute of activity.
+        """
+        store, crawl = self.store, self.crawl
+        view, progress = await store.crawl(crawl), await self.progress()
+        readings = Readings(
+            view, progress, await store.workers(crawl), await store.worker_totals(crawl)
+        )
+        return metrics_of(readings, since)
 
     async def heatmap(self) -> Heatmap:
         """Count pending tasks by origin and group, and by depth (O2)."""

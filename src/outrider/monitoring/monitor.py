@@ -59,5 +59,7 @@ class CrawlMonitor:
     def _lacks(self, request: SampleRequest) -> bool:
         if self._last is None:
             return True
+        if request.metrics and self._last.metrics is None:
+            return True
         dead = self._last.crawl.dead
         return request.dead_letters and not self.sampler.dead_letters.is_complete(dead)

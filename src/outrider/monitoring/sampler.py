@@ -15,11 +15,20 @@ import msgspec
 
 from outrider.core.progress import INTERVAL, Progress, ProgressSample, with_now
 from outrider.core.states import TaskState
+from outrider.frontier.metrics import Metrics, Readings, metrics_of
 from outrider.frontier.progress import sample_of_view
 from outrider.monitoring.dead_letters import DeadLetters
 from outrider.monitoring.hosts import Hosts
 from outrider.monitoring.rates import RateHistory, Rates, counts_of
-from outrider.store.protocol import CrawlView, FullStore, Heat, QueueView, ResultPage, TaskFilter
+from outrider.store.protocol import (
+    CrawlView,
+    FullStore,
+    Heat,
+    QueueView,
+    ResultPage,
+    TaskFilter,
+    WorkerView,
+)
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
@@ -41,6 +50,8 @@ class Sample(msgspec.Struct, frozen=True):
     queues: Mapping[str, int]  # by state
     rates: Rates | None
     progress: Progress  # since the crawl began
+    metrics: Metrics | None = None  # if asked for, as are workers
+    workers: Sequence[WorkerView] = ()
 
 
 class SampleRequest(msgspec.Struct, frozen=True):
@@ -48,6 +59,7 @@ class SampleRequest(msgspec.Struct, frozen=True):
 
     hosts: Collection[str] = ()  # keys to read in this sample, whichever stretch is next
     dead_letters: bool = False  # found only by reading tasks
+    metrics: bool = False  # and the workers
     whole: bool = False  # read every queue, however long it takes
 
 
@@ -79,7 +91,8 @@ class Sampler:
         await self._read_requested(store, name, request.hosts, heat.updated_at)
         if request.dead_letters and not self.dead_letters.is_complete(view.dead):
             await self._read_dead_letters(store, name, times)
-        return self._sample(view, heat)
+        sample = self._sample(view, heat)
+        return await _with_metrics(sample, store) if request.metrics else sample
 
     def _sample(self, view: CrawlView, heat: Heat) -> Sample:
         queues = {state: count for state, count in view.queues.items() if count}
@@ -108,6 +121,13 @@ class Sampler:
     async def _read_dead_letters(self, store: FullStore, name: str, times: int) -> None:
         async for after, page in self._dead.stretch(times, store.tasks, name, _DEAD):
             self.dead_letters.add_page(after, page.items, is_last=page.after is None)
+
+
+async def _with_metrics(sample: Sample, store: FullStore) -> Sample:
+    crawl = sample.crawl
+    workers, totals = await store.workers(crawl.crawl), await store.worker_totals(crawl.crawl)
+    metrics = metrics_of(Readings(crawl, sample.progress, workers, totals))
+    return msgspec.structs.replace(sample, metrics=metrics, workers=workers)
 
 
 class RollingReader:

@@ -3,11 +3,15 @@
 import asyncio
 import json
 
+import msgspec
 import pytest
 
 from outrider import Done, Link
+from outrider.core.histogram import Histogram, Window
+from outrider.core.worker_totals import WorkerTotals
 from outrider.frontier import reader
-from outrider.store.protocol import CrawlView, QueueView, TaskView
+from outrider.frontier.metrics import Latency, Metrics
+from outrider.store.protocol import CrawlView, Heartbeat, QueueView, TaskView
 
 A = "https://a.example/"
 B = "https://b.example/"
@@ -111,6 +115,46 @@ class TestStats:
             "rescoring",
         }
         assert (shape["known"], shape["progress"]) == (5, 0.2)
+
+    def test_metrics_of_a_crawl_without_workers_are_its_counters(self, outrider):
+        """O1: and say why there are no durations."""
+        shown, read = (
+            outrider("stats", "x", "--metrics"),
+            outrider("stats", "x", "--metrics", "--json"),
+        )
+
+        assert "1: 1 done" in shown.out
+        assert "p95" not in shown.out
+        assert "no worker has sent a heartbeat" in shown.err
+        assert read.json.keys() == set(Metrics.__struct_fields__)
+        assert read.json["visits_total"] == {"done": 1}
+        assert read.json["fetch_seconds"].keys() == set(Latency.__struct_fields__)
+
+    def test_metrics_show_latencies_of_workers(self, outrider, store):
+        """O1: percentiles of what live workers did last; of all, once they are gone."""
+        series = Histogram({40: 3, 50: 1}, 9.0, 5.5)
+        windows = {"fetch": Window({50: 1}, 5.5, 60.0)}
+        totals = WorkerTotals({"done": 4}, latency={"fetch": series}, retried=3, windows=windows)
+        beat = Heartbeat("w", "busy", "north", 7, 4, 2, 4, totals=totals)
+        asyncio.run(store.heartbeat("default", beat))
+        live = outrider("stats", "x", "--metrics")
+        asyncio.run(store.heartbeat("default", msgspec.structs.replace(beat, state="gone")))
+        after = outrider("stats", "x", "--metrics")
+
+        rows = [[*line.split()] for one in (live, after) for line in one.out.splitlines()]
+        assert [row for row in rows if row[0] == "fetch"] == [
+            ["fetch", "4", "5.31", "5.31", "5.31", "5.50"],
+            ["fetch", "4", "0.939", "5.31", "5.31", "5.50"],
+        ]
+        assert ["retried", "3"] in rows
+        assert "the last 1,000 samples of each worker" in live.err
+        assert "of all samples: no worker is there" in after.err
+
+    def test_metrics_and_why_exclude_each_other(self, outrider):
+        """Two reports at once would be one too many."""
+        answer = outrider("stats", "x", "--metrics", "--why")
+
+        assert (answer.code, "exclude each other" in answer.err) == (2, True)
 
     def test_why_lists_what_keeps_the_crawl_open(self, outrider):
         """I2."""

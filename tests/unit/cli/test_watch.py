@@ -50,11 +50,13 @@ class TestOnce:
         assert shape.keys() == {
             *CrawlView.__struct_fields__,
             *("at", "presence", "rates", "time_left", "busiest", "slowest", "heatmap"),
+            "metrics",
         }
         assert shape["queues"] == {"empty": 1, "ready": 1}
         assert (shape["rates"], shape["presence"]) == (None, "attached")
         assert [host["key"] for host in shape["slowest"]] == ["b.example", "a.example"]
         assert shape["busiest"][0]["pace"] == 0.0
+        assert shape["metrics"]["visits_total"] == {"done": 1}
 
     def test_a_line_of_its_own_changes_nothing(self, outrider, store):
         """It only looks."""

@@ -9,6 +9,7 @@ import pytest
 from outrider import Done, Frontier
 from outrider.cli import crawl_plan
 from outrider.cli.crawl_plan import WorkRequest
+from outrider.core.worker_totals import ScalingDecision, WorkerTotals
 from outrider.settings import Layer, Layers
 from outrider.store.protocol import Heartbeat, WorkerView
 
@@ -231,12 +232,49 @@ class TestWorkers:
             asyncio.run(store.heartbeat("default", Heartbeat(name, state, "north", 7, 4, 2, 99)))
         shown, read = outrider("workers", "x"), outrider("workers", "x", "--json")
 
-        assert [line.split()[:5] for line in shown.out.splitlines()[1:]] == [
-            ["one", "busy", "2", "4", "99"],
-            ["two", "gone", "2", "4", "99"],
+        assert [line.split()[:7] for line in shown.out.splitlines()[1:]] == [
+            ["one", "busy", "2", "busy,", "2", "idle", "99"],
+            ["two", "gone", "4", "before", "99", *shown.out.splitlines()[2].split()[5:7]],
         ]
         assert [line["worker"] for line in read.lines] == ["one", "two"]
         assert read.lines[0].keys() == set(WorkerView.__struct_fields__)
+
+    def test_slots_and_scaling_decisions_are_listed(self, outrider, store, crawling):
+        """J2, J3: also of a worker that is gone; text of a worker moves no cursor."""
+        crawling(Frontier.stats)
+        slots = {"idle": 1, "busy": 2, "draining": 3, "parked": 4}
+        for name, state in (("host-1-a", "draining"), ("host-2-b", "gone")):
+            decided = (ScalingDecision(5.0, 4, 7, "work"), ScalingDecision(9.0, 7, 3, "\x1b[2J"))
+            totals = WorkerTotals({"done": 8}, {"scope": 2}, decisions=decided, slots=slots)
+            beat = Heartbeat(name, state, "north", 7, 3, 5, 99, totals=totals)
+            asyncio.run(store.heartbeat("default", beat))
+        shown = outrider("workers", "x")
+        all_of_them = outrider("workers", "x", "--decisions").out.splitlines()
+        one = outrider("workers", "x", "2-b").out
+        read = outrider("workers", "x", "host-2-b", "--json").json
+
+        assert "2 busy, 3 draining, 1 idle, 4 parked" in shown.out
+        assert "7 → 3: \\x1b[2J" in shown.out
+        assert [line.split()[0] for line in all_of_them[1:]] == ["host-1-a"] * 2 + ["host-2-b"] * 2
+        assert "4 → 7" in all_of_them[1]
+        assert "7 on north" in one
+        assert "2 scope" in one
+        assert one.count("host-2-b") == 3
+        assert [d["reason"] for d in read["totals"]["decisions"]] == ["work", "\x1b[2J"]
+
+    @pytest.mark.parametrize(
+        ("name", "error"),
+        [("nobody", "no worker nobody"), ("host", "2 workers have host in their names, such as")],
+    )
+    def test_worker_that_cannot_be_told_is_refused(self, outrider, store, crawling, name, error):
+        """With the way to find it."""
+        crawling(Frontier.stats)
+        for worker in ("host-1", "host-2"):
+            beat = Heartbeat(worker, "idle", "north", 7, 3, 0, 0)
+            asyncio.run(store.heartbeat("default", beat))
+        answer = outrider("workers", "x", name)
+
+        assert (answer.code, error in answer.err) == (2, True), answer.err
 
     def test_crawl_without_workers_is_noted(self, outrider, crawling):
         """An empty list is an answer, not an error."""
