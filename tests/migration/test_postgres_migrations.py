@@ -80,6 +80,13 @@ def second(text=ADDED):
     return Migration(release_migrations()[-1].version + 1, "9999_later.sql", text)
 
 
+def test_no_two_migrations_share_a_number():
+    """M4: a schema records one migration for each, and refuses the other."""
+    versions = [migration.version for migration in release_migrations()]
+
+    assert versions == list(range(1, len(versions) + 1))
+
+
 def test_migrated_schema_equals_a_fresh_one(empty, line):
     """M4: after the migrations of every release a store has the tables of a new one."""
     migrated, fresh = empty(), empty()
