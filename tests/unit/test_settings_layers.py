@@ -253,12 +253,15 @@ class TestProfiles:
         assert (tree.lanes.burst, tree.queue.max_pending) == (5, 10_000)
 
     def test_paced_is_slow_and_random(self):
-        """Seed 003: 5 to 15 s, shuffled, cooldowns of 15 min and more."""
+        """Seed 003: one queue, 5 to 15 s from starts, by type, shuffled, cooldowns of 15 min."""
         tree = settings_of({"profile": "paced"})
 
         assert (tree.politeness.delay, tree.politeness.delay_to) == (5.0, 15.0)
-        assert tree.queue.tie == "shuffle"
+        assert (tree.politeness.count_from, tree.politeness.max_in_flight) == ("start", 360)
+        assert (tree.queue.key, tree.queue.tie) == ("buckets:1", "shuffle")
+        assert tree.scoring.scorer == "type"
         assert (tree.retry.base, tree.retry.spread, tree.retry.max_retries) == (900.0, 300.0, 3)
+        assert tree.retry.every_failure
 
     def test_given_setting_wins_over_its_profile(self):
         """A profile is where settings begin."""

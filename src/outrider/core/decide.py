@@ -77,7 +77,7 @@ def decide(lease: Lease, outcome: Outcome, policy: Policy, roll: float) -> Verdi
         case Blocked():
             return _blocked(lease, outcome, policy, roll)
         case Unreachable():
-            return _unreachable(lease, outcome)
+            return _unreachable(lease, outcome, policy, roll)
         case Dropped():
             return _dropped(lease, outcome, roll)
         case Again():
@@ -200,7 +200,7 @@ def _from_cache(lease: Lease, outcome: Done, policy: Policy, roll: float) -> Ver
         answer=answer,
         revisit=revisit,
     )
-    if outcome.throttled is None:
+    if outcome.throttled is None or policy.retry.every_failure:
         return verdict
     return _throttling(lease, outcome, verdict, outcome.throttled, roll)
 
@@ -227,6 +227,8 @@ def _throttling(
 
 
 def _throttled(lease: Lease, outcome: Throttled, policy: Policy, roll: float) -> Verdict:
+    if policy.retry.every_failure:
+        return _failed_by_host(lease, outcome, policy, roll)
     counts = lease.throttles >= FREE_THROTTLES
     dead = counts and gives_up(lease.failures + 1, policy.retry.for_failed(lease.type))
     verdict = Verdict(
@@ -257,6 +259,23 @@ def _failed(lease: Lease, outcome: Failed, policy: Policy, roll: float) -> Verdi
     )
 
 
+def _failed_by_host(
+    lease: Lease, outcome: Throttled | Unreachable, policy: Policy, roll: float
+) -> Verdict:
+    """Fail the task alone (G1): its queue holds other hosts, which are not to wait (D3, D4)."""
+    if isinstance(outcome, Throttled):
+        reason, least = "throttled", outcome.retry_after or 0.0
+    else:
+        reason, least = outcome.reason, 0.0
+    verdict = _failed(lease, Failed(reason, crawl_delay=outcome.crawl_delay), policy, roll)
+    return msgspec.structs.replace(
+        verdict,
+        outcome=type(outcome).__name__.lower(),
+        delay=_delay(lease, outcome, lease.manners.level, roll),
+        retry_in=max(verdict.retry_in, least),
+    )
+
+
 def _blocked(lease: Lease, outcome: Blocked, policy: Policy, roll: float) -> Verdict:
     backoff, in_row = policy.retry.blocked, lease.manners.blocks_in_row + 1
     allowed = lease.rules.politeness.blocks_to_snooze
@@ -278,7 +297,9 @@ def _blocked(lease: Lease, outcome: Blocked, policy: Policy, roll: float) -> Ver
     )
 
 
-def _unreachable(lease: Lease, outcome: Unreachable) -> Verdict:
+def _unreachable(lease: Lease, outcome: Unreachable, policy: Policy, roll: float) -> Verdict:
+    if policy.retry.every_failure:
+        return _failed_by_host(lease, outcome, policy, roll)
     in_row = lease.manners.unreachable_in_row + 1
     return Verdict(
         *_lease_and_outcome(lease, outcome),

@@ -18,7 +18,7 @@ from outrider.core.pattern import compile_pattern
 from outrider.core.policy.link_types import describe_giver
 from outrider.core.policy.rules import covers
 from outrider.core.policy.score import breakdown_of
-from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, setting_of
+from outrider.core.policy.weights import BONUSES, setting_of, weights_of
 from outrider.core.states import (
     RETIRED_REASONS,
     SNOOZED_REASONS,
@@ -67,7 +67,6 @@ FIRST_PAGE: Final = 250  # queues of a list in a store's order; later pages are 
 LAST_PAGE: Final = 2000
 ORDERS: Final[dict[str, QueueOrder]] = {"key": "key", "wakes_in": "wake"}
 MIN_VISITS: Final = 10  # so few visits say nothing about a crawl's pace
-_DEFAULTS: Final = {"weights": TYPE_WEIGHTS, "bonuses": BONUSES}
 
 
 class QueueFilter(msgspec.Struct, frozen=True):
@@ -336,9 +335,13 @@ class Explainer:
         return Term(name, value, setting, self._weight(path), said_by)
 
     def _weight(self, path: tuple[str, ...]) -> Any:
+        settings = self._context.policies.settings
         section, name, *entry = path
-        found = getattr(getattr(self._context.policies.settings, section), name)
-        return found.get(entry[0], _DEFAULTS[name].get(entry[0])) if entry else found
+        if not entry:
+            return getattr(getattr(settings, section), name)
+        scoring = settings.scoring
+        known = weights_of(scoring) if name == "weights" else {**BONUSES, **scoring.bonuses}
+        return known.get(entry[0])
 
     # ---- place and time
 

@@ -34,14 +34,23 @@ PROFILES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "scoring": {"scorer": "default"},
     },
     "paced": {
-        "politeness": {"delay": 5.0, "delay_to": 15.0, "max_in_flight": 1},
-        "queue": {"tie": "shuffle"},
+        "politeness": {
+            "delay": 5.0,
+            "delay_to": 15.0,
+            "count_from": "start",
+            # As many as begin within half an hour, so that no visit waits for another's end.
+            "max_in_flight": 360,
+            "blocks_to_snooze": 0,
+        },
+        "queue": {"key": "buckets:1", "tie": "shuffle", "max_depth": 1_000_000},
+        "scoring": {"scorer": "type"},
         "retry": {
             "max_retries": 3,
             "base": 900.0,
             "cap": 86_400.0,
             "jitter": 0.0,
             "spread": 300.0,
+            "every_failure": True,
         },
     },
     "fast": {
@@ -53,7 +62,7 @@ ABOUT: Final[Mapping[str, str]] = {
     POLITE: "the defaults: one visit of a host at a time, with a delay after each",
     "archive": "as Heritrix: whole sites one after the other, many slow retries; written as WARC",
     "news": "links get types; articles and discovery alternate; few pages may be pending",
-    "paced": "slow and irregular: visits 5 to 15 s apart, shuffled, long cooldowns",
+    "paced": "one pace per crawl: visits 5 to 15 s apart, lists before goods, long cooldowns",
     "fast": "your own servers: no delay, many visits of a host at a time",
 }
 

@@ -316,6 +316,42 @@ def test_ten_throttles_in_a_row_retire_the_queue():
     check(lease(manners={row: 9}), Throttled(), 0.0, {"retire": "throttled", row: 10})
 
 
+@pytest.mark.parametrize(
+    ("outcome", "least", "reason"),
+    [
+        (Throttled(), 900.0, "throttled"),
+        (Throttled(retry_after=5.0), 900.0, "throttled"),
+        (Throttled(retry_after=5000.0), 5000.0, "throttled"),
+        (Unreachable("dns"), 900.0, "dns"),
+    ],
+)
+def test_every_failure_fails_its_task_and_leaves_its_queue_alone(outcome, least, reason):
+    """G1, D3, D4: for queues of many hosts; even the tenth in a row neither snoozes nor retires."""
+    how = policy(base=900.0, cap=DAY, jitter=0.0, every_failure=True)
+    rows = {"throttles_in_row": 9, "unreachable_in_row": 4, "level": 2, "calm": 3}
+    expected = {
+        "state": PENDING,
+        "counts": True,
+        "failed": 1,
+        "retry_in": least,
+        "reason": reason,
+        "snooze": 0.0,
+        "retire": None,
+        "level": None,
+    }
+    check(lease(manners=rows), outcome, 0.0, expected, how)
+    check(lease(failures=3), outcome, 0.0, {"state": DEAD}, how)
+    assert decide(lease(), outcome, how, 0.0).outcome == type(outcome).__name__.lower()
+
+
+def test_throttled_visit_answered_from_the_cache_leaves_a_queue_of_many_hosts_alone():
+    """D5, G1: with `every_failure` no host speaks for the others."""
+    outcome = Done(200, from_cache=True, throttled=60.0)
+    expected = {"touched": False, "snooze": 0.0, "state": DONE}
+
+    check(lease(), outcome, 0.0, expected, policy(every_failure=True))
+
+
 def test_a_throttle_is_an_answer():
     """D4: it ends the row of unreachable visits, of blocks, and of Done."""
     manners = {"unreachable_in_row": 3, "blocks_in_row": 2, "calm": 9}

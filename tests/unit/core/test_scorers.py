@@ -86,6 +86,20 @@ def test_what_the_link_asks_is_honoured_by_every_scorer(name):
     assert (given_, biased) == (7.5, plain - 3.0)
 
 
+def test_type_alone_orders_under_the_scorer_of_types():
+    """F10, 003: search and pagination 1, product 2, others as usual; what is given wins."""
+    links = [
+        Link("https://a.example/", type=kind, depth=depth, origin="sitemap")
+        for kind in ("search", "pagination", "product", "article", "page")
+        for depth in (0, 50)
+    ]
+    plain = SCORERS["type"](Scoring(scorer="type"), Signals())
+    own = SCORERS["type"](Scoring(scorer="type", weights={"product": 0.5}), Signals())
+
+    assert priorities(plain, *links) == [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 0.0, 0.0, 12.0, 12.0]
+    assert priorities(own, *links[4:6]) == [0.5, 0.5]
+
+
 def test_an_unknown_scorer_is_refused_with_the_known_ones():
     """The message names what can be named."""
     with pytest.raises(ValueError, match=r"breadth-first.*learning"):

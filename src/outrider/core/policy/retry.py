@@ -42,6 +42,13 @@ class Retry(Backoff, frozen=True, forbid_unknown_fields=True):
 
     blocked: Backoff = COOLDOWN
     types: dict[str, Backoff] = {}
+    every_failure: Annotated[
+        bool,
+        Meta(
+            description="true: a throttled or unreachable visit fails its task, as any other, and"
+            " its queue does not wait; for queues that hold many hosts"
+        ),
+    ] = False
 
     def for_failed(self, kind: str) -> Backoff:
         """The policy for a failed task of this type."""

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from outrider.core.breakdown import Breakdown, sum_of
-from outrider.core.policy.weights import BONUSES, TYPE_WEIGHTS, Scoring, bonus_of
+from outrider.core.policy.weights import BONUSES, Scoring, bonus_of, weights_of
 from outrider.core.signals import Prediction, Signals
 from outrider.core.task import Link, Task
 from outrider.core.url import Url
@@ -65,7 +65,7 @@ class DefaultScorer:
 
     def __init__(self, scoring: Scoring, signals: Signals | None = None) -> None:
         self._how = scoring
-        self._weights = {**TYPE_WEIGHTS, **scoring.weights}
+        self._weights = weights_of(scoring)
         self._bonuses = {**BONUSES, **scoring.bonuses}
         self._signals = signals or Signals()
         self._plain: dict[tuple[str, int, str | None], Score] = {}

@@ -18,7 +18,7 @@ from outrider.core.policy.score import (
     base_score,
     breakdown_of,
 )
-from outrider.core.policy.weights import Scoring
+from outrider.core.policy.weights import Scoring, weights_of
 from outrider.core.signals import Signals
 from outrider.core.task import Lease, Link, Task
 
@@ -26,6 +26,20 @@ MAX_SITES: Final = 100_000  # queues whose links are counted
 SCALE: Final = 100.0  # of OPIC: a seed gets the priority that is named `high`
 _SEED: Final = 1.0
 _OWN: Final = 0.01  # what any page has by itself; more of it, and seeds count for less
+
+
+class TypeScorer:
+    """The weight of the type alone: depth, origin and signals do not count (003)."""
+
+    features = ("type",)
+
+    def __init__(self, scoring: Scoring) -> None:
+        self._weights = weights_of(scoring)
+
+    def score(self, batch: Sequence[Candidate]) -> list[Score]:
+        """Score by type; explicit parts of the link win (F8)."""
+        weights, usual = self._weights, self._weights["default"]
+        return [base_score("type", weights.get(link.type, usual), link) for link, *_ in batch]
 
 
 class BreadthFirstScorer:
@@ -119,6 +133,7 @@ class LargestSitesScorer:
 SCORERS: Final[Mapping[str, Callable[[Scoring, Signals], Scorer]]] = {
     "default": DefaultScorer,
     "fifo": lambda *_: FifoScorer(),
+    "type": lambda scoring, _: TypeScorer(scoring),
     "breadth-first": lambda *_: BreadthFirstScorer(),
     "depth-first": lambda *_: DepthFirstScorer(),
     "opic": lambda *_: OpicScorer(),

@@ -19,6 +19,8 @@ TYPE_WEIGHTS: Final[Mapping[str, float]] = {
     "refresh": 25.0,
     "default": 12.0,
 }
+# What the scorer `type` knows besides: of a list of goods, the lists come first (003).
+LISTING_WEIGHTS: Final[Mapping[str, float]] = {"search": 1.0, "pagination": 1.0, "product": 2.0}
 BONUSES: Final[Mapping[str, float]] = {
     "adaptive-seed": 20.0,
     "gap-prediction": 15.0,
@@ -50,7 +52,7 @@ class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str | Any,
         Meta(
             extra=CODE,
-            description="default | fifo | breadth-first | depth-first | opic | "
+            description="default | fifo | type | breadth-first | depth-first | opic | "
             "largest-sites-first | learning | module:name | an object with `score`",
         ),
     ] = "default"
@@ -118,6 +120,12 @@ class Scoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Clustering(self.problem_window, self.boost_factor, self.boost_most)
 
 
+def weights_of(how: Scoring) -> Mapping[str, float]:
+    """Return the weights of task types that the settings give, over the built-in ones."""
+    known = LISTING_WEIGHTS if how.scorer == "type" else {}
+    return {**TYPE_WEIGHTS, **known, **how.weights}
+
+
 def bonus_of(origin: str, how: Scoring) -> str:
     """Return the name of the bonus of an origin (F3): its own if one was given."""
     if origin in how.bonuses and origin not in BONUSES:
@@ -129,8 +137,7 @@ def setting_of(term: str, kind: str, origin: str, how: Scoring) -> str | None:
     """Return the setting behind the weight of a term; None: it came with the link."""
     match term:
         case "type":
-            is_known = kind in TYPE_WEIGHTS or kind in how.weights
-            return f"scoring.weights.{kind if is_known else 'default'}"
+            return f"scoring.weights.{kind if kind in weights_of(how) else 'default'}"
         case "discovery":
             return f"scoring.bonuses.{bonus_of(origin, how)}"
         case _:
