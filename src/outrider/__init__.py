@@ -35,6 +35,7 @@ from outrider.errors import (
 )
 from outrider.events import Event
 from outrider.frontier import Frontier
+from outrider.frontier.crawls import crawls, removed_crawls
 from outrider.settings import Settings
 from outrider.store.factory import checkpoint
 
@@ -79,7 +80,9 @@ __all__ = [
     "__version__",
     "checkpoint",
     "crawl",
+    "crawls",
     "outcome_of",
+    "removed_crawls",
 ]
 
 _OF_AN_EXTRA = frozenset({"CrawlReport", "crawl"})

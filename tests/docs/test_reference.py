@@ -31,6 +31,7 @@ from outrider.executor import page_handler as paging
 from outrider.fetch import feeds
 from outrider.frontier import add, reports, rescore
 from outrider.frontier.admin import QueueHandle
+from outrider.frontier.crawls import CrawlSummary, RemovedCrawl
 from outrider.frontier.signals import PROPOSED
 from outrider.store.export_items import SavedCrawl, SavedEnd, SavedQueue, SavedTask
 from outrider.store.protocol import QueueView, TaskView, WorkerView
@@ -63,6 +64,7 @@ SECTIONS = {
     "Lease": public(Lease),
     "Outcomes": {outcome.__name__ for outcome in OUTCOMES}.union(*map(public, OUTCOMES)),
     "Stats": public(reports.Stats),
+    "CrawlSummary": public(CrawlSummary) | set(RemovedCrawl.__struct_fields__),
     "Progress": public(Progress) | public(ProgressSample) - {"is_same"},
     "QueueHandle": handle_names(),
     "QueueView": public(QueueView),

@@ -4,8 +4,9 @@ Every frontier runs its own loop in a thread of its own, so it works in scripts,
 notebooks whose loop is already running.
 """
 
+from outrider.blocking.crawls import crawls, removed_crawls
 from outrider.blocking.frontier import Frontier
 from outrider.blocking.queue import QueueHandle
 from outrider.blocking.run_crawl import crawl
 
-__all__ = ["Frontier", "QueueHandle", "crawl"]
+__all__ = ["Frontier", "QueueHandle", "crawl", "crawls", "removed_crawls"]

@@ -126,6 +126,8 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "import": transfer.import_,
     },
     "A store as a whole": {
+        "crawls": crawls.crawls,
+        "delete": crawls.delete,
         "copy": transfer.copy,
         "checkpoint": transfer.checkpoint,
         "doctor": doctor.doctor,

@@ -18,6 +18,7 @@ from outrider.cli.terminal import (
     show_pairs,
     show_table,
 )
+from outrider.core.states import DELETING
 from outrider.executor.executor import Ending
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.run_counts import RunCounts
@@ -37,6 +38,7 @@ ENDS: Final[Mapping[str, tuple[str, int]]] = {
     "blocked": ("blocked: hosts refused most visits", 5),
     "nothing": ("nothing fetched: no page could be read", 6),
     "cancelled": ("cancelled by an operator", 7),
+    "removed": ("removed: the crawl was deleted from its store; its output files stay", 7),
     "interrupted": ("interrupted: stopped by a signal", 130),
 }
 _LIMITS: Final = {
@@ -130,7 +132,7 @@ def _classify_end(
     if ending.how == "stopped":
         return "interrupted", ""
     if ending.how == "cancelled":
-        return "cancelled", ""
+        return "removed" if ending.reason == DELETING else "cancelled", ""
     if ending.how == "paused" and ending.reason in _LIMITS:
         return "budget", _LIMITS[ending.reason]
     if _was_blocked(stats, tally):

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from outrider.cli.options import row_limit
 from outrider.cli.terminal import print_json, print_note, show_table
+from outrider.clock import SystemClock
 from outrider.errors import InvalidInput
 from outrider.frontier import Frontier
 from outrider.monitoring.connection import check_crawl, check_store
 from outrider.settings import Layers, person
+from outrider.store.factory import open_store
 from outrider.store.protocol import FullStore
 
 if TYPE_CHECKING:
@@ -48,6 +50,22 @@ def on_crawl(
             if not creates:
                 await check_crawl(frontier, store)
             return await work(frontier)
+
+    return asyncio.run(call())
+
+
+def on_store(store: str, work: Callable[[FullStore], Awaitable[T]]) -> T:
+    """Call `work` with an existing store, of whatever crawls, and close it."""
+
+    async def call() -> T:
+        source = check_store(store, creates=False)
+        if not isinstance(source, str):
+            return await work(source)
+        opened = await open_store(source, SystemClock())
+        try:
+            return await work(opened)
+        finally:
+            await opened.close()
 
     return asyncio.run(call())
 

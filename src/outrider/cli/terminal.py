@@ -120,6 +120,11 @@ def _console() -> Console:
     return console
 
 
+def terminal_width() -> int:
+    """Return the width of the output in columns; a pipe has as many as there may be."""
+    return _console().width
+
+
 def _table_cell(value: object, *, is_cut: bool = False) -> Text:
     text = printable(f"{value:,}" if isinstance(value, int) else str(value))
     overflow: Literal["ellipsis", "fold"] = "ellipsis" if is_cut else "fold"

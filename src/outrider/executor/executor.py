@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from outrider.core.states import CrawlStatus
+from outrider.core.states import DELETING, CrawlStatus
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.finisher import CachedVisitSource, Finisher, Observer, Outputs, Sink
 from outrider.executor.handlers import Handlers
@@ -235,7 +235,7 @@ class Executor:
             waits = self._stays or self._frontier.settings.crawl.stay_open
             return None if waits else Ending("finished")
         if status is CrawlStatus.CANCELLED:
-            return Ending("cancelled", "operator")
+            return Ending("cancelled", (await self._crawl()).reason or DELETING)
         if status is CrawlStatus.PAUSED:
             reason = (await self._crawl()).reason or ""
             waits = reason == "operator" or (reason == "finish" and self._stays)

@@ -17,11 +17,12 @@ from outrider.core.admission import fingerprint_of, url_of
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.queue_key import address
 from outrider.core.policy.rules import covers
-from outrider.core.states import CrawlStatus
+from outrider.core.states import DELETING, CrawlStatus
 from outrider.core.task import Link
 from outrider.core.url import Url
 from outrider.errors import InvalidInput
 from outrider.frontier.context import FrontierContext
+from outrider.frontier.crawls import remember_removal
 from outrider.frontier.event_reporter import signature
 from outrider.frontier.live_settings import LiveSettings
 from outrider.frontier.reports import SuffixView
@@ -120,11 +121,14 @@ class Admin:
             raise InvalidInput("forget() needs a URL or a filter; pattern='' forgets every task")
         return await self._change_tasks(self._context.store.forget, which, dry_run=dry_run, by=by)
 
-    async def delete_crawl(self, by: str | None) -> int:
+    async def delete_crawl(self, by: str | None, progress: Callable[[int], object] | None) -> int:
         """See `Frontier.delete_crawl` (I1)."""
         context = self._context
-        by = context.actor(by)
-        count = await delete_crawl(context.store, context.crawl, by=by)
+        by, store, crawl = context.actor(by), context.store, context.crawl
+        view = await store.crawl(crawl)
+        if view.reason != DELETING and crawl in await store.crawls():
+            await remember_removal(store, view, by)
+        count = await delete_crawl(store, crawl, by=by, progress=progress or (lambda _: None))
         context.reporter.emit("operator-delete", tasks=count, **signature(by))
         return count
 

@@ -651,14 +651,16 @@ class Frontier:
         )
         return await self._admin.forget(url, which, dry_run=dry_run, by=by)
 
-    async def delete_crawl(self, *, by: str | None = None) -> int:
+    async def delete_crawl(
+        self, *, by: str | None = None, progress: Callable[[int], object] | None = None
+    ) -> int:
         """Remove the crawl from its store, with all that is kept of it; return how many tasks (I1).
 
         It is cancelled first, so workers stop. A removal that was interrupted continues when this
-        is called again. Close this frontier afterwards: its next call would begin a new crawl of
-        the same name.
+        is called again. `progress` is called with how many tasks were removed so far. Close this
+        frontier afterwards: its next add would begin a new crawl of the same name.
         """
-        return await self._admin.delete_crawl(by)
+        return await self._admin.delete_crawl(by, progress)
 
     async def replay(
         self,

@@ -113,7 +113,7 @@ class LiveSettings:
         """See `Frontier.learn`."""
         if self.is_attached:
             text = await self._context.store.settings(self._context.crawl)
-            if text != self._stored:
+            if text and text != self._stored:  # "": the crawl was removed, or has none
                 self._stored = text
                 self.base = self.base_of(self.layers)
                 self._log_contradictions()

@@ -8,7 +8,7 @@ finds its file held by a process that only reads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
@@ -43,13 +43,16 @@ async def check_crawl(frontier: Frontier, store: str) -> None:
     names = await frontier.store.crawls()
     if frontier.crawl in names:
         return
-    listed = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
-    fix = (
-        f"it has {listed}; choose one with --crawl NAME"
-        if names
-        else "it has none; `outrider add` creates one"
+    fix = "; choose one with --crawl NAME" if names else "; `outrider add` creates one"
+    listed = list_names(names) or "none"
+    raise InvalidInput(
+        f"no crawl {frontier.crawl!r} in {show_address(store)}: it has {listed}{fix}"
     )
-    raise InvalidInput(f"no crawl {frontier.crawl!r} in {show_address(store)}: {fix}")
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Return the first names of crawls, for an error; "": there are none."""
+    return ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
 
 
 class Presence(StrEnum):
