@@ -6,12 +6,14 @@ import socket
 import sys
 import threading
 from collections import Counter
+from contextlib import suppress
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 
 from outrider import Done, Frontier
+from outrider.errors import StoreUnavailable
 from outrider.output.jsonl import items_sink
 from outrider.settings import merged, settings_of
 from outrider.store.factory import peek_file
@@ -203,6 +205,43 @@ def test_several_processes_share_one_crawl(outrider, web, joined):
     assert all(end.json["closing"]["visits"] > 0 for end in ends)
     assert written(outrider, web) == asked(web) == once(web)
     assert violations(web.hits(), delay=DELAY, web=web.web) == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("any_store")
+def test_metrics_count_the_visits_of_a_worker_that_was_killed(
+    outrider, store, joined, on_crawl, until
+):
+    """O1, M6: visits exactly, durations until its last heartbeat; percentiles are those of all."""
+
+    def told(killed):
+        with suppress(StoreUnavailable):  # a holder of the file has just ended
+            views = on_crawl(Frontier.workers)
+            return next(view for view in views if view.pid == killed.pid).totals.outcomes
+        return {}
+
+    survivor, killed = joined(2)
+    until(lambda: told(killed).get("done", 0) > 0)
+    killed.send_signal(signal.SIGKILL)
+    outrider.end(killed)
+    end = outrider.end(survivor)
+    assert end.code == 0, end.err
+    last = told(killed)
+    shown = outrider("stats", store, "--metrics", "--json").json
+    stats = outrider("stats", store, "--json").json
+    workers = [view.totals.outcomes for view in on_crawl(Frontier.workers)]
+
+    assert shown["visits_total"] == stats["outcomes"]
+    assert told(killed) == last  # and no more
+    counted = sum((Counter(one) for one in workers), Counter())
+    assert counted["done"] <= stats["outcomes"]["done"]
+    assert shown["handler_seconds"]["count"] == sum(
+        view.totals.latency["handler"].count for view in on_crawl(Frontier.workers)
+    )
+    assert shown["host_gap_seconds"]["count"] > 50
+    assert shown["host_gap_seconds"]["p50"] > DELAY * 0.9
+    for verb in ("claim", "finish"):
+        assert shown["store_seconds"][verb]["count"] > 0
 
 
 @pytest.mark.slow
