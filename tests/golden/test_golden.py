@@ -29,7 +29,11 @@ async def test_golden_file_shows_what_it_showed_its_own_release(stem, name, tmp_
             if what in ("queues", "tasks", "changes"):
                 pairs = zip(shown, told, strict=True)
                 shown = [without_newer_fields(new, old) for new, old in pairs]
-            if what == "crawl":
+            if what == "leases":
+                shown = [
+                    lease_without_newer_fields(*pair) for pair in zip(shown, told, strict=True)
+                ]
+            if what in ("crawl", "worker totals"):
                 shown = without_newer_fields(shown, told)
             assert shown == told, (crawl, what)
     assert found["views"].keys() == RELEASES[stem]["told"]["views"].keys()
@@ -39,6 +43,13 @@ async def test_golden_file_shows_what_it_showed_its_own_release(stem, name, tmp_
 def without_newer_fields(shown, told):
     """Leave out of a view the fields that its release did not have."""
     return {name: value for name, value in shown.items() if name in told}
+
+
+def lease_without_newer_fields(shown, told):
+    """Leave them out of a lease's view, of the lease in it, and of its task, which is a list."""
+    lease = without_newer_fields(shown["lease"], told["lease"])
+    lease["about"] = lease["about"][: len(told["lease"]["about"])]
+    return {**without_newer_fields(shown, told), "lease": lease}
 
 
 @pytest.mark.parametrize("name", [name for _, name in FILES])

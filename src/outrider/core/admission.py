@@ -326,8 +326,8 @@ class Admission(msgspec.Struct):
             meta,
             None if score is None else score.breakdown,
             "" if link.text is None or link.text == url.text else link.text,
-            typed_by,
             link.done,
+            typed_by,
         )
 
 

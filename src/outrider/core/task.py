@@ -108,8 +108,8 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     meta: bytes = b""  # JSON, at most 1 MiB
     breakdown: Breakdown | None = None
     text: str = ""  # the URL as it was given, if it is kept; "": it is the URL, or not kept
-    typed_by: str = ""  # what gave it its type, if its link did not; "": the link, or the default
     done: bool = False  # becomes known as done, without a visit (B3); stored as False
+    typed_by: str = ""  # what gave it its type, if its link did not; "": the link, or the default
 
 
 class Added(msgspec.Struct, frozen=True, gc=False):

@@ -299,4 +299,4 @@ def task_of(crawl: str, saved: SavedTask) -> Task:
     values = [*_task_values(saved)]
     values[_META] = saved.meta.encode()
     values[_BREAKDOWN] = None if saved.breakdown is None else Breakdown(*saved.breakdown)
-    return Task(crawl, *values)
+    return Task(crawl, **dict(zip(_TASK_FIELDS, values, strict=True)))
