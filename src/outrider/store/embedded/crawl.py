@@ -147,6 +147,17 @@ class FileCrawl:
         self._first_page, self._built, self._updates = first, summary, self._updates_by_page()
         queues = [log_pages.encode_queue(queue) for queue in dirty]
         count = max(1, len(self._updates), len(bounds) - 1, -(-len(queues) // PAGE_ITEMS))
+        if count == 1:  # the common case
+            updates = self._updates[0] if self._updates else []
+            tasks = [log_pages.encode_task(record) for record in updates]
+            numbers = [
+                *range(first_new, first_new + len(inserted)),
+                *[record.number for record in updates],
+                *[queue.number for queue in dirty],
+            ]
+            parts = new_tasks, tasks, queues
+            data = log_pages.encode_page(first, self.index, numbers, parts, update)
+            return [log_pages.PageRow(first, data)]
         rows = []
         for index in range(count):
             low, high = index * PAGE_ITEMS, (index + 1) * PAGE_ITEMS
@@ -180,9 +191,10 @@ class FileCrawl:
 
     def _update(self, new: CrawlSummary, now: int) -> bytes:
         """Encode the `CrawlUpdate` from what the file has to the new summary."""
-        state, old, values = self.state, self._written, self.journal.values
+        state, old = self.state, self._written
         last = 0 if old is None else old.last_event
-        events = list(takewhile(lambda one: one.number > last, reversed(state.events)))[::-1]
+        recent = takewhile(lambda one: one.number > last, reversed(state.events))
+        events = list(recent)[::-1] if state.last_event > last else []
         return log_pages.encode_update(
             state,
             state.name,
@@ -192,11 +204,15 @@ class FileCrawl:
             events,
             list(state.timeline) if old is None or events else None,
             self.encoded_rules() if old is None or new.rules != old.rules else None,
-            self._new_roots(),
+            self._new_roots() if old is None or new.root_count != old.root_count else None,
             state.settings if old is None or new.settings != old.settings else None,
-            value_rows(values.since(0 if old is None else old.last_value)),
+            self._new_values(0 if old is None else old.last_value),
             *self._worker_rows(old, new),
         )
+
+    def _new_values(self, after: int) -> list[tuple[int, float, str, str, str]]:
+        values = self.journal.values
+        return value_rows(values.since(after)) if values.last > after else []
 
     def _worker_rows(
         self, old: CrawlSummary | None, new: CrawlSummary
@@ -238,13 +254,16 @@ class FileCrawl:
             counts.is_dirty = False
         state.dirty_queues, state.dirty_counts = [], []
         self.journal.workers_by_name.mark_written()
+        assert self._built is not None  # noqa: S101 - pages were built, see `build_pages`
         self._set_written(self._built)
         self.queues.shrink()
         return count
 
-    def _set_written(self, summary: CrawlSummary | None) -> None:
-        self._written = summary
-        self._written_roots = {m: len(roots) for m, roots in self.journal.roots_by_mode.items()}
+    def _set_written(self, summary: CrawlSummary) -> None:
+        old, self._written = self._written, summary
+        if old is None or summary.root_count != old.root_count:
+            roots_by_mode = self.journal.roots_by_mode
+            self._written_roots = {mode: len(roots) for mode, roots in roots_by_mode.items()}
 
     # ---- reopening
 

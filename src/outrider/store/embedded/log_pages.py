@@ -280,11 +280,17 @@ def _compile_encode_task() -> Callable[[TaskRecord], bytes]:
         "KEY_BYTES": _KEY_BYTES,
         "LEASED": TaskState.LEASED,
     }
-    # Most rows are of tasks that are not leased; what they leave out at the end has its default.
-    short = values[: TaskRow.__struct_fields__.index("process")]
+    # What a row leaves out at its end has its default: most rows need none of it.
+    names = TaskRow.__struct_fields__
+    short = values[: names.index("process")]
+    of_lease = {name: f"record.{name}" for name in ("process", *_OF_LEASE)}
+    leased = fields.arguments(names, plain, {**_TASK_VALUES, **of_lease})
     body = [
-        "if record.state is not LEASED and not record.blocks and record.left is None:",
-        f"    return encode(({', '.join(short)}))",
+        "if record.left is None:",
+        "    if record.state is LEASED:",
+        f"        return encode(({', '.join(leased[: names.index('left')])}))",
+        "    if not record.blocks:",
+        f"        return encode(({', '.join(short)}))",
         f"return encode(({', '.join(values)}))",
     ]
     return fields.compile_function("encode_task", "record", body, scope)  # type: ignore[no-any-return]
