@@ -12,7 +12,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from heapq import heappush
 from itertools import islice, pairwise, takewhile
-from typing import NamedTuple, final
+from operator import attrgetter
+from typing import Final, NamedTuple, final
 
 import msgspec
 
@@ -40,6 +41,9 @@ from outrider.store.engine.records import (
 )
 from outrider.store.engine.state import CrawlState
 from outrider.store.protocol import NO_PROCESS, SharedValue
+
+_body_page: Final = attrgetter("body_page")
+_number: Final = attrgetter("number")
 
 
 class CrawlSummary(NamedTuple):
@@ -145,31 +149,23 @@ class FileCrawl:
         new_tasks = log_pages.encode_new_tasks(inserted)
         self._bounds = bounds = _bounds_of_pages(new_tasks)
         self._first_page, self._built, self._updates = first, summary, self._updates_by_page()
-        queues = [log_pages.encode_queue(queue) for queue in dirty]
+        queues = list(map(log_pages.encode_queue, dirty))
         count = max(1, len(self._updates), len(bounds) - 1, -(-len(queues) // PAGE_ITEMS))
         if count == 1:  # the common case
-            updates = self._updates[0] if self._updates else []
-            tasks = [log_pages.encode_task(record) for record in updates]
-            numbers = [
-                *range(first_new, first_new + len(inserted)),
-                *[record.number for record in updates],
-                *[queue.number for queue in dirty],
-            ]
-            parts = new_tasks, tasks, queues
+            tasks = self._updates[0] if self._updates else []
+            new_numbers = range(first_new, first_new + len(inserted))
+            numbers = [*new_numbers, *map(_number, tasks), *map(_number, dirty)]
+            parts = new_tasks, list(map(log_pages.encode_task, tasks)), queues
             data = log_pages.encode_page(first, self.index, numbers, parts, update)
             return [log_pages.PageRow(first, data)]
         rows = []
         for index in range(count):
             low, high = index * PAGE_ITEMS, (index + 1) * PAGE_ITEMS
             start, end = bounds[index : index + 2] if index < len(bounds) - 1 else (0, 0)
-            updates = self._updates[index] if index < len(self._updates) else []
-            tasks = [log_pages.encode_task(record) for record in updates]
-            parts = new_tasks[start:end], tasks, queues[low:high]
-            numbers = [
-                *range(first_new + start, first_new + end),
-                *[record.number for record in updates],
-                *[queue.number for queue in dirty[low:high]],
-            ]
+            tasks = self._updates[index] if index < len(self._updates) else []
+            new_numbers = range(first_new + start, first_new + end)
+            numbers = [*new_numbers, *map(_number, tasks), *map(_number, dirty[low:high])]
+            parts = new_tasks[start:end], list(map(log_pages.encode_task, tasks)), queues[low:high]
             page, tail = first + index, update if index == count - 1 else b""
             data = log_pages.encode_page(page, self.index, numbers, parts, tail)
             rows.append(log_pages.PageRow(page, data))
@@ -248,8 +244,7 @@ class FileCrawl:
             0 if self._written is None else self._written.last_value
         )
         tasks.mark_written(first, self._bounds, self._updates)
-        for index, queue in enumerate(state.dirty_queues):
-            self.queues.mark_written(queue, first + index // PAGE_ITEMS)
+        self.queues.mark_written(state.dirty_queues, first)
         for counts in state.dirty_counts:
             counts.is_dirty = False
         state.dirty_queues, state.dirty_counts = [], []
@@ -385,9 +380,9 @@ def _bounds_of_pages(contents: Sequence[bytes]) -> list[int]:
 
 def _cut(records: list[TaskRecord]) -> list[list[TaskRecord]]:
     """Return updated tasks by page; the row of one has its `Task` if no page has it yet."""
-    sizes = [0 if record.body_page else task_bytes(record.task) for record in records]
-    if not any(sizes):
+    if all(map(_body_page, records)):
         return [records[at : at + PAGE_ITEMS] for at in range(0, len(records), PAGE_ITEMS)]
+    sizes = [0 if record.body_page else task_bytes(record.task) for record in records]
     return [records[start:end] for start, end in pairwise(_bounds(sizes))]
 
 

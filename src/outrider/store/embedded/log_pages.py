@@ -394,15 +394,10 @@ def encode_page(
     number: int, crawl: int, numbers: list[int], parts: Sequence[list[bytes]], update: bytes
 ) -> bytes:
     """Encode a page of new tasks, tasks and queues; the last page of a verb has the update."""
-    contents = [content for part in parts for content in part]
-    body = b"".join(
-        (
-            array("Q", numbers).tobytes(),
-            array("I", accumulate(map(len, contents))).tobytes(),
-            *contents,
-            update,
-        )
-    )
+    new_tasks, tasks, queues = parts
+    contents = [*new_tasks, *tasks, *queues]
+    ends = array("I", [*accumulate(map(len, contents))])
+    body = b"".join((array("Q", numbers).tobytes(), ends.tobytes(), *contents, update))
     head = _HEAD.pack(0, VERSION, LAST_PAGE if update else 0, crawl, *map(len, parts), len(update))
     checksum = crc32(body, crc32(head[4:], number & 0xFFFFFFFF))
     return b"".join((checksum.to_bytes(4, "little"), head[4:], body))

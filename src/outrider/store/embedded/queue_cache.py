@@ -218,11 +218,20 @@ class QueueCache:
 
     # ---- unloading
 
-    def mark_written(self, queue: Queue, page: int) -> None:
-        """Record that the current row of a queue is on that page."""
-        self.set_queue_page(queue.number, page)
-        queue.is_dirty = False
-        self.mark_used(queue)
+    def mark_written(self, queues: Sequence[Queue], first: int) -> None:
+        """Record that the current rows of queues are on the pages from `first` on."""
+        pages, idle = self.queue_pages, self.idle
+        for index, queue in enumerate(queues):
+            number = queue.number
+            if number < len(pages):  # `set_queue_page` and `mark_used` written out
+                pages[number] = first + index // log_pages.PAGE_ITEMS
+            else:
+                self.set_queue_page(number, first + index // log_pages.PAGE_ITEMS)
+            queue.is_dirty, queue.is_used = False, True
+            if idle:
+                idle.pop(number, None)
+            if not queue.pending and is_idle(queue):
+                idle[number] = queue
 
     def set_queue_page(self, number: int, page: int) -> None:
         """Record the page of a queue's current row."""

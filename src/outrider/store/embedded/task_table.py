@@ -152,6 +152,12 @@ class FileTasks:
     def set_tie(self, record: TaskRecord) -> None:
         """See `port.TaskTable`: the task is updated anyway."""
 
+    def set_queue(self, record: TaskRecord) -> None:
+        """See `port.TaskTable`; the queue of a task of this verb is recorded when it is written."""
+        number = record.number
+        if not (self.inserted and number >= self.inserted[0].number):
+            self.queue_numbers[number >> SPAN_BITS][number & SPAN_MASK] = record.queue.number
+
     def mark_written(
         self, first: int, bounds: Sequence[int], updates: Sequence[Sequence[TaskRecord]]
     ) -> None:
@@ -165,18 +171,19 @@ class FileTasks:
                 self.set_new_task_page(number + start, end - start, page)
             self.set_queues(number, array("I", [r.queue.number for r in self.inserted]))
             self._add_recent()
-        task_pages, states, queues = self.task_pages, self.states, self.queue_numbers
+        task_pages, states = self.task_pages, self.states
         for page, records in enumerate(updates, first):
             for record in records:
                 record.body_page = record.body_page or page
-                record.stored_key, record.left = 0, None
+                record.stored_key = 0
+                if record.left is not None:
+                    record.left = None
                 column = COLUMNS[record.state]
                 if column == DROPPED and record.reason == FORGOTTEN:
                     column = FORGOTTEN_COLUMN
                 # `set_task_page`, written out: the task has a span
                 span, index = record.number >> SPAN_BITS, record.number & SPAN_MASK
                 task_pages[span][index], states[span][index] = page, column
-                queues[span][index] = record.queue.number  # a revisit may have moved it
         self.inserted, self.updated = [], {}
 
     # ---- pages of tasks

@@ -215,7 +215,9 @@ class Adder:
             self._leave_queue(record)
         transitions.count(old, record.state, -1)
         transitions.count(queue, record.state, 1)
-        record.queue = queue
+        if old is not queue:
+            record.queue = queue
+            self._tasks.set_queue(record)
         self.describe(record, task)
         record.history, record.reason = (), None
         record.claimed = -1

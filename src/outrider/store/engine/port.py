@@ -100,6 +100,10 @@ class TaskTable(Protocol):
         """Record that a task has a new tie, made of the crawl's last arrival."""
         ...
 
+    def set_queue(self, record: TaskRecord) -> None:
+        """Record that a known task was moved to the queue it has now."""
+        ...
+
     def read(self, numbers: Iterable[int]) -> Iterable[TaskRecord]:
         """Return tasks to read only: loads no queue for them, and leaves out gaps."""
         ...

@@ -24,6 +24,7 @@ from outrider.store.engine.records import (
 from outrider.store.protocol import StoreEvent
 
 EVENTS_KEPT: Final = 10_000
+_BUSY: Final = QUEUE_COLUMNS[QueueState.BUSY]
 _SNOOZED: Final = QUEUE_COLUMNS[QueueState.SNOOZED]
 _LISTED: Final = {
     READY: QUEUE_COLUMNS[QueueState.READY],
@@ -242,27 +243,32 @@ class CrawlState:
             self.queue_counts[column] += 1
             queue.counted_as = column
 
-    def count_queues(self) -> None:
+    def count_queues(self) -> None:  # noqa: C901 - a hot loop: every visit passes here
         """Count the dirty queues; their list is cleared here unless the store writes them.
 
         A verb marks every queue dirty that it moves in the schedule, and no verb counts by itself:
         a queue that is leased and finished between two counts costs as much as one that waits.
         """
-        stays_dirty, counts = self.tracks_dirty, self.queue_counts
+        counts = self.queue_counts
         for queue in self.dirty_queues:
-            queue.is_dirty = stays_dirty
-            # `column_of` written out for queues with work: every visit passes here
+            # `column_of` written out for queues with work
             if queue.list_state:
                 column = _LISTED[queue.list_state]
+            elif queue.wake_at:
+                column = _SNOOZED
+            elif queue.in_flight and queue.retired is None and not queue.paused:
+                column = _BUSY
             else:
-                column = _SNOOZED if queue.wake_at else column_of(queue)
+                column = column_of(queue)
             before = queue.counted_as
             if column != before:
                 counts[column] += 1
                 queue.counted_as = column
                 if before != UNCOUNTED:
                     counts[before] -= 1
-        if not stays_dirty:
+        if not self.tracks_dirty:
+            for queue in self.dirty_queues:
+                queue.is_dirty = False
             self.dirty_queues.clear()
 
     def count_priority(self, priority: float, by: int) -> None:

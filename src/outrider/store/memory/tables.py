@@ -73,12 +73,15 @@ class MemoryTasks:
         self._last_chunk[record.number] = record
 
     def update(self, record: TaskRecord) -> None:
-        """See `port.TaskTable`: a task may have moved to another queue."""
-        if self._queues and record.number < len(self._queues):
-            self._queues[record.number] = record.queue.number
+        """See `port.TaskTable`."""
 
     def set_tie(self, record: TaskRecord) -> None:
         """See `port.TaskTable`."""
+
+    def set_queue(self, record: TaskRecord) -> None:
+        """See `port.TaskTable`."""
+        if record.number < len(self._queues):
+            self._queues[record.number] = record.queue.number
 
     def read(self, numbers: Iterable[int]) -> Iterable[TaskRecord]:
         """See `port.TaskTable`."""

@@ -340,6 +340,9 @@ class PostgresTasks:
         """See `port.TaskTable`."""
         self._session.ids.new_ties[record.number] = self._state.last_arrival
 
+    def set_queue(self, record: TaskRecord) -> None:
+        """See `port.TaskTable`: the task is updated anyway."""
+
     def in_state(self, numbers: range, state: TaskState) -> Iterable[int]:  # noqa: ARG002
         """See `port.TaskTable`."""
         return numbers
