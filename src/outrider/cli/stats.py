@@ -23,7 +23,7 @@ from outrider.cli.metrics import (
     worker_pairs,
 )
 from outrider.cli.open_crawl import on_crawl
-from outrider.cli.options import Crawl, Json, Store
+from outrider.cli.options import TABLE_ROWS, Crawl, Json, Store
 from outrider.cli.terminal import (
     fields_of,
     format_counts,
@@ -67,6 +67,10 @@ def stats(
     why: Annotated[
         bool, typer.Option("--why", help="Also show what keeps the crawl from finishing.")
     ] = False,
+    types: Annotated[
+        bool, typer.Option("--types", help="Also show tasks by type and state.")
+    ] = False,
+    tags: Annotated[bool, typer.Option("--tags", help="Also show tasks by tag and state.")] = False,
     metrics: Annotated[
         bool,
         typer.Option("--metrics", help="Show metrics instead: rates, shares and latencies."),
@@ -76,8 +80,9 @@ def stats(
 ) -> None:
     """Show counters of a crawl: tasks and queues by state, visits by outcome, rate, time left."""
     if metrics:
-        if why:
-            raise InvalidInput("--why and --metrics exclude each other: give one")
+        if why or types or tags:
+            name = "--why" if why else "--types" if types else "--tags"
+            raise InvalidInput(f"{name} and --metrics exclude each other: give one")
         _show_metrics(on_crawl(store, crawl, lambda frontier: frontier.metrics()), as_json=as_json)
         return
     report = on_crawl(store, crawl, lambda frontier: read_stats(frontier, why=why))
@@ -91,6 +96,11 @@ def stats(
             *_rescoring_pairs(report.rescoring),
         ]
     )
+    shown = report.stats
+    if types:
+        _show_groups("type", shown.types, shown.other_types, shown.type_count)
+    if tags:
+        _show_groups("tag", shown.tags, shown.other_tags, shown.tag_count)
     if report.why is not None:
         _show_why(report.why)
 
@@ -127,8 +137,8 @@ def _stats_pairs(stats: Stats) -> Iterator[tuple[str, str]]:
     if stats.recovered:
         yield "recovered", f"{stats.recovered:,} done after they had been blocked"
     yield "bytes", format_size(stats.bytes)
-    yield from _group_pairs("types", stats.types)
-    yield from _group_pairs("tags", stats.tags)
+    yield from _group_pairs("types", stats.types, stats.type_count)
+    yield from _group_pairs("tags", stats.tags, stats.tag_count)
     yield "created", format_instant(stats.created_at)
     if stats.runs:
         yield "finished", f"{format_instant(stats.finished_at)}, run {stats.runs:,}"
@@ -139,11 +149,32 @@ def _rescoring_pairs(job: Rescoring) -> Iterator[tuple[str, str]]:
         yield "rescoring", f"{job.state}, {job.progress:.0%}, {job.changed:,} changed"
 
 
-def _group_pairs(name: str, groups: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, str]]:
+def _group_pairs(
+    name: str, groups: Mapping[str, Mapping[str, int]], count: int
+) -> Iterator[tuple[str, str]]:
     sums = Counter({group: sum(counts.values()) for group, counts in groups.items()})
-    more = f", … {len(sums):,} in all" if len(sums) > _MAX_GROUPS else ""
+    more = f", … {count:,} in all" if count > _MAX_GROUPS else ""
     if sums:
         yield name, format_counts(dict(sums.most_common(_MAX_GROUPS))) + more
+
+
+def _show_groups(
+    name: str, groups: Mapping[str, Mapping[str, int]], others: Mapping[str, int], count: int
+) -> None:
+    """Show the largest types or tags by state, and what all others sum to."""
+    ordered = sorted(groups.items(), key=lambda one: (-sum(one[1].values()), one[0]))
+    rest = Counter(others)
+    for _, counts in ordered[TABLE_ROWS:]:
+        rest.update(counts)
+    shown: list[tuple[str, Mapping[str, int]]] = ordered[:TABLE_ROWS]
+    if rest:
+        shown.append((f"… {count - len(shown):,} others", rest))
+    rows = [
+        (group, sum(counts.values()), *(counts.get(state, 0) for state in _TASKS))
+        for group, counts in shown
+    ]
+    print_line("")
+    show_table((name, "tasks", *_TASKS), rows, right=("tasks", *_TASKS))
 
 
 def _show_why(reasons: Sequence[Reason]) -> None:

@@ -24,6 +24,7 @@ from outrider.cli.terminal import (
 from outrider.clock import Clock, SystemClock
 from outrider.core.states import CrawlStatus
 from outrider.errors import InvalidInput
+from outrider.frontier.reports import bounded_groups
 from outrider.monitoring.connection import CrawlConnection, Presence
 from outrider.monitoring.hosts import Host, HostOrder, Hosts
 from outrider.monitoring.monitor import CrawlMonitor, Observation
@@ -155,7 +156,7 @@ def sample_json(seen: Observation, hosts: Hosts) -> dict[str, Any]:
     return {
         "at": sample.at,
         "presence": seen.presence,
-        **fields_of(sample.crawl),
+        **fields_of(sample.crawl, **bounded_groups(sample.crawl)),
         "queues": sample.queues,
         "rates": sample.rates,
         "time_left": sample.progress.time_left(),

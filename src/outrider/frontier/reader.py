@@ -43,6 +43,7 @@ from outrider.frontier.reports import (
     Reason,
     Stats,
     Term,
+    bounded_groups,
     dead_letter,
 )
 from outrider.frontier.store_calls import items_of
@@ -93,7 +94,10 @@ class Reader:
         """See `Frontier.stats`."""
         context = self._context
         view = await context.store.crawl(context.crawl)
-        fields = {name: _sort_names(getattr(view, name)) for name in view.__struct_fields__}
+        fields = {name: getattr(view, name) for name in view.__struct_fields__}
+        fields = {
+            name: _sort_names(value) for name, value in (fields | bounded_groups(view)).items()
+        }
         fields |= {"queues": dict(view.queues), "bands": dict(view.bands)}  # in their own order
         return Stats(
             **fields,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from heapq import nsmallest
+from typing import Any, Final
 
 import msgspec
 
@@ -11,6 +13,8 @@ from outrider.core.breakdown import Breakdown
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import Added, Lease
 from outrider.store.protocol import CrawlView, QueueView, TaskView
+
+MAX_GROUPS: Final = 1000  # types, and tags, that have counts of their own
 
 
 class ScoringReport(msgspec.Struct, frozen=True):
@@ -79,12 +83,49 @@ class Stats(CrawlView, frozen=True, kw_only=True):
 
     refused: Mapping[str, int]  # by reason, through this frontier
     bypassed: int  # admitted over max_depth by `queue.bypass_depth`, through this frontier
+    # Of more than `MAX_GROUPS` types, or tags, those with most tasks have counts of their own.
+    type_count: int = 0  # different types, and tags
+    tag_count: int = 0
+    other_types: Mapping[str, int] = {}  # tasks by state, of all types without counts of their own
+    other_tags: Mapping[str, int] = {}
 
     @property
     def progress(self) -> float:
         """The share of known tasks that are settled: done, dead or dropped."""
         settled = self.done + self.dead + self.dropped
         return settled / self.known if self.known else 0.0
+
+
+def bounded_groups(view: CrawlView) -> dict[str, Any]:
+    """Return a view's types and tags as `Stats` has them: the largest, and what the others sum to.
+
+    Of equal ones the first by name are kept.
+    """
+    types, other_types = _largest(view.types, MAX_GROUPS)
+    tags, other_tags = _largest(view.tags, MAX_GROUPS)
+    return {
+        "types": types,
+        "tags": tags,
+        "type_count": len(view.types),
+        "tag_count": len(view.tags),
+        "other_types": other_types,
+        "other_tags": other_tags,
+    }
+
+
+def _largest(
+    groups: Mapping[str, Mapping[str, int]], limit: int
+) -> tuple[Mapping[str, Mapping[str, int]], Mapping[str, int]]:
+    """Return the groups with most tasks by name, and the sums of all others."""
+    if len(groups) <= limit:
+        return groups, {}
+    names = nsmallest(limit, groups, key=lambda name: (-sum(groups[name].values()), name))
+    kept, others = set(names), Counter[str]()
+    for name, counts in groups.items():
+        if name not in kept:
+            for state, count in counts.items():
+                others[state] += count
+    return {name: groups[name] for name in names}, others
 
 
 class Heatmap(msgspec.Struct, frozen=True):

@@ -112,6 +112,7 @@ class TestStats:
             *CrawlView.__struct_fields__,
             "queues",
             *("progress", "rates", "time_left"),
+            *("type_count", "tag_count", "other_types", "other_tags"),
             "rescoring",
         }
         assert (shape["known"], shape["progress"]) == (5, 0.2)
@@ -155,6 +156,26 @@ class TestStats:
         answer = outrider("stats", "x", "--metrics", "--why")
 
         assert (answer.code, "exclude each other" in answer.err) == (2, True)
+
+    def test_tags_and_types_are_shown_by_state(self, outrider, crawling):
+        """I1: the largest, and what all others sum to."""
+
+        async def add(frontier):
+            links = [Link(f"https://d.example/{n}", tag=f"t{n % 150}") for n in range(300)]
+            await frontier.add([*links, *[Link(f"https://e.example/{n}", tag="m") for n in "abc"]])
+
+        crawling(add)
+        lines = outrider("stats", "x", "--tags", "--types").out.splitlines()
+
+        types = lines.index(next(line for line in lines if line.split()[:1] == ["type"]))
+        assert lines[types].split() == [
+            *("type", "tasks", "pending", "leased", "done", "dead", "dropped")
+        ]
+        assert lines[types + 1].split() == ["page", "307", "306", "0", "1", "0", "0"]
+        tags = lines.index(next(line for line in lines if line.split()[:1] == ["tag"]))
+        assert lines[tags + 1].split() == ["m", "3", "3", "0", "0", "0", "0"]
+        assert lines[-1].split() == ["…", "52", "others", "103", "103", "0", "0", "0", "0"]
+        assert len(lines) == tags + 1 + 100 + 1
 
     def test_why_lists_what_keeps_the_crawl_open(self, outrider):
         """I2."""

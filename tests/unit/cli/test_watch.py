@@ -49,6 +49,7 @@ class TestOnce:
 
         assert shape.keys() == {
             *CrawlView.__struct_fields__,
+            *("type_count", "tag_count", "other_types", "other_tags"),
             *("at", "presence", "rates", "time_left", "busiest", "slowest", "heatmap"),
             "metrics",
         }

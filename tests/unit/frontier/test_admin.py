@@ -1,10 +1,11 @@
 import contextlib
 import math
+from collections import Counter
 
 import pytest
 
 from outrider import Closed, Done, Failed, Frontier, InvalidInput, Link, SettingsError
-from outrider.frontier import queue_sampler, reader
+from outrider.frontier import queue_sampler, reader, reports
 
 A = "https://a.example/"
 B = "https://b.example/"
@@ -1256,3 +1257,44 @@ async def test_crawl_is_deleted_through_its_frontier(frontier):
 
     assert await frontier.delete_crawl() == 2
     assert (await frontier.stats()).known == 0
+
+
+class TestGroups:
+    """Counts by type and tag."""
+
+    async def test_largest_types_and_tags_have_counts_of_their_own(self, store, clock, monkeypatch):
+        """I1: whatever is left out is summed, so that the sums of a crawl stay right."""
+        monkeypatch.setattr(reports, "MAX_GROUPS", 2)
+        async with Frontier.open(store, clock=clock) as frontier:
+            links = [
+                Link(f"https://{n}.example/", tag=tag, type=f"type-{tag}")
+                for n, tag in enumerate("aabcccdd")
+            ]
+            await frontier.add([*links, "https://plain.example/"])
+            (lease,) = await frontier.claim()
+            await frontier.finish(lease, Done(200))
+
+            stats = await frontier.stats()
+            view = await store.crawl("default")
+
+        assert set(stats.tags) == {"a", "c"}
+        assert (stats.tag_count, stats.type_count) == (4, 5)
+        for kept, others, every in (
+            (stats.tags, stats.other_tags, view.tags),
+            (stats.types, stats.other_types, view.types),
+        ):
+            whole, shown = Counter(), Counter(others)
+            for counts in every.values():
+                whole.update(counts)
+            for counts in kept.values():
+                shown.update(counts)
+            assert shown == whole
+
+    async def test_few_types_and_tags_leave_none_out(self, store, clock):
+        """I1: which is the usual case."""
+        async with Frontier.open(store, clock=clock) as frontier:
+            await frontier.add([Link("https://a.example/", tag="t")])
+            stats = await frontier.stats()
+
+        assert (stats.tags, stats.other_tags) == ({"t": {"pending": 1}}, {})
+        assert (stats.types, stats.other_types) == ({"page": {"pending": 1}}, {})

@@ -6,7 +6,6 @@ makes a view of a record.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +25,7 @@ from outrider.store.engine.records import Queue, TaskCounts, TaskRecord, new_que
 from outrider.store.engine.state import CrawlEvent
 from outrider.store.engine.views import (
     PendingTasks,
+    add_counts,
     group_of,
     instant,
     lease_matcher,
@@ -134,14 +134,14 @@ class RedisInspector:
     async def crawl(self, crawl: str) -> CrawlView:
         """See `protocol.Inspect`."""
         row, _, kinds, outcomes, timeline = await self._counters(crawl)
-        totals: Counter[str] = Counter({state.value: 0 for state in TaskState})
-        types: dict[str, Counter[str]] = {}
-        tags: dict[str, Counter[str]] = {}
+        totals = {state.value: 0 for state in TaskState}
+        types: dict[str, dict[str, int]] = {}
+        tags: dict[str, dict[str, int]] = {}
         for kind, counts in kinds:
-            totals.update(counts)
-            types.setdefault(kind.type, Counter()).update(counts)
+            add_counts(totals, counts)
+            add_counts(types.setdefault(kind.type, {}), counts)
             if kind.tag is not None:
-                tags.setdefault(kind.tag, Counter()).update(counts)
+                add_counts(tags.setdefault(kind.tag, {}), counts)
         return CrawlView(
             crawl=crawl,
             status=row.status,
@@ -152,8 +152,8 @@ class RedisInspector:
             visits=row.visits,
             bytes=row.bytes,
             outcomes=outcomes,
-            types={name: dict(counts) for name, counts in types.items() if counts},
-            tags={name: dict(counts) for name, counts in tags.items() if counts},
+            types={name: counts for name, counts in types.items() if counts},
+            tags={name: counts for name, counts in tags.items() if counts},
             runs=row.runs,
             created_at=row.created / 1000,
             finished_at=instant(row.finished),
