@@ -450,6 +450,7 @@ async def test_add_under_old_rules_is_repeated_under_new_ones(opened):
 async def test_waiting_caller_is_notified(opened):
     """C6: an add after an empty claim notifies, across processes, until it is unsubscribed."""
     store, other = await opened(), await opened()
+    await store.configure("default", rules())
     rung = asyncio.Event()
     end = store.subscribe("default", rung.set)
 

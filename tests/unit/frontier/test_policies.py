@@ -111,7 +111,7 @@ async def test_key_may_have_its_own_cost_policy(opened):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"scope": {"function": lambda url: 1 / (url.host != "a.example")}},
+        {"scope": {"function": lambda url: bool(1 / (url.host != "a.example"))}},
         {"queue": {"key": lambda url: str(1 / (url.host != "a.example"))}},
         {"budget": {"cost": lambda url, _: int(1 / (url.host != "a.example"))}},
         {"queue": {"max_depth": 0, "bypass_depth": lambda link: bool(1 / ("a." not in link.url))}},

@@ -480,9 +480,9 @@ async def test_a_run_closed_although_it_stays_open_is_seen():
     assert await broken_by({"close_run": _ends_once_asked_twice}, story) == "I2"
 
 
-def _ends_twice(self, c, status, reason):
-    Model.set_crawl_status(self, c, status, reason)
-    Model.set_crawl_status(self, c, status, reason)
+def _ends_twice(self, c, status, reason, *counts):
+    Model.set_crawl_status(self, c, status, reason, *counts)
+    Model.set_crawl_status(self, c, status, reason, *counts)
 
 
 async def test_a_run_closed_twice_is_seen():
