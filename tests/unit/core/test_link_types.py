@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -21,6 +22,10 @@ from outrider.core.policy.link_types import (
 )
 from outrider.core.task import Link
 from outrider.core.url import Url, UrlRules, parse_url
+from outrider.fetch.document import Document
+from outrider.fetch.extract import extract_rules
+from outrider.fetch.reader import extract
+from outrider.settings.worker_schema import FetchSettings
 
 PAGE = "https://a.example/goods/tea?x=1"
 REAL_URLS = Path(__file__).parents[3].parent / "shared" / "data" / "real_urls.txt"
@@ -304,6 +309,52 @@ def test_built_in_set_is_precise_on_news_sites_and_documentation():
     assert round(found["nav"][0], 2) >= 0.98
     assert round(found["history"][0], 2) >= 0.99
     assert min(found[kind][1] for kind in ("article", "hub", "nav", "history")) >= 0.95
+
+
+def documentation():
+    """The folder of Python's documentation, if it is installed or was fetched for benchmarks."""
+    fetched = Path(gettempdir()) / "outrider-docs"
+    indexes = [
+        *Path("/usr/share/doc").glob("python3*-doc/html/library/index.html"),
+        *fetched.glob("*/usr/share/doc/*/html/library/index.html"),
+    ]
+    return indexes[0].parents[1] if indexes else None
+
+
+def kind_of_documentation(name):
+    """What a page of that documentation is, by its name."""
+    words = ("search", "about", "bugs", "copyright", "license", "download", "py-modindex")
+    stem = name.rpartition("/")[2].removesuffix(".html")
+    if stem in ("index", "contents"):
+        return "hub"
+    return "nav" if stem in words or stem.startswith("genindex") else "article"
+
+
+def test_built_in_set_is_precise_on_a_real_set_of_documentation():
+    """F1: every link of Python's documentation as a crawl finds it, where it is installed."""
+    folder, root = documentation(), "https://docs.example/3/"
+    if folder is None:
+        pytest.skip("Python's documentation is not installed: see benchmarks/scorers.py")
+    rules = extract_rules(FetchSettings(), UrlRules(), places=True)
+    names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.html")}
+    found = {}
+    for name, path in sorted(names.items()):
+        document = Document(root + name, (("Content-Type", "text/html"),), path.read_bytes())
+        for link in extract(document, rules).links:
+            found.setdefault(link.url.text.removeprefix(root), link)
+    pages = {name: link for name, link in found.items() if name in names}
+    shares = rates(
+        [
+            (kind_of_documentation(name), news(link.url.text, found=link.found))
+            for name, link in pages.items()
+        ]
+    )
+
+    assert len(pages) > 400
+    assert shares["article"][0] >= 0.995
+    assert min(shares["hub"]) >= 0.99
+    assert shares["nav"][0] >= 0.94
+    assert min(recall for _, recall in shares.values()) >= 0.99
 
 
 def test_built_in_set_is_precise_on_real_urls_it_was_not_made_for():
