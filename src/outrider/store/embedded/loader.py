@@ -40,7 +40,7 @@ from outrider.store.embedded.snapshot import (
     current_snapshot,
     decode_piece,
 )
-from outrider.store.embedded.task_table import PENDING, SPAN, SPAN_BITS
+from outrider.store.embedded.task_table import PENDING, SPAN_BITS
 from outrider.store.engine.records import COLUMNS, SHARD_MASK, Queue, TaskRecord
 
 _LANES = 2
@@ -189,9 +189,7 @@ class FileLoader:
         queues, tasks = crawl.queues, crawl.tasks
         match piece:
             case SpanPiece(_, _, states, task_pages, queue_numbers):
-                tasks.states.append(bytearray(states.ljust(SPAN, b"\0")))
-                tasks.task_pages.append(array("I", task_pages.ljust(4 * SPAN, b"\0")))
-                tasks.queue_numbers.append(array("I", queue_numbers.ljust(4 * SPAN, b"\0")))
+                tasks.add_span(states, task_pages, queue_numbers)
             case ShapePiece(_, shape):
                 tasks.fingerprints.load(Shape(*shape))
             case KnownPiece(_, start, hashes, numbers):

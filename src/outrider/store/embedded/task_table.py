@@ -40,6 +40,7 @@ from outrider.store.engine.state import CrawlState
 SPAN_BITS: Final = 16  # tasks of one array of `states`, `task_pages` and `queue_numbers`
 SPAN: Final = 1 << SPAN_BITS
 SPAN_MASK: Final = SPAN - 1
+SPAN_SIZES: Final = (256, 2048, 16_384, SPAN)  # of the arrays of a span that is not full
 MAX_KEPT: Final = 2000  # tasks read together that are kept
 SMALL_LOOKUP: Final = 16  # fingerprints looked up one by one rather than as arrays
 MAX_SEARCHED: Final = 1 << 22  # tasks whose queues one step of a listing compares
@@ -192,18 +193,17 @@ class FileTasks:
         """Record the page of a task's current row, and its state."""
         if state == DROPPED and reason == FORGOTTEN:
             state = FORGOTTEN_COLUMN
-        span = number >> SPAN_BITS
-        if span == len(self.task_pages):
-            self._add_span()
-        self.task_pages[span][number & SPAN_MASK] = page
-        self.states[span][number & SPAN_MASK] = state
+        span, index = number >> SPAN_BITS, number & SPAN_MASK
+        if span == len(self.task_pages) or index >= len(self.states[span]):
+            self._make_room(span, index + 1)
+        self.task_pages[span][index] = page
+        self.states[span][index] = state
 
     def set_new_task_page(self, number: int, count: int, page: int) -> None:
         """Record the page of new tasks with consecutive numbers."""
         span, index = number >> SPAN_BITS, number & SPAN_MASK
-        if span == len(self.task_pages):
-            self._add_span()
         if index + count <= SPAN:
+            self._make_room(span, index + count)
             self.task_pages[span][index : index + count] = array("I", (page,)) * count
             return
         for each in range(number, number + count):
@@ -214,13 +214,27 @@ class FileTasks:
         while queues:
             index = first & SPAN_MASK
             some = queues[: SPAN - index]
+            self._make_room(first >> SPAN_BITS, index + len(some))
             self.queue_numbers[first >> SPAN_BITS][index : index + len(some)] = some
             first, queues = first + len(some), queues[len(some) :]
 
-    def _add_span(self) -> None:
-        self.task_pages.append(array("I", bytes(4 * SPAN)))
-        self.queue_numbers.append(array("I", bytes(4 * SPAN)))
-        self.states.append(bytearray(SPAN))
+    def _make_room(self, span: int, count: int) -> None:
+        """Have places for the first `count` tasks of a span; a small crawl takes little memory."""
+        if span == len(self.states):
+            self.add_span(b"", b"", b"")
+        if count > len(self.states[span]):
+            task_pages, queues = self.task_pages[span], self.queue_numbers[span]
+            wider = span_parts(
+                bytes(self.states[span]), task_pages.tobytes(), queues.tobytes(), count
+            )
+            self.states[span], self.task_pages[span], self.queue_numbers[span] = wider
+
+    def add_span(self, states: bytes, task_pages: bytes, queues: bytes) -> None:
+        """Add the next span, with what is stored of it."""
+        parts = span_parts(states, task_pages, queues, len(states))
+        self.states.append(parts[0])
+        self.task_pages.append(parts[1])
+        self.queue_numbers.append(parts[2])
 
     def page_of(self, number: int) -> int:
         """Return the page of a task's current row."""
@@ -382,6 +396,18 @@ class FileTasks:
         for number, data in content.tasks:
             if wanted.get(number) == page:
                 yield self._from_row(number, page, log_pages.decode_task(data))
+
+
+def span_parts(
+    states: bytes, task_pages: bytes, queues: bytes, count: int
+) -> tuple[bytearray, array[int], array[int]]:
+    """Return the parts of a span with places for `count` tasks, or some more."""
+    size = next(size for size in SPAN_SIZES if size >= count)
+    return (
+        bytearray(states.ljust(size, b"\0")),
+        array("I", task_pages.ljust(4 * size, b"\0")),
+        array("I", queues.ljust(4 * size, b"\0")),
+    )
 
 
 def _is_in_state(states: NDArray[np.uint8], column: int) -> NDArray[np.bool_]:

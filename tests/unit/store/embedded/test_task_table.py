@@ -6,7 +6,7 @@ from outrider.core.breakdown import Breakdown
 from outrider.core.states import TaskState
 from outrider.store.embedded import EmbeddedStore
 from outrider.store.embedded.file import FileReader
-from outrider.store.embedded.task_table import FileTasks
+from outrider.store.embedded.task_table import SPAN_SIZES, FileTasks
 from outrider.store.protocol import ClaimRequest, PriorityUpdate, TaskFilter
 from outrider.testing.builders import done, rules, task
 
@@ -112,3 +112,37 @@ async def test_page_with_many_tasks_is_read_once(store, clock, monkeypatch):
 
     assert len(read) == len(set(read)) < COUNT / 10
     await again.close()
+
+
+@pytest.mark.parametrize("step", [1, 250, 1000])
+async def test_small_crawl_takes_little_memory_and_grows(tmp_path, clock, step):
+    """I1: a store holds thousands of crawls; tasks keep states and pages as one of them grows."""
+    store = EmbeddedStore.open(tmp_path / "grown.outrider", clock)
+    await store.add([task("https://h.example/x", crawl="small")])
+    assert len(store._crawls.by_name["small"].tasks.states[0]) == SPAN_SIZES[0]
+    await store.configure(CRAWL, rules(delay=0.0, max_in_flight=1000))
+    count = 600 if step == 1 else 3 * SPAN_SIZES[1] // 2
+    for start in range(0, count, step):
+        await store.add(
+            [task(f"https://h{n % 10}.example/{n}") for n in range(start, start + step)]
+        )
+        claimed = await store.claim(ClaimRequest(CRAWL, "w", max(1, step // 10)))
+        await store.finish([done(lease) for lease in claimed.leases])
+    before = await look(store)
+    await store.close()
+    for has_snapshot in (False, True):
+        store = EmbeddedStore.open(tmp_path / "grown.outrider", clock)
+        assert await look(store) == before
+        store._new_items = 1 << 30 if not has_snapshot else 0
+        await store.close()
+
+
+async def look(store):
+    """Return the number and state of each task, and those of a queue."""
+    every = [
+        (view.number, view.state)
+        for view in (await store.tasks(CRAWL, TaskFilter(), limit=9999)).items
+    ]
+    queue = await store.queue_tasks(CRAWL, "h3.example", limit=9999)
+    waiting = (await store.tasks(CRAWL, PENDING, limit=9999)).items
+    return every, [view.number for view in queue.items], [view.number for view in waiting]
