@@ -300,15 +300,16 @@ def _check_type(kind: str, handlers: Mapping[str, Handler]) -> None:
         raise InvalidInput(f"type {kind!r} is both in handler and in handlers; give one of them")
 
 
-def _function(function: NamedFunction, what: str, *, isolate: bool) -> NamedFunction:
-    found = resolve(function, what)
+def _function(function: NamedFunction, handler: str, *, isolate: bool) -> NamedFunction:
+    """Import a function; `handler` names it in errors."""
+    found = resolve(function, handler)
     if not callable(found):
         raise InvalidInput(
-            f"{what} = {function!r} is not a function; give a function, or module:function"
+            f"{handler} = {function!r} is not a function; give a function, or module:function"
         )
     if isolate and not isinstance(function, str):
         raise InvalidInput(
-            f"isolate needs the {what} by name, as module:function: child processes import it"
+            f"isolate needs the {handler} by name, as module:function: child processes import it"
         )
     return function if isolate else found
 

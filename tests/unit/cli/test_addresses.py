@@ -93,6 +93,8 @@ COMMANDS = [
     "stats {}",
     "stats {} --why",
     "progress {}",
+    "events {}",
+    "score https://a.example/1 --store {}",
     "crawls {}",
     "crawls {} --removed",
     "delete {} --crawl nowhere",
