@@ -87,9 +87,9 @@ async def test_samples_survive_kills(place):
     gaps = [one for one in found.intervals() if one.rates is None]
     assert [one.ends_at - one.begins_at for one in gaps] == [980]
     assert found.samples[-2].active == 20 + 40
-    # Three visits before the kill, and one at the start, are not in a second of work.
+    # The visits between the last sample and the kill are in the gap; samples are some visits late.
     rates = [one.rates.visits for one in found.intervals() if one.rates is not None]
-    assert max(rates) < 2
+    assert max(rates) <= 1.4
     assert found.time_left() == pytest.approx(found.now.left / 1.0, rel=0.15)
 
 

@@ -3,8 +3,8 @@
 There is no leader and no timer: claims and finishes look at the clock. A sample is a shared value
 in a slot, written over the one that was seen there, so that of many workers one writes it. The
 worker that wrote the last one continues; the others wait somewhat longer, and write only if it is
-silent. A sample is taken at every interval, when the crawl stops running, and when this frontier
-is closed.
+silent. A sample is taken at every interval, when work begins again and when the crawl stops
+running, and when this frontier is closed.
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ class ProgressRecorder:
         now = self._context.clock.now_ms()
         if self._since is None:
             self._since, self._due = self._shared.store_ms(), now + _INTERVAL_MS
+            last = self._shared.progress.last
+            if last is not None and self._since - last.at * 1000 > _INTERVAL_MS + GRACE[1]:
+                self._start(self._since)  # visits before a kill belong to no time of work
         elif now >= self._due:
             self._due = now + self._wait()
             if self._due <= now:

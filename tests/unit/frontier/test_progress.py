@@ -162,6 +162,26 @@ class TestTaking:
         assert watched.calls["crawl"] <= 3 * len(times) + 20
         assert progress.now.active == pytest.approx(60, abs=INTERVAL)
 
+    async def test_of_two_samples_at_one_time_one_is_written(self, watched, clock, background):
+        """N1: the other worker saw an older value in the slot, and learns of the newer one."""
+        first, second = await on(watched, clock, "a"), await on(watched, clock, "b")
+        await add(first, 100)
+        for worker in (first, second):
+            await visit(worker)
+        watched.hold("put_values")
+        clock.advance(20)
+        for worker in (first, second):
+            await visit(worker)
+        watched.let_go()
+        await background(first, second)
+
+        numbers = [value.number async for value in values_of(first.store, CRAWL, PROGRESS)]
+        assert watched.calls["put_values"] == 1 + 2  # the first opening of the crawl, two samples
+        assert max(numbers) - min(numbers) == len(numbers) - 1 == len(TIERS) - 1
+        assert (await stored(second))[0].at == clock.now()
+        await first.close()
+        await second.close()
+
     async def test_other_worker_goes_on_when_the_one_that_took_samples_is_gone(self, store, clock):
         """O1: there is no leader, so none has to be elected."""
         first, second = await on(store, clock, "a"), await on(store, clock, "b")
