@@ -229,6 +229,18 @@ def _summary(report: Report) -> str:
 _CHUNK: Final = 1 << 17  # bytes read at a time: some thousand lines
 _MAX_LINE: Final = 1 << 20  # bytes; the limits of a link are far below
 _FIELDS: Final = frozenset(Link.__struct_fields__)
+# What other crawlers call fields of a link: no spelling would suggest them, or a wrong one.
+_NAMES_ELSEWHERE: Final = {
+    "kind": "type",
+    "url_type": "type",
+    "keyword": "tag",
+    "payload": "meta",
+    "referrer": "via",
+    "discoveryMethod": "origin",
+    "discovery_method": "origin",
+    "next_attempt_at": "delay (seconds from now)",
+    "next_visit_after": "delay (seconds from now)",
+}
 
 
 class BadLine(NamedTuple):
@@ -313,8 +325,9 @@ def _read_json_link(line: bytes, options: Mapping[str, Any]) -> Link | BadLine:
 
 
 def _unknown_field(name: str) -> str:
-    close = get_close_matches(name, _FIELDS, 1)
-    return f"{name!r} is not a field of a link" + (f"; did you mean {close[0]}?" if close else "")
+    close = [_NAMES_ELSEWHERE.get(name), *get_close_matches(name, _FIELDS, 1)]
+    meant = next(filter(None, close), None)
+    return f"{name!r} is not a field of a link" + (f"; did you mean {meant}?" if meant else "")
 
 
 def _bad_line(line: bytes, fault: str) -> BadLine:

@@ -38,6 +38,10 @@ _COLUMNS: Final = (
 )
 _NUMBERS: Final = frozenset(_COLUMNS[:4])
 _NO_FILES: Final = Layer("score", {"events": {"jsonl": ""}})  # nothing happens: no events
+_NO_SEED: Final = (
+    "no link is in scope, which is the domains of seeds: links of depth 0. Give those too, or other"
+    " settings, as in: --set scope.mode=all"
+)
 _MAY_VISIT_AGAIN: Final = {"revisit": ("done", "dead", "dropped")}  # by `known` of a link
 
 
@@ -56,6 +60,12 @@ class Answer(NamedTuple):
 
     rows: Sequence[Row]
     scoring: ScoringReport
+
+    @property
+    def lacks_seed(self) -> bool:
+        """Whether links were out of scope, and none was in it."""
+        reasons = {row.scored.reason for row in self.rows}
+        return "off-scope" in reasons and None not in reasons
 
 
 def score(  # noqa: PLR0913 - a command's options are its parameters
@@ -104,6 +114,8 @@ def score(  # noqa: PLR0913 - a command's options are its parameters
     else:
         answer = on_crawl(store, crawl, lambda frontier: _score(frontier, sources, asks_store=True))
     _show(answer, row_limit(limit, as_json=as_json), as_json=as_json)
+    if store is None and answer.lacks_seed:
+        print_note(_NO_SEED)
     raise typer.Exit(0 if all(row.place is not None for row in answer.rows) else 1)
 
 

@@ -197,6 +197,8 @@ class TestFiles:
             (b'{"depth": 1}', "url"),
             (b'{"url": "https://c.example/", "depht": 1}', "did you mean depth?"),
             (b'{"url": "https://c.example/", "zzzz": 1}', "'zzzz' is not a field of a link"),
+            (b'{"url": "https://c.example/", "kind": "nav"}', "did you mean type?"),
+            (b'{"url": "https://c.example/", "keyword": "tea"}', "did you mean tag?"),
             (b'{"url": "https://c.example/", "depth": "1"}', "$.depth"),
             (b'{"url": "https://c.example/", "forced": "no"}', "$.forced"),
             (b'{"url": "https://c.example/", "known": "x"}', "known"),

@@ -62,6 +62,16 @@ def test_table_shows_terms_and_escapes_what_others_wrote(outrider, links):
     assert "\\x1b[31m" in answer.err
 
 
+def test_links_without_a_seed_are_off_scope_and_a_note_says_why(outrider, tmp_path):
+    """A5: a list of found links alone has no scope of its own."""
+    found = tmp_path / "found.jsonl"
+    found.write_text('{"url": "https://a.example/", "depth": 1}')
+
+    assert "depth 0" in outrider("score", str(found)).err
+    assert "depth 0" not in outrider("score", str(found), A).err
+    assert outrider("score", str(found), "--set", "scope.mode=all").code == 0
+
+
 def test_all_links_in_order_is_success(outrider):
     """Exit codes: 0 only if every link would be visited."""
     answer = outrider("score", B, A)
