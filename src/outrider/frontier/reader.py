@@ -16,6 +16,12 @@ from outrider.core.admission import fingerprint_of, url_of
 from outrider.core.breakdown import Breakdown
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.link_types import describe_giver
+from outrider.core.policy.politeness import (
+    Politeness,
+    draws_at_start,
+    min_delay_between,
+    pace,
+)
 from outrider.core.policy.rules import covers
 from outrider.core.policy.score import breakdown_of
 from outrider.core.policy.weights import BONUSES, setting_of, weights_of
@@ -387,17 +393,28 @@ class Explainer:
         if queue.state in (QueueState.RETIRED, QueueState.PAUSED):
             return None
         now = self._context.clock.now_ms() / 1000
-        alone = _seconds_alone(task, position.ahead, queue, now)
+        rules = self._context.policies.settings.politeness
+        alone = _seconds_alone(task, position.ahead, queue, now, rules)
         age = now - view.created_at
         is_known = view.visits > MIN_VISITS and age > 0
         return max(alone, across * age / view.visits) if is_known else alone
 
 
-def _seconds_alone(task: TaskView, ahead: int, queue: QueueView, now: float) -> float:
+def _seconds_alone(
+    task: TaskView, ahead: int, queue: QueueView, now: float, rules: Politeness
+) -> float:
     """Return the seconds until a task's visit if its queue were the only one."""
-    pace = queue.delay / queue.max_in_flight
+    gap = max(queue.delay / queue.max_in_flight, _min_gap(queue, rules))
     starts = max(queue.wakes_in or 0.0, (task.due_at or now) - now)
-    return max(0.0, starts) + ahead * pace
+    return max(0.0, starts) + ahead * gap
+
+
+def _min_gap(queue: QueueView, rules: Politeness) -> float:
+    """Return the seconds between two leases of a queue, however many visits overlap (D1)."""
+    if draws_at_start(rules):
+        return queue.delay
+    # The queue's own rules may be faster than those of the crawl, and its last delay tells so.
+    return max(pace(rules), min(queue.delay, min_delay_between(rules, 0.0)))
 
 
 def _reason(queue: QueueView) -> Reason:

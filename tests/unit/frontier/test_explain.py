@@ -94,3 +94,22 @@ async def test_the_crawls_pace_counts_if_it_is_slower(frontier, clock):
     told = await frontier.explain("https://h50.example/")
     assert told.across == 30
     assert told.expected_in == pytest.approx(30 * 10.0)
+
+
+@pytest.mark.parametrize(
+    ("politeness", "gap"),
+    [
+        ({"delay": 5.0, "delay_to": 15.0, "count_from": "start", "max_in_flight": 360}, 5.0),
+        ({"delay": 2.0, "max_in_flight": 4}, 2.0),
+        ({"delay": 0.0, "max_in_flight": 4, "visits_per_second": 0.5}, 2.0),
+        ({"delay": 0.0, "max_in_flight": 4}, 0.0),
+    ],
+)
+async def test_overlapping_visits_of_a_queue_are_expected_one_delay_apart(clock, politeness, gap):
+    """O4, D1: many visits at a time begin no sooner than the rules allow, and so it is shown."""
+    settings = {"politeness": politeness}
+    async with Frontier.open(MemoryStore(clock), clock=clock, settings=settings) as frontier:
+        await frontier.add([Link(f"{A}{n}", priority=float(n)) for n in range(4)])
+
+        told = await frontier.explain(A + "3")
+        assert (told.place, told.expected_in) == (3, 3 * gap)
