@@ -49,7 +49,7 @@ def refused(outrider, monkeypatch, capsys):
         ((ROOT, "--output", "none/pages"), "no directory none"),
         ((ROOT, "--log", "none/visits.log"), "no directory none"),
         ((ROOT, "--handler", "nowhere:parse"), "nowhere"),
-        ((ROOT, "--handler", "parse"), "module:function"),
+        ((ROOT, "--handler", "parse"), "MODULE:FUNCTION"),
         ((ROOT, "--set", 'executor.pipeline=["nowhere:stage"]'), "nowhere"),
         ((ROOT, "--start-over", "--store", "memory://"), "--start-over"),
         ((ROOT, "--format", "xml"), "--format"),

@@ -32,6 +32,7 @@ class Worst(NamedTuple):
 PATTERNS = {
     "outrider.cli.crawl_plan:_NOT_IN_NAMES": OWNER,
     "outrider.cli.options:_DURATION": OWNER,
+    "outrider.core.link_validation:_PLACE": Worst(("", "a", "a-")),
     "outrider.core.pattern:_escapes": Worst(("", "\\")),
     "outrider.core.pattern:_tokens": Worst(("", "[", "[[:", "(?P<", "{,")),
     "outrider.core.policy.cost:_YEAR_OR_WORD": Worst(("", "/day", "/20")),

@@ -149,7 +149,7 @@ def test_defaults_and_profiles_contradict_nothing():
         {"retry": {"cap": 0.5}},
         {"politeness": {"min_delay": 60.0}},
         {"politeness": {"delay": 2.0, "visits_per_second": 1.0}},
-        {"profile": "paced", "keys": {"a.example": {"delay": 60.0}}},
+        {"profile": "paced", "keys": {"bucket-0000": {"delay": 60.0}}},
     ],
 )
 def test_default_yields_to_given_setting(tree):

@@ -162,10 +162,10 @@ select current_setting('server_encoding'), current_setting('transaction_read_onl
 select current_setting('fsync'), current_setting('synchronous_commit')
 
 -- name: server_instant
--- The server's time, to be compared with that of this machine.
+-- The server's time, to be compared with that of this machine: of a transaction of its own.
 -- in:
 -- out: milliseconds since 1970
-select extract(epoch from clock_timestamp())::float8 * 1000
+select extract(epoch from now())::float8 * 1000
 
 -- name: connection_limits
 -- How many connections there are, and may be: of the server, and of this role (-1: no limit).
