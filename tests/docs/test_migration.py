@@ -6,8 +6,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import typer
 
-from outrider import Done, Failed, Frontier, Link
+import outrider
+from outrider import Done, Failed, Frontier, Link, wiring
+from outrider.cli.app import app
 from outrider.frontier.metrics import Metrics
 from outrider.settings.reference import documented_settings
 from outrider.testing import FakeClock
@@ -17,6 +20,7 @@ PAGES = [pytest.param(page, id=page.stem) for page in sorted((DOCS / "migration"
 SETTINGS = {path for path, *_ in documented_settings()}
 SECTIONS = {path.partition(".")[0] for path in SETTINGS}
 METRIC = re.compile(r"`(\w+_(?:total|ratio|per_second|seconds))`\]?")
+CALL = re.compile(r"`(\w+)\(")
 SHOP = "https://shop.example"
 
 
@@ -47,6 +51,40 @@ def test_metrics_of_a_migration_page_exist(page):
     assert {name for line in linked for name in METRIC.findall(line)} <= set(
         Metrics.__struct_fields__
     )
+
+
+def our_cells(text):
+    """All cells of the tables but the first, which is what the other system has."""
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return [cell for _, *cells in rows for cell in cells]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_calls_of_a_migration_page_exist(page):
+    """A method that a table names can be called."""
+    calls = {call for cell in our_cells(page.read_text("utf-8")) for call in CALL.findall(cell)}
+    homes = (Frontier, outrider, wiring)
+
+    assert {call for call in calls if not any(hasattr(home, call) for home in homes)} == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_a_migration_page_exist(page):
+    """A command that a table names can be typed, with its options."""
+    typed = re.findall(r"`outrider ([^`]+)`", page.read_text("utf-8"))
+    commands = typer.main.get_command(app).commands
+
+    assert typed
+    for name, *words in map(str.split, typed):
+        assert name in commands
+        known = {option for one in with_acts(commands[name]) for option in one.opts}
+        assert {word for word in words if word.startswith("--")} <= known, name
+
+
+def with_acts(command):
+    """The parameters of a command, and of the commands of a group."""
+    parts = [command, *getattr(command, "commands", {}).values()]
+    return [parameter for part in parts for parameter in part.params]
 
 
 async def fill(url):
