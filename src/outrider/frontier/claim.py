@@ -94,11 +94,12 @@ class Claimer:
         if not isinstance(wait, int | float) or not wait >= 0:
             raise InvalidInput(f"claim(wait={wait!r}): seconds ≥ 0")
         context, is_timed = self._context, lease_for is not None
+        usual = context.policies.settings.lease.seconds
         request = ClaimRequest(
             context.crawl,
             worker or context.worker,
             limit,
-            lease_seconds("claim", lease_for) if is_timed else self._setting_seconds,
+            usual if lease_for is None else lease_seconds("claim", lease_for),
             per_queue or 0,
             self._streak,
             (),
@@ -115,10 +116,6 @@ class Claimer:
         if not claim:
             await asyncio.sleep(0)  # a caller that claims in a loop must not block the others
         return claim
-
-    @property
-    def _setting_seconds(self) -> float:
-        return self._context.policies.settings.lease.seconds
 
     async def _claim_in_turn(self, request: ClaimRequest, wait: float, *, is_timed: bool) -> Claim:
         """Wait among all claims of this process that could get the same tasks."""
@@ -142,7 +139,7 @@ class Claimer:
                 f"claim_named: at most {MAX_FINGERPRINTS} fingerprints of 16 bytes each"
             )
         context = self._context
-        seconds = self._setting_seconds
+        seconds = context.policies.settings.lease.seconds
         request = ClaimRequest(
             context.crawl, context.worker, len(names), seconds, fingerprints=names
         )
@@ -153,8 +150,10 @@ class Claimer:
         context = self._context
         if self._settings.is_listen_due:
             await self._settings.listen()
-        seconds = request.lease_for if is_timed else self._setting_seconds
-        rolls = self._rolls(request)
+        policies = context.policies
+        seconds = request.lease_for if is_timed else policies.settings.lease.seconds
+        may_draw = self._has_drawn or policies.may_draw_at_start
+        rolls = self._rolls(request) if may_draw else ()
         if rolls or request.streak is not self._streak or request.lease_for != seconds:
             request = msgspec.structs.replace(
                 request, lease_for=seconds, streak=self._streak, rolls=rolls
@@ -178,11 +177,10 @@ class Claimer:
 
         Whether one does is known by the settings, or by a lease: rules can be set for a queue.
         """
-        policies = self._context.policies
-        may_draw = self._has_drawn or policies.may_draw_at_start
-        if not may_draw or request.fingerprints or request.lend:
+        if request.fingerprints or request.lend:
             return ()
-        return [policies.dice() for _ in range(request.limit)]
+        dice = self._context.policies.dice
+        return [dice() for _ in range(request.limit)]
 
     def _open_source(self) -> LeaseSource:
         _ = self._context.store  # raises if the frontier is not open

@@ -47,7 +47,8 @@ class ProgressRecorder:
         low, high = GRACE
         self._grace = low + crc32(context.worker.encode()) % (high - low)
         self._since: int | None = None  # when work began; None: the crawl is not running
-        self._due = 0  # when to look again whether a sample is due, by this process's clock
+        # When to look again whether a sample is due, by this process's clock; 0: work begins.
+        self._due = 0
         self._number = 0  # of the last sample that this frontier wrote
         self._is_taking = False
         self._has_news = False  # visits were finished since the last sample
@@ -58,25 +59,26 @@ class ProgressRecorder:
     def claimed(self, status: CrawlStatus) -> None:
         """Take note of a claim, and of the crawl's status that it returned."""
         if status is CrawlStatus.RUNNING:
-            self._work()
+            if (now := self._context.clock.now_ms()) >= self._due:
+                self._work(now)
         elif self._since is not None:
-            since, self._since = self._since, None
+            since, self._since, self._due = self._since, None, 0
             if self._has_news:
                 self._start(since)
 
     def finished(self) -> None:
         """Take note of visits that were finished."""
         self._has_news = True
-        self._work()
+        if (now := self._context.clock.now_ms()) >= self._due:
+            self._work(now)
 
-    def _work(self) -> None:
-        now = self._context.clock.now_ms()
+    def _work(self, now: int) -> None:
         if self._since is None:
             self._since, self._due = self._shared.store_ms(), now + _INTERVAL_MS
             last = self._shared.progress.last
             if last is not None and self._since - last.at * 1000 > _INTERVAL_MS + GRACE[1]:
                 self._start(self._since)  # visits before a kill belong to no time of work
-        elif now >= self._due:
+        else:
             self._due = now + self._wait()
             if self._due <= now:
                 self._due = now + _INTERVAL_MS * self._stretch

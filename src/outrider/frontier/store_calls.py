@@ -73,9 +73,12 @@ class Batcher(Generic[Item, Answer]):
     ) -> None:
         try:
             every = [item for items, _ in batch for item in items]
-            answers: list[Answer] = []
-            for part in parts_by_bytes(every, self._size_of, MAX_CALL_BYTES):
-                answers += await self._call(part)
+            if sum(map(self._size_of, every)) <= MAX_CALL_BYTES:
+                answers = await self._call(every)
+            else:
+                answers = []
+                for part in parts_by_bytes(every, self._size_of, MAX_CALL_BYTES):
+                    answers += await self._call(part)
         except GeneratorExit:
             _fail(batch, StoreError(NOT_INLINE))
             raise

@@ -149,6 +149,13 @@ class EngineVerbs:
     def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
         names = sorted({v.crawl for v in verdicts})
         validate_crawls(names)
+        only = self._crawls.existing(names[0]) if len(names) == 1 else None
+        if only is not None and only.fast_path is None:  # the common case
+            now, finish = self._now(), only.finisher.finish
+            only.tasks.prefetch(
+                [task for v in verdicts if v.tasks for task in v.tasks], [v.task for v in verdicts]
+            )
+            return [finish(v, now) for v in verdicts]
         found_crawls = {name: self._crawls.existing(name) for name in names}
         crawls = {name: crawl for name, crawl in found_crawls.items() if crawl is not None}
         now = self._now()
