@@ -289,14 +289,15 @@ class Claimer:
         `before` are the leases that this claim has made.
         """
         state, leases, schedule = self._state, self._leases, self._schedule
+        number = record.number
         state.last_token = token = state.last_token + 1
         state.last_turn = queue.turn = record.lease_turn = state.last_turn + 1
         record.token, record.worker, record.process = token, request.worker, request.process
         record.claimed = queue.last_start = now
         record.state, record.deadline, record.lasts = LEASED, deadline, deadline - now
-        leases.held[record.number] = record
+        leases.held[number] = record
         self._tasks.update(record)
-        heappush(leases.deadlines, deadline << NUMBER_BITS | record.number)
+        heappush(leases.deadlines, deadline << NUMBER_BITS | number)
         if not queue.is_dirty:
             state.mark_dirty(queue)
         counts, task = record.counts, record.task
@@ -318,7 +319,7 @@ class Claimer:
         queue.cost_count += 1
         lease = Lease(  # `_new_lease` written out
             state.store,
-            record.number,
+            number,
             token,
             task,
             record.attempts + 1,

@@ -182,10 +182,22 @@ class Schedule:
             self.ready[1].discard(queue.ready_key1)
         queue.ready_key0 = queue.ready_key1 = 0
 
-    def update_ready_keys(self, queue: Queue, discount: float = 0.0) -> None:
+    def update_ready_keys(  # noqa: C901 - every lease and every wake passes here
+        self, queue: Queue, discount: float = 0.0
+    ) -> None:
         """C3: put a ready queue where its first due task belongs, in each lane's ready list."""
         head = queue.lane0.head
-        key = self._ready_key(queue, head[0], discount) if head else 0
+        if not head:
+            key = 0
+        elif discount or self._state.by_turn:
+            key = self._ready_key(queue, head[0], discount)
+        else:  # `order.queue_key` written out: every wake computes it
+            key = (
+                (queue.precedence + PRECEDENCE_LIMIT) << QUEUE_PRECEDENCE_SHIFT
+                | head[0] >> RANK_SHIFT << QUEUE_RANK_SHIFT
+                | queue.turn << NUMBER_BITS
+                | queue.number
+            )
         if key != queue.ready_key0:
             if queue.ready_key0:
                 self.ready[0].discard(queue.ready_key0)
@@ -203,7 +215,7 @@ class Schedule:
                 queue.ready_key1 = key
 
     def _ready_key(self, queue: Queue, first: int, discount: float) -> int:
-        """`order.queue_key` written out: every wake computes it."""
+        """Return the key of a queue in the ready list of a lane whose first entry that is."""
         if self._state.by_turn:
             rank = 0
         elif discount:
