@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from socket import create_server
 
 import psycopg
 import pytest
@@ -11,6 +12,7 @@ from outrider import Frontier
 from outrider.cli import app, doctor
 from outrider.store import factory
 from outrider.store.health import MAX_CLOCK_DIFFERENCE, clock_check
+from outrider.store.redis import connect
 from outrider.testing import FakeClock
 from servers.postgres import PostgresServer
 from servers.valkey import ValkeyServer
@@ -170,6 +172,37 @@ def test_schema_of_another_program_is_a_problem(examine, postgres):
     assert "not Outrider's" in checks["store"]["found"]
 
 
+@pytest.mark.parametrize(
+    ("role", "rights", "schema", "says"),
+    [
+        (
+            "stranger",
+            "",
+            "absent",
+            "may not make schema 'absent': GRANT CREATE ON DATABASE",
+        ),
+        ("outsider", "", "owned", "may not use schema 'owned': ALTER SCHEMA owned OWNER TO"),
+        ("guest", "grant usage on schema owned to guest", "owned", "permission denied for table"),
+        ("tenant", "grant usage on schema bare to tenant", "bare", "may not make tables in"),
+    ],
+)
+def test_role_without_the_rights_it_needs_is_a_problem(
+    examine, postgres, role, rights, schema, says
+):
+    """M4: told before anything is opened, with what to grant; the server itself is well."""
+    fill(f"{postgres.url}?schema=owned")
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f"create role {role} login password 'right'")
+        connection.execute(f"create schema if not exists bare; {rights}")
+    url = postgres.url.replace("postgres@", f"{role}:right@")
+
+    code, checks, _ = examine(f"{url}?schema={schema}")
+
+    assert (code, problems(checks)) == (1, {"store"})
+    assert says in checks["store"]["found"]
+    assert "crawls" not in checks
+
+
 # ---- Redis
 
 
@@ -193,6 +226,7 @@ def test_durable_valkey_with_a_crawl_is_healthy(examine, valkey):
         ("appendonly", "no", "durability", "no persistence"),
         ("maxmemory-policy", "allkeys-lru", "eviction", "set maxmemory-policy noeviction"),
         ("maxclients", "9", "connections", "of 9 in use"),
+        ("maxmemory", "1mb", "memory", "of 1,048,576 bytes in use"),
     ],
 )
 def test_setting_that_endangers_crawls_is_a_problem(examine, valkey, name, value, check, says):
@@ -290,6 +324,23 @@ def test_server_that_does_not_answer_is_a_problem(examine, url):
     assert checks.keys() == {"reachable", "open files"}
     assert "running?" in checks["reachable"]["found"]
     assert SECRET not in everything
+
+
+def test_redis_that_takes_connections_and_answers_nothing_is_given_up(examine, monkeypatch):
+    """M5: within a time for all attempts together."""
+    monkeypatch.setattr(connect, "MAX_CONNECT_TIME", 0.2)
+    with create_server(("127.0.0.1", 0)) as silent:
+        code, checks, _ = examine(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+
+    assert (code, problems(checks)) == (1, {"reachable"})
+    assert "no answer within" in checks["reachable"]["found"]
+
+
+def test_address_of_no_store_is_refused_with_those_there_are(monkeypatch, capsys):
+    """Q: as every other command does."""
+    monkeypatch.setattr("sys.argv", ["outrider", "doctor", "mysql://host/database"])
+    assert app.run() == 2
+    assert "'postgresql://host/database'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["postgres", "redis", "cluster"])

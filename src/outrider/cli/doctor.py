@@ -114,6 +114,8 @@ async def _server_checks(url: str) -> list[Check]:
     try:
         store = await factory.open_store(url, clock)
     except OutriderError as error:
+        if any(check.found == str(error) for check in found.checks):
+            return [*found.checks]
         return [*found.checks, Check("crawls", False, str(error))]
     try:
         names = await store.crawls()

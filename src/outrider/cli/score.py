@@ -196,11 +196,8 @@ async def _read(source: str) -> AsyncIterator[tuple[str, str | Link | BadLine]]:
         return
     async for lines in read_lines(source, {}):
         for line in lines:
-            yield f"{_shown(source)}:{line.number}", line.link
-
-
-def _shown(source: str) -> str:
-    return "line" if source == "-" else source
+            place = f"line {line.number}" if source == "-" else f"{source}:{line.number}"
+            yield place, line.link
 
 
 # ---- showing

@@ -38,11 +38,15 @@ async def open_store(url: str, clock: Clock, *, durability: str = "process") -> 
         return await _open_redis(url, clock)
     check_address(url)
     if "://" in url or not url or "\0" in url:
-        raise InvalidInput(
-            f"no store answers to {show_address(url)[:200]!r}; this release opens a path, "
-            "'memory://', 'postgresql://host/database', or 'redis://host:port/0'"
-        )
+        raise _unknown_store(url)
     return await _open_file(os.fspath(url), clock, durability)
+
+
+def _unknown_store(url: str) -> InvalidInput:
+    return InvalidInput(
+        f"no store answers to {show_address(url)[:200]!r}; this release opens a path, "
+        "'memory://', 'postgresql://host/database', or 'redis://host:port/0'"
+    )
 
 
 _NO_POSTGRES: Final = (
@@ -246,6 +250,10 @@ def file_of(store: str | os.PathLike[str], lacks: str) -> Path:
     name = os.fspath(store)
     check_address(name)
     if "://" in name or not name or "\0" in name:
-        what = f"{show_address(name)} has {lacks}" if "://" in name else f"{name!r} is no file"
-        raise InvalidInput(f"{what}; `outrider export` writes the crawls of any store as text")
+        if not (is_on_server(name) or name == "memory://"):
+            raise _unknown_store(name)
+        raise InvalidInput(
+            f"{show_address(name)} has {lacks}; `outrider export` writes the crawls of any store"
+            " as text"
+        )
     return Path(name)

@@ -297,9 +297,12 @@ class Examination:
             yield "nothing is wrong"
             return
         if self._holder is not None:
-            yield f"end {self._holder.name}, and file again: nothing is rescued from a file in use"
+            yield (
+                f"end {self._holder.name}, and run doctor again: "
+                "nothing is rescued from a file in use"
+            )
         if inventory.intact.rfind(1) < self._wanted:
-            yield f"if {self.path}-wal was moved or deleted, put it back, and file again"
+            yield f"if {self.path}-wal was moved or deleted, put it back, and run doctor again"
         yield "if there is a checkpoint of it, examine that too: outrider doctor COPY"
         yield f"write what is intact to a new file: outrider doctor {self.path} --rescue NEW"
         if untold := self.snapshot.untold(inventory):

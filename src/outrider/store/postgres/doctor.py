@@ -30,7 +30,7 @@ from outrider.store.postgres.migrate import (
 )
 
 _DURABLE: Final = "everything that was acknowledged survives a crash of the server"
-_PERSIST: Final = "switch both on"
+_PERSIST: Final = "switch on what is off"
 _UPGRADE: Final = "they are applied when it is opened next; end older releases of Outrider first"
 
 
@@ -95,6 +95,8 @@ def _store(connection: Connection[Any], address: Address) -> tuple[Check, bool]:
         check_history(applied, address, migrations)
     except OutriderError as error:
         return Check("store", False, str(error)), False
+    except psycopg.Error as error:  # such as rights on single tables
+        return Check("store", False, str(translate_error(error, address.shown))), False
     pending = [one.name for one in migrations if one.version not in applied]
     version = f"schema {address.schema}, version {max(applied, default=0)}"
     if newer := applied.keys() - {one.version for one in migrations}:

@@ -140,6 +140,24 @@ def check_server(connection: Connection[Any], address: Address) -> None:
         raise read_only(address.shown)
 
 
+def check_rights(connection: Connection[Any], address: Address, *, is_migrated: bool) -> None:
+    """Raise `StoreUnusable` for a role that may not use, or not make, its schema."""
+    found = _row(connection, sql.SCHEMA_RIGHTS, address.schema)
+    role, database, makes_schemas, exists, uses, creates = found
+    if not exists and not makes_schemas:
+        raise StoreUnusable(
+            f"{address.shown}: role {role!r} may not make schema {address.schema!r}: GRANT CREATE"
+            f" ON DATABASE {database} TO {role}, or CREATE SCHEMA {address.schema}"
+            f" AUTHORIZATION {role}"
+        )
+    if exists and not (uses and (creates or is_migrated)):
+        lacks = "make tables in" if uses else "use"
+        raise StoreUnusable(
+            f"{address.shown}: role {role!r} may not {lacks} schema {address.schema!r}: ALTER"
+            f" SCHEMA {address.schema} OWNER TO {role}, or name another one with ?schema="
+        )
+
+
 def _row(connection: Connection[Any], statement: str, *params: object) -> tuple[Any, ...]:
     found = connection.execute(statement, params, prepare=False).fetchone()
     assert found is not None  # noqa: S101 - the statements used here always return a row
@@ -171,9 +189,10 @@ def applied_migrations(connection: Connection[Any], address: Address) -> dict[in
     """Return the applied migrations by version; None: the schema is empty or missing."""
     with connection.transaction():
         is_migrated, count = _row(connection, sql.LOOK_AT_SCHEMA, address.schema)
+        if count and not is_migrated:
+            raise _foreign_schema(address)
+        check_rights(connection, address, is_migrated=is_migrated)
         if not is_migrated:
-            if count:
-                raise _foreign_schema(address)
             return None
         _use_schema(connection, address)
         found = _read_history(connection, address)

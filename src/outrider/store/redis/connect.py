@@ -8,6 +8,7 @@ it does not let this user ask is reported as unchecked; its durability is one se
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ MAX_CONNECTIONS: Final = 10
 CONNECT_TIMEOUT: Final = 4.0  # seconds to wait for a free connection, and for a new one
 ANSWER_TIMEOUT: Final = 20.0  # seconds to wait for an answer
 CONNECT_RETRIES: Final = 3
+MAX_CONNECT_TIME: Final = 10.0  # seconds for all attempts, what a server asks first included
 UPGRADE_STEP: Final = 1000  # tasks that one call brings up to date
 MIN_VERSION: Final = {"redis": (6, 2), "valkey": (7, 2)}
 
@@ -140,10 +142,15 @@ class _RetryingConnect(AbstractConnection):
     """Retries connecting, and no command; joined with the driver's class for the URL's scheme."""
 
     async def connect(self) -> None:
-        """See the driver."""
+        """See the driver; a server that takes connections and answers nothing is given up."""
         self.retry = Retry(ExponentialWithJitterBackoff(cap=1.0, base=0.05), CONNECT_RETRIES)
         try:
-            await super().connect()  # type: ignore[no-untyped-call] # the driver's
+            async with asyncio.timeout(MAX_CONNECT_TIME):
+                await super().connect()  # type: ignore[no-untyped-call] # the driver's
+        except TimeoutError as error:
+            await self.disconnect(nowait=True)
+            text = f"no answer within {MAX_CONNECT_TIME:.0f} s"
+            raise driver.TimeoutError(text) from error
         finally:
             self.retry = Retry(NoBackoff(), 0)
 

@@ -36,6 +36,10 @@ from outrider.store.redis.script_client import ScriptClient, translate_error
 
 _PERSIST: Final = "set appendonly yes and appendfsync everysec, or always"
 _UPGRADE: Final = "it is brought up to date when it is opened next; end older releases first"
+_MAKE_ROOM: Final = "when it is full, nothing can be added or claimed; raise maxmemory"
+_MAKE_DISK_ROOM: Final = "it may refuse changes until it can write; free its disk, see its log"
+_WRITE_STATES: Final = ("aof_last_write_status", "rdb_last_bgsave_status")
+MAX_USED_SHARE: Final = 0.9  # of maxmemory, above which there is a problem
 _FAILURES: Final = (driver.RedisError, driver.RedisClusterException, OSError)
 
 
@@ -95,6 +99,9 @@ async def _checks(
     yield _passes("role", role, lambda: check_role(info, place, is_cluster=is_cluster))
     policy = str(info.get("maxmemory_policy", "unknown"))
     yield _passes("eviction", policy, lambda: check_policy(info, place))
+    if "used_memory" in info:
+        yield _memory(info)
+        yield _last_writes(info)
     promise = await durability_promise(scripts, info)
     is_kept = promise in (*KEPT_PROMISES, UNKNOWN_PROMISE)
     yield check_of("durability", is_kept, promise, _PERSIST)
@@ -102,6 +109,22 @@ async def _checks(
     limit = info.get("maxclients") or await read_setting(scripts, "maxclients")
     if limit is not None and "connected_clients" in info:
         yield connections_check("connections", int(info["connected_clients"]), int(limit))
+
+
+def _memory(info: Mapping[str, Any]) -> Check:
+    """Check what is left of `maxmemory`: at its limit every verb that writes is refused."""
+    used, limit = int(info["used_memory"]), int(info.get("maxmemory", 0))
+    if not limit:
+        return Check("memory", True, f"{used:,} bytes in use, no limit")
+    found = f"{used:,} of {limit:,} bytes in use"
+    return check_of("memory", used < MAX_USED_SHARE * limit, found, _MAKE_ROOM)
+
+
+def _last_writes(info: Mapping[str, Any]) -> Check:
+    """Check what the server last wrote: after a failure it may refuse further changes."""
+    failed = [name for name in _WRITE_STATES if info.get(name, "ok") != "ok"]
+    found = ", ".join(failed) + " is not ok" if failed else "its last writes to disk succeeded"
+    return check_of("disk", not failed, found, _MAKE_DISK_ROOM)
 
 
 def _passes(what: str, found: str, check: Callable[[], None]) -> Check:

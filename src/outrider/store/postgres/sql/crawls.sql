@@ -189,6 +189,17 @@ select set_config('search_path', %s, true)
 -- out: exists
 select to_regnamespace(%s) is not null
 
+-- name: schema_rights
+--- Whether the role may make schemas, whether there is this one, and what the role may do in it:
+--- use it, and make tables in it.
+--- in: schema
+--- out: role, database, makes_schemas, exists, uses, creates
+select current_user::text, current_database()::text,
+    has_database_privilege(current_database(), 'CREATE'), n.oid is not null,
+    coalesce(has_schema_privilege(n.oid, 'USAGE'), false),
+    coalesce(has_schema_privilege(n.oid, 'CREATE'), false)
+from (values (%s::text)) wanted (name) left join pg_namespace n on n.nspname = wanted.name
+
 -- name: look_at_schema
 -- Whether a schema has been migrated, and how many relations it has. It reads the catalog itself:
 -- what was looked up by name may have been cached wrongly.
