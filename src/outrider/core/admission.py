@@ -29,6 +29,7 @@ from outrider.core.policy.queue_key import KeyFunction, host_key, valid_key
 from outrider.core.policy.scope import BAD_LINK, OFF_SCOPE, Admits
 from outrider.core.policy.score import Candidate, Score, Scorer, breakdown_of, explicit
 from outrider.core.policy.traps import Traps, trap
+from outrider.core.policy.user_function import describe_error, describe_failure, link_with_url
 from outrider.core.task import DEFAULT_ORIGIN, DEFAULT_TYPE, NO_URL_KEY, Added, Lease, Link, Task
 from outrider.core.url import Refusal, Url, UrlRules, fingerprint, parse_url
 
@@ -116,8 +117,7 @@ class Admission(msgspec.Struct):
             fine = score if isinstance(score, Score) and isfinite(score.priority) else None
             if score is None and self.classify is not None:
                 fine = explicit(priority_number(link.priority))
-            kind = None if fine is None else self._class_of(link, url)
-            rescored.append(fine if fine is None or kind is None else apply_focus(fine, kind))
+            rescored.append(None if fine is None else self._move_into_band(fine, link, url))
         return rescored
 
     def rescore_tasks(self, tasks: Sequence[Task]) -> list[Score | None]:
@@ -156,7 +156,7 @@ class Admission(msgspec.Struct):
         try:
             return self._check_policies(link, url, is_root)
         except Exception as error:  # noqa: BLE001 - scope, key, cost and bypass may be a user's
-            return _refused(url, BAD_LINK, f"a policy raised {type(error).__name__}: {error}"[:200])
+            return _refused(url, BAD_LINK, describe_failure(error))
 
     def _give_type(
         self, one: _Passed, found_on: Lease | None, *, are_seeds: bool
@@ -170,7 +170,7 @@ class Admission(msgspec.Struct):
         try:
             typed = self.types and self.types.type_of(link, url, page, is_seed=is_seed)
         except Exception as error:  # noqa: BLE001 - types.function is a user's
-            return _refused(url, BAD_LINK, f"{type(error).__name__}: {error}"[:300])
+            return _refused(url, BAD_LINK, describe_failure(error))
         if not typed:
             return one
         kind, typed_by = typed
@@ -197,7 +197,7 @@ class Admission(msgspec.Struct):
         reason = trap(url, self.traps)
         if reason is not None:
             return Added(url.text, False, reason)
-        if link.depth > self.max_depth and not self._is_bypassed(link):
+        if link.depth > self.max_depth and not self._is_bypassed(link, url):
             return Added(url.text, False, "max-depth")
         return self._compute_key_and_cost(link, url)
 
@@ -226,8 +226,8 @@ class Admission(msgspec.Struct):
             done=True,
         )
 
-    def _is_bypassed(self, link: Link) -> bool:
-        if self.bypass is None or not self.bypass(link):
+    def _is_bypassed(self, link: Link, url: Url) -> bool:
+        if self.bypass is None or not self.bypass(link_with_url(link, url)):
             return False
         self.bypassed += 1
         return True
@@ -261,21 +261,18 @@ class Admission(msgspec.Struct):
             given = self.scorer.score(asked) if of_page is None else of_page(asked, page)
             scores = list(given)
         except Exception as error:  # noqa: BLE001 - a scorer may be a user's
-            fault = f"scoring.scorer raised {type(error).__name__}: {error}"[:200]
+            fault = f"scoring.scorer raised {describe_error(error)}"[:200]
             return [fault] * len(asked)
         if len(scores) != len(asked):
             return [f"scoring.scorer gave {len(scores)} scores for {len(asked)}"] * len(asked)
         return [one if type(one) is Score else "scoring.scorer gave no Score" for one in scores]
 
-    def _class_of(self, link: Link, url: Url) -> Class | None:
-        """Classify a link (C9); a user's classifier that fails answers `other`."""
+    def _move_into_band(self, score: Score, link: Link, url: Url) -> Score | None:
+        """Move a score into its band by focus (C9); None: the classifier failed."""
         if self.classify is None:
-            return None
-        try:
-            kind = self.classify(link, url)
-        except Exception:  # noqa: BLE001 - it may be a user's
-            return "other"
-        return kind if kind in ("focus", "related") else "other"
+            return score
+        kind = _class_of(self.classify, link, url)
+        return None if isinstance(kind, Refusal) else apply_focus(score, kind)
 
     def _final_score(self, one: _Passed, score: Score | str | None) -> Score | Added | None:
         """Return the final score (None: the explicit one), moved into its band by focus (C9)."""
@@ -286,7 +283,9 @@ class Admission(msgspec.Struct):
             return _refused(url, BAD_LINK, "its score is not a finite number")
         if self.classify is None:
             return score
-        kind = self._class_of(link, url) or "other"
+        kind = _class_of(self.classify, link, url)
+        if isinstance(kind, Refusal):
+            return _refused(url, kind.reason, kind.detail)
         if kind == "other" and not self.parks:
             return Added(url.text, False, OFF_FOCUS)
         return apply_focus(score or explicit(priority_number(link.priority)), kind)
@@ -372,6 +371,14 @@ def _host_of(text: str) -> str:
 def _leads_from_seed(lease: Lease) -> bool:
     """Tell whether a link is a seed or the redirect target of one, over any number of hops."""
     return not lease.depth and (lease.via is None or lease.origin == REDIRECT)
+
+
+def _class_of(classify: Classifier, link: Link, url: Url) -> Class | Refusal:
+    """Classify a link (C9); a Refusal: the classifier failed."""
+    try:
+        return classify(link, url)
+    except Exception as error:  # noqa: BLE001 - it may be a user's
+        return Refusal(BAD_LINK, describe_failure(error))
 
 
 def _out_of_scope(url: Url, answer: Refusal | Literal[False]) -> Added:

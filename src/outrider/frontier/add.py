@@ -22,6 +22,7 @@ from outrider.core.link_validation import (
     link_error,
     rename_meta,
 )
+from outrider.core.policy.scope import BAD_LINK
 from outrider.core.policy.score import breakdown_of
 from outrider.core.task import LANES, Added, Lease, Link, Task
 from outrider.core.url import Refusal, Url, parse_url
@@ -32,16 +33,19 @@ from outrider.frontier.policies import TimedScorer
 from outrider.frontier.reports import AddReport, Scored, ScoreReport, ScoringReport
 from outrider.frontier.rescore import Rescorer
 from outrider.frontier.store_calls import Batcher, items_of
+from outrider.logs import logger_of
 from outrider.store.byte_limits import MAX_CALL_BYTES, task_bytes
 from outrider.store.protocol import FullStore, TaskFilter
 
 NO_SCORING: Final = ScoringReport()
 CHUNK: Final = 1000  # links admitted and stored at a time, so that no call blocks the loop for long
+MAX_WARNINGS: Final = 10  # about links of pages, by one frontier
 CONCURRENT_READS: Final = 32  # known tasks read at a time
 
 AnyLink: TypeAlias = str | Url | Link
 Links: TypeAlias = Iterable[AnyLink] | AsyncIterable[AnyLink]
 T = TypeVar("T")
+_log = logger_of(__name__)
 
 
 class ScopeRoots:
@@ -113,6 +117,7 @@ class Adder:
         rescorer: Rescorer,
     ) -> None:
         self.refused: Counter[str] = Counter()
+        self._warned: set[str] = set()  # details of refusals that were logged
         self._context = context
         self._settings = settings
         self._roots = roots
@@ -204,7 +209,7 @@ class Adder:
         self._refresh()
         if self._context.policies.admission.root is not None:
             await self._roots.read()
-        scorer = TimedScorer(self._context.policies.scorer.inner)
+        scorer = self._context.policies.scorer.copy()
         admission = _copy(self._context.policies.admission, scorer)
         answers: list[Scored] = []
         async for chunk in _chunks(links):
@@ -235,12 +240,28 @@ class Adder:
     async def refusal_of(self, link: AnyLink, found_on: Lease) -> str | None:
         """See `Frontier.refusal_of`."""
         ((one,), _) = await self.admit([link], found_on)
-        return one.reason if isinstance(one, Added) else None
+        if not isinstance(one, Added):
+            return None
+        self._warn(one)
+        return one.reason
 
     async def count_refused(self, refused: Sequence[Added]) -> None:
         """Count and report links of a page that were refused."""
-        self.refused.update([answer.reason or "" for answer in refused])
+        reasons = Counter([answer.reason or "" for answer in refused])
+        self.refused.update(reasons)
+        if BAD_LINK in reasons:
+            for answer in refused:
+                self._warn(answer)
         await self._context.reporter.added(refused)
+
+    def _warn(self, refused: Added) -> None:
+        """Log why a link of a page is a bad one: no answer of `finish` has it."""
+        detail = refused.detail
+        if refused.reason != BAD_LINK or detail is None or detail in self._warned:
+            return
+        if len(self._warned) < MAX_WARNINGS:
+            self._warned.add(detail)
+            _log.warning("link of a page refused as bad-link: %.200s: %s", refused.url, detail)
 
     async def _complete_all(self, links: Sequence[AnyLink]) -> list[AnyLink]:
         """Fill in what links that revisit or raise a task leave out from that task (B3)."""

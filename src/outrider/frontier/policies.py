@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,6 +27,7 @@ from outrider.core.policy.rules import CrawlRules
 from outrider.core.policy.scope import compile_scope
 from outrider.core.policy.score import Candidate, Score, Scorer
 from outrider.core.policy.scorers import scorer_of
+from outrider.core.policy.user_function import link_with_url, name_failures
 from outrider.core.signals import Signals
 from outrider.core.task import Lease
 from outrider.frontier.reports import ScoringReport
@@ -123,8 +124,9 @@ class TimedScorer:
     A scorer that does not learn ignores rewards, and has nothing to share.
     """
 
-    def __init__(self, scorer: Scorer) -> None:
+    def __init__(self, scorer: Scorer, *, is_own: bool = False) -> None:
         self.inner = scorer
+        self._is_own = is_own  # a user's, which may read the URLs of links
         self.features = scorer.features
         self.gathers = bool(getattr(scorer, "gathers", False))
         self.score_plain = getattr(scorer, "score_plain", None)
@@ -142,12 +144,18 @@ class TimedScorer:
         return self._timed(batch, page)
 
     def _timed(self, batch: Sequence[Candidate], page: Lease | None) -> Sequence[Score]:
+        if self._is_own:
+            batch = [(link_with_url(link, url), url, key, mark) for link, url, key, mark in batch]
         before = time.perf_counter()
         score_page = None if page is None else self._score_page
         scores = self.inner.score(batch) if score_page is None else score_page(batch, page)
         self._seconds += time.perf_counter() - before
         self._count += len(batch)
         return scores
+
+    def copy(self) -> TimedScorer:
+        """Return the same scorer with a count and time of its own."""
+        return TimedScorer(self.inner, is_own=self._is_own)
 
     def begin(self) -> None:
         """Start a batch: reset count and time."""
@@ -183,7 +191,13 @@ class TimedScorer:
 def scorer_for(settings: Settings, signals: Signals | None = None) -> TimedScorer:
     """Make the scorer that the settings name."""
     scorer = resolve(settings.scoring.scorer, "scoring.scorer")
-    return TimedScorer(scorer_of(replace(settings.scoring, scorer=scorer), signals))
+    made = scorer_of(replace(settings.scoring, scorer=scorer), signals)
+    return TimedScorer(made, is_own=not isinstance(scorer, str))
+
+
+def _function(setting: str, given: Any) -> Any:
+    """Return what a setting gives; a function is named by what it raises."""
+    return name_failures(setting, given) if callable(given) else given
 
 
 def _classifier(focus: Focus) -> Classifier | None:
@@ -205,8 +219,8 @@ def admission_for(
     admits = compile_scope(settings.scope, resolve(settings.scope.function, "scope.function"))
     return Admission(
         crawl=crawl,
-        key=key_function(resolve(settings.queue.key, "queue.key")),
-        cost=cost_function(resolve(settings.budget.cost, "budget.cost")),
+        key=key_function(_function("queue.key", resolve(settings.queue.key, "queue.key"))),
+        cost=cost_function(_function("budget.cost", resolve(settings.budget.cost, "budget.cost"))),
         scorer=scorer,
         acquisition=frozenset(settings.lanes.acquisition),
         url_rules=settings.url,
@@ -215,7 +229,9 @@ def admission_for(
         max_meta=settings.queue.max_meta,
         admits=admits,
         root=None if settings.scope.mode == "all" else settings.scope.root,
-        bypass=resolve(settings.queue.bypass_depth, "queue.bypass_depth"),
+        bypass=_function(
+            "queue.bypass_depth", resolve(settings.queue.bypass_depth, "queue.bypass_depth")
+        ),
         cost_of=_cost_by_key(rules or crawl_rules(settings)),
         classify=_classifier(settings.focus),
         parks=settings.focus.other == "park",
@@ -230,7 +246,12 @@ def _cost_by_key(rules: CrawlRules) -> Callable[[str], Cost] | None:
     overrides = (*rules.keys.values(), *rules.said.values())
     if not any("cost" in override for override in overrides):
         return None
-    return lambda key: cost_function(resolve(rules.of(key).budget.cost, f"keys.{key}.cost"))
+
+    def cost_of(key: str) -> Cost:
+        given = resolve(rules.of(key).budget.cost, f"keys.{key}.cost")
+        return cost_function(_function(f"keys.{key}.cost", given))
+
+    return cost_of
 
 
 def policy_for(

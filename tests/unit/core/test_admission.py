@@ -5,6 +5,7 @@ import pytest
 from outrider.core.admission import Admission
 from outrider.core.link_validation import link_error
 from outrider.core.policy.cost import unit_cost, wag_cost
+from outrider.core.policy.focus import Focus, classifier_of
 from outrider.core.policy.politeness import Politeness
 from outrider.core.policy.queue_key import domain_key, host_key
 from outrider.core.policy.rules import QueueRules
@@ -324,15 +325,35 @@ def test_a_focused_crawl_may_park_all_else():
     assert admitted(Link(A + "golf"), classify=_about_news, parks=True).priority == 5_000_000.0
 
 
-def test_a_classifier_that_breaks_spoils_nothing():
-    """C9: what it cannot say is other."""
+def _broken(link, url):
+    raise RuntimeError("no idea")
 
-    def broken(link, url):
-        raise RuntimeError("no idea")
 
-    (answer,) = admission(classify=broken).admit([A])
+@pytest.mark.parametrize(
+    ("classify", "fault"),
+    [
+        (_broken, "raised RuntimeError: no idea"),
+        (lambda link, url: "Focus", "returned 'Focus'; return focus, related or other"),
+        (lambda link, url: ["focus"], "returned ['focus']; return focus, related or other"),
+    ],
+)
+@pytest.mark.parametrize("parks", [False, True])
+def test_classifier_that_fails_refuses_its_link(classify, fault, parks):
+    """C9, B4: `bad-link` with its name, so that an error does not look like a page off focus."""
+    named = classifier_of(Focus(on=True), classify)
 
-    assert answer.reason == "off-focus"
+    (answer,) = admission(classify=named, parks=parks).admit([A])
+
+    assert (answer.reason, answer.url) == ("bad-link", A)
+    assert answer.detail.startswith("focus.classifier ")
+    assert fault in answer.detail
+
+
+def test_classifier_that_fails_leaves_pending_tasks_as_they_are():
+    """C8, C9: as a scorer that fails; parking all tasks for an error would undo the order."""
+    batch = [(Link(A), parse_url(A), "a.example", b"x" * 16)]
+
+    assert admission(classify=_broken).rescore(batch) == [None]
 
 
 def test_prices_are_thought_again_as_they_were_found():

@@ -4,8 +4,12 @@ import math
 import pytest
 
 from outrider import Done, Frontier, Link, OutriderError, SettingsError
+from outrider.core import admission
 from outrider.core.breakdown import Breakdown
+from outrider.core.policy import focus, link_types
 from outrider.core.policy.score import Score
+from outrider.core.url import parse_url
+from outrider.frontier import policies
 
 A = "https://a.example/"
 
@@ -126,6 +130,137 @@ async def test_a_policy_that_raises_refuses_its_link_alone(opened, settings):
     assert [answer.added for answer in report.answers] == [False, True]
     assert report.answers[0].reason == "bad-link"
     assert "ZeroDivisionError" in report.answers[0].detail
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (lambda f: {"scope": {"function": f}}, "scope.function"),
+        (lambda f: {"queue": {"key": f}}, "queue.key"),
+        (lambda f: {"budget": {"cost": f}}, "budget.cost"),
+        (lambda f: {"keys": {"a.example": {"cost": f}}}, "keys.a.example.cost"),
+        (lambda f: {"queue": {"max_depth": 0, "bypass_depth": f}}, "queue.bypass_depth"),
+        (lambda f: {"types": {"function": f}}, "types.function"),
+        (lambda f: {"focus": {"on": True, "classifier": f}}, "focus.classifier"),
+    ],
+)
+async def test_function_that_raises_is_named_in_the_detail(opened, settings, name):
+    """B4: the setting, the function and what it raised, also if that has no text."""
+
+    class Unspeakable(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    def mine(*_):
+        raise TypeError("no idea") if len(raised) == 0 else raised[0]
+
+    raised = []
+    frontier = await opened(settings(mine))
+    answer = await only(frontier, Link(A, depth=1))
+    raised.append(Unspeakable())
+    mute = await only(frontier, Link(A, depth=1))
+
+    function = f"{__name__}:{mine.__qualname__}"
+    assert (answer.reason, mute.reason) == ("bad-link", "bad-link")
+    assert answer.detail == f"{name} {function} raised TypeError: no idea"[:300]
+    assert mute.detail == f"{name} {function} raised Unspeakable"
+
+
+class Witness:
+    """Functions of the user's that keep the URL of every link they are given."""
+
+    features = ("mine",)
+
+    def __init__(self):
+        self.seen = []
+
+    def score(self, batch):
+        """Score all alike."""
+        self.seen += [("scorer", link.url) for link, *_ in batch]
+        return [Score(1.0, Breakdown("mine", (("x", 1.0),))) for _ in batch]
+
+    def answer(self, name, answer):
+        """A function of a link, perhaps its URL, and more."""
+
+        def function(link, *_):
+            self.seen.append((name, link.url))
+            return answer
+
+        return function
+
+    def settings(self):
+        """Settings that name all of them."""
+        return {
+            "scoring": {"scorer": self},
+            "queue": {"max_depth": 0, "bypass_depth": self.answer("bypass_depth", True)},
+            "types": {"function": self.answer("types", None)},
+            "focus": {"on": True, "classifier": self.answer("classifier", "focus")},
+        }
+
+    def take(self):
+        """What was seen since the last call: names by URL."""
+        seen, self.seen = self.seen, []
+        return {(name, url) for name, url in seen}
+
+
+async def test_functions_are_given_links_with_the_text_of_their_url(opened):
+    """A1, B4: the URL that is visited, whether a link is text, a Link, or read from a page."""
+    witness = Witness()
+    frontier = await opened({**witness.settings(), "politeness": {"delay": 0.0}})
+    every = ("scorer", "types", "classifier")
+
+    await frontier.add(["HTTPS://A.example/#top"])
+    assert witness.take() == {(name, A) for name in every}
+
+    await frontier.add([Link("HTTPS://A.example/1#top", depth=1)])
+    assert witness.take() == {(name, A + "1") for name in (*every, "bypass_depth")}
+
+    await frontier.score([A + "2", Link(A + "3#x", depth=1)])
+    assert {("types", A + "2"), ("scorer", A + "3"), ("bypass_depth", A + "3")} <= witness.take()
+
+    (lease,) = await frontier.claim()
+    read = parse_url("HTTPS://A.example/5")
+    found = [A + "4#x", Link(read, depth=1), read]
+    await frontier.finish(lease, Done(200), links=found)
+    assert {url for _, url in witness.take()} == {A + "4", A + "5"}
+
+    await frontier.rescore()
+    assert {type(url) for _, url in witness.take()} == {str}
+
+
+async def test_crawl_without_functions_builds_no_links(opened, monkeypatch):
+    """F9: admission is a measured hot path, so a Link is only made for a function that asks."""
+
+    def never(*_):
+        raise AssertionError("built for nobody")
+
+    for module in (policies, admission, focus, link_types):
+        monkeypatch.setattr(module, "link_with_url", never)
+    settings = {"focus": {"on": True, "tokens": ["news"]}, "types": {"builtin": "news"}}
+    frontier = await opened(settings)
+
+    report = await frontier.add([A + "news", Link(A + "news/1", depth=11)])
+
+    assert [one.reason for one in report.answers] == [None, "max-depth"]
+
+
+async def test_bad_links_of_pages_are_logged_once_by_detail(opened, caplog):
+    """B4: nothing else tells a crawl which function refuses its links; escaped and bounded."""
+
+    def bad(url):
+        if url.text == A:
+            return True
+        raise TypeError("seen \x1b[31m" + url.text.rpartition("/")[2][:2])
+
+    frontier = await opened({"scope": {"function": bad}})
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    await frontier.finish(lease, Done(200), links=[f"{A}{n:04}" for n in range(5000)])
+
+    warned = [one.getMessage() for one in caplog.records if "bad-link" in one.getMessage()]
+    assert len(warned) == 10
+    assert warned[0].startswith(f"link of a page refused as bad-link: {A}0000: scope.function ")
+    assert warned[0].endswith("raised TypeError: seen \\x1b[31m00")
 
 
 class Scorer:

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
 
 from outrider.core.breakdown import Breakdown
+from outrider.core.link_validation import short_repr
 from outrider.core.policy.code_field import CODE
 from outrider.core.policy.countries import COUNTRIES, RELATED
 from outrider.core.policy.score import Score
+from outrider.core.policy.user_function import (
+    MAX_DETAIL,
+    FunctionError,
+    function_name,
+    link_with_url,
+    name_failures,
+)
 from outrider.core.task import Link
 from outrider.core.url import Url
 
@@ -70,11 +78,25 @@ class Focus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def classifier_of(focus: Focus, function: Classifier | None = None) -> Classifier:
     """Return the classifier that the settings name."""
     if function is not None:
-        return function
+        return _asking(function)
     listed = [LISTS[name] for name in focus.lists]
     wanted = phrases([*focus.tokens, *(word for words, _ in listed for word in words)])
     near = phrases([*focus.related, *(word for _, words in listed for word in words)])
     return lambda link, url: _class_of(frozenset(_runs(link, url)), wanted, near)
+
+
+def _asking(function: Classifier) -> Classifier:
+    """Return a classifier that asks the user's; FunctionError: it raised, or gave no class."""
+    ask = name_failures("focus.classifier", function)
+
+    def classify(link: Link, url: Url) -> Class:
+        kind = ask(link_with_url(link, url), url)
+        if isinstance(kind, str) and kind in get_args(Class):
+            return kind
+        fault = f"returned {short_repr(kind)}; return focus, related or other"
+        raise FunctionError(f"focus.classifier {function_name(function)} {fault}"[:MAX_DETAIL])
+
+    return classify
 
 
 def phrases(texts: list[str]) -> frozenset[tuple[str, ...]]:

@@ -16,7 +16,13 @@ from msgspec import Meta
 from outrider.core.link_validation import found_error, short_repr, type_error
 from outrider.core.pattern import compile_pattern, compile_set
 from outrider.core.policy.code_field import CODE
-from outrider.core.policy.scope import function_name
+from outrider.core.policy.user_function import (
+    MAX_DETAIL,
+    FunctionError,
+    function_name,
+    link_with_url,
+    name_failures,
+)
 from outrider.core.task import DEFAULT_TYPE, Link
 from outrider.core.url import Url
 from outrider.errors import InvalidInput
@@ -215,7 +221,7 @@ class LinkTypes:
     def __init__(self, types: Types, function: TypeFunction | None = None) -> None:
         own = [(rule, f"{_RULES}{place}") for place, rule in enumerate(types.rules)]
         builtin = [(rule, f"{types.builtin}: {why}") for rule, why in BUILTINS[types.builtin]]
-        self._function = function
+        self._ask = None if function is None else _asking(function)
         self._before = _Rules(own if function is not None else [*own, *builtin])
         self._after = _Rules(builtin) if function is not None else None
 
@@ -224,21 +230,30 @@ class LinkTypes:
     ) -> TypedBy | None:
         """Return the type and what gave it; None: the default type.
 
-        ValueError: the user's function returned something else than a type; what it raises
-        propagates.
+        FunctionError: the user's function raised, or returned something else than a type.
         """
         page_type = None if page is None else page.type
         found = self._before.answer(link, url, page_type, is_seed)
-        if found is not None or self._function is None or self._after is None:
+        if found is not None or self._ask is None or self._after is None:
             return found
-        given: Any = self._function(link, url, page)
+        given = self._ask(link, url, page)
         if given is None:
             return self._after.answer(link, url, page_type, is_seed)
-        if type_error(given) is not None:
-            fix = "return a type, as text 1 to 64 long, or None"
-            name = function_name(self._function)
-            raise ValueError(f"types.function {name} returned {short_repr(given)}; {fix}")
         return TypedBy(given, "types.function")
+
+
+def _asking(function: TypeFunction) -> TypeFunction:
+    """Return a function that asks the user's, and checks its answers."""
+    ask = name_failures("types.function", function)
+
+    def type_of(link: Link, url: Url, page: Referrer | None) -> str | None:
+        given: Any = ask(link_with_url(link, url), url, page)
+        if given is None or type_error(given) is None:
+            return given  # type: ignore[no-any-return]
+        fault = f"returned {short_repr(given)}; return a type, as text 1 to 64 long, or None"
+        raise FunctionError(f"types.function {function_name(function)} {fault}"[:MAX_DETAIL])
+
+    return type_of
 
 
 def link_types(types: Types, function: TypeFunction | None = None) -> LinkTypes | None:

@@ -17,6 +17,7 @@ from outrider.core.pattern import Pattern, compile_any
 from outrider.core.policy.focus import OFF_FOCUS
 from outrider.core.policy.queue_key import registrable_domain, surt_key
 from outrider.core.policy.traps import CALENDAR, MANY_PARAMETERS, PATH_DEPTH, REPEATED_SEGMENT
+from outrider.core.policy.user_function import function_name, name_failures
 from outrider.core.url import REASONS, Refusal, Url
 from outrider.errors import InvalidInput
 
@@ -56,7 +57,7 @@ def compile_scope(scope: Scope, function: ScopeFunction | None = None) -> Admits
     """Return a function of (url, roots), or None if everything is admitted.
 
     A user's `function` is called last, for URLs that everything else admits; its exceptions
-    propagate.
+    propagate as a FunctionError that names it.
     """
     _check_mode(scope.mode)
     questions = tuple(_questions(scope, function))
@@ -139,10 +140,11 @@ def _without(pattern: Pattern) -> Admits:
 
 def _asking(function: ScopeFunction) -> Admits:
     """Return a function that asks the user's, and checks its answers."""
+    ask = name_failures("scope.function", function)
     known: set[str] = set()  # its reasons so far
 
     def admits(url: Url, _: AbstractSet[str]) -> bool | Refusal:
-        answer: Any = function(url)
+        answer: Any = ask(url)
         if answer is True or answer is False:
             return answer
         fault = _reason_fault(answer)
@@ -177,12 +179,6 @@ def _short_repr(value: object) -> str:
     except Exception:  # noqa: BLE001 - a user's repr, or a number too long to write
         return f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:60]}… ({type(value).__name__})"
-
-
-def function_name(function: Callable[..., object]) -> str:
-    """Return `module:name` of a user's function, as settings would name it."""
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return f"{getattr(function, '__module__', None) or '?'}:{name}"
 
 
 def _compile(field: str, patterns: Sequence[str]) -> Pattern:
