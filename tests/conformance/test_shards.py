@@ -38,7 +38,12 @@ NUMBERED = {
 
 # B3: a task is known within a shard, and this one moves to a queue of another shard.
 KNOWN = {
-    "Known": {"test_a_revisit_may_change_the_queue"},
+    "Known": {
+        "test_a_revisit_may_change_the_queue",
+        "test_forgotten_task_moves_to_the_host_of_the_url_that_admits_it_again",
+        "test_revisit_by_identity_keeps_the_key_that_a_link_gave",
+        "test_revisit_by_identity_visits_another_host_from_its_own_queue",
+    },
     "SetKnown": {"test_set_moves_a_pending_task_to_another_queue"},
     "QueueTasks": {"test_revisit_moves_a_task_to_the_list_of_another_queue"},
 }

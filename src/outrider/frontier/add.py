@@ -281,14 +281,17 @@ class Adder:
     async def _complete(self, given: Any) -> Link:
         renamed = rename_meta(given)  # what it says in meta comes before what the task says
         link = given if isinstance(renamed, str) else renamed
-        rules = self._context.policies.settings.url
-        keeps = rules.keep_text
+        policies = self._context.policies
+        rules = policies.settings.url
         url = link.url if isinstance(link.url, Url) else parse_url(link.url, rules)
         if isinstance(url, Refusal):
             return cast("Link", link)
         mark = fingerprint_of(link, url)
         task = await self._context.store.task(self._context.crawl, mark)
-        return cast("Link", link) if task is None else complete_link(link, task, keeps_text=keeps)
+        if task is None:
+            return cast("Link", link)
+        key = policies.admission.key
+        return complete_link(link, task, url=url, key=key, keeps_text=rules.keep_text)
 
 
 def _several(links: Links | str | Link, verb: str) -> Links:

@@ -10,7 +10,7 @@ from outrider.core.breakdown import Breakdown
 from outrider.core.outcome import Done, Dropped, Failed
 from outrider.core.policy.score import explicit
 from outrider.core.states import TaskState
-from outrider.core.task import Link
+from outrider.core.task import KnownRule, Link
 from outrider.frontier import Frontier
 from outrider.store.protocol import FullStore, TaskView
 from outrider.testing.builders import policy
@@ -269,6 +269,76 @@ class KnownConformance:
             assert after.state is TaskState.PENDING
             assert _described(after) == _described(before)
             assert (after.priority, after.breakdown) == (before.priority, before.breakdown)
+
+    @pytest.mark.parametrize("keyed_by", ["host", "domain", "surt", "buckets:1000"])
+    async def test_revisit_by_identity_visits_another_host_from_its_own_queue(
+        self, store: FullStore, clock: FakeClock, keyed_by: str
+    ) -> None:
+        """B3, E1: the key follows the URL, so two visits of one host never run at once."""
+        moved = "https://b.org:81/1"
+        settings = {"queue": {"key": keyed_by}}
+        async with Frontier.open(store, clock=clock, settings=settings) as frontier:
+            await frontier.add([Link(PAGE, identity="item 1", tag="t")])
+            await _end(frontier, clock)
+            await frontier.add(["https://b.org:81/2"])
+            (other,) = await frontier.claim()
+            report = await frontier.add([Link(moved, identity="item 1", known="revisit")])
+            again = (await frontier.explain(Link(moved, identity="item 1"))).task
+
+            assert report.added == 1
+            assert again is not None
+            assert (again.url, again.key, again.tag) == (moved, other.key, "t")
+            assert not await frontier.claim(5)
+
+            assert await frontier.finish(other, Done(200, seconds=0.1))
+            clock.advance(60)
+            assert [lease.url for lease in await frontier.claim(5)] == [moved]
+
+    @pytest.mark.parametrize("rule", ["keep", "raise", "revisit"])
+    async def test_forgotten_task_moves_to_the_host_of_the_url_that_admits_it_again(
+        self, store: FullStore, clock: FakeClock, rule: KnownRule
+    ) -> None:
+        """B3, C10, E1: whatever the rule of the link."""
+        moved = "https://b.example/1"
+        async with Frontier.open(store, clock=clock, settings=_QUICK) as frontier:
+            await frontier.add([Link(PAGE, identity="item 1")])
+            await frontier.forget(Link(PAGE, identity="item 1"))
+            await frontier.add([Link(moved, identity="item 1", known=rule)])
+            (lease,) = await frontier.claim(5)
+
+            assert (lease.url, lease.key) == (moved, "b.example")
+
+    async def test_revisit_by_identity_keeps_the_key_that_a_link_gave(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """A4, B3: it does not follow from the URL; and a new key wins over both."""
+        moved = "https://b.example/1"
+        async with Frontier.open(store, clock=clock, settings=_QUICK) as frontier:
+            await frontier.add([Link(PAGE, identity="item 1", key="mine")])
+            await _end(frontier, clock)
+            await frontier.add([Link(moved, identity="item 1", known="revisit")])
+            (kept,) = await frontier.claim()
+            await frontier.finish(kept, Done(200, seconds=0.1))
+            clock.advance(60)
+            again = Link(PAGE, identity="item 1", known="revisit", key="other")
+            await frontier.add([again])
+            (given,) = await frontier.claim()
+
+            assert (kept.url, kept.key) == (moved, "mine")
+            assert (given.url, given.key) == (PAGE, "other")
+
+    async def test_raise_by_identity_leaves_url_and_queue(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """B3: it moves a pending task forward and changes nothing else of it."""
+        async with Frontier.open(store, clock=clock, settings=_QUICK) as frontier:
+            await frontier.add([Link(PAGE, identity="item 1", priority=5.0)])
+            moved = Link("https://b.example/1", identity="item 1", known="raise", priority=1.0)
+            await frontier.add([moved])
+            (lease,) = await frontier.claim(5)
+
+            assert (lease.url, lease.key, lease.priority) == (PAGE, "a.example", 1.0)
+            assert [view.key async for view in frontier.queues()] == ["a.example"]
 
     async def test_revisit_keeps_the_text_its_link_does_not_give(
         self, store: FullStore, clock: FakeClock
