@@ -100,6 +100,17 @@ def outcome_error(outcome: object) -> str | None:
     return _fault_of_kind(outcome)
 
 
+def new_meta_error(outcome: object, most: int) -> str | None:
+    """Return what is wrong with the length of the meta that a task is given; None: nothing (B1).
+
+    `most` is the crawl's limit, which an outcome alone does not know.
+    """
+    if not isinstance(outcome, Again) or not outcome.meta:
+        return None
+    meta = meta_of_outcome(outcome.meta, most)
+    return f"Again: {meta}" if isinstance(meta, str) else None
+
+
 def _is_ordinary(outcome: Done) -> bool:
     """Tell cheaply whether an outcome needs no further checks; almost all are such."""
     return (
@@ -333,7 +344,7 @@ def _dropped(lease: Lease, outcome: Dropped, roll: float) -> Verdict:
 def _again(lease: Lease, outcome: Again, policy: Policy, roll: float) -> Verdict:
     """Return the task to its queue (G1): no failure, and no sign of how the host is (D3, D4)."""
     reason, meta = outcome.reason, _new_meta(outcome, policy)
-    if isinstance(meta, str):  # the bound is the crawl's, so no worker can refuse it before
+    if isinstance(meta, str):  # the limit was lowered since the outcome was checked
         return _failed(lease, Failed(f"Again: {meta}", seconds=outcome.seconds), policy, roll)
     return Verdict(
         *_lease_and_outcome(lease, outcome),

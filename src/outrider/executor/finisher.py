@@ -12,8 +12,9 @@ from contextlib import suppress
 from math import inf
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from outrider.core.outcome import Done
-from outrider.core.task import Lease
+from outrider.core.decide import new_meta_error
+from outrider.core.outcome import Done, Failed, Outcome
+from outrider.core.task import Lease, Link
 from outrider.errors import LocalFault, OutputError, OutriderError, StoreError, StoreUnavailable
 from outrider.executor.fault_pause import OUTPUT, FaultPause
 from outrider.executor.lease_renewal import LeaseRenewer
@@ -85,6 +86,7 @@ class Finisher:
 
     def add(self, visit: Visit) -> None:
         """Finish this visit, which ended now, with the next batch."""
+        visit.outcome = self._within_limits(visit.outcome)
         self._counts.ended(visit, asyncio.get_running_loop().time())
         self._ended.append(visit)
 
@@ -195,9 +197,8 @@ class Finisher:
 
     async def _finish(self, ended: Sequence[Visit]) -> list[bool]:
         """Finish a batch at the store, repeated until its answer is known (H3)."""
-        visits = [(one.lease, one.outcome, one.links) for one in ended if one.outcome is not None]
         try:
-            answers = await self._outage.call(lambda: self._frontier.finish_many(visits))
+            answers = await self._outage.call(lambda: self._frontier.finish_many(self._ends(ended)))
         except StoreError:
             if self._sink is not None:
                 self._sink.settle(None)
@@ -206,6 +207,16 @@ class Finisher:
         self.visits += len(ended)
         self._counts.finished(ended)
         return answers
+
+    def _ends(self, ended: Sequence[Visit]) -> list[tuple[Lease, Outcome, list[Link]]]:
+        """Return the visits as the frontier takes them, by the limits it has now."""
+        checked = ((one, self._within_limits(one.outcome)) for one in ended)
+        return [(one.lease, outcome, one.links) for one, outcome in checked if outcome is not None]
+
+    def _within_limits(self, outcome: Outcome | None) -> Outcome | None:
+        """Let a visit fail whose outcome the frontier would refuse, since that ends the run."""
+        fault = new_meta_error(outcome, self._frontier.settings.queue.max_meta)
+        return outcome if fault is None else Failed(f"handler: {fault}"[:500])
 
     async def _settle(self, sink: Sink, answers: list[bool]) -> None:
         """Settle the batch at the sink; removing records that do not count needs space as well."""

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from outrider.core.decide import REFRESH, decide, outcome_error
+from outrider.core.decide import REFRESH, decide, new_meta_error, outcome_error
 from outrider.core.outcome import Outcome
 from outrider.core.states import TaskState
 from outrider.core.task import Added, Lease, Link, Task
@@ -69,7 +69,7 @@ class Finisher:
         self, lease: Lease, outcome: Outcome, links: Iterable[str | Url | Link] = ()
     ) -> bool:
         """See `Frontier.finish`."""
-        error = self._visit_error((lease, outcome, links))
+        error = self._visit_error((lease, outcome, links), self._max_meta)
         if error is not None:
             raise_first([error], answers=False)
         verdict = await self._verdict(lease, outcome, links)
@@ -82,9 +82,10 @@ class Finisher:
         leases: list[Lease] = []
         verdicts: list[Verdict] = []
         outcomes: list[Outcome] = []
+        max_meta = self._max_meta  # one for the whole batch, also if it is changed meanwhile
         has_roots = False  # read once per batch: each read may be a round trip
         for visit in visits:
-            error = self._visit_error(visit)
+            error = self._visit_error(visit, max_meta)
             errors.append(error)
             if error is None:
                 leases.append(visit[0])
@@ -100,7 +101,11 @@ class Finisher:
         raise_first(errors, answers)
         return answers
 
-    def _visit_error(self, visit: Visit) -> InvalidInput | None:
+    @property
+    def _max_meta(self) -> int:
+        return self._policies.settings.queue.max_meta
+
+    def _visit_error(self, visit: Visit, max_meta: int) -> InvalidInput | None:
         if not isinstance(visit, tuple | list) or len(visit) not in (2, 3):
             return InvalidInput(
                 f"a visit is (lease, outcome) or (lease, outcome, links): {visit!r}"
@@ -110,7 +115,7 @@ class Finisher:
             return error
         if len(visit) == 3 and type(visit[2]) is not list and not isinstance(visit[2], Iterable):
             return InvalidInput(f"links = {visit[2]!r}: a list of URLs or Links")
-        wrong = outcome_error(visit[1])
+        wrong = outcome_error(visit[1]) or new_meta_error(visit[1], max_meta)
         return None if wrong is None else InvalidInput(wrong)
 
     async def _verdict(

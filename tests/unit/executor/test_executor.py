@@ -3,11 +3,12 @@ from contextlib import suppress
 
 import pytest
 
-from outrider import Done, Failed, Frontier, Link, StoreFull, wiring
+from outrider import Again, Done, Failed, Frontier, Link, StoreFull, wiring
 from outrider.executor import running_visits
 from outrider.executor.executor import Ending, Executor
 from outrider.executor.handlers import Handlers
 from outrider.executor.run_counts import RunCounts
+from outrider.settings import settings_of
 
 FAST = {"politeness": {"delay": 0.0, "max_in_flight": 100}, "retry": {"base": 0.0, "jitter": 0.0}}
 URLS = [f"https://h{n}.example/" for n in range(20)]
@@ -59,6 +60,50 @@ async def test_it_runs_until_the_crawl_is_finished_links_included():
 
     assert ending == Ending("finished")
     assert (stats.done, stats.known, tally.visits) == (15, 15, 15)
+
+
+async def test_visit_that_gives_too_much_meta_fails_alone():
+    """B1: the run goes on, and the reason names the setting."""
+    reasons = []
+
+    async def handle(visit):
+        return Again(meta={"x": "y" * 200}) if visit.url == URLS[3] else Done(200)
+
+    def note(visits):
+        reasons.extend(one.outcome.reason for one in visits if isinstance(one.outcome, Failed))
+
+    settings = {"queue": {"max_meta": 100}, "retry": {"max_retries": 0}}
+    async with Frontier.open("memory://", settings=FAST | settings) as frontier:
+        await frontier.add(URLS)
+        ending = await Executor(frontier, Handlers(handle), observer=note).run()
+        stats = await frontier.stats()
+
+    assert ending == Ending("finished")
+    assert (stats.done, stats.dead) == (len(URLS) - 1, 1)
+    (reason,) = reasons
+    assert reason.startswith("handler: Again: meta: 208 bytes of JSON, over 100; ")
+
+
+async def test_limit_of_meta_that_is_lowered_before_a_finish_ends_no_run():
+    """B1, H3: the outcome is checked again by the limit that finishes it."""
+
+    async def handle(visit):
+        return Done(200) if visit.lease.meta else Again(meta={"x": "y" * 200})
+
+    class Lowering(Shelf):
+        """Writes while an operator lowers the limit, as seen by this worker."""
+
+        def write(self, visits):
+            super().write(visits)
+            wanted = settings_of(FAST | {"queue": {"max_meta": 100}, "retry": {"max_retries": 0}})
+            frontier._policies.use(wanted, frontier._policies.key_layers)
+
+    async with opened() as frontier:
+        await frontier.add([URLS[0]])
+        ending = await Executor(frontier, Handlers(handle), sink=Lowering()).run()
+        stats = await frontier.stats()
+
+    assert (ending, stats.dead) == (Ending("finished"), 1)
 
 
 async def test_no_more_visits_run_than_there_are_slots():

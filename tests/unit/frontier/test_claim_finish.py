@@ -5,6 +5,7 @@ import pytest
 
 from loop_turns import cancelled, prompt, started, turns
 from outrider import (
+    Again,
     Closed,
     Done,
     Dropped,
@@ -555,6 +556,26 @@ async def test_a_bad_outcome_changes_nothing(rude):
         await rude.finish(lease, Done(200, seconds=-1.0))
 
     assert await rude.finish(lease, Done(200, seconds=1.0))
+
+
+async def test_too_much_meta_leaves_lease_and_attempts_as_they_are(opened):
+    """B1, J6: the limit is the crawl's, in force when the visit is finished."""
+    frontier = await opened({**RUDE, "queue": {"max_meta": 100}})
+    await frontier.add([f"{A}{n}" for n in range(2)])
+    first, second = await frontier.claim(2)
+    long = Again(meta={"x": "y" * 93})
+
+    with pytest.raises(InvalidInput, match=r"Again: meta: 101 bytes of JSON, over 100"):
+        await frontier.finish(first, long)
+    with pytest.raises(InvalidInput, match=r"queue\.max_meta"):
+        await frontier.finish_many([(first, long), (second, Done(200)), (first, long, [])])
+    stats = await frontier.stats()
+    assert (stats.leased, stats.done) == (1, 1)
+
+    await frontier.configure({"queue": {"max_meta": 101}})
+    assert await frontier.finish(first, long)
+    (again,) = await frontier.claim(2)
+    assert (again.meta, again.failures) == (long.meta, 0)
 
 
 async def test_links_that_cannot_be_read_leave_the_visit_unfinished(rude):
