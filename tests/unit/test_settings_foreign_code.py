@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from msgspec import inspect
 
 from outrider import Frontier, SettingsError
 from outrider.core.policy.rules import CrawlRules
@@ -21,10 +22,11 @@ from outrider.executor.poll import strategy_of
 from outrider.fetch.block_detector import detector_of
 from outrider.frontier.export import ExportWriter
 from outrider.frontier.live_settings import RUNTIME_SETTINGS
-from outrider.settings import refuse_foreign_code
+from outrider.settings import Settings, refuse_foreign_code
 from outrider.settings.errors import dotted_path
+from outrider.settings.field_types import fields_of, struct_kind
 from outrider.settings.foreign_code import MAX_POSTED, NAMELESS, code_overrides, code_paths
-from outrider.settings.paths import tree_of
+from outrider.settings.paths import LOCAL_PATHS, tree_of
 from outrider.store.export_items import SavedCrawl, SavedEnd, SavedNote
 from outrider.store.factory import open_store
 from outrider.store.memory import MemoryStore
@@ -257,6 +259,60 @@ def test_gate_names_every_path():
 
     flat = {("keys", p[1].lower(), p[-1]) if p[0] == "keys" else p for p, _ in leaves}
     assert [p for p in flat if f"{dotted_path(p)} = {REFERENCE!r}" not in str(refused.value)] == []
+
+
+@pytest.mark.parametrize("path", LOCAL_PATHS, ids=dotted_path)
+@pytest.mark.parametrize("value", ["/var/x", "x", "../x", ""])
+def test_gate_refuses_paths_of_this_machine(path, value):
+    """N1: a request would choose where this machine writes, or that it writes no more."""
+    for given in _spelled(_hostile_tree(path, value)):
+        with pytest.raises(SettingsError) as refused:
+            refuse_foreign_code(given, "the request")
+
+        assert str(refused.value) == (
+            f"the request: {dotted_path(path)} = {value!r}: paths of this machine are only named by"
+            " the process that runs it; name it on the command line, in the environment, a file or"
+            " the program itself"
+        )
+
+
+def test_gate_names_code_and_paths_in_one_answer():
+    """N1: with the path of each."""
+    tree = {"queue": {"key": REFERENCE}, "fetch": {"cache": "/var/x", "cache_bytes": 5}}
+    with pytest.raises(SettingsError) as refused:
+        refuse_foreign_code(tree, "the request")
+
+    start = f"the request: queue.key = {REFERENCE!r}, fetch.cache = '/var/x': code and paths of"
+    assert str(refused.value).startswith(start)
+
+
+@pytest.mark.parametrize("spelled", ["Output.path", "output.Path", "output.path.x"])
+def test_gate_refuses_unknown_spellings_of_a_path(spelled):
+    """N1: what is no setting is refused, so nothing passes by another name."""
+    with pytest.raises(SettingsError, match="the request"):
+        refuse_foreign_code(_hostile_tree(tuple(spelled.split(".")), "/var/x"), "the request")
+
+
+def test_every_setting_that_is_a_path_is_behind_the_gate():
+    """N1: a new one that says so in its description must be listed."""
+    found = {
+        path
+        for path, kind in _described(struct_kind(Settings))
+        if "path of" in kind or "file names" in kind
+    }
+
+    assert found == {*LOCAL_PATHS}
+
+
+def _described(kind, path=()):
+    """Every setting that is text, with its description."""
+    for name, field in fields_of(kind).items():
+        inner = field.kind.type if isinstance(field.kind, inspect.Metadata) else field.kind
+        if isinstance(inner, inspect.StructType):
+            yield from _described(inner, (*path, name))
+        elif isinstance(inner, inspect.StrType):
+            extra = field.kind.extra_json_schema if inner is not field.kind else None
+            yield (*path, name), (extra or {}).get("description", "")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """References to code in a tree of settings, and which of them a process may import (N1).
 
+Paths of this machine are another thing that only the process itself may name: it writes there.
+
 Importing runs code. A reference (`module:function`) is therefore taken only from the process
 itself: its command line, its environment, its own file, or the Python caller. A store, a runtime
 setting, an export or a request is written by others, so no reference in it is ever imported.
@@ -23,7 +25,7 @@ from outrider.errors import SettingsError
 from outrider.settings.code_references import is_reference
 from outrider.settings.errors import Path, dotted_path, short_repr, translate_errors
 from outrider.settings.field_types import fields_of, struct_kind
-from outrider.settings.paths import KEYS
+from outrider.settings.paths import KEYS, LOCAL_PATHS, leaves_of
 from outrider.settings.schema import Settings
 from outrider.settings.validation import adjustable, overlay_settings, split_profile
 
@@ -33,12 +35,13 @@ _FIX: Final = "name it on the command line, in the environment, a file or the pr
 
 
 def refuse_foreign_code(given: Mapping[str, Any] | str | bytes, where: str) -> dict[str, Any]:
-    """Return the tree of settings that another program sent, if no setting in it names code.
+    """Return the tree of settings that another program sent, if it names no code and no path.
 
     For whatever takes settings from outside the process, such as a request. `given` is a tree, or
-    JSON or TOML text; `where` says what it is, for errors. SettingsError: settings name code, each
-    with its path, or the tree is not valid, so that no unknown spelling passes. Nothing is
-    imported. Use the tree that is returned: what was checked is then what is used.
+    JSON or TOML text; `where` says what it is, for errors. SettingsError: settings name code or
+    paths of this machine, such as `output.path`, or the tree is not valid, so that no unknown
+    spelling passes. Nothing is imported. Use the tree that is returned: what was checked is then
+    what is used.
     """
     tree = _tree_of(given, where)
     try:
@@ -47,12 +50,17 @@ def refuse_foreign_code(given: Mapping[str, Any] | str | bytes, where: str) -> d
             named = foreign_code(overlay_settings(usual, rest), code_in(usual))
     except RecursionError:
         raise SettingsError(f"{where}: tables are nested too deeply") from None
-    if named:
-        values = [f"{dotted_path(path)} = {short_repr(value)}" for path, value in named.items()]
-        raise SettingsError(
-            f"{where}: {', '.join(values)}: code is only named by the process that runs it; {_FIX}"
-        )
+    local = {path: value for path, value in leaves_of(rest) if path in LOCAL_PATHS}
+    if named or local:
+        raise SettingsError(f"{where}: {_refusal(named, local)}")
     return tree
+
+
+def _refusal(code: Mapping[Path, Any], local: Mapping[Path, Any]) -> str:
+    values = [f"{dotted_path(path)} = {short_repr(value)}" for path, value in code.items()]
+    values += [f"{dotted_path(path)} = {short_repr(value)}" for path, value in local.items()]
+    what = "code is" if not local else f"{'code and ' if code else ''}paths of this machine are"
+    return f"{', '.join(values)}: {what} only named by the process that runs it; {_FIX}"
 
 
 def _tree_of(given: object, where: str) -> dict[str, Any]:

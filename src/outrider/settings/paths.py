@@ -12,6 +12,13 @@ from outrider.errors import SettingsError
 from outrider.settings.errors import Path
 
 KEYS: Final = "keys"
+# Settings that are paths of one machine: each process names them for itself.
+LOCAL_PATHS: Final[tuple[Path, ...]] = (
+    ("events", "jsonl"),
+    ("output", "path"),
+    ("fetch", "cache"),
+    ("fetch", "robots_cache"),
+)
 _MAX_PARTS: Final = 8  # parts of a path
 _MAX_SHOWN: Final = 80
 _PARTS: Final = ("politeness", "budget")  # tables that an override by key may have, and need not

@@ -20,7 +20,15 @@ from outrider.settings.dump import name_of, plain, to_mapping
 from outrider.settings.errors import dotted_path, translate_errors
 from outrider.settings.foreign_code import NAMELESS, code_in, foreign_code, is_code_path
 from outrider.settings.layers import BaseSettings, as_text
-from outrider.settings.paths import KEYS, flat_path, leaves_of, path_of, tree_of, value_at
+from outrider.settings.paths import (
+    KEYS,
+    LOCAL_PATHS,
+    flat_path,
+    leaves_of,
+    path_of,
+    tree_of,
+    value_at,
+)
 from outrider.settings.profiles import POLITE, PROFILE
 from outrider.settings.schema import Settings
 from outrider.settings.validation import merged, overlay_settings, settings_of
@@ -32,14 +40,8 @@ MAX_TEXT: Final = 2**20  # characters that a store accepts
 _ORIGINS: Final = "origins"  # beside the sections: where settings are from
 _CRAWL: Final = "the crawl"  # of settings without an origin
 OWN: Final = ("store", "events", "executor", "fetch", "output")  # a worker's own sections win
-# Paths of one machine.
-_LOCAL: Final[tuple[Where, ...]] = (
-    ("store",),
-    ("events",),
-    ("output", "path"),
-    ("fetch", "cache"),
-    ("fetch", "robots_cache"),
-)
+# What belongs to one machine or process.
+_LOCAL: Final[tuple[Where, ...]] = (("store",), ("events",), *LOCAL_PATHS)
 
 
 def to_text(base: BaseSettings) -> str:
