@@ -39,6 +39,11 @@ _KNOWN_RULES: Final = get_args(KnownRule)
 # Other crawlers' names in meta for what scoring reads (F3, F6, F7), with the names used here.
 ORIGIN_NAME: Final = "discoveryMethod"
 META_NAMES: Final = {"knowledgeReuse": "knowledge_reuse", "estimatedCostMs": "estimated_cost_ms"}
+# What a value under another crawler's name may be: up to which number, and in words.
+_MEASURES: Final = {
+    "knowledgeReuse": (1.0, "a number from 0 to 1"),
+    "estimatedCostMs": (inf, "milliseconds, a number from 0 on"),
+}
 _has_no_other_name: Final = frozenset({ORIGIN_NAME, *META_NAMES}).isdisjoint
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
@@ -66,8 +71,8 @@ def is_ordinary(link: Link) -> bool:
 def rename_meta(link: Link) -> Link | str:
     """Give what other crawlers' names in meta say under the names that scoring reads.
 
-    The method of discovery becomes the link's origin. A value that is given under both names, and
-    differs, is an error, which is returned.
+    The method of discovery becomes the link's origin. A value that cannot be used, or is given
+    under both names and differs, is an error, which is returned. None says nothing.
     """
     meta = link.meta
     if not isinstance(meta, dict) or _has_no_other_name(meta):
@@ -97,15 +102,25 @@ def meta_of_outcome(given: Mapping[str, Any], most: int) -> bytes | str:
 
 
 def _rename(meta: dict[str, Any]) -> str | None:
-    """Rename other crawlers' names in place; return what contradicts."""
+    """Rename other crawlers' names in place; return what contradicts or cannot be used."""
     for other, name in META_NAMES.items():
         if other not in meta:
             continue
         value = meta.pop(other)
+        if value is not None and (fault := _measure_error(other, value)) is not None:
+            return fault
         if name in meta and meta[name] != value:
             return _both_names(f"meta.{name}", meta[name], other, value)
         meta[name] = value
     return None
+
+
+def _measure_error(name: str, value: object) -> str | None:
+    most, wanted = _MEASURES[name]
+    is_number = type(value) is int or type(value) is float
+    if is_number and 0 <= value <= most:  # type: ignore[operator]
+        return None
+    return f"meta.{name} = {short_repr(value)} must be {wanted}"
 
 
 def _both_names(name: str, value: object, other: str, given: object) -> str:

@@ -1,10 +1,11 @@
 """`score`: what adding links would make of them, without a trace (F9)."""
 
 import asyncio
+import math
 
 import pytest
 
-from outrider import Closed, Done, Frontier, InvalidInput, Link
+from outrider import Again, Closed, Done, Frontier, InvalidInput, Link
 from outrider.store.memory import MemoryStore
 
 A = "https://a.example/"
@@ -236,6 +237,58 @@ async def test_contradicting_names_in_meta_are_refused(frontier, link, names):
 
     assert answer.reason == "bad-link"
     assert all(name in answer.detail for name in names)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        *(
+            ("knowledgeReuse", value, "must be a number from 0 to 1")
+            for value in ("x", "0.5", True, 1.5, -0.1, 10**400, math.nan, math.inf, [0.5], {})
+        ),
+        *(
+            ("estimatedCostMs", value, "must be milliseconds, a number from 0 on")
+            for value in ("fast", -5, False, math.nan, [20])
+        ),
+    ],
+)
+async def test_values_that_cannot_be_used_are_refused(frontier, name, value, wanted):
+    """F6, F7: another crawler's name means what it means, so a value without effect is an error."""
+    (answer,) = (await frontier.add([Link(A, meta={name: value})])).answers
+
+    assert answer.reason == "bad-link"
+    assert answer.detail.startswith(f"meta.{name} = ")
+    assert answer.detail.endswith(wanted)
+
+    await frontier.add([A])
+    (lease,) = await frontier.claim()
+    with pytest.raises(InvalidInput, match=f"Again: meta.{name} = "):
+        await frontier.finish(lease, Again(meta={name: value}))
+
+
+async def test_own_names_in_meta_may_have_any_value(frontier):
+    """F6, F7: meta is the user's; under these names a value that is no number says nothing."""
+    metas = [{"knowledge_reuse": "mine"}, {"knowledge_reuse": 1.5}, {"estimated_cost_ms": "fast"}]
+    links = [Link(f"{A}{n}", meta=meta) for n, meta in enumerate([{}, *metas])]
+    report = await frontier.add(links)
+
+    none, text, over, cost = [answer.priority for answer in report.answers]
+    assert (text, cost) == (none, none)
+    assert over == none - 8.0
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"knowledgeReuse": 0},
+        {"knowledgeReuse": 1, "estimatedCostMs": 0},
+        {"knowledgeReuse": None, "estimatedCostMs": None},
+        {"estimatedCostMs": 10**30},
+    ],
+)
+async def test_usable_values_are_admitted_to_their_bounds(frontier, meta):
+    """F6, F7: null says nothing."""
+    assert (await frontier.add([Link(A, meta=meta)])).added == 1
 
 
 async def test_same_value_under_both_names_is_fine(frontier):
