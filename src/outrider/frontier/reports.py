@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, Final
 
@@ -141,6 +141,16 @@ class Heatmap(msgspec.Struct, frozen=True):
         if name not in self.__struct_fields__:
             raise KeyError(name)
         return getattr(self, name)
+
+    def keys(self) -> Sequence[str]:
+        """Return the names of the fields, so that `dict(heatmap)` has them all."""
+        return self.__struct_fields__
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__struct_fields__)
+
+    def __len__(self) -> int:
+        return len(self.__struct_fields__)
 
 
 class Attempt(msgspec.Struct, frozen=True):

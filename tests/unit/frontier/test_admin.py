@@ -817,6 +817,17 @@ async def test_heatmap_can_be_read_like_a_mapping(frontier):
         heat["temperature"]
 
 
+async def test_heatmap_becomes_a_dict_of_its_fields(frontier):
+    """O2: as in JSON; its names are listed in that order."""
+    heat = await frontier.heatmap()
+
+    assert list(heat) == [*heat.keys()] == ["total", "cells", "depth", "updated_at"]
+    assert dict(heat) == {**heat} == {name: heat[name] for name in heat}
+    assert len(heat) == 4
+    assert "total" in heat
+    assert "nonsense" not in heat
+
+
 # ---- explain
 
 
