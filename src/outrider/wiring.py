@@ -102,13 +102,12 @@ class Crawling:
         frontier: Frontier,
         handlers: Handlers,
         sink: Sink,
-        cache: ResponseCache | None = None,
+        cached_visits: CachedVisits | None = None,
         how: Working = USUAL,
     ) -> None:
         self.frontier = frontier
         self.tally = how.tally or RunCounts()
         self._observers: list[Observer] = [self.tally]
-        cached_visits = None if cache is None else CachedVisits(frontier, cache)
         self.executor = Executor(
             frontier,
             handlers,
@@ -229,7 +228,17 @@ async def _build(
         recovery = OutputRecovery(output.path, frontier.store, sync=sync)
         await stack.enter_async_context(recovering(recovery, outage))
     how = wanted.how._replace(outage=outage, pause=pause)
-    return Crawling(frontier, Handlers(every, _stages(tree)), output.sink, cache, how)
+    cached_visits = None
+    if cache is not None:
+        cached_visits = CachedVisits(frontier, cache, _fetched_types(every, wanted.handlers or {}))
+    return Crawling(frontier, Handlers(every, _stages(tree)), output.sink, cached_visits, how)
+
+
+def _fetched_types(
+    every: Mapping[str, Handler], given: Mapping[str, Handler]
+) -> Callable[[str], bool]:
+    """Tell of a type whether its tasks are fetched, not given to a handler of the user's own."""
+    return lambda kind: (kind if kind in every else DEFAULT) not in given
 
 
 @asynccontextmanager

@@ -122,3 +122,47 @@ async def test_while_a_host_throttles_its_pages_come_from_the_cache_unasked(tmp_
     assert {(end.status, end.throttled) for end in others} == {(200, None)}
     assert [hit.status for hit in watched.hits].count(429) == 1
     assert watched.hits[-1].status == 429
+
+
+KEPT = {"/": ("/1", "/2"), "/1": ("/1/a",), "/2": (), "/1/a": ()}
+
+
+def kept_site(*first):
+    """A small site whose pages have validators and may be cached."""
+    paths = {path: changing(1, 1e-9, *links) for path, links in KEPT.items()}
+    return Web([Site(HOST, paths=paths, first=first)])
+
+
+def noted(pages):
+    """A function of pages that notes each, and whether it is from the cache."""
+
+    async def handle(page):
+        pages[page.url.partition(HOST)[2]] = page.from_cache
+
+    return handle
+
+
+async def test_crawl_with_the_cache_of_another_crawl_visits_every_page(crawled, tmp_path):
+    """K1, G3: its links are read and its pages handled, as without a cache."""
+    settings, pages = {"fetch": {"cache": str(tmp_path / "cache")}}, {}
+    await crawled(kept_site(), settings=settings)
+    again = await crawled(kept_site(), settings=settings, handler=noted(pages))
+
+    assert pages == dict.fromkeys(KEPT, False)
+    assert again.stats.done >= len(KEPT)
+    assert 304 not in {hit.status for hit in again.hits}
+
+
+async def test_first_visits_answered_from_the_cache_are_handled_and_lead_on(crawled, tmp_path):
+    """D5: with or without a request, their links are added and the page function is called."""
+    settings, pages = {"fetch": {"cache": str(tmp_path / "cache"), "sitemaps": False}}, {}
+    await crawled(kept_site(), settings=settings)
+    throttled = await crawled(
+        kept_site(throttling_hits(range(2, 100), 60.0)),
+        settings=settings | {"limits": {"done": 3}},
+        handler=noted(pages),
+    )
+
+    assert pages == dict.fromkeys(("/", "/1", "/2"), True)
+    assert throttled.stats.known == len(KEPT)
+    assert [hit.status for hit in throttled.hits] == [404, 429]  # robots.txt first

@@ -15,8 +15,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from outrider.core.states import DELETING, CrawlStatus
+from outrider.executor.cached_visits import CachedVisits
 from outrider.executor.fault_pause import FaultPause
-from outrider.executor.finisher import CachedVisitSource, Finisher, Observer, Outputs, Sink
+from outrider.executor.finisher import Finisher, Observer, Outputs, Sink
 from outrider.executor.handlers import Handlers
 from outrider.executor.housekeeping import Housekeeping
 from outrider.executor.lease_renewal import LeaseRenewer
@@ -53,7 +54,7 @@ class Executor:
         *,
         sink: Sink | None = None,
         observer: Observer | None = None,
-        cached_visits: CachedVisitSource | None = None,
+        cached_visits: CachedVisits | None = None,
         outage: Outage | None = None,
         pause: FaultPause | None = None,
         stays: bool = False,
@@ -61,6 +62,7 @@ class Executor:
         wanted = frontier.settings.executor
         self._frontier = frontier
         self._handlers = handlers
+        self._cached_visits = cached_visits
         self._stays = stays  # when the crawl is finished, wait for more tasks
         self.outage = outage or Outage()
         self.pause = pause or FaultPause()
@@ -70,13 +72,14 @@ class Executor:
         self.counts = WorkerCounts()
         self._wake = WakeEvent()
         self._renewer = LeaseRenewer(frontier)
+        noted = None if cached_visits is None else cached_visits.ended
         self._finisher = Finisher(
             frontier,
             self._renewer,
             self.outage,
             self.pause,
             self.slots,
-            Outputs(sink, observer, cached_visits),
+            Outputs(sink, [one for one in (observer, noted) if one is not None]),
             self.counts,
         )
         self._running = RunningVisits(
@@ -212,12 +215,31 @@ class Executor:
         wanted = 0 if self._stops else self._wanted()
         if not wanted:
             return None
-        asked_at = self._renewer.now()
         with self.slots.reserved(wanted):  # visits that end parking meanwhile wait
+            wanted -= await self._begin_cached(wanted)
+            if not wanted or self._stops:
+                return None
+            asked_at = self._renewer.now()
             claim = await self._frontier.claim(wanted)
             timeout = self._frontier.settings.executor.handler_timeout
             self._running.begin(claim, asked_at, timeout)
         return wanted, claim
+
+    async def _begin_cached(self, limit: int) -> int:
+        """Begin visits of cached pages whose queues are throttled, for free slots as well (D5).
+
+        In a pause for a fault the one visit that is tried must show whether fetching works.
+        """
+        if self._cached_visits is None or self.pause.is_on:
+            return 0
+        asked_at = self._renewer.now()
+        claim = await self._cached_visits.claim(limit)
+        if self._stops:
+            self._finisher.release(claim.leases)
+            return 0
+        timeout = self._frontier.settings.executor.handler_timeout
+        self._running.begin(claim.leases, asked_at, timeout, claim.responses)
+        return len(claim.leases)
 
     def _wanted(self) -> int:
         """As many tasks as slots are free, within what the crawl's limit still allows (I4)."""

@@ -7,7 +7,7 @@ disk space for the output a batch may be kept, with its leases, until it can be 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from outrider.core.decide import new_meta_error
 from outrider.core.outcome import Done, Failed, Outcome
 from outrider.core.task import Lease, Link
-from outrider.errors import LocalFault, OutputError, OutriderError, StoreError, StoreUnavailable
+from outrider.errors import LocalFault, OutputError, OutriderError, StoreError
 from outrider.executor.fault_pause import OUTPUT, FaultPause
 from outrider.executor.lease_renewal import LeaseRenewer
 from outrider.executor.outage import Outage
@@ -28,8 +28,6 @@ from outrider.frontier import Frontier
 MAX_SETTLE_WAIT: Final = 1.0  # seconds between two attempts to settle output without disk space
 
 Observer: TypeAlias = Callable[[Sequence[Visit]], None]
-# Visits that ended → further visits that are answered from the cache (D5).
-CachedVisitSource: TypeAlias = Callable[[Sequence[Visit]], Awaitable[list[Visit]]]
 
 
 class Sink(Protocol):
@@ -52,8 +50,7 @@ class Outputs(NamedTuple):
     """Where visits that ended are reported."""
 
     sink: Sink | None = None
-    observer: Observer | None = None
-    cached_visits: CachedVisitSource | None = None
+    observers: Sequence[Observer] = ()
 
 
 class Finisher:
@@ -74,7 +71,7 @@ class Finisher:
         self._outage = outage
         self._pause = pause
         self._slots = slots
-        self._sink, self._observer, self._cached_visits = outputs
+        self._sink, self._observers = outputs
         self._counts = counts
         self._ended: list[Visit] = []
         self._to_release: list[Lease] = []
@@ -142,11 +139,8 @@ class Finisher:
             self._batch_size = 0
         if self._sink is not None:
             await self._settle(self._sink, answers)
-        if self._observer is not None:
-            self._observer(ended)
-        if self._cached_visits is not None and self._deadline == inf:
-            with suppress(StoreUnavailable):  # they are visited later
-                self._ended += await self._cached_visits(ended)
+        for observer in self._observers:
+            observer(ended)
 
     async def wait_for_batch(self, seconds: float) -> None:
         """Wait for the batch that is being finished beside the loop, if there is one."""

@@ -62,6 +62,9 @@ class PageHandler:
         outcome = await self._fetch(visit)
         if not is_page(visit, outcome):
             return outcome
+        return _with_host_state(await self._handled(visit, outcome), outcome)
+
+    async def _handled(self, visit: Visit, outcome: Outcome) -> Outcome:
         try:
             made = await self._call(self._function, visit.page)
         except LocalFault:
@@ -73,6 +76,21 @@ class PageHandler:
         if fault is not None:
             return Failed(f"handler: {fault}"[:500])
         return made if isinstance(made, Outcome) else _with_reward(outcome, visit.page.reward)
+
+
+def _with_host_state(made: Outcome, fetched: Outcome) -> Outcome:
+    """Keep what the visit says about its host, if the page is from the cache (D5).
+
+    The host was not visited, or it throttled: then the visit ends as throttled, unless the page is
+    done, and the function is called again later.
+    """
+    if not isinstance(fetched, Done) or not fetched.from_cache:
+        return made
+    if isinstance(made, Done):
+        return replace(made, from_cache=True, throttled=fetched.throttled)
+    if fetched.throttled is not None:
+        return Throttled(fetched.throttled, fetched.seconds, fetched.crawl_delay)
+    return replace(made, visited=False) if isinstance(made, Dropped | Again) else made
 
 
 def _with_reward(outcome: Outcome, reward: object) -> Outcome:
@@ -147,6 +165,7 @@ class _ChildTask(msgspec.Struct, frozen=True, array_like=True):
     found: Extracted
     links: list[Link]
     tree_fault: str | None
+    from_cache: bool
 
 
 class _ChildAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -179,9 +198,12 @@ class IsolatedPageHandler:
         outcome = await self._fetch(visit)
         if not is_page(visit, outcome):
             return outcome
+        return _with_host_state(await self._handled(visit, outcome), outcome)
+
+    async def _handled(self, visit: Visit, outcome: Outcome) -> Outcome:
         page: Page = visit.page
         about, attempt = visit.lease.about, visit.lease.attempt
-        read = (page.response, page.found, page.links, page.tree_fault)
+        read = (page.response, page.found, page.links, page.tree_fault, page.from_cache)
         task = _ChildTask(self._function, about, attempt, *read)
         made = await self._children.call(task, _ChildAnswer, key=visit.lease.key)
         if isinstance(made, Fault):
@@ -214,7 +236,7 @@ def handle_in_child(task: Any) -> _ChildAnswer:
 async def _handle_in_child(task: _ChildTask) -> _ChildAnswer:
     lease = Lease("", 0, 0, task.task, task.attempt, "", 0.0, 0, 0, QueueRules(), PolitenessState())
     visit = Visit(lease)
-    page = visit.page = Page(lease, task.response)
+    page = visit.page = Page(lease, task.response, from_cache=task.from_cache)
     page.found, page.links, page.tree_fault = task.found, task.links, task.tree_fault
     try:
         outcome = await PageHandler(_no_fetch, resolve(task.function, "handler"))(visit)

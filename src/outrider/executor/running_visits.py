@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 from typing import Final
@@ -24,6 +24,7 @@ from outrider.executor.outage import Outage
 from outrider.executor.slots import Slots
 from outrider.executor.visit import Visit
 from outrider.executor.wake_event import WakeEvent
+from outrider.fetch.response import Response
 
 BATCH_WAIT: Final = 0.002  # seconds an ended visit waits for others: batches are cheaper
 CANCEL_GRACE: Final = 5.0  # seconds a cancelled handler may take to return
@@ -32,6 +33,7 @@ MAX_PARKED_PER_SLOT: Final = 16  # visits without a slot; beyond that, parked vi
 TIME_LIMIT: Final = "time limit: handler"
 MAX_HANDLER_FAULTS: Final = 10  # local faults of a handler over one page, then the page failed
 MAX_FAULT_COUNTS: Final = 10_000  # pages whose faults are counted
+_NOT_CACHED: Final[Mapping[bytes, Response]] = {}
 
 
 class RunningVisits:
@@ -64,14 +66,23 @@ class RunningVisits:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def begin(self, leases: Sequence[Lease], claimed_at: float, timeout: float) -> None:
-        """Visit these leases; release those whose slots were removed during the claim (J3)."""
+    def begin(
+        self,
+        leases: Sequence[Lease],
+        claimed_at: float,
+        timeout: float,
+        cached: Mapping[bytes, Response] = _NOT_CACHED,
+    ) -> None:
+        """Visit these leases; release those whose slots were removed during the claim (J3).
+
+        `cached` has the responses, by fingerprint, of leases by name.
+        """
         if not leases:
             return
         loop, count = asyncio.get_running_loop(), self._slots.available
         self._finisher.release(leases[count:])
         until = loop.time() + timeout
-        visits = [Visit(lease, self) for lease in leases[:count]]
+        visits = [Visit(lease, self, cached.get(lease.fingerprint)) for lease in leases[:count]]
         self._renewer.add(visits, claimed_at)
         for visit in visits:
             visit.began, visit.until = loop.time(), until
@@ -114,7 +125,7 @@ class RunningVisits:
             self._finisher.release([visit.lease])
         else:
             self._finisher.add(visit)
-            if not isinstance(visit.outcome, Dropped | Again) or visit.outcome.visited:
+            if _sent_request(visit, visit.outcome):
                 now = asyncio.get_running_loop().time()
                 self._pause.visited(visit.began, self._slots.count, now)
         self._wake.set_in(BATCH_WAIT)
@@ -187,3 +198,9 @@ class RunningVisits:
         if tasks:
             await asyncio.wait(tasks, timeout=CANCEL_GRACE)
         self._finisher.release([visit.lease for visit in self._tasks])
+
+
+def _sent_request(visit: Visit, outcome: Outcome) -> bool:
+    """Whether the visit shows that this machine can fetch pages again."""
+    is_without = isinstance(outcome, Dropped | Again) and not outcome.visited
+    return visit.cached is None and not is_without

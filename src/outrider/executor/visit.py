@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from outrider.core.outcome import Outcome
 from outrider.core.task import Lease, Link
+from outrider.fetch.response import Response
 
 
 class VisitRunner(Protocol):
@@ -23,10 +24,14 @@ class VisitRunner(Protocol):
 
 
 class Visit:
-    """From claim to finish. `links` are added with the finish; `page` is what output writes."""
+    """From claim to finish. `links` are added with the finish; `page` is what output writes.
+
+    With `cached`, the task was leased by name for this response, and no request may be sent (D5).
+    """
 
     __slots__ = (
         "began",
+        "cached",
         "items",
         "lease",
         "links",
@@ -37,9 +42,12 @@ class Visit:
         "until",
     )
 
-    def __init__(self, lease: Lease, runner: VisitRunner | None = None) -> None:
+    def __init__(
+        self, lease: Lease, runner: VisitRunner | None = None, cached: Response | None = None
+    ) -> None:
         self.lease = lease
         self.runner = runner
+        self.cached = cached
         self.links: list[Link] = []
         self.items: list[dict[str, Any]] = []  # results of the user's function
         self.page: Any = None

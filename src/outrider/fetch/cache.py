@@ -309,20 +309,32 @@ class ResponseCache:
         self._file.close()
 
 
-def conditional_headers(last: Last | None, cached: Response | None) -> dict[str, str]:
-    """Return header fields that request a page only if it changed.
+def conditional_headers(last: Last | None) -> dict[str, str]:
+    """Return fields that request a page only if it changed since its task's last answer (K1).
 
-    The validators are those of the stored response, so that it can be used after a 304; without
-    one, those of the last answer, which still save the body.
+    A task without one is not asked about so, whatever is stored: its links are still to be read,
+    and a 304 would bring none.
     """
-    if cached is not None:
-        etag, modified = cached.header("etag"), cached.header("last-modified")
-    elif last is not None:
-        etag, modified = last.answer.etag, last.answer.last_modified
-    else:
+    if last is None:
         return {}
-    fields = {"If-None-Match": etag, "If-Modified-Since": modified}
+    fields = {"If-None-Match": last.answer.etag, "If-Modified-Since": last.answer.last_modified}
     return {name: text for name, text in fields.items() if text is not None and _VALIDATOR(text)}
+
+
+def is_last_answer(cached: Response, last: Last | None) -> bool:
+    """Whether a stored response is the last answer to its task, by its validators.
+
+    It may be of another crawl, or of a visit that was lost after it was stored.
+    """
+    if last is None:
+        return False
+    answer = last.answer.etag, last.answer.last_modified
+    return answer == validators_of(cached) != (None, None)
+
+
+def validators_of(response: Response) -> tuple[str | None, str | None]:
+    """Return ETag and Last-Modified."""
+    return response.header("etag"), response.header("last-modified")
 
 
 def merge_not_modified(cached: Response, unchanged: Response) -> Response:

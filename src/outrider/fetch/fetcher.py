@@ -10,7 +10,14 @@ from outrider.core.outcome import Blocked, Done, Dropped, Failed, Outcome, Throt
 from outrider.core.task import DEFAULT_TYPE, Link
 from outrider.core.url import Refusal, Url, parse_url
 from outrider.fetch.block_detector import Detector
-from outrider.fetch.cache import ResponseCache, conditional_headers, is_usable, merge_not_modified
+from outrider.fetch.cache import (
+    ResponseCache,
+    conditional_headers,
+    is_last_answer,
+    is_usable,
+    merge_not_modified,
+    validators_of,
+)
 from outrider.fetch.pacing import Pacing, RefusalCheck, Visit
 from outrider.fetch.page import Page
 from outrider.fetch.reader import Reader
@@ -42,7 +49,9 @@ class Fetcher:
         self._context = context
 
     async def __call__(self, visit: Visit) -> Outcome:
-        """Apply robots.txt, then fetch the page."""
+        """Apply robots.txt, then fetch the page; a visit with a cached response asks nothing."""
+        if visit.cached is not None:
+            return await self._cached_outcome(visit, visit.cached, None)
         outcome = await self._visit(visit)
         self._context.robots_gate.record_end(visit)
         return outcome
@@ -60,7 +69,7 @@ class Fetcher:
     async def _fetch_page(self, visit: Visit, admission: Admission) -> Outcome:
         """Fetch the page; a redirect to the same identity is followed here, after the delay."""
         url, cached, pacing = visit.lease.url, self._cached(visit), self._context.pacing
-        headers = conditional_headers(visit.lease.last, cached)
+        headers = conditional_headers(visit.lease.last)
         for left in reversed(range(self._settings.max_redirects + 1)):
             response = await pacing.get(visit, url, headers)
             if not isinstance(response, Response):
@@ -103,20 +112,44 @@ class Fetcher:
             last_modified=response.header("last-modified"),
         )
         if isinstance(outcome, Throttled):
-            return self._throttled_outcome(visit, outcome, cached)
+            return await self._throttled_outcome(visit, outcome, cached)
         if blocked is not None:
             return Blocked(blocked, response.seconds)
         if isinstance(outcome, Failed):
             return outcome
         return await self._done_outcome(visit, response, outcome, cached)
 
-    def _throttled_outcome(
+    async def _throttled_outcome(
         self, visit: Visit, outcome: Throttled, cached: Response | None
     ) -> Outcome:
         """Return the cached response if it is usable; the queue is throttled in any case (D5)."""
         if cached is None or not is_usable(cached, self._context.pacing.now(), MAX_STALE):
             return outcome
-        return done_from_cache(visit, cached, outcome)
+        return await self._cached_outcome(visit, cached, outcome)
+
+    async def _cached_outcome(
+        self, visit: Visit, cached: Response, throttled: Throttled | None
+    ) -> Outcome:
+        """End a visit with a cached response (D5); `throttled` if the host was asked.
+
+        Its links are read: the response may be of another crawl, or of a visit that was lost.
+        """
+        page = Page(visit.lease, cached, from_cache=True)
+        if not self._is_wanted_type(page.media_type):  # wanted by the crawl that stored it
+            return throttled or Dropped("type", visited=False)
+        visit.page = page
+        await self._extract_links(visit, page)
+        etag, modified = validators_of(cached)
+        return Done(
+            cached.status,
+            throttled.seconds if throttled else 0.0,
+            len(cached.body),
+            page.digest,
+            etag,
+            modified,
+            from_cache=True,
+            throttled=(throttled.retry_after or 0.0) if throttled else None,
+        )
 
     async def _redirect_outcome(
         self, visit: Visit, response: Response, target: Url | Refusal
@@ -143,9 +176,7 @@ class Fetcher:
         self, visit: Visit, response: Response, outcome: Done, cached: Response | None
     ) -> Outcome:
         if response.status == NOT_MODIFIED:
-            # The cached body is used; its links are known.
-            whole = response if cached is None else merge_not_modified(cached, response)
-            visit.page = Page(visit.lease, whole, from_cache=cached is not None)
+            visit.page = self._unchanged_page(visit, response, cached)
             return outcome
         page = Page(visit.lease, response)
         if not self._is_wanted_type(page.media_type):
@@ -156,6 +187,19 @@ class Fetcher:
             if self._context.cache is not None:
                 self._context.cache.put(visit.lease.fingerprint, response)
         return msgspec.structs.replace(outcome, digest=page.digest)
+
+    def _unchanged_page(self, visit: Visit, response: Response, cached: Response | None) -> Page:
+        """Return the page that a 304 confirms, with the body of the task's last answer (K1).
+
+        Its links are known: only a task that was done in this crawl is asked about so.
+        """
+        cache = self._context.cache
+        if cache is None or cached is None or not is_last_answer(cached, visit.lease.last):
+            return Page(visit.lease, response)
+        whole = merge_not_modified(cached, response)
+        if validators_of(whole) != validators_of(cached):  # the next 304 is about these
+            cache.put(visit.lease.fingerprint, whole)
+        return Page(visit.lease, whole, from_cache=True)
 
     async def _extract_links(self, visit: Visit, page: Page) -> None:
         """Extract links; visit and page share one list, so that a user's function can change it."""
@@ -174,18 +218,3 @@ def cached_response(cache: ResponseCache, fingerprint: bytes, now: float) -> Res
     """Return a page's cached response, if it may be used while its queue is throttled."""
     response = cache.get(fingerprint)
     return response if response is not None and is_usable(response, now, MAX_STALE) else None
-
-
-def done_from_cache(visit: Visit, cached: Response, throttled: Throttled | None) -> Done:
-    """End a visit with a cached response (D5); `throttled` if the host was asked."""
-    page = visit.page = Page(visit.lease, cached, from_cache=True)
-    return Done(
-        cached.status,
-        throttled.seconds if throttled else 0.0,
-        len(cached.body),
-        page.digest,
-        cached.header("etag"),
-        cached.header("last-modified"),
-        from_cache=True,
-        throttled=(throttled.retry_after or 0.0) if throttled else None,
-    )

@@ -26,6 +26,7 @@ class Visit(Protocol):
     lease: Lease
     links: list[Link]
     page: Any
+    cached: Response | None
 
     async def holds(self, seconds: float) -> bool:
         """Return whether the lease lasts that much longer."""

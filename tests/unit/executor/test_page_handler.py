@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from outrider import Again, Done, Dropped, Failed, Frontier, Link, LocalFault
+from outrider import Again, Done, Dropped, Failed, Frontier, Link, LocalFault, Throttled
 from outrider.executor.page_handler import (
     MAX_ITEMS,
     IsolatedPageHandler,
@@ -17,6 +17,7 @@ from outrider.fetch.page import Page
 from outrider.fetch.response import Response
 
 BODY = b"<title>Hello</title><a href='/next'>next</a>"
+RESPONSE = Response("https://a.example/", 200, (("Content-Type", "text/html"),), BODY, 0.1, 0.0)
 
 
 @pytest.fixture
@@ -190,7 +191,7 @@ async def test_what_it_raises_fails_its_visit(lease):
 
 ELSEWHERE = """
 import os, sys, threading
-from outrider import Again, Link, LocalFault
+from outrider import Again, Link, LocalFault, Throttled
 
 def back(page):
     return Again("login", meta={"try": 2}, delay=3.0)
@@ -325,3 +326,51 @@ async def test_process_that_cannot_be_started_does_not_fail_a_page(
         await isolated("two")
 
     assert caught.value.reason == reason
+
+
+FROM_CACHE = Done(200, 0.0, len(BODY), from_cache=True)
+THROTTLED = Done(200, 0.5, len(BODY), from_cache=True, throttled=9.0, crawl_delay=2.0)
+
+
+@pytest.mark.parametrize(
+    ("fetched", "returned", "outcome"),
+    [
+        (FROM_CACHE, None, FROM_CACHE),
+        (FROM_CACHE, Done(200, revisit_in=5.0), Done(200, revisit_in=5.0, from_cache=True)),
+        (FROM_CACHE, Dropped("dull"), Dropped("dull", visited=False)),
+        (FROM_CACHE, Failed("odd"), Failed("odd")),
+        (THROTTLED, {"item": 1}, THROTTLED),
+        (THROTTLED, Done(200), Done(200, from_cache=True, throttled=9.0)),
+        (THROTTLED, Dropped("dull"), Throttled(9.0, 0.5, 2.0)),
+        (THROTTLED, 7, Throttled(9.0, 0.5, 2.0)),
+    ],
+)
+async def test_function_cannot_hide_what_a_cached_visit_says_of_its_host(
+    lease, fetched, returned, outcome
+):
+    """D5: whether the host was visited, and that it throttled."""
+
+    async def fetch(visit):
+        visit.page = Page(visit.lease, RESPONSE, from_cache=True)
+        return fetched
+
+    assert await PageHandler(fetch, lambda _: returned)(Visit(lease)) == outcome
+
+
+async def test_isolated_function_sees_that_a_page_is_from_the_cache(lease, tmp_path, monkeypatch):
+    """J6, D5: as a function in this process does."""
+    (tmp_path / "cached.py").write_text("def show(page): return {'cached': page.from_cache}")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def fetch(visit):
+        visit.page = Page(visit.lease, RESPONSE, from_cache=True)
+        return FROM_CACHE
+
+    children = handler_children(30.0)
+    visit = Visit(lease)
+    try:
+        outcome = await IsolatedPageHandler(fetch, "cached:show", children)(visit)
+    finally:
+        await children.close()
+
+    assert (outcome, visit.items) == (FROM_CACHE, [{"cached": True}])

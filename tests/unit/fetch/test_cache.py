@@ -15,6 +15,7 @@ from outrider.fetch.cache import (
     CacheFile,
     ResponseCache,
     conditional_headers,
+    is_last_answer,
     is_usable,
     merge_not_modified,
 )
@@ -160,26 +161,29 @@ class TestConditions:
 
     def test_a_page_never_seen_is_asked_for_plainly(self):
         """Without validators there is no condition."""
-        assert conditional_headers(None, None) == {}
-        assert conditional_headers(None, page()) == {}
+        assert conditional_headers(None) == {}
 
     def test_the_last_answer_is_asked_about(self):
         """Even without its body a 304 saves one."""
-        assert conditional_headers(self.LAST, None) == {
+        assert conditional_headers(self.LAST) == {
             "If-None-Match": '"last"',
             "If-Modified-Since": TEN_HOURS_BEFORE,
         }
 
-    def test_a_kept_response_is_asked_about_by_its_own_validators(self):
-        """Otherwise 304 could confirm a body that we do not have."""
-        assert conditional_headers(self.LAST, page(("ETag", 'W/"kept"'))) == {
-            "If-None-Match": 'W/"kept"'
-        }
+    def test_stored_response_is_the_last_answer_if_all_its_validators_are(self):
+        """Otherwise a 304 would confirm a body of another crawl, or of a lost visit."""
+        etag, modified = ("ETag", '"last"'), ("Last-Modified", TEN_HOURS_BEFORE)
+
+        assert is_last_answer(page(etag, modified), self.LAST)
+        assert not is_last_answer(page(etag), self.LAST)
+        assert not is_last_answer(page(("ETag", '"other"'), modified), self.LAST)
+        assert not is_last_answer(page(etag, modified), None)
+        assert not is_last_answer(page(), Last(Answer(200, 1, None, None, None), 60.0))
 
     @pytest.mark.parametrize("etag", ["", 'a"\r\nX-Evil: 1', '"\x00"', '"€"', '"' + "x" * 2000])
     def test_a_validator_that_cannot_be_sent_back_is_not(self, etag):
         """It came from a host: it must not smuggle a field into our requests."""
-        assert conditional_headers(None, page(("ETag", etag))) == {}
+        assert conditional_headers(Last(Answer(200, 1, None, etag, None), 60.0)) == {}
 
 
 class TestRenewed:

@@ -2,6 +2,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from outrider import Blocked, Done, Dropped, Failed, Frontier, Link, Throttled, Unreachable
 from outrider.core.policy.rules import QueueRules
@@ -644,4 +645,122 @@ async def test_a_throttled_page_is_answered_from_the_cache_and_still_throttles(c
     assert again.outcome.throttled == 40.0
     assert again.page.from_cache
     assert view.level == 1
+    cache.close()
+
+
+ETAG = (("ETag", '"1"'),)
+
+
+@pytest.mark.parametrize("etag", ['"1"', '"other"'])
+async def test_first_visit_asks_no_condition_about_a_response_of_another_crawl(crawl, etag):
+    """K1, G3: a 304 would bring neither links nor a page; the crawl would end with its seed."""
+    cache = ResponseCache(CacheFile(None))
+    it = await crawl({HOME: (*page("/a"), *ETAG)}, cache=cache, fetch={"robots": False})
+    await it.frontier.add([HOME])
+    ((name, _),) = await it.frontier.upcoming("a.example")
+    cache.put(name, Response(HOME, 200, (*HTML, ("ETag", etag)), b"kept", 0.1, 0.0))
+    visit = await it.visit()
+
+    assert it.web.asked[0][2] == {}
+    assert [str(link.url) for link in visit.links] == ["https://a.example/a"]
+    assert not visit.page.from_cache
+    cache.close()
+
+
+@pytest.mark.parametrize(
+    ("stored", "answer", "body"),
+    [('"1"', (304, b""), True), ('"other"', (304, b""), False), ('"1"', (304, b"", *ETAG), True)],
+)
+async def test_304_brings_the_stored_body_only_if_it_is_that_of_the_last_answer(
+    crawl, stored, answer, body
+):
+    """K1, G3: the condition is always that of the last answer."""
+    cache = ResponseCache(CacheFile(None))
+    it = await crawl(
+        {HOME: [(*page(), *ETAG), answer]},
+        cache=cache,
+        fetch={"robots": False},
+        revisit={"policy": "fixed", "every": 60.0},
+    )
+    first = await it.visit(HOME)
+    cache.put(
+        first.lease.fingerprint, Response(HOME, 200, (*HTML, ("ETag", stored)), b"kept", 0.1, 0.0)
+    )
+    it.frontier.clock.advance(60.0)
+    again = await it.visit()
+
+    assert it.web.asked[1][2] == {"If-None-Match": '"1"'}
+    assert again.outcome.status == 304
+    assert (again.page.from_cache, again.page.body) == ((True, b"kept") if body else (False, b""))
+    cache.close()
+
+
+async def test_response_is_stored_again_with_validators_that_a_304_brings(crawl):
+    """K1: they are those of the last answer now, about which the next visit asks."""
+    cache = ResponseCache(CacheFile(None))
+    it = await crawl(
+        {HOME: [(*page(), *ETAG), (304, b"", ("ETag", '"2"')), (304, b"")]},
+        cache=cache,
+        fetch={"robots": False},
+        revisit={"policy": "fixed", "every": 60.0},
+    )
+    visits = [await it.visit(HOME)]
+    for _ in range(2):
+        it.frontier.clock.advance(60.0)
+        visits.append(await it.visit())
+
+    assert [asked[2] for asked in it.web.asked] == [
+        {},
+        {"If-None-Match": '"1"'},
+        {"If-None-Match": '"2"'},
+    ]
+    assert {visit.page.body for visit in visits} == {visits[0].page.body}
+    cache.close()
+
+
+CACHED = Response(HOME, 200, HTML, b'<a href="/a">a</a>', 0.1, 0.0)
+
+
+async def test_links_of_a_throttled_page_are_read_from_the_cache(crawl):
+    """D5: the response may be of another crawl, so that this one does not know them."""
+    cache = ResponseCache(CacheFile(None))
+    it = await crawl({HOME: (429, b"")}, cache=cache, fetch={"robots": False})
+    await it.frontier.add([HOME])
+    ((name, _),) = await it.frontier.upcoming("a.example")
+    cache.put(name, replace(CACHED, at=it.web.began))
+    visit = await it.visit()
+
+    assert (visit.outcome.from_cache, visit.outcome.throttled) == (True, 0.0)
+    assert [str(link.url) for link in visit.links] == ["https://a.example/a"]
+    assert (await it.frontier.stats()).known == 2
+    cache.close()
+
+
+async def test_visit_with_a_cached_response_sends_no_request(crawl):
+    """D5: neither for robots.txt nor for the page; its links are read."""
+    it = await crawl({})
+    await it.frontier.add([HOME])
+    (lease,) = await it.frontier.claim(1)
+    visit = Visit(lease, cached=CACHED)
+    outcome = await it.fetcher(visit)
+
+    assert (outcome.status, outcome.from_cache, outcome.seconds) == (200, True, 0.0)
+    assert outcome.throttled is None
+    assert visit.page.from_cache
+    assert [str(link.url) for link in visit.links] == ["https://a.example/a"]
+    assert it.web.urls == []
+
+
+async def test_cached_response_of_an_unwanted_type_is_not_used(crawl):
+    """D5, G0: the crawl that stored it may have wanted other types."""
+    cache = ResponseCache(CacheFile(None))
+    only = {"robots": False, "types": ["application/pdf"]}
+    it = await crawl({HOME: (429, b"")}, cache=cache, fetch=only)
+    await it.frontier.add([HOME])
+    ((name, _),) = await it.frontier.upcoming("a.example")
+    cache.put(name, replace(CACHED, at=it.web.began))
+    (lease,) = await it.frontier.claim(1)
+
+    assert await it.fetcher(Visit(lease)) == Throttled(None, 0.5)
+    assert await it.fetcher(Visit(lease, cached=CACHED)) == Dropped("type", visited=False)
     cache.close()
