@@ -38,6 +38,7 @@ class Visit:
         "outcome",
         "page",
         "parked_for",
+        "requests",
         "runner",
         "until",
     )
@@ -52,6 +53,7 @@ class Visit:
         self.items: list[dict[str, Any]] = []  # results of the user's function
         self.page: Any = None
         self.outcome: Outcome | None = None
+        self.requests = 0  # that were sent
         self.began = 0.0  # on the loop's clock
         self.parked_for = 0.0  # seconds it waited without a slot, or kept its slot waiting
         self.until = 0.0  # the handler's deadline, on the loop's clock

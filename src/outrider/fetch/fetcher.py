@@ -71,7 +71,7 @@ class Fetcher:
         url, cached, pacing = visit.lease.url, self._cached(visit), self._context.pacing
         headers = conditional_headers(visit.lease.last)
         for left in reversed(range(self._settings.max_redirects + 1)):
-            response = await pacing.get(visit, url, headers)
+            response = pacing.kept_redirect(url) or await pacing.get(visit, url, headers)
             if not isinstance(response, Response):
                 return response
             target = self._same_page(visit, response)
@@ -81,7 +81,10 @@ class Fetcher:
                 return Dropped("redirects: a loop", response.seconds)
             if not admission.allows(target):  # robots.txt may treat the other URL differently
                 return Dropped("robots", response.seconds)
-            await pacing.pause(visit, response, admission.crawl_delay)
+            again = await pacing.pause(visit, response, admission.crawl_delay)
+            if again is not None:
+                pacing.keep_redirect(url, response)
+                return again
             url = target
         raise AssertionError("unreachable")
 

@@ -24,6 +24,7 @@ from protego import Protego
 from outrider.clock import Clock
 from outrider.core.outcome import (
     TOO_MANY_REQUESTS,
+    Again,
     Done,
     Dropped,
     Failed,
@@ -343,7 +344,7 @@ class RobotsGate:
         async with self._asking.setdefault(site, asyncio.Lock()):
             rules = self._cache.get(site)
             if rules is not None:  # another visit requested it meanwhile
-                return await self._apply_rules(visit, rules)
+                return await self._apply_rules(visit, rules, waited=True)
             try:
                 answer = await self._robots(visit, site)
             finally:
@@ -351,11 +352,17 @@ class RobotsGate:
         return answer if not isinstance(answer, tuple) else await self._apply_rules(visit, *answer)
 
     async def _apply_rules(
-        self, visit: Visit, rules: RobotsRules, asked: Response | None = None
+        self,
+        visit: Visit,
+        rules: RobotsRules,
+        asked: Response | None = None,
+        *,
+        waited: bool = False,
     ) -> Admission | Outcome:
         """Apply rules that were read; `asked` is the response, if this visit requested them.
 
-        Rules that another visit read are applied in full: that visit may have been lost.
+        Rules that another visit read are applied in full: that visit may have been lost. A visit
+        that `waited` for it may be late: where leases pace the requests, another one comes for it.
         """
         if asked is not None:
             self._sitemaps_added.discard(robots_url(visit.lease.url))  # it may name others now
@@ -363,11 +370,13 @@ class RobotsGate:
         crawl_delay = rules.crawl_delay or 0.0
         forbidden = _forbidden(rules, visit, asked.seconds if asked else None)
         if asked is None and crawl_delay <= visit.lease.manners.crawl_delay:
-            return forbidden or Admission(rules=rules)
+            again = self._pacing.other_visit(visit) if waited else None
+            return forbidden or again or Admission(rules=rules)
         if forbidden is not None:
             return msgspec.structs.replace(forbidden, crawl_delay=crawl_delay)
-        await self._pacing.pause(visit, asked, crawl_delay)
-        return Admission(crawl_delay, rules)
+        is_kept = self._cache.get(robots_url(visit.lease.url)) is not None
+        again = await self._pacing.pause(visit, asked, crawl_delay, must_go_on=not is_kept)
+        return again or Admission(crawl_delay, rules)
 
     def record_end(self, visit: Visit) -> None:
         """Record that a visit ended and was not lost: its links are added with its outcome."""
@@ -399,7 +408,7 @@ class RobotsGate:
     ) -> Response | RequestFailure | _OnOtherHost | _VisitEnded:
         """Request a robots.txt and follow its redirects on this host; return the last answer."""
         while True:
-            answer = await self._pacing.get(visit, url)
+            answer = self._pacing.kept_redirect(url) or await self._pacing.get(visit, url)
             if not isinstance(answer, Response):
                 return answer
             target = (
@@ -409,13 +418,24 @@ class RobotsGate:
                 return answer
             if not self._is_here(visit, target):
                 return _OnOtherHost(answer, target, hops + 1)
-            allowed = await self._may_follow(visit, answer, target, site, asking)
-            if allowed is None:
-                return answer
-            if isinstance(allowed, _VisitEnded):
-                return allowed
-            await self._pacing.pause(visit, *allowed)
+            end = await self._wait_to_follow(visit, answer, target, site, asking)
+            if end is not None:
+                if isinstance(end, _VisitEnded) and isinstance(end.outcome, Again):
+                    self._pacing.keep_redirect(url, answer)
+                return end
             url, hops = target.text, hops + 1
+
+    async def _wait_to_follow(
+        self, visit: Visit, answer: Response, target: Url, site: str, asking: frozenset[str]
+    ) -> Response | _VisitEnded | None:
+        """Wait until a redirect's target may be requested (None), or return the last answer."""
+        allowed = await self._may_follow(visit, answer, target, site, asking)
+        if allowed is None:
+            return answer
+        if isinstance(allowed, _VisitEnded):
+            return allowed
+        again = await self._pacing.pause(visit, *allowed)
+        return None if again is None else _VisitEnded(again)
 
     async def _may_follow(
         self, visit: Visit, answer: Response, target: Url, site: str, asking: frozenset[str]
@@ -428,7 +448,9 @@ class RobotsGate:
         if rules is None and other in asking:
             return None
         if rules is None:
-            await self._pacing.pause(visit, answer, None)
+            again = await self._pacing.pause(visit, answer, None)
+            if again is not None:
+                return _VisitEnded(again)
             got = await self._robots(visit, other, asking=asking)
             if not isinstance(got, tuple):
                 return None if isinstance(got, Dropped) else _VisitEnded(got)

@@ -20,6 +20,7 @@ from outrider.core.policy.politeness import (
     delay_after,
     delay_at_start,
     draws_at_start,
+    leases_pace_requests,
 )
 from outrider.core.policy.retry import Backoff, Retry
 from outrider.core.policy.rules import Budget, CrawlRules, QueueRules
@@ -421,6 +422,27 @@ def test_uniform_delays_from_the_start_are_drawn_by_leases(fields, draws):
     """D1: all others are decided after the visit."""
     assert draws_at_start(Politeness(**fields)) is draws
     assert CrawlRules(QueueRules(Politeness(**fields))).may_draw_at_start or not draws
+
+
+@pytest.mark.parametrize(
+    ("fields", "crawl_delay", "paced"),
+    [
+        ({"delay": 5.0}, 0.0, True),
+        ({"delay": 0.0}, 0.0, False),
+        ({"delay": 0.0}, 5.0, True),
+        ({"delay": 0.0, "delay_to": 5.0}, 0.0, True),
+        ({"delay": 0.0, "visits_per_second": 5.0}, 0.0, True),
+        ({"delay": 5.0, "max_in_flight": 1}, 0.0, False),
+        ({"delay": 5.0, "count_from": "end"}, 0.0, False),
+    ],
+)
+def test_leases_pace_requests_of_several_visits_that_count_from_the_start(
+    fields, crawl_delay, paced
+):
+    """D1, D7: a second request of one visit would come at any distance from the others."""
+    rules = Politeness(**{"count_from": "start", "max_in_flight": 2} | fields)
+
+    assert leases_pace_requests(rules, crawl_delay) is paced
 
 
 def test_a_queue_may_get_either_half_of_a_drawn_delay_from_any_layer():

@@ -1,16 +1,17 @@
+import asyncio
 from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
-from outrider import Blocked, Done, Dropped, Failed, Frontier, Link, Throttled, Unreachable
+from outrider import Again, Blocked, Done, Dropped, Failed, Frontier, Link, Throttled, Unreachable
 from outrider.core.policy.rules import QueueRules
 from outrider.executor.visit import Visit
 from outrider.fetch.block_detector import detect
 from outrider.fetch.cache import CacheFile, ResponseCache
 from outrider.fetch.fetcher import FetchContext, Fetcher
-from outrider.fetch.pacing import LEASE_LOST, Pacing
+from outrider.fetch.pacing import LEASE_LOST, MAX_RETURNS, Pacing
 from outrider.fetch.reader import Reader
 from outrider.fetch.response import Response
 from outrider.fetch.robots import CLOSED_SECONDS, RobotsCache, RobotsGate
@@ -122,6 +123,7 @@ async def test_request_ends_before_a_short_lease(lease_for, asked, within):
 
     class ShortVisit:
         lease = SimpleNamespace(lease_for=lease_for, rules=QueueRules())
+        requests = 0
 
         async def holds(self, seconds):
             seen.append(seconds)
@@ -764,3 +766,125 @@ async def test_cached_response_of_an_unwanted_type_is_not_used(crawl):
     assert await it.fetcher(Visit(lease)) == Throttled(None, 0.5)
     assert await it.fetcher(Visit(lease, cached=CACHED)) == Dropped("type", visited=False)
     cache.close()
+
+
+# ---- one request per visit, where only leases keep requests apart (D1)
+
+PACED = {
+    "queue": {"key": "buckets:1"},
+    "politeness": {"delay": 3.0, "count_from": "start", "max_in_flight": 9},
+}
+NEXT = "pace: one request per visit"
+
+
+async def requests_by_visit(it, *urls):
+    """Visit until nothing is left; the requests and the kind of outcome of each visit."""
+    await it.frontier.add(urls)
+    found = []
+    while claim := await it.frontier.claim(1, wait=100.0):
+        visit, before = Visit(claim[0]), len(it.web.urls)
+        visit.outcome = await it.fetcher(visit)
+        await it.frontier.finish(visit.lease, visit.outcome, visit.links)
+        found.append((it.web.urls[before:], type(visit.outcome)))
+        assert len(found) < 50
+    return found
+
+
+async def test_visit_that_read_robots_txt_leaves_its_page_to_another(crawl):
+    """D1, D7: other visits of the queue begin meanwhile, so the store has to pace the page."""
+    it = await crawl({ROBOTS: (200, b"User-agent: *\nCrawl-delay: 5"), HOME: page()}, **PACED)
+
+    assert await requests_by_visit(it, HOME) == [([ROBOTS], Again), ([HOME], Done)]
+    assert it.web.times == [0.0, 5.0]
+    stats = await it.frontier.stats()
+    assert (stats.done, stats.visits, stats.dead) == (1, 2, 0)
+
+
+async def test_each_redirect_of_a_robots_txt_is_followed_in_a_visit_of_its_own(crawl):
+    """D1, K2: also to another port, whose own robots.txt is read first."""
+    other = "https://a.example:8443/"
+    answers = {
+        ROBOTS: moved(f"{HOME}r.txt"),
+        f"{HOME}r.txt": moved(f"{other}rules"),
+        f"{other}robots.txt": SHUT,
+        f"{other}rules": SHUT,
+        HOME: page(),
+    }
+    it = await crawl(answers, **PACED)
+    every = [ROBOTS, f"{HOME}r.txt", f"{other}robots.txt", f"{other}rules", HOME]
+
+    found = await requests_by_visit(it, HOME)
+    assert found == [([url], Again) for url in every[:-1]] + [([HOME], Done)]
+    assert it.web.times == [3.0 * n for n in range(5)]
+
+
+async def test_redirect_to_the_same_identity_is_followed_in_another_visit(crawl):
+    """D1, D7: where the leases pace the requests; the redirect is kept until then."""
+    it = await crawl(
+        {HOME: moved("/?utm_source=x"), f"{HOME}?utm_source=x": page()},
+        fetch={"robots": False},
+        **PACED,
+    )
+    found = await requests_by_visit(it, HOME)
+
+    assert found == [([HOME], Again), ([f"{HOME}?utm_source=x"], Done)]
+
+
+async def test_visit_that_waited_for_robots_txt_leaves_its_page_to_another(crawl):
+    """D1: it is late by the time that the request took; it sent none, so it does not count."""
+    asked = asyncio.Event()
+    it = await crawl({ROBOTS: (200, b""), HOME: page(), f"{HOME}2": page()}, **PACED)
+    get = it.web.get
+
+    async def slow_get(url, **options):
+        await asked.wait()
+        return await get(url, **options)
+
+    it.web.get = slow_get
+    await it.frontier.add([HOME, f"{HOME}2"])
+    leases = [(await it.frontier.claim(1, wait=100.0))[0] for _ in range(2)]
+    visits = [asyncio.create_task(it.fetcher(Visit(lease))) for lease in leases]
+    await asyncio.sleep(0)
+    asked.set()
+
+    assert await asyncio.gather(*visits) == [
+        Again(NEXT, 0.5, crawl_delay=0.0),
+        Again(NEXT, visited=False),
+    ]
+    assert it.web.urls == [ROBOTS]
+
+
+@pytest.mark.parametrize(
+    "politeness",
+    [
+        {"delay": 3.0, "count_from": "start"},
+        {"delay": 3.0, "max_in_flight": 9},
+        {"delay": 0.0, "count_from": "start", "max_in_flight": 9},
+    ],
+)
+async def test_other_visits_wait_and_go_on(crawl, politeness):
+    """D7: alone in its queue, or without a pace to keep, a visit needs no other lease."""
+    it = await crawl({ROBOTS: (200, b""), HOME: page()}, politeness=politeness)
+
+    assert await requests_by_visit(it, HOME) == [([ROBOTS, HOME], Done)]
+
+
+async def test_visit_goes_on_if_the_next_one_would_be_no_further(crawl):
+    """D1: rules that are not kept; and tasks that came back often, as with many new workers."""
+    it = await crawl({ROBOTS: (200, b""), HOME: page()}, fetch={"robots_max_age": 0.5}, **PACED)
+    get = it.web.get
+
+    async def slow_get(url, **options):
+        answer = await get(url, **options)
+        it.frontier.clock.advance(1.0)
+        return answer
+
+    it.web.get = slow_get
+    assert await requests_by_visit(it, HOME) == [([ROBOTS, HOME], Done)]
+
+    it = await crawl({ROBOTS: (200, b""), HOME: page()}, **PACED)
+    await it.frontier.add([HOME])
+    for _ in range(MAX_RETURNS):
+        (lease,) = await it.frontier.claim(1, wait=100.0)
+        await it.frontier.finish(lease, Again(NEXT))
+    assert await requests_by_visit(it) == [([ROBOTS, HOME], Done)]

@@ -90,6 +90,16 @@ def min_delay_between(rules: Politeness, crawl_delay: float) -> float:
     return max(least, min(crawl_delay, rules.respect_crawl_delay))
 
 
+def leases_pace_requests(rules: Politeness, crawl_delay: float) -> bool:
+    """Return whether requests keep their distance only as far as each has a lease of its own (D1).
+
+    Where the delay counts from the start and several visits may be in flight, others begin while
+    one waits: a second request of it would come at any distance from theirs.
+    """
+    delay = max(min_delay_between(rules, crawl_delay), rules.delay_to, pace(rules))
+    return rules.count_from == "start" and rules.max_in_flight > 1 and delay > 0
+
+
 def draws_at_start(rules: Politeness) -> bool:
     """Return whether a delay is drawn as a visit begins: uniform, and counted from its start."""
     return rules.count_from == "start" and rules.delay_to > rules.delay >= 0
