@@ -361,7 +361,7 @@ async def fetching(
         context = FetchContext(
             RobotsGate(settings, pacing, _robots_cache(frontier, stack), refusing),
             pacing,
-            await stack.enter_async_context(_reader(settings)),
+            await stack.enter_async_context(_reading(frontier)),
             detector_of(wanted.detector),
             cache,
             refusing,
@@ -369,15 +369,23 @@ async def fetching(
         yield Fetcher(settings, context)
 
 
-def _reader(settings: Settings) -> Reader:
-    places = reads_places(settings.types)
-    return Reader(_reader_settings(settings), settings.url, places=places)
+@asynccontextmanager
+async def _reading(frontier: Frontier) -> AsyncIterator[Reader]:
+    """Open the reader; what types and scorer ask of links holds at once when it changes (N3)."""
+    settings = frontier.settings
 
+    def locate(_: Settings, new: Settings) -> None:
+        is_learning = new.scoring.scorer == "learning"  # it needs the tag path of each link
+        tag_path = settings.fetch.tag_path or is_learning
+        reader.locate(places=reads_places(new.types), tag_path=tag_path)
 
-def _reader_settings(settings: Settings) -> FetchSettings:
-    """Fetch settings for the reader; a learning scorer also needs the tag path of each link."""
-    is_learning = settings.scoring.scorer == "learning"
-    return replace(settings.fetch, tag_path=True) if is_learning else settings.fetch
+    async with Reader(settings.fetch, settings.url) as reader:
+        locate(settings, settings)
+        end_watch = frontier.watch_settings(locate)
+        try:
+            yield reader
+        finally:
+            end_watch()
 
 
 def _refusal_check(frontier: Frontier, outage: Outage) -> RefusalCheck:

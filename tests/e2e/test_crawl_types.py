@@ -1,9 +1,14 @@
 """Types of found links: a crawl by the command, with the profile for news and with rules."""
 
+from contextlib import AsyncExitStack
+
 import pytest
 
-from outrider.testing.web import Site, Web
+from outrider import Frontier
+from outrider.settings import merged, settings_of
+from outrider.testing.web import Site, Web, WebServer
 from outrider.testing.web.behaviours import linked, redirecting, serving
+from outrider.wiring import joined
 
 HOST = "news.web.test"
 ROOT = f"http://{HOST}/"
@@ -96,3 +101,43 @@ def test_crawl_without_types_leaves_every_link_a_page(outrider, serve):
 
     tasks = outrider.shown("tasks", outrider.folder / f"{HOST}.outrider", "--json")
     assert {one["type"] for one in tasks} <= {"page", "sitemap"}
+
+
+PAGED = "<main><a href=/{}>a</a> <a rel=next href=/{}>next</a></main>"
+BY_PLACE = {"types": {"rules": [{"type": "older", "found": "next"}]}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_attached", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [(BY_PLACE, ("next main", False)), ({"scoring": {"scorer": "learning"}}, (None, True))],
+)
+async def test_running_worker_finds_places_once_settings_ask_for_them(
+    tmp_path, is_attached, changes, found
+):
+    """N1, N3, F1: rules and scorer that are set at run time act on the next page that is read."""
+    paths = {"/": serving(PAGED.format(1, 2)), "/2": serving(PAGED.format(3, 4))}
+    links = {}
+    async with WebServer(Web([Site(HOST, paths=paths)])) as server, AsyncExitStack() as stack:
+        settings = merged(settings_of({"politeness": {"delay": 0.05}}), server.settings())
+        store = tmp_path / "x.outrider"
+        owner = await stack.enter_async_context(Frontier.open(store, settings=settings))
+        worker = owner
+        if is_attached:
+            worker = await stack.enter_async_context(Frontier.attach(store, settings=settings))
+
+        async def handle(page):
+            links.update({str(link.url).rpartition("/")[2]: link for link in page.links})
+            if page.url == ROOT:
+                await owner.configure(changes)
+                await worker.listen()
+
+        crawling = await stack.enter_async_context(joined(worker, handler=handle))
+        await owner.add([ROOT])
+        await crawling.run()
+        kind = (await owner.explain(f"{ROOT}4")).task.type
+
+    assert (links["2"].found, "tag_path" in links["2"].meta) == (None, False)
+    assert (links["4"].found, "tag_path" in links["4"].meta) == found
+    assert kind == ("older" if changes is BY_PLACE else "page")

@@ -373,6 +373,10 @@ class Reader:
             max_wait=MAX_WAIT,
         )
 
+    def locate(self, *, places: bool, tag_path: bool) -> None:
+        """Set what the links of pages that are read from now on tell of where they were found."""
+        self._rules = msgspec.structs.replace(self._rules, places=places, tag_path=tag_path)
+
     async def __aenter__(self) -> Self:
         return self
 
