@@ -25,7 +25,6 @@ from outrider.frontier.store_calls import Batcher
 from outrider.store.byte_limits import verdict_bytes
 
 PENDING: Final = TaskState.PENDING
-WENT_WRONG: Final = frozenset({"failed", "blocked", "unreachable"})
 Visit: TypeAlias = "tuple[Lease, Outcome] | tuple[Lease, Outcome, Iterable[str | Url | Link]]"
 
 
@@ -153,8 +152,7 @@ class Finisher:
             for added in answer.answers:
                 if not added.added:
                     self._adder.refused[added.reason or ""] += 1
-            if answer.state is PENDING and verdicts[number].outcome in WENT_WRONG:
-                self.retried += 1
+            self.retried += answer.state is PENDING and _went_wrong(verdicts[number])
         if self._predictions.has_open:
             await self._predictions.settle(leases, verdicts, finished)
         self._rewards.learn(leases, outcomes, finished)  # F10
@@ -168,3 +166,8 @@ class Finisher:
         view = await self._context.store.crawl(self._context.crawl)
         counts = view.types.get(REFRESH, {})
         revisits.set_page_count(counts.get("pending", 0) + counts.get("leased", 0))
+
+
+def _went_wrong(verdict: Verdict) -> bool:
+    """Whether a visit failed its task or did not reach its host; a throttle may be no failure."""
+    return verdict.failed > 0 or verdict.outcome == "unreachable"

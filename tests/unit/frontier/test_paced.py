@@ -142,6 +142,27 @@ async def test_every_failure_waits_out_a_cooldown_and_the_fourth_is_dead(outcome
     assert queue.state == "empty"
 
 
+@pytest.mark.parametrize(
+    ("settings", "retried"),
+    [
+        (PACED, [1, 2, 3, 3]),
+        ({"profile": "polite"}, [0, 0, 0, 0, 1, 2, 3, 3]),
+    ],
+)
+async def test_throttled_visits_count_as_retried_where_they_fail_their_task(settings, retried):
+    """G1, D3, O1: all with `every_failure`, else from the fifth on; the last one makes it dead."""
+    clock, counts = FakeClock(), []
+    async with Frontier.open(settings=settings, clock=clock) as frontier:
+        await frontier.add([link("bad.example/", "search")])
+        for _ in retried:
+            lease, _ = await next_lease(frontier, clock)
+            await frontier.finish(lease, Throttled())
+            counts.append(frontier.retried)
+        stats = await frontier.stats()
+
+    assert (counts, stats.dead) == (retried, 1)
+
+
 async def test_retry_after_is_never_shortened():
     """D3: of the task alone, since the other hosts of its queue did not ask for it."""
     clock = FakeClock()
