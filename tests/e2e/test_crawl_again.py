@@ -1,9 +1,12 @@
 """The same file twice: resumed, finished, started over, or held by another process."""
 
+import asyncio
 import json
 
 import pytest
 
+from outrider.clock import SystemClock
+from outrider.store.embedded import EmbeddedStore
 from outrider.testing.web import small_world, violations
 
 ROOT = "http://h0001.web.test/"
@@ -76,6 +79,23 @@ def test_a_crawl_that_runs_can_be_looked_at_and_turned_but_not_run_twice(outride
     assert outrider.end(process).code == 0
     assert urls_of(outrider.lines(f"{STEM}.jsonl")) == sorted(served.web.urls())
     assert violations(served.hits(), delay=0.1, web=served.web) == []
+
+
+@pytest.mark.slow
+def test_a_crawl_starts_when_a_command_has_closed_its_file(outrider, served):
+    """M3: a follower of a killed crawl opens the file for a second, and refuses no restart."""
+    words = outrider.on(served, ROOT, "--quiet")
+    assert outrider(*words, "--max-pages", 3).code == 3
+    held = EmbeddedStore.open(outrider.folder / FILE, SystemClock(), purpose="command")
+    again = outrider.start(*words)
+    said = outrider.heard(again)
+    asyncio.run(held.close())
+    end = outrider.end(again)
+
+    assert f"{FILE} is in use by process " in said
+    assert "waiting until it is closed" in said
+    assert end.code == 0, end.err
+    assert urls_of(outrider.lines(f"{STEM}.jsonl")) == sorted(served.web.urls())
 
 
 @pytest.mark.slow

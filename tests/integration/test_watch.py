@@ -20,6 +20,7 @@ from outrider.errors import StoreUnavailable
 from outrider.monitoring.connection import CrawlConnection, Presence
 from outrider.monitoring.monitor import CrawlMonitor
 from outrider.monitoring.sampler import Sampler
+from outrider.store.factory import peek_file
 from outrider.store.protocol import Heartbeat
 
 A, B, C = (f"https://{name}.example/" for name in "abc")
@@ -372,6 +373,22 @@ async def test_file_without_a_process_is_shown_steered_and_not_held(path):
             await until(pilot, says(app, "attached"))
             await crawl.add([C + "1"])
             await until(pilot, lambda: screen(app)[2].split()[0] == "4")
+
+
+async def test_file_opened_for_one_call_is_declared_as_held_by_a_command(path):
+    """M3: so that a crawl that starts meanwhile waits for the end of that call."""
+    async with Frontier.open(path):
+        pass
+
+    async def look(frontier):
+        return peek_file(path)[0].purpose, frontier.store.is_inline
+
+    connection = CrawlConnection(path, "default")
+    assert await connection.call(look) == ("command", True)
+    assert peek_file(path)[0] is None
+    async with Frontier.open(path):
+        assert await connection.call(look) == ("", False)
+        await connection.close()
 
 
 async def test_what_is_gone_stays_on_the_screen_until_it_is_back(path):

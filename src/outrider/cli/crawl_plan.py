@@ -5,6 +5,7 @@ Everything is checked before anything is opened.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import sys
@@ -17,6 +18,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from outrider.clock import Clock, SystemClock
 from outrider.core.url import Url, UrlRules, parse_url
 from outrider.errors import InvalidInput, SettingsError
 from outrider.executor.handlers import DEFAULT
@@ -39,12 +41,16 @@ from outrider.settings.profiles import PROFILE
 from outrider.settings.stored import OWN
 from outrider.store.address import check_address, hide_addresses, show_address
 from outrider.store.factory import peek_file
+from outrider.store.health import Holder
 from outrider.wiring import SITES, SITES_LAYER, page_functions
 
 SUFFIX: Final = ".outrider"
 _OUTPUT_NAMES: Final = {"jsonl": ".jsonl", "warc": "-*.warc.gz"}
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]+")
 _STORE_SUFFIXES: Final = ("", "-wal", "-shm", "-lock")  # a crawl's own files
+COMMAND_TIMEOUT: Final = 10.0  # seconds for a command to close the file it opened
+LOOK_INTERVAL: Final = 0.1  # seconds between two looks at who holds a file
+TELL_AFTER_LOOKS: Final = 10
 _LIMIT_OPTIONS: Final = ("--max-pages", "--max-time", "--max-per-host")
 _STEM_SUFFIXES: Final = (
     ".jsonl",
@@ -229,6 +235,8 @@ def _settings_file(path: str) -> Layer:
 def prepare_files(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) -> None:
     """Check files and rename old ones before the crawl is opened."""
     _check_plan(plan)
+    if "://" not in plan.store:
+        asyncio.run(wait_for_command(plan.store, SystemClock(), tell))
     if start_over:
         for name in rename_old_files(plan.store, {file_stem(plan.store), plan.output_stem}):
             tell(f"renamed an old file to {name}")
@@ -253,9 +261,24 @@ def _check_plan(plan: Plan) -> None:
             raise InvalidInput(f"{path}: there is no directory {folder}; create it first")
 
 
+async def wait_for_command(store: str, clock: Clock, tell: Callable[[str], None]) -> None:
+    """Wait while a command holds the file that will close it soon, as a reader does (M3)."""
+    for look in range(round(COMMAND_TIMEOUT / LOOK_INTERVAL)):
+        holder = _holder_of(store)
+        if holder is None or holder.purpose != "command":
+            return
+        if look == TELL_AFTER_LOOKS:
+            tell(f"{show_address(store)} is in use by {holder.name}; waiting until it is closed")
+        await clock.sleep(LOOK_INTERVAL)
+
+
+def _holder_of(store: str) -> Holder | None:
+    return peek_file(store)[0] if Path(store).exists() else None
+
+
 def check_not_held(store: str) -> None:
     """Raise InvalidInput if a process holds the file: a second crawl would only wait for it."""
-    holder = peek_file(store)[0] if Path(store).exists() else None
+    holder = _holder_of(store)
     if holder is not None:
         raise InvalidInput(
             f"{show_address(store)} is in use by {holder.name}; "

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from outrider.cli.options import row_limit
 from outrider.cli.terminal import print_json, print_note, show_table
-from outrider.clock import SystemClock
 from outrider.errors import InvalidInput
 from outrider.frontier import Frontier
-from outrider.monitoring.connection import check_crawl, check_store
+from outrider.monitoring.connection import check_crawl, check_store, opened_for_command
 from outrider.settings import Layers, person
-from outrider.store.factory import open_store
 from outrider.store.protocol import FullStore
 
 if TYPE_CHECKING:
@@ -46,7 +44,10 @@ def on_crawl(
         source = check_store(store, creates=creates)
         if begins is not None:
             await _create_crawl(source, crawl, begins)
-        async with Frontier.attach(source, crawl=crawl, by=name) as frontier:
+        async with (
+            opened_for_command(source) as opened,
+            Frontier.attach(opened, crawl=crawl, by=name) as frontier,
+        ):
             if not creates:
                 await check_crawl(frontier, store)
             return await work(frontier)
@@ -58,14 +59,8 @@ def on_store(store: str, work: Callable[[FullStore], Awaitable[T]]) -> T:
     """Call `work` with an existing store, of whatever crawls, and close it."""
 
     async def call() -> T:
-        source = check_store(store, creates=False)
-        if not isinstance(source, str):
-            return await work(source)
-        opened = await open_store(source, SystemClock())
-        try:
+        async with opened_for_command(check_store(store, creates=False)) as opened:
             return await work(opened)
-        finally:
-            await opened.close()
 
     return asyncio.run(call())
 

@@ -32,7 +32,7 @@ from outrider.cli.terminal import (
 )
 from outrider.errors import InvalidInput, OutriderError
 from outrider.frontier.reports import RestoreReport
-from outrider.monitoring.connection import check_store
+from outrider.monitoring.connection import check_store, opened_for_command
 from outrider.store.health import Copied
 
 if TYPE_CHECKING:
@@ -111,13 +111,8 @@ async def copy_crawls(
 
 
 async def _open_store(stack: AsyncExitStack, url: str, *, creates: bool) -> FullStore:
-    from outrider.clock import SystemClock
-    from outrider.store.factory import open_store
-
-    check_store(url, creates=creates)
-    store = await open_store(url, SystemClock())
-    stack.push_async_callback(store.close)
-    return store
+    source = check_store(url, creates=creates)
+    return await stack.enter_async_context(opened_for_command(source))
 
 
 def _progress_of(crawl: str, see: See) -> Callable[[str, int, int], None]:

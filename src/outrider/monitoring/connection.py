@@ -1,23 +1,25 @@
 """A connection to a crawl that other processes run: through the process that holds its store, or,
 for a file that no process holds, by opening it briefly.
 
-Such a file is opened for one call and closed again, so that a crawl can start at any time and never
-finds its file held by a process that only reads.
+Such a file is opened for one call and closed again, and the process declares that to those who
+find the file held: a crawl that starts meanwhile waits, and is not refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
+from outrider.clock import SystemClock
 from outrider.errors import InvalidInput, StoreError, StoreUnavailable
 from outrider.frontier import Frontier
 from outrider.settings import person
 from outrider.store.address import check_address, show_address
-from outrider.store.factory import join_store, peek_file
+from outrider.store.factory import join_store, open_store, peek_file
 from outrider.store.protocol import FullStore
 
 T = TypeVar("T")
@@ -36,6 +38,22 @@ def check_store(store: str, *, creates: bool) -> str | FullStore:
     if "://" not in store and not creates and not Path(store).exists():
         raise InvalidInput(f"no such file: {show_address(store)}; `outrider add` creates one")
     return store
+
+
+@asynccontextmanager
+async def opened_for_command(source: str | FullStore) -> AsyncIterator[FullStore]:
+    """Open a store for one command; an open one is left open.
+
+    A crawl waits for such a holder of its file, as the command ends soon (M3).
+    """
+    if not isinstance(source, str):
+        yield source
+        return
+    store = await open_store(source, SystemClock(), purpose="command")
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def check_crawl(frontier: Frontier, store: str) -> None:
@@ -143,7 +161,7 @@ class CrawlConnection:
                 return None
         try:
             async with asyncio.timeout(ATTACH_TIMEOUT):
-                return await self._attached_frontier(self._joined)
+                return await self._attach_to(self._joined or check_store(self.store, creates=False))
         except BaseException as error:
             await self._close(None)
             if isinstance(error, TimeoutError):
@@ -161,7 +179,8 @@ class CrawlConnection:
         """Open the file in a thread: a large one takes seconds, and a view has keys to handle."""
 
         async def call() -> T:
-            async with self._attached_frontier() as frontier:
+            source = check_store(self.store, creates=False)
+            async with opened_for_command(source) as store, self._attach_to(store) as frontier:
                 await check_crawl(frontier, self.store)
                 return await work(frontier)
 
@@ -169,8 +188,7 @@ class CrawlConnection:
         self.presence = Presence.ALONE
         return answer
 
-    def _attached_frontier(self, joined: FullStore | None = None) -> Frontier:
-        source = joined or check_store(self.store, creates=False)
+    def _attach_to(self, source: str | FullStore) -> Frontier:
         return Frontier.attach(source, crawl=self.crawl, by=person())
 
     async def _detach(self) -> None:

@@ -8,18 +8,28 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
 from secrets import token_hex
-from typing import Final
+from typing import Final, TypeAlias
 
 from outrider.clock import Clock
 from outrider.errors import InvalidInput, StoreUnavailable, StoreUnresponsive, StoreUnusable
 from outrider.store.address import check_address, show_address
-from outrider.store.health import Copied, Diagnosis, Holder, Rescued, ServerHealth, Tell
+from outrider.store.health import (
+    Copied,
+    Diagnosis,
+    Holder,
+    Purpose,
+    Rescued,
+    ServerHealth,
+    Tell,
+)
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import FullStore, SharedValue
+
+Hold: TypeAlias = Callable[[], Awaitable[FullStore | None]]  # None: another process holds the file
 
 HOLDER_TIMEOUT: Final = 4.0  # seconds for a holder that does not serve yet, or is closing
 RETRY_INTERVAL: Final = 0.1  # seconds
@@ -28,8 +38,13 @@ REDIS: Final = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
 CLUSTER: Final = tuple(f"{name}+cluster://" for name in ("redis", "rediss", "valkey", "valkeys"))
 
 
-async def open_store(url: str, clock: Clock, *, durability: str = "process") -> FullStore:
-    """Open the store that a URL or a path names; the caller closes it."""
+async def open_store(
+    url: str, clock: Clock, *, durability: str = "process", purpose: Purpose = ""
+) -> FullStore:
+    """Open the store that a URL or a path names; the caller closes it.
+
+    `purpose` is what others are told of this process while it holds a file.
+    """
     if url == "memory://":
         return MemoryStore(clock)
     if url.startswith(POSTGRES):
@@ -39,7 +54,8 @@ async def open_store(url: str, clock: Clock, *, durability: str = "process") -> 
     check_address(url)
     if "://" in url or not url or "\0" in url:
         raise _unknown_store(url)
-    return await _open_file(os.fspath(url), clock, durability)
+    hold = partial(_hold_file, os.fspath(url), clock, durability, purpose)
+    return await _open_file(os.fspath(url), hold)
 
 
 def _unknown_store(url: str) -> InvalidInput:
@@ -95,16 +111,16 @@ async def examine_server(url: str, clock: Clock) -> ServerHealth:
     return await (redis.examine_cluster if is_cluster else redis.examine)(url, clock)
 
 
-async def _open_file(path: str, clock: Clock, durability: str) -> FullStore:
+async def _open_file(path: str, hold: Hold) -> FullStore:
     """Hold the file, or join its holder; a holder that does not answer is reported at once."""
     loop = asyncio.get_running_loop()
     until = loop.time() + HOLDER_TIMEOUT
     while True:
-        store = await _hold_file(path, clock, durability)
+        store = await hold()
         if store is not None:
             return store
         try:
-            return await _join_holder(path, lambda: _take_over(path, clock, durability))
+            return await _join_holder(path, lambda: _take_over(path, hold))
         except StoreUnresponsive:
             raise
         except StoreUnavailable as error:
@@ -113,12 +129,15 @@ async def _open_file(path: str, clock: Clock, durability: str) -> FullStore:
             await asyncio.sleep(RETRY_INTERVAL)
 
 
-async def _hold_file(path: str, clock: Clock, durability: str) -> FullStore | None:
+async def _hold_file(
+    path: str, clock: Clock, durability: str, purpose: Purpose
+) -> FullStore | None:
     """Open the file in this process and serve it to others; None if another process holds it."""
     from outrider.store.embedded import EmbeddedStore
     from outrider.store.remote import StoreServer
 
-    store = EmbeddedStore.open(path, clock, durability=durability, process=_process(os.getpid()))
+    process = _process(os.getpid())
+    store = EmbeddedStore.open(path, clock, durability=durability, process=process, purpose=purpose)
     if store is None:
         return None
     try:
@@ -131,9 +150,7 @@ async def _hold_file(path: str, clock: Clock, durability: str) -> FullStore | No
     return store
 
 
-async def _join_holder(
-    path: str, take_over: Callable[[], Awaitable[FullStore | None]] | None
-) -> FullStore:
+async def _join_holder(path: str, take_over: Hold | None) -> FullStore:
     """Connect to the process that holds the file."""
     from outrider.store.embedded.lock import not_answering
     from outrider.store.remote import RemoteStore
@@ -146,11 +163,11 @@ async def _join_holder(
     )
 
 
-async def _take_over(path: str, clock: Clock, durability: str) -> FullStore | None:
+async def _take_over(path: str, hold: Hold) -> FullStore | None:
     """Hold the file after its holder ended; a file that is gone is not created again."""
     if not os.path.exists(path):  # noqa: ASYNC240, PTH110 - opening it blocks for longer
         raise StoreUnusable(f"{path}: the process that held it has ended, and the file is gone")
-    return await _hold_file(path, clock, durability)
+    return await hold()
 
 
 async def join_store(path: str) -> FullStore | None:

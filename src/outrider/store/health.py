@@ -9,6 +9,9 @@ import msgspec
 
 Tell: TypeAlias = Callable[[str], None]  # receives the progress of a long check
 State: TypeAlias = Literal["ok", "note", "damaged"]
+# Why a process holds a file: for one command, which closes it again, as a worker of a crawl that
+# others decide, or for anything else.
+Purpose: TypeAlias = Literal["command", "work", ""]
 
 MAX_CLOCK_DIFFERENCE: Final = 2.0  # seconds
 MIN_CONNECTIONS: Final = 10  # what one process may use
@@ -57,6 +60,7 @@ class Holder(msgspec.Struct, frozen=True):
 
     pid: int | None
     command: str
+    purpose: Purpose = ""  # as it declared
 
     @property
     def name(self) -> str:

@@ -1,10 +1,11 @@
 """The lock of a file: one process holds it at a time, and the system frees it when that one dies.
 
-The lock's own small file has two lines, each with the machine start (boot id) it was written in:
+The lock's own small file has three lines, each with the machine start (boot id) it was written in:
 
 - the last page that was acknowledged: if it is gone although only a process died, the file was
   damaged;
-- the process that held the file last: reopening takes back its leases, and those of no other.
+- the process that held the file last: reopening takes back its leases, and those of no other;
+- the purpose that the process declared when it took the lock.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import zlib
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
-from outrider.store.health import Holder
+from outrider.store.health import Holder, Purpose
 
 SUFFIX: Final = "-lock"
 _SIGNED_AT: Final = 256  # where the second line begins, behind newlines
+_DECLARED_AT: Final = 512  # the same of the third
+_PURPOSES: Final[dict[str, Purpose]] = {purpose or "-": purpose for purpose in get_args(Purpose)}
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _LOCKS: Final = Path("/proc/locks")
 
@@ -60,13 +63,21 @@ class Lock:
 
     def sign(self, process: str) -> None:
         """Write down which process holds the file; "": it was closed in order."""
-        text = b"%s %s" % (process.encode() or b"-", self._boot)
-        line = b"%s %08x\n" % (text, zlib.crc32(text))
         with suppress(OSError):  # no room: the line before stays, and some leases last longer
-            size = os.fstat(self._file).st_size
-            if size < _SIGNED_AT:  # newlines, which every release skips behind the first line
-                os.pwrite(self._file, b"\n" * (_SIGNED_AT - size), size)
-            os.pwrite(self._file, line.ljust(200, b"\n"), _SIGNED_AT)
+            self._write_line(process, _SIGNED_AT)
+
+    def declare(self, purpose: Purpose) -> None:
+        """Write down why this process holds the file, for those who find it held (M3)."""
+        with suppress(OSError):  # no room: the line before stays, and a crawl may wait in vain
+            self._write_line(purpose, _DECLARED_AT)
+
+    def _write_line(self, word: str, at: int) -> None:
+        text = b"%s %s" % (word.encode() or b"-", self._boot)
+        line = b"%s %08x\n" % (text, zlib.crc32(text))
+        size = os.fstat(self._file).st_size
+        if size < at:  # newlines, which every release skips behind a line
+            os.pwrite(self._file, b"\n" * (at - size), size)
+        os.pwrite(self._file, line.ljust(200, b"\n"), at)
 
     def last_holder(self) -> str | None:
         """Return the process signed last since the machine started; None if that is not known."""
@@ -127,9 +138,16 @@ def _holder(file: int) -> Holder | None:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return Holder(None, "")
+            return Holder(None, "", _purpose(file))
         return None
-    return Holder(pid, _command(pid))
+    return Holder(pid, _command(pid), _purpose(file))
+
+
+def _purpose(file: int) -> Purpose:
+    """Return what was declared last since the machine started; a release before did not."""
+    words = _checked(os.pread(file, 200, _DECLARED_AT))
+    is_known = len(words) == 2 and words[1] == _boot_id()
+    return _PURPOSES.get(words[0].decode(), "") if is_known else ""
 
 
 def not_answering(path: Path, seconds: float) -> str:

@@ -32,6 +32,7 @@ from outrider.store.embedded.lock import Lock
 from outrider.store.engine.engine import CrawlEngine
 from outrider.store.engine.verbs import EngineVerbs
 from outrider.store.forwarding import ForwardingStore
+from outrider.store.health import Purpose
 from outrider.store.protocol import NO_PROCESS, Notifies, Step
 from outrider.store.subscriptions import SILENT_VERBS, Subscriptions
 
@@ -218,10 +219,12 @@ class EmbeddedStore(ForwardingStore):
         durability: str = "process",
         vfs: str | None = None,
         process: str = "",
+        purpose: Purpose = "",
     ) -> Self | None:
         """Open or create the file; None if another process holds it.
 
-        `process` names the one that holds it from now on, as `ClaimRequest.process` does.
+        `process` names the one that holds it from now on, as `ClaimRequest.process` does, and
+        `purpose` says what for.
         """
         if Path(path).exists():
             check_file(Path(path))
@@ -230,6 +233,7 @@ class EmbeddedStore(ForwardingStore):
         lock = Lock(Path(path))
         if not lock.take():
             return None
+        lock.declare(purpose)  # before the file is read, which takes seconds if it is large
         try:
             store = cls(path, clock, lock, durability=durability, vfs=vfs)
             try:

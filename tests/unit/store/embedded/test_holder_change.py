@@ -306,3 +306,37 @@ async def test_extension_that_could_not_be_written_is_not_kept(store, clock, mon
 
 def _no_room(_rows):
     raise StoreFull("no room")
+
+
+def test_holder_is_known_by_the_purpose_it_declared(path, clock):
+    """M3: from the instant it has the lock; of the next holder, that of the next one counts."""
+    for purpose in ("command", "work", "", "command"):
+        held = lock.Lock(path)
+        assert held.take()
+        held.declare(purpose)
+        assert lock.holder_of(path).purpose == purpose
+        held.free()
+        assert lock.holder_of(path) is None
+
+
+@pytest.mark.parametrize("text", [b"", b"\n" * 512 + b"damaged", b"\n" * 512 + b"work boot 0\n"])
+def test_holder_that_declared_nothing_intact_has_no_purpose(path, text):
+    """M3: as one of an earlier release, which writes no such line."""
+    held = lock.Lock(path)
+    assert held.take()
+    Path(f"{path}-lock").write_bytes(text)
+    assert lock.holder_of(path).purpose == ""
+    held.free()
+
+
+def test_declared_purpose_leaves_the_other_lines_of_the_lock(path):
+    """H4: the last page and the last process are read as before it."""
+    held = lock.Lock(path)
+    assert held.take()
+    held.declare("command")
+    held.remember(7)
+    held.sign("p")
+    held.declare("work")
+    assert (held.remembered(), held.last_holder()) == (7, "p")
+    assert lock.remembered_beside(path) == 7
+    held.free()
