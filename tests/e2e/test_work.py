@@ -284,6 +284,35 @@ def test_workers_continue_when_the_holder_of_the_file_is_killed(outrider, web, j
     assert violations(web.hits(), delay=DELAY, web=web.web) == []
 
 
+@pytest.mark.slow
+def test_killed_crawl_is_resumed_beside_the_worker_that_holds_its_file(
+    outrider, web, on_crawl, states, until
+):
+    """M3: the same command joins that worker, as it does on a server, and both end with the crawl.
+
+    A crawl that starts over is refused: the worker writes to the files that would be renamed.
+    """
+    seeds = (*web.web.seeds(), "--store", STORE, "--quiet")
+    words = outrider.on(web, *seeds, delay=DELAY)
+    killed = outrider.start(*outrider.on(web, *seeds, delay=5.0))  # it must not end before
+    until((outrider.folder / f"{STORE}.sock").exists)
+    until(lambda: states().total() == 1)
+    worker = outrider.start("work", STORE, "--quiet")
+    until(lambda: states().total() == 2)
+    until(lambda: len(web.hits()) > 10)
+    on_crawl(Frontier.pause)
+    killed.kill()
+    outrider.end(killed)
+    until(lambda: (held := peek_file(outrider.folder / STORE)[0]) and held.pid == worker.pid)
+    refused = outrider(*words, "--start-over")
+    assert (refused.code, f"process {worker.pid} " in refused.err) == (2, True)
+    ends = [outrider.end(process) for process in (outrider.start(*words), worker)]
+
+    assert [end.code for end in ends] == [0, 0], [end.err for end in ends]
+    assert written(outrider, web) == once(web)
+    assert violations(web.hits(), delay=DELAY, web=web.web) == []
+
+
 @pytest.fixture(params=["command", "library"])
 def start_gated(request, outrider, store, made):
     """Starts workers whose handler waits for a file: of the command, or of a Python program."""

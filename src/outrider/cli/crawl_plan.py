@@ -242,7 +242,7 @@ def prepare_files(plan: Plan, *, start_over: bool, tell: Callable[[str], None]) 
             tell(f"renamed an old file to {name}")
     if "://" in plan.store:
         return
-    check_not_held(plan.store)
+    check_not_held(plan.store, may_join=True)
     if not plan.urls and not Path(plan.store).exists():
         raise InvalidInput(
             f"no such file: {show_address(plan.store)}; give a URL to start a crawl in it"
@@ -276,14 +276,21 @@ def _holder_of(store: str) -> Holder | None:
     return peek_file(store)[0] if Path(store).exists() else None
 
 
-def check_not_held(store: str) -> None:
-    """Raise InvalidInput if a process holds the file: a second crawl would only wait for it."""
+def check_not_held(store: str, *, may_join: bool = False) -> None:
+    """Raise InvalidInput if a process holds the file.
+
+    With `may_join`, a worker may hold it: it serves the crawl, and writes other output files. A
+    second crawl would write the same ones.
+    """
     holder = _holder_of(store)
-    if holder is not None:
-        raise InvalidInput(
-            f"{show_address(store)} is in use by {holder.name}; "
-            f"watch it with `{shlex.join(['outrider', 'watch', show_address(store)])}`"
-        )
+    if holder is None or (may_join and holder.purpose == "work"):
+        return
+    place = shlex.quote(show_address(store))
+    beside = f"visit pages beside it with `outrider work {place}`, " if may_join else ""
+    raise InvalidInput(
+        f"{show_address(store)} is in use by {holder.name}; "
+        f"watch it with `outrider watch {place}`, {beside}or end it first"
+    )
 
 
 def rename_old_files(store: str, stems: Collection[str]) -> list[str]:

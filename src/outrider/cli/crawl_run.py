@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ from outrider.cli.crawl_report import Closing, make_closing
 from outrider.cli.open_crawl import note_durability
 from outrider.cli.stop_signals import StopSignals, run_stoppable
 from outrider.cli.terminal import print_note
+from outrider.clock import SystemClock
 from outrider.core.outcome import Done
 from outrider.core.states import CrawlStatus
 from outrider.executor.executor import Ending, Executor
@@ -30,6 +31,8 @@ from outrider.monitoring.connection import check_crawl, check_store
 from outrider.settings import Layers
 from outrider.settings.errors import dotted_path
 from outrider.store.address import show_address
+from outrider.store.factory import open_store
+from outrider.store.protocol import FullStore
 from outrider.wiring import Crawling, Working, joined, opened, retry_at_end
 
 MAX_FIRST_FAILURES: Final = 3  # noted while no visit has succeeded
@@ -158,7 +161,8 @@ async def _run_worker(
     )
     how = Working(outage, request.stays, tally, pause)
     log = f"{name}.log" if request.log is None else request.log
-    async with _closing_frontier(await _attach(request, own, outage)) as frontier:
+    async with AsyncExitStack() as stack:
+        frontier = await _attach(stack, request, own, outage)
         if request.settings is not None:
             await frontier.follow(request.settings, tell=print_note)
         async with joined(
@@ -178,28 +182,33 @@ async def _run_worker(
         return WorkerReport(closed, frontier.worker, worker_output(name, frontier.settings, log))
 
 
-@asynccontextmanager
-async def _closing_frontier(frontier: Frontier) -> AsyncIterator[Frontier]:
-    try:
-        yield frontier
-    finally:
-        await frontier.close()
-
-
-async def _attach(request: WorkRequest, own: Layers, outage: Outage) -> Frontier:
+async def _attach(
+    stack: AsyncExitStack, request: WorkRequest, own: Layers, outage: Outage
+) -> Frontier:
     """Attach to the crawl; retry while the process that holds its file does not answer."""
 
     async def attach() -> Frontier:
-        source = check_store(request.store, creates=False)
-        frontier = await Frontier.attach(source, settings=own, crawl=request.crawl)
-        try:
+        async with AsyncExitStack() as opening:
+            store = await _open_to_work(opening, request, own)
+            frontier = await opening.enter_async_context(
+                Frontier.attach(store, settings=own, crawl=request.crawl)
+            )
             await check_crawl(frontier, request.store)
-        except BaseException:
-            await frontier.close()
-            raise
-        return frontier
+            stack.push_async_exit(opening.pop_all())
+            return frontier
 
     return await (attach() if "://" in request.store else outage.call(attach))
+
+
+async def _open_to_work(stack: AsyncExitStack, request: WorkRequest, own: Layers) -> FullStore:
+    """Open the store of a worker, which declares itself as one if it holds the file."""
+    source = check_store(request.store, creates=False)
+    if not isinstance(source, str):
+        return source
+    durability = own.base_settings().settings.store.durability
+    store = await open_store(source, SystemClock(), durability=durability, purpose="work")
+    stack.push_async_callback(store.close)
+    return store
 
 
 async def _visit_pages(

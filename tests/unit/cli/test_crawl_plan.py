@@ -95,3 +95,19 @@ async def test_crawl_does_not_wait_for_a_file_that_is_free_or_missing(path, hold
     await wait_for_command(f"{path}-missing", naps, [].append)
 
     assert naps.taken == 0
+
+
+async def test_crawl_joins_a_worker_that_holds_its_file(path, hold):
+    """M3: but to rename its files is refused."""
+    hold("work")
+    check_not_held(str(path), may_join=True)
+    with pytest.raises(InvalidInput, match="or end it first"):
+        check_not_held(str(path))
+
+
+@pytest.mark.parametrize("purpose", ["command", ""])
+async def test_crawl_beside_another_is_refused_with_what_to_run(path, hold, purpose):
+    """M3: both would write the same output."""
+    hold(purpose)
+    with pytest.raises(InvalidInput, match=f"`outrider work {path}`, or end it first"):
+        check_not_held(str(path), may_join=True)
