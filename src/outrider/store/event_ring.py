@@ -93,6 +93,14 @@ class EventRing:
         return dropwhile(lambda one: one.last <= number, self._batches)
 
 
+def start_after(after: int, last: int) -> int:
+    """Return the number to read on from: that of the reader, if the log has got so far.
+
+    Otherwise it is one of an earlier crawl of that name, whose log was longer.
+    """
+    return after if after <= last else 0
+
+
 def log_page(
     after: int,
     limit: int,
@@ -102,15 +110,18 @@ def log_page(
 ) -> EventPage:
     """Return up to `limit` events after a number, and gaps where there is none.
 
-    `own` and `published` are all there are after that number, or at least `limit`; `last` is the
+    `own` and `published` are all there are after `start_after`, or at least `limit`; `last` is the
     highest number that was given.
     """
+    events: list[LoggedEvent] = []
+    if start_after(after, last) < after:
+        events.append(LoggedEvent(0, 0.0, GAP, _encode({"missing": None}).decode()))
+        after = 0
     from_store = (
         LoggedEvent(one.sequence, one.at, one.name, _encode(data_of(one)).decode()) for one in own
     )
     from_ring = (event for one in published for event in one.events() if event.sequence > after)
     found = list(islice(merge(from_store, from_ring, key=_sequence), limit))
-    events: list[LoggedEvent] = []
     for event in found:
         if event.sequence > after + 1:
             events.append(_gap(after, event.sequence - 1))

@@ -553,7 +553,7 @@ class LoggedEvent(msgspec.Struct, frozen=True):
     """An entry of the event log.
 
     A gap stands for events that were forgotten: its number is that of the last one, its data say
-    how many are missing at most, and it has no time.
+    how many are missing at most (null: that is not known), and it has no time.
     """
 
     sequence: int
@@ -736,6 +736,8 @@ class Inspect(Protocol):
 
         A page has at most `limit` of them after that number, and gaps besides, for all that were
         forgotten. Those that are missing after the last event may be told only with the next one.
+        After a number behind the end of the log come a gap of unknown size (`null`, number 0) and
+        the log from its beginning: the crawl was made again, and `after` is of the one before.
         """
         ...
 

@@ -62,6 +62,18 @@ def names(answer):
     return [line["name"] for line in answer.lines]
 
 
+@pytest.mark.parametrize("follow", [(), ("--follow",)])
+def test_number_behind_the_end_of_the_log_is_told_and_all_that_is_kept_printed(
+    outrider, finished, follow
+):
+    """O3: it is of an earlier crawl of that name; silence would hide what this one does."""
+    answer = outrider("events", "any", "--since", "99", *follow)
+
+    assert (answer.code, answer.err) == (0, "")
+    assert names(answer) == [GAP, "added", "claimed", "finished", "crawl-finished"]
+    assert answer.lines[0]["data"] == {"missing": None}
+
+
 def test_events_that_are_kept_are_printed_as_lines(outrider, finished):
     """O3: of workers and the store, with their numbers."""
     answer = outrider("events", "any")

@@ -140,6 +140,33 @@ async def test_follower_resumes_after_the_event_it_saw_last(workers, store, cloc
     assert [event.sequence for event in seen + rest] == list(range(1, 8))
 
 
+async def test_follower_of_a_deleted_crawl_reads_its_successor_from_the_beginning(store, clock):
+    """O3: its number is behind the end of the new log, which a gap of unknown size says."""
+    async with (
+        Frontier.open(store, clock=clock, worker="w1", settings=RUDE) as one,
+        Following(store, clock) as following,
+    ):
+        await learn(one)
+        await visit(one, A)
+        seen = await following.next(4)
+    while (await store.delete("default")).after is not None:
+        clock.advance(1)
+
+    async with (
+        Following(store, clock, since=seen[-1].sequence) as following,
+        Frontier.open(store, clock=clock, worker="w2", settings=RUDE) as other,
+    ):
+        await learn(other)
+        await visit(other, B)
+        found = await following.next(5)
+
+    assert facts(found) == [
+        ("gap", None, None),
+        ("gap", None, "w2"),
+        *((name, B, "w2") for name in VISIT),
+    ]
+
+
 async def test_events_of_the_store_are_followed_too(workers, store, clock):
     """O3: with their data."""
     one, _ = workers

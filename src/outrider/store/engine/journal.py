@@ -21,7 +21,7 @@ from outrider.core.worker_totals import (
     sum_of_totals,
 )
 from outrider.store.engine.state import CrawlState
-from outrider.store.event_ring import EventRing, log_page
+from outrider.store.event_ring import EventRing, log_page, start_after
 from outrider.store.protocol import (
     MAX_WORKERS,
     WORKER_KEPT_SECONDS,
@@ -291,8 +291,9 @@ class MemoryJournal:
 
     def event_log(self, after: int, limit: int) -> EventPage:
         """See `port.Journal`."""
-        own, published = self.events(after, limit), self._ring.after(after)
-        return log_page(after, limit, own, published, self._state.last_event)
+        last = self._state.last_event
+        start = start_after(after, last)
+        return log_page(after, limit, self.events(start, limit), self._ring.after(start), last)
 
     def adopt_workers(self, old: MemoryJournal) -> None:
         """Take over the workers of a journal that this one replaces."""

@@ -32,6 +32,7 @@ from outrider.store.event_ring import (
     NumberedBatch,
     batch_bytes,
     log_page,
+    start_after,
 )
 from outrider.store.postgres import sql
 from outrider.store.postgres.pipeline import number_array, storable, text_array
@@ -196,13 +197,14 @@ class PostgresJournal:
 
         A sequence is ahead of it while a verb that logs events is running.
         """
-        found = self._pipeline.rows(sql.PUBLISHED_SINCE, (self._crawl, after, limit))
+        ((last,),) = self._pipeline.rows(sql.LAST_LOGGED, (self._crawl, self._crawl))
+        start = start_after(after, last)
+        found = self._pipeline.rows(sql.PUBLISHED_SINCE, (self._crawl, start, limit))
         published = [
             NumberedBatch(last, EventBatch(publisher, serial, worker, _decode_published(events)))
             for last, publisher, serial, worker, events in found
         ]
-        ((last,),) = self._pipeline.rows(sql.LAST_LOGGED, (self._crawl, self._crawl))
-        return log_page(after, limit, self.events(after, limit), published, last)
+        return log_page(after, limit, self.events(start, limit), published, last)
 
     def write_events(self, events: Sequence[CrawlEvent], last_event: int) -> None:
         """Write the events of a verb, numbered in the order in which they can be read."""

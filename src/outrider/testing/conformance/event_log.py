@@ -45,6 +45,11 @@ def _name(event: LoggedEvent) -> str:
     return f"gap {json.loads(event.data)['missing']}" if event.name == "gap" else event.name
 
 
+def sizes_of_gaps(found: list[str]) -> set[str]:
+    """Return the gaps among names; a cluster may tell one for each of its shards."""
+    return {name for name in found if name.startswith("gap ")}
+
+
 class EventLogConformance:
     """Publishing, reading on, gaps."""
 
@@ -191,6 +196,56 @@ class EventLogConformance:
         assert "e1" not in names(await log(store))
         await store.publish(CRAWL, batch(1, "again"))
         assert names(await log(store))[-1] == "again"
+
+    async def test_reader_of_a_removed_crawl_reads_its_successor_from_the_beginning(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """O3: its number is behind the end of the new log; a gap says so, and no event is lost."""
+        await add(store, "a/1", "b/1")
+        await store.publish(CRAWL, batch(1, *["old"] * 20))
+        await steer(store, key("b"), Retire())
+        read = (await log(store)).last
+        while (await store.delete(CRAWL)).after is not None:
+            clock.advance(1)
+        await add(store, "a/1")
+        await store.publish(CRAWL, batch(1, "e1", "e2"))
+
+        found: list[str] = []
+        while (page := await log(store, read, 1)).events:
+            found += names(page)
+            read = page.events[-1].sequence
+
+        assert sizes_of_gaps(found) == {"gap None"}
+        assert found[0] == "gap None"
+        assert [name for name in found if not name.startswith("gap ")] == ["e1", "e2"]
+        assert read == page.last
+
+    async def test_reader_of_a_removed_crawl_is_told_once(
+        self, store: FullStore, clock: FakeClock
+    ) -> None:
+        """O3: also before there is another crawl of that name, or while that has no events."""
+        await add(store, "a/1")
+        await store.publish(CRAWL, batch(1, "old"))
+        read = (await log(store)).last
+        while (await store.delete(CRAWL)).after is not None:
+            clock.advance(1)
+
+        page = await log(store, read)
+        assert sizes_of_gaps(names(page)) == {"gap None"}
+        read = page.events[-1].sequence
+        await add(store, "a/1")
+        assert list((await log(store, read)).events) == []
+        await store.publish(CRAWL, batch(1, "e1"))
+        assert names(await log(store, read)) == ["e1"]
+
+    async def test_reader_of_all_events_is_told_of_no_gap(self, store: FullStore) -> None:
+        """O3: its number is that of the last event."""
+        await add(store, "a/1", "b/1")
+        await steer(store, key("b"), Retire())
+        await store.publish(CRAWL, batch(1, "e1"))
+        last = (await log(store)).last
+
+        assert await log(store, last) == EventPage([], last)
 
     async def test_crawls_have_logs_of_their_own(self, store: FullStore) -> None:
         """I1: also serials."""

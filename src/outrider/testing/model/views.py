@@ -485,9 +485,16 @@ class Views(ABC):
         ]
 
     async def event_log(self, crawl: str, *, after: int = 0, limit: int = 1000) -> EventPage:
-        """Return all events by number, and a gap for numbers without one (O3)."""
+        """Return all events by number, and a gap for numbers without one (O3).
+
+        Behind the end of the log, where only an earlier crawl of that name can have been read, are
+        a gap of unknown size and the log from its beginning.
+        """
         validate_page(after, limit)
         c = self.crawl_or_empty(crawl)
+        events = []
+        if after > c.last_event:
+            events, after = [LoggedEvent(0, 0.0, "gap", _json({"missing": None}))], 0
         known = {event.sequence: event for event in await self.events_since(crawl, limit=10**6)}
         found = {n: LoggedEvent(n, e.at, e.name, _json(data_of(e))) for n, e in known.items()}
         for last, batch in c.ring:
@@ -495,7 +502,6 @@ class Views(ABC):
             for n, e in enumerate(batch.events, first):
                 found[n] = LoggedEvent(n, e.at, e.name, e.data, batch.worker)
         numbers = sorted(n for n in found if n > after)[:limit]
-        events = []
         for n in numbers:
             events += [*self.gap(after, n - 1), found[n]]
             after = n
