@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from outrider.clock import Clock
 from outrider.core.link_validation import type_error
 from outrider.core.policy.link_types import reads_places
+from outrider.core.states import CrawlStatus
 from outrider.core.task import Lease, Link
 from outrider.errors import InvalidInput, SettingsError, StoreUnavailable
 from outrider.executor.cached_visits import CachedVisits
@@ -94,6 +95,10 @@ class Working(NamedTuple):
 USUAL: Final = Working()
 
 
+# The end of a run of a crawl that never had a pending task: no claim finishes such a crawl (I2).
+NO_TASK: Final = Ending("finished", "nothing to visit was ever added")
+
+
 class Crawling:
     """A frontier and the executor that visits its pages."""
 
@@ -133,6 +138,20 @@ class Crawling:
             return await self.executor.run()
         async with Workbench(self.frontier):
             return await self.executor.run()
+
+    async def run_seeded(self) -> Ending:
+        """Run as `run` does, when the seeds were added; with nothing to visit, end at once."""
+        if await self.executor.outage.call(self._is_idle_for_ever):
+            return NO_TASK
+        return await self.run()
+
+    async def _is_idle_for_ever(self) -> bool:
+        """Return whether no task was ever pending, and the crawl is not kept open for one."""
+        frontier = self.frontier
+        view = await frontier.store.crawl(frontier.crawl)
+        waits = frontier.settings.crawl.stay_open or view.status is not CrawlStatus.RUNNING
+        was_begun = view.known > view.done or view.outcomes or view.runs  # else added as done
+        return not (waits or was_begun)
 
 
 @asynccontextmanager
@@ -458,7 +477,7 @@ async def crawl(
         if progress is not None:
             crawling.observe(progress)
         await crawling.frontier.add(urls if isinstance(urls, str | Link) else list(urls))
-        ending = await crawling.run()
+        ending = await crawling.run_seeded()
         return CrawlReport(ending, await crawling.frontier.stats(), crawling.tally.fetched)
 
 

@@ -138,6 +138,23 @@ def test_a_crawl_that_is_cancelled_from_elsewhere_ends(outrider, serve, until):
 
 
 @pytest.mark.slow
+def test_crawl_without_a_task_ends_at_once_as_nothing(outrider, serve):
+    """I2: exit 6 and what to give, with or without a seed that was refused; with one, it runs."""
+    made = outrider("add", "e.outrider", "http://127.0.0.1/", "--crawl", "e")
+    words = ("--store", "e.outrider", "--crawl", "e", "--quiet")
+    done = outrider("crawl", *words, "--json")
+    refused = outrider("crawl", ROOT, *words, "--exclude", "h0001")
+
+    assert "private-address" in made.err
+    closing = done.json["closing"]
+    assert (done.code, closing["end"], closing["stats"]["known"]) == (6, "nothing", 0)
+    assert "the crawl has nothing to visit; give URLs" in closing["why"]
+    assert (refused.code, "the crawl has nothing to visit" in refused.out) == (6, True), refused.err
+    served = serve(small_world(1, hosts=1, pages=2, page_bytes=500))
+    assert outrider(*outrider.on(served, ROOT, *words)).code == 0
+
+
+@pytest.mark.slow
 def test_crawl_that_stays_open_waits_for_more_until_it_is_stopped(outrider, serve, until):
     """I2, J4: with `crawl.stay_open` nothing left is no end; SIGTERM ends it in order."""
     site = Site("open.web.test", paths={"/": linked("root"), "/more": linked("more")})

@@ -4,9 +4,12 @@ import asyncio
 
 import pytest
 
-from outrider import Done, Dropped, Link
+from loop_turns import turns
+from outrider import Done, Dropped, Frontier, Link
+from outrider.clock import SystemClock
 from outrider.errors import OutputFull
 from outrider.settings import merged, settings_of
+from outrider.store.memory import MemoryStore
 from outrider.testing.web import WebServer, small_world, violations
 from outrider.wiring import crawl, opened
 
@@ -58,6 +61,37 @@ async def test_a_crawl_is_one_call(server, settings, tmp_path):
     assert violations(server.hits, delay=0.02, web=server.web) == []
     again = await crawl(seed, handler, **how)
     assert (again.ending.how, again.fetched) == ("finished", 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [[], [Link("http://elsewhere.web.test/", done=True)]])
+async def test_a_crawl_without_a_seed_to_visit_ends_at_once(server, settings, tmp_path, seeds):
+    """I2: it has no run to end, so nothing would; the next call begins it."""
+    how = {"settings": settings, "store": tmp_path / "x.outrider"}
+    report = await crawl(seeds, **how)
+    assert (report.ending.how, report.ending.reason) == (
+        "finished",
+        "nothing to visit was ever added",
+    )
+    assert (report.fetched, report.stats.pending, report.stats.status) == (0, 0, "running")
+    again = await crawl(server.web.seeds()[0], **how)
+    assert (again.ending.reason, again.fetched) == ("", 8)
+
+
+@pytest.mark.slow
+async def test_a_crawl_that_stays_open_waits_for_its_first_task(server, settings):
+    """I2: `crawl.stay_open` says that more will come."""
+    came, store = asyncio.Event(), MemoryStore(SystemClock())
+    tree = {**settings, "crawl": {"stay_open": True}}
+    run = asyncio.create_task(crawl([], lambda _: came.set(), settings=tree, store=store))
+    async with asyncio.timeout(60):
+        while not await store.workers("default"):
+            await turns(1)
+        async with Frontier.attach(store) as frontier:
+            await frontier.add(server.web.seeds()[0])
+        await came.wait()
+    run.cancel()
+    await asyncio.wait([run])
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from outrider.executor.executor import Ending
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.run_counts import RunCounts
 from outrider.frontier.reports import Stats
+from outrider.wiring import NO_TASK
 
 if TYPE_CHECKING:
     from outrider.frontier import Frontier
@@ -36,7 +37,7 @@ ENDS: Final[Mapping[str, tuple[str, int]]] = {
     "budget": ("budget reached: {reason}", 3),
     "paused": ("paused: {reason}", 4),
     "blocked": ("blocked: hosts refused most visits", 5),
-    "nothing": ("nothing fetched: no page could be read", 6),
+    "nothing": ("nothing fetched: {reason}", 6),
     "cancelled": ("cancelled by an operator", 7),
     "removed": ("removed: the crawl was deleted from its store; its output files stay", 7),
     "interrupted": ("interrupted: stopped by a signal", 130),
@@ -51,6 +52,7 @@ _PAUSES: Final = {
     "finish": "at finish, as crawl.pause_at_finish says",
     "restoring": "an import into it is not complete",
 }
+_NO_TASK: Final = "the crawl has nothing to visit; give URLs, here or with `outrider add`"
 _HINTS: Final = {
     "max-depth": "--max-depth N",
     "off-scope": "--scope all",
@@ -138,7 +140,7 @@ def _classify_end(
     if _was_blocked(stats, tally):
         return "blocked", ""
     if _fetched_nothing(stats, tally):
-        return "nothing", ""
+        return "nothing", _NO_TASK if ending == NO_TASK else "no page could be read"
     if ending.how == "paused":
         return "paused", _PAUSES.get(ending.reason, ending.reason)
     if any(held.get(name) for name in _BUDGETS):

@@ -74,7 +74,7 @@ async def _run_plan(plan: Plan, signals: StopSignals, *, isolate: bool, quiet: b
                 crawling.observe(FirstFailures(print_note))
             async with showing_progress(crawling, title, Sampling(), quiet=quiet):
                 signals.attach(crawling.executor.stop)
-                ending = await crawling.run()
+                ending = await crawling.run_seeded()
                 signals.mark_ended()
         frontier, seconds, pause = crawling.frontier, loop.time() - began, crawling.executor.pause
         return await retry_at_end(
