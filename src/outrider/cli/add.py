@@ -70,6 +70,7 @@ class AddRequest(NamedTuple):
     source: str | None = None
     options: Mapping[str, Any] = {}
     see: Callable[[], None] = lambda: None
+    settings: Mapping[str, Any] = {}  # of the crawl, to be changed before
 
 
 def add(  # noqa: PLR0913 - a command's options are its arguments
@@ -112,6 +113,13 @@ def add(  # noqa: PLR0913 - a command's options are its arguments
             "--delay", metavar="SECONDS", parser=parse_seconds, help="Time until due: 90, 15m, 2h."
         ),
     ] = None,
+    allow_private: Annotated[
+        bool,
+        typer.Option(
+            "--allow-private",
+            help="Let the crawl visit private and loopback addresses, from now on.",
+        ),
+    ] = False,
     profile: Profile = None,
     crawl: Crawl = "default",
     as_json: Json = False,
@@ -138,7 +146,8 @@ def add(  # noqa: PLR0913 - a command's options are its arguments
     options = {name: value for name, value in fields.items() if value is not None}
     report = Report()
     with _noted_if_interrupted(report), progress_line() as see:
-        given = AddRequest(urls or (), source, options, lambda: see(_summary(report)))
+        settings = {"url": {"allow_private": True}} if allow_private else {}
+        given = AddRequest(urls or (), source, options, lambda: see(_summary(report)), settings)
         on_crawl(
             store,
             crawl,
@@ -171,6 +180,8 @@ def _noted_if_interrupted(report: Report) -> Iterator[None]:
 
 async def add_all(frontier: Frontier, given: AddRequest, report: Report) -> None:
     """Add the arguments, then the file, in order; the report is correct after each batch."""
+    if given.settings:
+        await frontier.configure(given.settings)
     async for lines in _batches(given):
         await _add(frontier, lines, report)
         given.see()

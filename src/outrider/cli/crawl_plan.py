@@ -181,8 +181,7 @@ def _check_url(text: str, rules: UrlRules) -> str:
     url = parse_url(_with_scheme(text), rules)
     if isinstance(url, Url):
         return url.text
-    fix = "; to visit it, give --allow-private" if url.reason == "private-address" else ""
-    raise InvalidInput(f"{text}: {url.detail}{fix}")
+    raise InvalidInput(f"{text}: {url.detail}")
 
 
 def _store_name(urls: Sequence[str]) -> str:

@@ -167,7 +167,8 @@ def _visitable(text: str, rules: UrlRules) -> Url | Refusal:
         return Refusal(BAD_URL, f"the host is longer than {MAX_AUTHORITY} characters; shorten it")
     host = _host(authority)
     if not rules.allow_private and is_private_address(host):
-        return Refusal(PRIVATE_ADDRESS, f"{host} is a private address; allow these to visit it")
+        fix = "to visit it, set url.allow_private (--allow-private)"
+        return Refusal(PRIVATE_ADDRESS, f"{host} is a private address; {fix}")
     return _check_size(Url(text, text[:path_at] + _canonical(text[path_at:], rules), host), rules)
 
 

@@ -72,6 +72,20 @@ class TestArguments:
         ]
         assert (after[A].lane, after[A].priority) == (before[A].lane, before[A].priority)
 
+    def test_private_address_is_refused_with_the_option_that_admits_it(self, outrider, tasks):
+        """K5: the option sets the crawl's setting, once, for this add and for all workers."""
+        private = "http://127.0.0.1/"
+        refused = outrider("add", "x", private)
+        admitted = [outrider("add", "x", private, "--allow-private") for _ in range(2)]
+        later = outrider("add", "x", f"{private}more")
+        history = outrider("config", "history", "x", "--json").lines
+
+        assert refused.code == 1
+        assert "to visit it, set url.allow_private (--allow-private)" in refused.err
+        assert [answer.code for answer in (*admitted, later)] == [0, 0, 0]
+        assert set(tasks()) == {private, f"{private}more"}
+        assert [(one["path"], one["new"]) for one in history] == [("url.allow_private", True)]
+
     def test_a_known_url_is_no_mistake(self, outrider):
         """B3: it is in the crawl, which is what was asked."""
         outrider("add", "x", A)
