@@ -13,10 +13,12 @@ Whoever crawls finds example.org on this machine; see example_web.
 """
 
 import asyncio
+import builtins
 import io
 import os
 import re
 import subprocess
+import symtable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -178,6 +180,25 @@ def test_the_examples_of_a_page_run_and_print_what_it_shows(page, monkeypatch, t
     monkeypatch.chdir(tmp_path)
     example_web.stand_in(here.port, monkeypatch.setattr)
     Reading(page, tmp_path, here.commands).read(page.read_text("utf-8"))
+
+
+def unbound(text):
+    """The global names that a block of Python uses, and neither imports nor makes."""
+    top = symtable.symtable(text, "block", "exec")
+    tables = [top]
+    for table in tables:
+        tables += table.get_children()
+    found = [(table, name) for table in tables for name in table.get_symbols()]
+    made = {name.get_name() for table, name in found if table is top and name.is_local()}
+    used = {name.get_name() for _, name in found if name.is_global() and name.is_referenced()}
+    return used - made - set(dir(builtins))
+
+
+@pytest.mark.parametrize("page", named(page for page in PAGES if page.parent.name == "migration"))
+def test_an_example_of_a_migration_can_be_copied_alone(page):
+    """Each is a program of its own: it imports what it uses."""
+    blocks = [one for one in blocks_of(page.read_text("utf-8")) if one.language == "python"]
+    assert {one.line: names for one in blocks if (names := unbound(one.text))} == {}
 
 
 @pytest.mark.parametrize("page", named(PAGES))
