@@ -60,7 +60,7 @@ def is_ordinary(link: Link) -> bool:
         and link.delay == 0.0
         and link.base_priority is None
         and link.key is None
-        and _texts(link) == _NO_TEXTS
+        and link.via is link.origin is link.tag is link.identity is link.text is None
         and not link.done
         and link.fingerprint is None
         and (link.found is None or (type(link.found) is str and found_error(link.found) is None))

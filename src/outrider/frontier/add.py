@@ -34,7 +34,7 @@ from outrider.frontier.reports import AddReport, Scored, ScoreReport, ScoringRep
 from outrider.frontier.rescore import Rescorer
 from outrider.frontier.store_calls import Batcher, items_of
 from outrider.logs import logger_of
-from outrider.store.byte_limits import MAX_CALL_BYTES, task_bytes
+from outrider.store.byte_limits import MAX_CALL_BYTES, task_bytes, tasks_bytes
 from outrider.store.protocol import FullStore, TaskFilter
 
 NO_SCORING: Final = ScoringReport()
@@ -45,6 +45,7 @@ CONCURRENT_READS: Final = 32  # known tasks read at a time
 AnyLink: TypeAlias = str | Url | Link
 Links: TypeAlias = Iterable[AnyLink] | AsyncIterable[AnyLink]
 T = TypeVar("T")
+_SIZES: Final = (tasks_bytes, task_bytes)
 _log = logger_of(__name__)
 
 
@@ -122,12 +123,12 @@ class Adder:
         self._settings = settings
         self._roots = roots
         self._rescorer = rescorer
-        self._tasks: Batcher[Task, Added] = Batcher(ClosedSource().add, task_bytes, is_inline=True)
+        self._tasks: Batcher[Task, Added] = Batcher(ClosedSource().add, _SIZES, is_inline=True)
 
     def use(self, store: FullStore) -> None:
         """Add to this store from now on."""
         self._tasks = Batcher(
-            self._context.timed("add", store.add), task_bytes, is_inline=store.is_inline
+            self._context.timed("add", store.add), _SIZES, is_inline=store.is_inline
         )
 
     async def drain(self) -> None:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from outrider.core.decide import REFRESH, decide, new_meta_error, outcome_error
-from outrider.core.outcome import Outcome
+from outrider.core.outcome import Again, Outcome
 from outrider.core.states import TaskState
 from outrider.core.task import Added, Lease, Link, Task
 from outrider.core.url import Url
@@ -22,9 +22,10 @@ from outrider.frontier.policies import Revisits
 from outrider.frontier.progress import ProgressRecorder
 from outrider.frontier.signals import Predictions, Rewards
 from outrider.frontier.store_calls import Batcher
-from outrider.store.byte_limits import verdict_bytes
+from outrider.store.byte_limits import verdict_bytes, verdicts_bytes
 
 PENDING: Final = TaskState.PENDING
+_SIZES: Final = (verdicts_bytes, verdict_bytes)
 Visit: TypeAlias = "tuple[Lease, Outcome] | tuple[Lease, Outcome, Iterable[str | Url | Link]]"
 
 
@@ -51,13 +52,13 @@ class Finisher:
         self._rewards = rewards
         self._progress = progress
         self._verdicts: Batcher[Verdict, Finished] = Batcher(
-            ClosedSource().finish, verdict_bytes, is_inline=True
+            ClosedSource().finish, _SIZES, is_inline=True
         )
 
     def use(self, source: LeaseSource) -> None:
         """Finish at this source from now on; `drain` first what was handed in before."""
         self._verdicts = Batcher(
-            self._context.timed("finish", source.finish), verdict_bytes, is_inline=source.is_inline
+            self._context.timed("finish", source.finish), _SIZES, is_inline=source.is_inline
         )
 
     async def drain(self) -> None:
@@ -114,7 +115,9 @@ class Finisher:
             return error
         if len(visit) == 3 and type(visit[2]) is not list and not isinstance(visit[2], Iterable):
             return InvalidInput(f"links = {visit[2]!r}: a list of URLs or Links")
-        wrong = outcome_error(visit[1]) or new_meta_error(visit[1], max_meta)
+        wrong = outcome_error(visit[1])
+        if wrong is None and type(visit[1]) is Again:
+            wrong = new_meta_error(visit[1], max_meta)
         return None if wrong is None else InvalidInput(wrong)
 
     async def _verdict(

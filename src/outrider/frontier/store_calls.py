@@ -33,11 +33,11 @@ class Batcher(Generic[Item, Answer]):
     def __init__(
         self,
         call: Callable[[Sequence[Item]], Coroutine[Any, Any, list[Answer]]],
-        size_of: Callable[[Item], int],
+        sizes: tuple[Callable[[Sequence[Item]], int], Callable[[Item], int]],
         *,
         is_inline: bool,
     ) -> None:
-        self._call, self._size_of = call, size_of
+        self._call, (self._size_of_all, self._size_of) = call, sizes
         self._is_inline = is_inline
         self._waiting: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]] = []
         self._running: set[asyncio.Task[None]] = set()
@@ -73,7 +73,7 @@ class Batcher(Generic[Item, Answer]):
     ) -> None:
         try:
             every = [item for items, _ in batch for item in items]
-            if sum(map(self._size_of, every)) <= MAX_CALL_BYTES:
+            if len(every) == 1 or self._size_of_all(every) <= MAX_CALL_BYTES:
                 answers = await self._call(every)
             else:
                 answers = []

@@ -19,6 +19,7 @@ from outrider.store.protocol import TaskView
 
 MAX_RESULT_BYTES: Final = 4 << 20  # of the tasks in a result page, in a claim, in one step
 MAX_CALL_BYTES: Final = 4 << 20  # of the tasks in one call of a store
+MAX_SHORT_URL: Final = 2048  # characters; so many such URLs, and no more, are within a claim
 MAX_LINKS_BYTES: Final = 48 << 20  # of the links of one page: they are one step with its finish
 
 Item = TypeVar("Item")
@@ -28,6 +29,11 @@ _encode = msgspec.json.Encoder().encode
 def task_bytes(task: Task) -> int:
     """Return the size of a task's long texts, in bytes if they are ASCII."""
     return len(task.meta) + len(task.url) + len(task.text)
+
+
+def tasks_bytes(tasks: Sequence[Task]) -> int:
+    """Return the sum of `task_bytes`: every link that is added is counted."""
+    return sum([len(one.meta) + len(one.url) + len(one.text) for one in tasks])
 
 
 def view_bytes(view: TaskView) -> int:
@@ -43,6 +49,11 @@ def verdict_bytes(verdict: Verdict) -> int:
     if verdict.requeue is not None:
         size += len(verdict.requeue.meta or b"")
     return size
+
+
+def verdicts_bytes(verdicts: Sequence[Verdict]) -> int:
+    """Return the sum of `verdict_bytes`: most visits of a batch bring nothing."""
+    return sum([verdict_bytes(one) for one in verdicts if one.tasks or one.requeue is not None])
 
 
 def saved_bytes(item: Saved) -> int:

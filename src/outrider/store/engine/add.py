@@ -11,6 +11,7 @@ from outrider.clock import to_ms
 from outrider.core.order import DUE_BITS, task_key, tie_of
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import HIGH, LOW, Added, Task
+from outrider.store.byte_limits import MAX_SHORT_URL
 from outrider.store.engine.port import QueueTable, TaskTable
 from outrider.store.engine.priorities import Priorities
 from outrider.store.engine.records import (
@@ -74,7 +75,7 @@ class Adder:
         known, by_key, rules = self._tasks.known, self._queues.by_key, state.rules
         task_counts = state.task_counts
         tie, limit, queue_limit = rules.tie, rules.max_pending, rules.max_pending_per_queue
-        has_forgotten = state.forgotten > 0
+        has_forgotten, notes_texts = state.forgotten > 0, not state.has_long_texts
         for task in tasks:
             fingerprint = task.fingerprint
             shard = known[fingerprint[0]]
@@ -115,6 +116,8 @@ class Adder:
                 counts = state.counts_of(task)
             due = now + to_ms(task.delay) if task.delay else now
             shard[fingerprint] = number
+            if notes_texts and (task.meta or task.text or len(task.url) > MAX_SHORT_URL):
+                state.has_long_texts, notes_texts = True, False  # `note_texts` written out
             insert(TaskRecord(number, task, queue, counts, order, due, now))
             if not counts.is_dirty:
                 state.mark_counts_dirty(counts)
@@ -193,6 +196,7 @@ class Adder:
         state, fingerprint = self._state, task.fingerprint
         state.last_task = number = state.last_task + 1
         key, due = self._new_key(task, number), now + to_ms(task.delay)
+        state.note_texts(task)
         counts = state.counts_of(task)
         record = TaskRecord(number, task, queue, counts, key, due, now, DONE, finished=now)
         self._tasks.known[fingerprint[0]][fingerprint] = number
@@ -257,6 +261,7 @@ class Adder:
     def describe(self, record: TaskRecord, task: Task) -> None:
         """Replace a record's task, and count it with its new type, tag, origin and depth."""
         state, column = self._state, COLUMNS[record.state]
+        state.note_texts(task)
         state.mark_counts_dirty(record.counts)
         record.counts.by_state[column] -= 1
         if record.state is PENDING:

@@ -15,7 +15,7 @@ from outrider.core.pick import ACTIVATE, NOTHING, Streak, pick
 from outrider.core.policy.politeness import delay_at_start, draw_delay
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.core.task import HIGH, LOW, Lease
-from outrider.store.byte_limits import MAX_RESULT_BYTES, task_bytes
+from outrider.store.byte_limits import MAX_RESULT_BYTES, MAX_SHORT_URL, task_bytes
 from outrider.store.engine.candidates import Candidates
 from outrider.store.engine.finish import Finisher
 from outrider.store.engine.leases import Leases
@@ -152,7 +152,7 @@ class Claimer:
             self._end_picking(request, taken)
         return leases, streak, room <= 0
 
-    def _pick_tasks(  # noqa: C901
+    def _pick_tasks(  # noqa: C901, PLR0912
         self, request: ClaimRequest, leases: list[Lease], taken: dict[int, int], now: int
     ) -> tuple[Streak, int]:
         """Steps 2 to 5, until a limit is reached or no task is left; the second hot loop.
@@ -162,6 +162,7 @@ class Claimer:
         rules, schedule, lease = self._state.rules, self._schedule, self._lease
         (lane, count), burst, cap = request.streak, rules.burst, request.per_queue
         limit, is_loan, max_queues = request.limit, request.lend, request.max_queues
+        counts_bytes = self._state.has_long_texts or limit * MAX_SHORT_URL > MAX_RESULT_BYTES
         counts_taken = cap or rules.breadth_discount or is_loan or max_queues
         deadline = now + to_ms(request.lease_for)
         skipped: list[Queue] = []
@@ -197,10 +198,11 @@ class Claimer:
                 record.loaned = True
                 queue.loaned += 1
             leases.append(lease(queue, record, request, deadline, now, leases))
-            about = record.task
-            room -= len(about.url)
-            if about.meta or about.text:  # `task_bytes` written out
-                room -= len(about.meta) + len(about.text)
+            if counts_bytes:
+                about = record.task
+                room -= len(about.url)
+                if about.meta or about.text:  # `task_bytes` written out
+                    room -= len(about.meta) + len(about.text)
             if counts_taken:
                 self._count_taken(queue, request, taken)
                 if len(taken) == max_queues:
@@ -308,7 +310,7 @@ class Claimer:
         by_state[_LEASED] += 1
         state.pending -= 1
         state.leased += 1
-        if not HIGH < task.priority < LOW:
+        if state.has_bands and not HIGH < task.priority < LOW:
             state.count_priority(task.priority, -1)
         queue.pending -= 1
         queue.in_flight += 1

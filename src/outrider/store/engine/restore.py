@@ -203,6 +203,7 @@ class Restorer:
         state, shard = self._state, self._tasks.known[task.fingerprint[0]]
         if task.fingerprint in shard:
             return False
+        state.note_texts(task)
         queue = self._queues.find(task.key)
         assert queue is not None  # noqa: S101 - a task without a queue was refused
         state.last_task = shard[task.fingerprint] = state.last_task + 1

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple, Protocol, final
 from outrider.core.order import ordered
 from outrider.core.policy.rules import CrawlRules, Limits
 from outrider.core.states import DELETING, CrawlStatus, QueueState, TaskState
-from outrider.core.task import CRITICAL, HIGH, LOW
+from outrider.core.task import CRITICAL, HIGH, LOW, Task
+from outrider.store.byte_limits import MAX_SHORT_URL
 from outrider.store.engine.records import (
     COLUMNS,
     INACTIVE,
@@ -88,6 +89,8 @@ class CrawlState:
         "events",
         "finished",
         "forgotten",
+        "has_bands",
+        "has_long_texts",
         "has_new_status",
         "has_new_work",
         "high",
@@ -135,6 +138,7 @@ class CrawlState:
         *,
         tracks_dirty: bool = False,
         keeps_all_rules: bool = False,
+        has_all_tasks: bool = False,
     ) -> None:
         self.name, self.store, self.created = name, store, now
         self.tracks_dirty, self.keeps_all_rules = tracks_dirty, keeps_all_rules
@@ -154,6 +158,10 @@ class CrawlState:
         self.pending = self.leased = 0
         self.retired_pending = 0  # pending tasks of retired queues
         self.critical = self.high = self.low = 0  # pending tasks by priority; the rest is normal
+        # Whether a task may have another priority than a normal one, or texts that a claim must
+        # count. Where neither is so, claims read neither priorities nor URLs, which are seldom in
+        # the processor's caches.
+        self.has_bands = self.has_long_texts = not has_all_tasks
         self.queue_counts = [0] * len(QUEUE_COLUMNS)  # queues by state; see `count_queues`
         self.recovered = 0  # visits done, of tasks that had been blocked
         self.forgotten = 0  # C10: of all known tasks, or of those that a transaction looked up
@@ -279,6 +287,14 @@ class CrawlState:
             self.critical += by
         elif priority <= HIGH:
             self.high += by
+        else:
+            return
+        self.has_bands = True
+
+    def note_texts(self, task: Task) -> None:
+        """C6: note a task of which claims must count the bytes."""
+        if task.meta or task.text or len(task.url) > MAX_SHORT_URL:
+            self.has_long_texts = True
 
     # ---- status
 

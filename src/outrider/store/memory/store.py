@@ -89,7 +89,7 @@ class MemoryCrawls:
         return (self._engines[name] for name in names if name in self._engines)
 
     def _new(self, name: str) -> CrawlEngine:
-        state = CrawlState(name, self._store, CrawlRules(), self.now())
+        state = CrawlState(name, self._store, CrawlRules(), self.now(), has_all_tasks=True)
         journal = MemoryJournal(state)
         return CrawlEngine(state, Leases(), MemoryTasks(), MemoryQueues(), journal)
 

@@ -6,16 +6,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
 from outrider.core.link_validation import MAX_META
 from outrider.core.pick import Streak
 from outrider.core.states import TaskState
-from outrider.core.task import Link, Task
+from outrider.core.task import Lease, Link, Task
+from outrider.core.verdict import Verdict
 from outrider.frontier import Frontier
 from outrider.store.byte_limits import MAX_RESULT_BYTES
 from outrider.store.export_items import SavedTask
 from outrider.store.protocol import FullStore, ResultPage, TaskFilter
-from outrider.testing.builders import done, task
+from outrider.testing.builders import again, done, task
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import CRAWL, NO_DELAY, ask, claim, configure, mark, url
 
@@ -47,6 +50,13 @@ async def pages_of(
             return pages
         assert page.after > after
         after = page.after
+
+
+def back_with_large_meta(lease: Lease) -> Verdict:
+    """Return a verdict by which a task comes back with as much meta as there may be."""
+    verdict = again(lease, meta={})
+    assert verdict.requeue is not None
+    return replace(verdict, requeue=replace(verdict.requeue, meta=meta_of(lease.task)))
 
 
 def assert_bounded(sizes: Sequence[Sequence[int]], count: int = COUNT) -> None:
@@ -141,6 +151,33 @@ class SizesConformance:
 
         assert_bounded([[MAX_META for _ in leases] for leases in claims])
         assert [lane for leases in claims for lane in leases] == [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
+
+    @pytest.mark.parametrize("way", ["set", "again", "restored"])
+    async def test_a_claim_of_tasks_that_became_large_ends_early(
+        self, store: FullStore, way: str
+    ) -> None:
+        """C6: tasks with short texts were in the crawl before, or nothing was."""
+        await configure(store, **NO_DELAY)
+        hosts, crawl = "abcdefghijklmnop"[:COUNT], CRAWL
+        tasks = [large(number, host) for number, host in enumerate(hosts)]
+        if way == "restored":
+            await store.add(tasks)
+            crawl = "copy"
+            for page in await pages_of(lambda after: store.export(CRAWL, after=after)):
+                await store.restore(crawl, page)
+        else:
+            await store.add([replace(one, meta=b"") for one in tasks])
+        if way == "set":
+            await store.add([replace(one, known="set") for one in tasks])
+        if way == "again":
+            await store.finish([back_with_large_meta(lease) for lease in await claim(store, 100)])
+
+        sizes = []
+        while leases := await claim(store, 100, crawl=crawl):
+            sizes.append([len(lease.about.meta) for lease in leases])
+            await store.finish([done(lease) for lease in leases])
+
+        assert_bounded(sizes)
 
     async def test_the_list_of_leases_ends_early(self, store: FullStore) -> None:
         """H1, M2: as other lists do."""
