@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from outrider.bench.measurement import write_json
 from outrider.clock import SystemClock
+from outrider.core.policy.rules import CrawlRules
 from outrider.store.factory import open_store
 from outrider.store.protocol import ClaimRequest, FullStore
 from outrider.testing.builders import done, task
@@ -35,11 +36,12 @@ STORES: Final = ("memory", "file", "postgres", "redis")
 
 @asynccontextmanager
 async def opened(name: str, servers: EmptyStores) -> AsyncIterator[FullStore]:
-    """Open an empty store."""
+    """Open an empty store, and a crawl of it."""
     with tempfile.TemporaryDirectory() as folder:
         urls = {"memory": "memory://", "file": f"{folder}/crawl"}
         url = urls.get(name) or servers.take(name)  # type: ignore[arg-type] # of a server
         store = await open_store(url, SystemClock())
+        await store.configure(CRAWL, CrawlRules())
         yield store
         await store.close()
 

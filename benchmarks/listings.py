@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from outrider.bench.measurement import write_json
 from outrider.clock import SystemClock
+from outrider.core.policy.rules import CrawlRules
 from outrider.core.states import TaskState
 from outrider.core.task import Task
 from outrider.store.factory import open_store
@@ -44,11 +45,13 @@ STORES: Final = ("memory", "file", "postgres", "redis")
 
 @asynccontextmanager
 async def opened(name: str, servers: EmptyStores) -> AsyncIterator[FullStore]:
-    """Open an empty store."""
+    """Open an empty store, and its crawls."""
     with tempfile.TemporaryDirectory() as folder:
         urls = {"memory": "memory://", "file": f"{folder}/crawl"}
         url = urls.get(name) or servers.take(name)  # type: ignore[arg-type] # of a server
         store = await open_store(url, SystemClock())
+        for crawl in (TASKS, QUEUES):
+            await store.configure(crawl, CrawlRules())
         yield store
         await store.close()
 

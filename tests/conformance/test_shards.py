@@ -15,6 +15,7 @@ from outrider.store.factory import open_store
 from outrider.store.shards import ShardedStore
 from outrider.store.shards.shard_set import shard_of
 from outrider.testing import conformance
+from outrider.testing.conformance.steps import configure
 from outrider.testing.invariants import CheckedStore
 from scale import ROUNDS
 
@@ -194,7 +195,7 @@ LEFT_OUT = {
     "Spread": [NUMBERED, KNOWN, ORDERED],
     "Cluster": [NUMBERED, KNOWN, ORDERED],
 }
-ALL = {name.removesuffix("Conformance") for name in conformance.__all__}
+ALL = {name.removesuffix("Conformance") for name in conformance.__all__ if name != "open_crawl"}
 WHOLE = os.environ.get("OUTRIDER_CLUSTER") == "all"  # noqa: TID251 - scales the suite only
 TOPICS = {"Cluster": ALL if WHOLE else {"Add", "Crawl", "Finish", "Restoring", "Stops"}}
 
@@ -203,6 +204,7 @@ TOPICS = {"Cluster": ALL if WHOLE else {"Add", "Crawl", "Finish", "Restoring", "
 async def store(request, clock, places):
     """One store over shards, with its invariants checked."""
     store = CheckedStore(await MAKERS[request.cls.setup](clock, places), clock)
+    await configure(store)  # as the fixture `open_crawl`, which would be of this whole module
     yield store
     for crawl in await store.crawls():
         await store.check(crawl)

@@ -12,11 +12,13 @@ from outrider.store.embedded import EmbeddedStore
 from outrider.store.protocol import ClaimRequest
 from outrider.testing import FakeClock
 from outrider.testing.builders import task
+from outrider.testing.conformance.steps import configure
 
 
 async def made(path, count=300):
     """An open store with some tasks, a few of them lent."""
     store = EmbeddedStore.open(path, FakeClock())
+    await configure(store)
     for number in range(count // 10):
         await store.add([task(f"https://h{number % 9}.test/{number}/{n}") for n in range(10)])
     await store.claim(ClaimRequest("default", "w", 5))

@@ -22,6 +22,7 @@ from outrider.store.embedded.file import CrawlFile
 from outrider.store.protocol import ClaimRequest
 from outrider.testing import FakeClock
 from outrider.testing.builders import done, task
+from outrider.testing.conformance.steps import configure
 from scale import ROUNDS
 
 CHILD = Path(__file__).parent / "full_child.py"
@@ -46,6 +47,7 @@ async def test_verb_that_cannot_be_written_raises_and_changes_nothing(durability
     """The error names the file and the fix; leases held before are finished afterwards."""
     path, clock = tmp_path / "crawl.outrider", FakeClock()
     store = EmbeddedStore.open(path, clock, durability=durability, vfs=disk.name)
+    await configure(store)
     await store.add([task(f"https://h{n}.test/") for n in range(20)])
     leases = (await store.claim(ClaimRequest("default", "w", 5))).leases
     before = await full_view(store, "default")

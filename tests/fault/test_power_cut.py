@@ -13,6 +13,7 @@ from outrider.store.embedded import EmbeddedStore
 from outrider.store.protocol import TaskFilter
 from outrider.testing import FakeClock, audit
 from outrider.testing.builders import task
+from outrider.testing.conformance.steps import configure
 from scale import ROUNDS
 
 CUTS_OF_A_TRACE = 25
@@ -87,6 +88,7 @@ async def test_verbs_that_share_a_sync_are_complete_once_acknowledged(tmp_path, 
     """Group commit returns to no verb before the disk has its pages."""
     path, first = started
     store = EmbeddedStore.open(path, FakeClock(), durability="sync", vfs=disk.name)
+    await configure(store)
     acknowledged = []
 
     async def add(number):
@@ -119,6 +121,7 @@ async def test_synced_verb_waits_for_the_disk_before_it_returns(disk, started):
     """Otherwise the test above would prove nothing: each answer is preceded by a sync."""
     path, _ = started
     store = EmbeddedStore.open(path, FakeClock(), durability="sync", vfs=disk.name)
+    await configure(store)
     for number in range(5):
         before = len(disk.trace)
         await store.add([task(f"https://a.test/{number}")])
@@ -130,6 +133,7 @@ async def test_duplicate_is_reported_only_after_the_disk_has_the_first(disk, sta
     """An answer that rests on another call's pages waits for them: known is known for good."""
     path, first = started
     store = EmbeddedStore.open(path, FakeClock(), durability="sync", vfs=disk.name)
+    await configure(store)
     await store.add([task("https://before.test/")])
     told = []
 

@@ -18,7 +18,7 @@ from outrider.store.protocol import PriorityUpdate, SharedValueWrite, TaskFilter
 from outrider.store.redis.cluster import bases_of
 from outrider.store.redis.keys import META
 from outrider.testing.builders import done, rules
-from outrider.testing.conformance.steps import CRAWL, ask, claim, crawl, names, pages
+from outrider.testing.conformance.steps import CRAWL, ask, claim, configure, crawl, names, pages
 from servers import ValkeyCluster, ValkeyServer
 from servers.empty_stores import with_parameter
 from servers.server_process import free_port
@@ -67,6 +67,7 @@ async def test_store_keeps_the_number_of_shards_it_was_made_with(opened):
     """Four per master by default; a URL that later says otherwise is refused."""
     store = await opened()
     assert len(_lines(store)) == 12
+    await configure(store)
     await store.add(pages("a/1"))
     await store.close()
     with pytest.raises(InvalidInput, match="has 12 shards"):
@@ -97,6 +98,7 @@ async def test_crawl_uses_every_node(opened):
 async def test_shared_values_and_priority_updates_reach_their_shards(opened):
     """C8, N1: a task number contains its shard; shared values are stored at home."""
     store = await opened(shards=3)
+    await configure(store)
     await store.add(pages(*(f"{host}/1" for host in HOSTS)))
     seen = (await store.tasks(CRAWL, TaskFilter())).items
     prices = [PriorityUpdate(task.number, 0.0, 1.0 + place) for place, task in enumerate(seen)]
@@ -118,6 +120,7 @@ async def test_waiting_caller_is_notified_from_any_shard(opened, host):
     """C6: one subscription serves all shards."""
     store, other, rung = await opened(shards=3), await opened(shards=3), asyncio.Event()
     end = store.subscribe(CRAWL, rung.set)
+    await configure(store)
     for number in range(100):  # until the listener listens
         await claim(store, 100)
         await other.add(pages(f"{host}/{number}"))
@@ -258,6 +261,7 @@ def _wait_for(holds):
 
 async def _outlives(cluster, node, line):
     store = await open_store(f"{cluster.store_url}/?prefix=replica&shards=3", SystemClock())
+    await configure(store)
     await store.add(pages(*(f"{host}/1" for host in HOSTS)))
     await asyncio.to_thread(_wait_for, lambda: line.execute_command("WAIT", 1, 1000))
     await asyncio.to_thread(node.stop, "kill")

@@ -17,7 +17,7 @@ from outrider.store.factory import open_store
 from outrider.testing.builders import rules, verdict
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.export import portrait, rich_crawl
-from outrider.testing.conformance.steps import CRAWL, add, claim, crawl
+from outrider.testing.conformance.steps import CRAWL, add, claim, crawl, open_crawls
 
 KINDS = ("file", "postgres", "redis", "cluster")
 OUTCOMES = (Done(200, 0.1, 1000), Failed("reset"), Throttled(5.0))
@@ -185,6 +185,7 @@ def test_crawls_may_be_chosen_and_renamed(tmp_path, place):
 
 async def _added_as(url, name):
     store = await open_store(url, SystemClock())
+    await open_crawls(store, name)
     await add(store, "a/1", crawl=name)
     await store.close()
 

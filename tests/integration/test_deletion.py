@@ -54,7 +54,7 @@ async def work(store, seed, stop):
 
 @pytest.mark.parametrize("kind", ["postgres", "redis", "cluster", "file"])
 async def test_crawl_is_removed_while_others_add_and_claim(places, tmp_path, kind):
-    """I1: none of them fails, and what begins afterwards is a new crawl."""
+    """I1: none of them fails or begins it again; one that is opened meanwhile is a new crawl."""
     place = str(tmp_path / "crawl.outrider") if kind == "file" else places.take(kind)
     stores = [await open_store(place, SystemClock()) for _ in range(3)]
     await fill(stores[0])
@@ -64,14 +64,18 @@ async def test_crawl_is_removed_while_others_add_and_claim(places, tmp_path, kin
 
     await asyncio.sleep(0.05)
     for _ in range(3):
-        assert await delete_crawl(stores[0], CRAWL, limit=50) >= 0
+        assert await delete_crawl(stores[0], CRAWL, limit=50) > 0
         await asyncio.sleep(0.02)
+        assert await stores[0].crawls() == ["kept"]
+        await fill(stores[0])
     stop.set()
     await asyncio.gather(*workers)
     await delete_crawl(stores[0], CRAWL)
 
     assert await stores[0].crawls() == ["kept"]
     assert _facts(await stores[1].crawl("kept")) == before
+    assert [one.reason for one in await stores[2].add([page(1)])] == ["cancelled"]
+    await stores[1].configure(CRAWL, rules())
     (answer,) = await stores[2].add([page(1)])
     assert (answer.added, (await stores[1].crawl(CRAWL)).known) == (True, 1)
     for store in reversed(stores):
@@ -164,6 +168,7 @@ async def test_reader_of_a_removed_crawl_on_redis_sees_nothing_of_it(places):
     """I1: another process has cached kinds and keys of the old crawl, and reads the new one."""
     place = places.take("redis")
     stores = [await open_store(place, SystemClock()) for _ in range(2)]
+    await stores[0].configure(CRAWL, rules())
     await stores[0].add([page(1, type="nav"), page(2, tag="old")])
     await stores[1].tasks(CRAWL, _ALL)
     await stores[1].queues(CRAWL)

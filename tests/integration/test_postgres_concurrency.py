@@ -110,6 +110,7 @@ async def test_tables_stay_consistent_under_concurrent_random_verbs(url, line, s
 async def test_audit_finds_each_kind_of_damage(url, line, damage):
     """The audit reports each kind of damage, so its silence means something."""
     store = await PostgresStore.open(url, SystemClock())
+    await store.configure(CRAWL, rules())
     await store.add([page(1, 1), page(2, 1)])
     assert faults(line) == {}
 
@@ -122,6 +123,7 @@ async def test_audit_finds_each_kind_of_damage(url, line, damage):
 async def test_waiting_worker_is_notified_of_new_work(url):
     """C6: an add in one process notifies another, which need not poll."""
     waiting, adding = [await PostgresStore.open(url, SystemClock()) for _ in range(2)]
+    await adding.configure(CRAWL, rules())
     rung, other = asyncio.Event(), asyncio.Event()
     end = waiting.subscribe(CRAWL, rung.set)
     waiting.subscribe("another", other.set)
@@ -142,6 +144,7 @@ async def test_waiting_worker_is_notified_of_new_work(url):
 async def test_gaps_in_task_numbers_lose_no_result_page_items(url, line):
     """M4: a rolled back verb leaves a gap in the numbers; result pages and counts stay complete."""
     store = await PostgresStore.open(url, SystemClock())
+    await store.configure(CRAWL, rules())
     await store.add([page(1, 1)])
     for sequence in ("tasks", "queues", "turns", "arrivals"):
         line.execute("select nextval(%s::regclass) from generate_series(1, 5)", (f"{sequence}_1",))
@@ -166,6 +169,7 @@ async def test_tasks_are_read_as_they_were_written(url, count):
         for number, word in enumerate((words * count)[:count])
     ]
     store = await PostgresStore.open(url, SystemClock())
+    await store.configure(CRAWL, rules())
     await store.add(tasks)
 
     views = (await store.tasks(CRAWL, TaskFilter(), limit=1000)).items
@@ -177,6 +181,7 @@ async def test_tasks_are_read_as_they_were_written(url, count):
 async def test_worker_name_may_have_any_character(url):
     """H1: characters that PostgreSQL cannot store are replaced."""
     store = await PostgresStore.open(url, SystemClock())
+    await store.configure(CRAWL, rules())
     await store.add([task("https://a.example/1", key="a.example", crawl=CRAWL)])
 
     claimed = await store.claim(ClaimRequest(CRAWL, "w\0\ud800", 1))

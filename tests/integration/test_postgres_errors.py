@@ -11,6 +11,7 @@ from outrider.errors import Closed, InvalidInput, StoreUnavailable, StoreUnusabl
 from outrider.store.factory import open_store
 from outrider.store.postgres import runner
 from outrider.testing.builders import task
+from outrider.testing.conformance.steps import open_crawls
 from servers import Proxy
 from servers.server_process import free_port
 
@@ -105,6 +106,7 @@ async def test_missing_privileges_are_reported(guest, line):
     line.execute(f"create schema {name} authorization {name}")
 
     store = await open_store(guest, SystemClock())
+    await open_crawls(store, "c")
     assert [a.added for a in await store.add([task("https://a.example/", crawl="c")])] == [True]
     await store.close()
     line.execute(f"drop schema {name} cascade")
@@ -132,6 +134,7 @@ async def test_lost_connection_is_reported_and_reopened(url, places, monkeypatch
     with Proxy(places.server("postgres")) as proxy:
         schema = urlsplit(url).query
         store = await open_store(f"{proxy.url}?{schema}", SystemClock())
+        await open_crawls(store, "c")
         await store.add([task("https://a.example/", crawl="c")])
         proxy.cut()
         assert (await store.crawl("c")).known == 1
@@ -149,6 +152,7 @@ async def test_silent_connection_is_cut_after_the_timeout(url, places, monkeypat
     monkeypatch.setattr(runner, "CALL_TIMEOUT", 0.3)
     with Proxy(places.server("postgres")) as proxy:
         store = await open_store(f"{proxy.url}?{urlsplit(url).query}", SystemClock())
+        await open_crawls(store, "c")
         await store.add([task("https://a.example/", crawl="c")])
         proxy.pause()
         with pytest.raises(StoreUnavailable, match="safe to repeat"):
@@ -163,6 +167,7 @@ async def test_silent_connection_is_cut_after_the_timeout(url, places, monkeypat
 async def test_store_stops_preparing_statements_behind_a_pooler(url):
     """M4: behind a transaction pooler prepared statements get lost; the store detects it."""
     store = await open_store(url, SystemClock())
+    await open_crawls(store, "c")
     await store.add([task("https://a.example/", crawl="c")])
     for connection in (
         taken := [store._runner._pool.getconn() for _ in range(runner.MAX_CONNECTIONS)]

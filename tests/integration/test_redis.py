@@ -31,9 +31,11 @@ from outrider.testing.conformance.steps import (
     READY,
     add,
     claim,
+    configure,
     crawl,
     lease_facts,
     names,
+    open_crawls,
     page,
     pages,
     state,
@@ -63,6 +65,7 @@ async def opened(places):
 async def test_store_of_an_older_format_is_upgraded_when_it_is_opened(opened, places):
     """M5: what older releases did not store is completed, by several processes at once."""
     store, base = await opened(), None
+    await open_crawls(store, "one", "two")
     for name in ("one", "two"):
         await store.add([task(f"https://h{n % 3}.example/{n}", crawl=name) for n in range(30)])
     scripts = store.scripts
@@ -91,6 +94,7 @@ async def test_store_of_an_older_format_is_upgraded_when_it_is_opened(opened, pl
 async def test_store_without_counts_is_counted_when_it_is_upgraded(opened):
     """C1, F8: rows of an older release end before the fields that hold the counts."""
     store = await opened()
+    await configure(store)
     priorities = (-2000.0, -200.0, 0.0, 300.0)
     await store.add([task(f"https://h{n}.example/", priority=p) for n, p in enumerate(priorities)])
     await store.add([task("https://h5.example/", delay=5.0, priority=500.0)])
@@ -234,6 +238,7 @@ async def test_user_without_info_and_config_can_work(alone):
         alone, "ACL", "SETUSER", "bob", "on", ">pw", "~outrider:*", "+@all", "-info", "-config"
     )
     store = await open_store(f"redis://bob:pw@127.0.0.1:{alone.port}/0", SystemClock())
+    await configure(store)
     await add(store, "a/1")
 
     assert names(await claim(store)) == ["a/1"]
@@ -266,6 +271,7 @@ async def test_keys_of_another_program_are_refused(alone, words):
 async def test_newer_format_is_refused(alone):
     """M5: an older Outrider changes neither a newer store nor a newer crawl."""
     store = await open_store(alone.url, SystemClock())
+    await configure(store)
     await add(store, "a/1")
     row = await told(alone, "GET", base_of() + "1:c")
     await told(alone, "SET", base_of() + "1:c", row[:3] + b"\x02" + row[4:])
@@ -291,6 +297,7 @@ async def test_expired_certificate_is_refused(alone):
     with Proxy(alone.url, certificate="valid") as proxy:
         url = with_parameter(proxy.url, "ssl_ca_certs", str(CERTIFICATES["valid"]))
         store = await open_store(url, SystemClock())
+        await configure(store)
         await add(store, "a/1")
         assert names(await claim(store)) == ["a/1"]
         await store.close()
@@ -302,6 +309,7 @@ async def test_expired_certificate_is_refused(alone):
 async def test_full_server_changes_nothing(alone):
     """M5: refused before the first write; calls succeed again once there is memory."""
     store = await open_store(alone.url, SystemClock())
+    await configure(store)
     await add(store, "a/1", "b/1")
     (lease,) = await claim(store, 1)
     before = [await crawl(store), await store.queues("default")]
@@ -332,6 +340,7 @@ async def test_full_server_changes_nothing(alone):
 async def test_scripts_are_sent_again_after_a_restart(opened, places):
     """A restarted server has no scripts: the first call of each sends it in full."""
     store = await opened()
+    await configure(store)
     await add(store, "a/1")
     await told(places.server("redis"), "SCRIPT", "FLUSH")
 
@@ -359,6 +368,7 @@ async def test_broken_connection_fails_one_call(opened, places):
     """M6: the call under way raises an error; the next ones succeed."""
     with Proxy(places.take("redis")) as proxy:
         store = await open_store(proxy.url, SystemClock())
+        await configure(store)
         await add(store, "a/1")
         proxy.refuse()
         with pytest.raises(StoreUnavailable):
@@ -396,6 +406,7 @@ async def test_clock_of_a_worker_does_not_matter(opened):
             return super().now_ms() + self.by
 
     early, late = await opened(Wrong(-600_000)), await opened(Wrong(600_000))
+    await configure(early)
     await add(early, "a/1")
     (lease,) = await claim(late, lease_for=60.0)
 
@@ -416,6 +427,7 @@ async def test_clock_stepping_back_stops_time(opened):
 
     clock = Bent()
     store = await opened(clock)
+    await configure(store)
     await add(store, "a/1", "a/2")
     (lease,) = await claim(store, lease_for=10.0)
     await store.release([lease.id])
@@ -429,6 +441,7 @@ async def test_two_prefixes_are_two_stores(opened, places):
     """M5: several stores share a server, without sharing keys."""
     first, second = await opened(), await opened(place=places.take("redis"))
     again = await opened()
+    await configure(first)
     await add(first, "a/1")
 
     assert await second.crawls() == []
@@ -439,6 +452,7 @@ async def test_two_prefixes_are_two_stores(opened, places):
 async def test_add_under_old_rules_is_repeated_under_new_ones(opened):
     """N1: a script refuses rules of an old epoch, and the store reads the new ones."""
     first, second = await opened(), await opened()
+    await configure(first)
     await add(first, "a/1")
     await second.configure("default", rules(precedence=7, max_pending_per_queue=1))
 
@@ -477,6 +491,7 @@ async def test_waiting_caller_is_notified(opened):
 async def test_large_batch_is_answered_in_order(opened):
     """B3, B4: however many calls it is cut into."""
     store = await opened(FakeClock())
+    await configure(store)
     batch = [task(f"https://h{n % 1100 % 7}.example/{n % 1100}") for n in range(1300)]
     answers = await store.add(batch)
 
@@ -488,6 +503,7 @@ async def test_large_batch_is_answered_in_order(opened):
 async def test_page_and_its_links_are_one_call(opened):
     """H6: however many links there are; a reader that sees the page done sees all of them."""
     store = await opened(FakeClock())
+    await configure(store)
     await add(store, "a/1")
     (lease,) = await claim(store)
     links = [task(f"https://h{n}.example/") for n in range(1200)]
@@ -570,6 +586,7 @@ async def test_very_many_delayed_tasks_become_due_in_steps(opened):
 async def test_index_of_known_tasks_stays_compact(opened, places):
     """M5: buckets grow one by one, each small enough for the server's compact form."""
     store = await opened(FakeClock())
+    await configure(store)
     tasks = [task(f"https://h{n % 40}.example/{n}") for n in range(6000)]
     await store.add(tasks)
     async with redis.asyncio.Redis.from_url(places.server("redis")) as line:
@@ -599,6 +616,7 @@ async def test_new_order_applies_to_all_ready_queues(opened):
 async def test_drop_works_with_steps_of_any_size(opened):
     """C10: also with more tasks than one call drops."""
     store = await opened(FakeClock())
+    await configure(store)
     await store.add([task(f"https://a.example/{n}") for n in range(1300)])
     step = await store.drop("default", TaskFilter(), dry_run=False, limit=1200)
     rest = await store.drop("default", TaskFilter(), dry_run=False, after=step.after)
@@ -624,6 +642,7 @@ async def test_more_priority_updates_than_one_call_takes(opened):
 async def test_long_shared_values_are_read_in_several_calls(opened):
     """N1: in order, however long they are."""
     store = await opened(FakeClock())
+    await configure(store)
     texts = [chr(0x1F600 + n % 50) * MAX_VALUE_CHARS for n in range(9)] + ["x"] * 150
     numbers = await store.put_values(
         "default", [SharedValueWrite("t", str(n), text) for n, text in enumerate(texts)]
@@ -639,6 +658,7 @@ async def test_long_shared_values_are_read_in_several_calls(opened):
 async def test_gathered_priority_is_the_exact_sum(opened, brought):
     """F10: to the last bit, from either side of 0, as Python adds."""
     store = await opened(FakeClock())
+    await configure(store)
     for number, start in enumerate([0.3, -0.2, 0.0, -0.0, 0.1, 1e300, -5e-324]):
         url = f"https://a.example/{number}"
         await store.add([task(url, priority=start)])
@@ -665,6 +685,7 @@ async def test_focus_task_that_became_due_unseen_opens_its_queue(opened):
 async def test_crawl_of_an_older_release_continues(opened, places):
     """M4: its row has neither the field of focus nor that of shared values."""
     store = await opened()
+    await configure(store)
     await add(store, "a/1")
     key = f"{store.scripts.base}1:{CRAWL_KEYS['crawl']}"
     fields = msgspec.msgpack.decode(await told(places.server("redis"), "GET", key))

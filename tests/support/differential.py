@@ -187,8 +187,8 @@ class StoreDriver:
         match op:
             case Steer(crawl, target, act, limit, by):
                 return await self._steer(crawl, target, act, limit, by)
-            case Configure(crawl, fields, is_swept, by):
-                changed = await self.store.configure(crawl, rules(**fields), by=by)
+            case Configure(crawl, fields, is_swept, by, only):
+                changed = await self.store.configure(crawl, rules(**fields), only=only, by=by)
                 return changed, await self._steer(crawl, "", Set({}), 2, by) if is_swept else None
             case SetStatus(crawl, status, by):
                 return await self.store.set_status(crawl, status, by=by)

@@ -54,7 +54,9 @@ class ModelShard(Model):
         self, crawl: str, totals: CrawlTotals, end: RunEnd | None
     ) -> CrawlStatus:
         """See `Shard`."""
-        c = self.crawl_of(crawl)
+        if not self.exists(crawl):  # I1
+            return CrawlStatus.CANCELLED
+        c = self.all[crawl]
         self._pause_at_limit(c, totals)
         may_end = end is not None and end.revision == (await self.summary(crawl)).revision
         is_over = totals.is_over and c.first is not None and not c.rules.stay_open
@@ -85,7 +87,9 @@ class ModelShard(Model):
 
     async def start_run(self, crawl: str, by: str = "") -> None:
         """See `Shard`."""
-        c = self.crawl_of(crawl)
+        if not self.exists(crawl):  # I1
+            return
+        c = self.all[crawl]
         c.first = self.clock.now_ms() if c.first is None else c.first
         with self.signed(c, by):
             self.reopen(c)

@@ -15,7 +15,7 @@ from outrider.core.outcome import Outcome
 from outrider.core.queue_action import QueueAction
 from outrider.core.states import CrawlStatus
 from outrider.core.task import KnownRule, Task
-from outrider.store.protocol import TaskFilter, WorkerState
+from outrider.store.protocol import TaskFilter, WhichCrawl, WorkerState
 from outrider.testing.builders import task
 
 HOSTS: Final = ("a.example", "b.example", "c.b.example", "d.org")
@@ -138,6 +138,7 @@ class Configure(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):
     fields: Mapping[str, Any]
     is_swept: bool
     by: str = ""
+    only: WhichCrawl = "any"
 
 
 class SetStatus(msgspec.Struct, frozen=True, tag=True, repr_omit_defaults=True):

@@ -306,7 +306,11 @@ class RandomCase:
     def configure(self) -> Op:
         """Return a change of rules."""
         return Configure(
-            self.crawl(), self.rules(), is_swept=self.dice.random() < 0.7, by=self.by()
+            self.crawl(),
+            self.rules(),
+            is_swept=self.dice.random() < 0.7,
+            by=self.by(),
+            only=self.dice.choice(("any", "any", "any", "new", "known")),
         )
 
     def rules(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from outrider.store.memory import MemoryStore
 from outrider.store.protocol import ClaimRequest, FullStore
 from outrider.testing.builders import done, task
 from outrider.testing.clock import FakeClock
+from outrider.testing.conformance.steps import configure
 from outrider.testing.faults import (
     NO_FAULT,
     Fate,
@@ -33,7 +34,8 @@ class Line:
         self.store = FaultyStore(self.inner, self.clock, lambda _verb: next(faults, NO_FAULT))
 
     async def call(self, verb):
-        """Start a call and let all the time pass that it takes."""
+        """Start a call and let all the time pass that it takes; the crawl exists."""
+        await configure(self.inner)
         call = asyncio.ensure_future(verb)
         await asyncio.sleep(0)
         while not call.done():

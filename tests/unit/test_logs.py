@@ -16,6 +16,7 @@ from outrider.logs import logger_of
 from outrider.store.memory import MemoryStore
 from outrider.store.protocol import SharedValueWrite
 from outrider.testing import FakeClock
+from outrider.testing.conformance.steps import configure
 
 EVIL = "\x1b]0;owned\x07\x9b2J\x7f\u202e\u2066\u2028\r\nWARNING forged"
 CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -53,6 +54,7 @@ def assert_safe(text, lines=1):
 async def test_hostile_runtime_setting_is_logged_without_control_characters(name, text, written):
     """N1: a note is anybody's who can write to the store."""
     store = MemoryStore(FakeClock())
+    await configure(store)
     await store.put_values("default", [SharedValueWrite(RUNTIME_SETTINGS, name, text)])
     async with Frontier.open(store, clock=FakeClock()):
         pass

@@ -136,7 +136,7 @@ class Frontier:
         by: str = "",
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
-        """Make a frontier as `open` does, but the crawl keeps the settings it has.
+        """Make a frontier as `open` does, but the crawl keeps the settings it has; none is created.
 
         For processes that read, steer or join a crawl. `settings` are this process's own: of them
         `executor`, `fetch`, `output`, `events` and `store` are laid over the crawl's, and functions
@@ -574,8 +574,8 @@ class Frontier:
         """Remove the crawl from its store, with all that is kept of it; return how many tasks (I1).
 
         It is cancelled first, so workers stop. A removal that was interrupted continues when this
-        is called again. `progress` is called with how many tasks were removed so far. Close this
-        frontier afterwards: its next add would begin a new crawl of the same name.
+        is called again. `progress` is called with how many tasks were removed so far. Links that
+        are added afterwards are refused (`cancelled`), until `Frontier.open` begins a new crawl.
         """
         return self._loop.run(self._frontier.delete_crawl(by=by, progress=progress))
 

@@ -153,6 +153,7 @@ def add(  # noqa: PLR0913 - a command's options are its arguments
             crawl,
             lambda frontier: add_all(frontier, given, report),
             creates=True,
+            opens=True,
             begins=None if profile is None else _new_crawl_layers(profile),
         )
     _show_report(report, as_json=as_json)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from outrider.cli.options import row_limit
 from outrider.cli.terminal import print_json, print_note, show_table
+from outrider.core.policy.rules import CrawlRules
 from outrider.errors import InvalidInput
 from outrider.frontier import Frontier
 from outrider.monitoring.connection import check_crawl, check_store, opened_for_command
@@ -32,11 +33,13 @@ def on_crawl(
     *,
     by: str | None = None,
     creates: bool = False,
+    opens: bool = False,
     begins: Layers | None = None,
 ) -> T:
     """Call `work` with a crawl of a store, and close it.
 
-    `by` is who acts, the user unless given. `begins`: settings of a new crawl.
+    `by` is who acts, the user unless given. `creates`: the store, if it is a new file; `opens`: the
+    crawl, under default settings, if it does not exist. `begins`: settings of a new crawl.
     """
     name = person() if by is None else by
 
@@ -48,6 +51,8 @@ def on_crawl(
             opened_for_command(source) as opened,
             Frontier.attach(opened, crawl=crawl, by=name) as frontier,
         ):
+            if opens:
+                await frontier.store.configure(crawl, CrawlRules(), only="new")
             if not creates:
                 await check_crawl(frontier, store)
             return await work(frontier)

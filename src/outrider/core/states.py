@@ -72,6 +72,7 @@ OPERATOR_MOVES: Final[dict[CrawlStatus, frozenset[CrawlStatus]]] = {
 RETIRED_REASONS: Final = ("budget", "quota", "unreachable", "throttled", "operator")
 FORGOTTEN: Final = "forgotten"  # the reason of dropped tasks that the next add admits again (C10)
 DELETING: Final = "deleting"  # the reason of a cancelled crawl that is being removed (I1)
+UNKNOWN: Final = "unknown"  # of one that does not exist, or not any more, which shows as cancelled
 SNOOZED_REASONS: Final = ("delay", "throttled", "unreachable", "blocked", "waiting", "operator")
 
 

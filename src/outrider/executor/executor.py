@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from outrider.core.states import DELETING, CrawlStatus
+from outrider.core.states import DELETING, UNKNOWN, CrawlStatus
 from outrider.executor.cached_visits import CachedVisits
 from outrider.executor.fault_pause import FaultPause
 from outrider.executor.finisher import Finisher, Observer, Outputs, Sink
@@ -257,7 +257,8 @@ class Executor:
             waits = self._stays or self._frontier.settings.crawl.stay_open
             return None if waits else Ending("finished")
         if status is CrawlStatus.CANCELLED:
-            return Ending("cancelled", (await self._crawl()).reason or DELETING)
+            reason = (await self._crawl()).reason or UNKNOWN
+            return Ending("cancelled", DELETING if reason == UNKNOWN else reason)
         if status is CrawlStatus.PAUSED:
             reason = (await self._crawl()).reason or ""
             waits = reason == "operator" or (reason == "finish" and self._stays)

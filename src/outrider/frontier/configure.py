@@ -23,7 +23,7 @@ from outrider.frontier.add import ScopeRoots
 from outrider.frontier.context import FrontierContext
 from outrider.frontier.event_reporter import signature
 from outrider.frontier.live_settings import RUNTIME_SETTINGS, LiveSettings
-from outrider.frontier.store_calls import steer_queues
+from outrider.frontier.store_calls import NO_CRAWL, exists, steer_queues
 from outrider.settings import (
     BaseSettings,
     Layer,
@@ -45,7 +45,7 @@ from outrider.settings.runtime import (
     update_text,
 )
 from outrider.settings.validation import check_reach
-from outrider.store.protocol import SharedValueWrite
+from outrider.store.protocol import SharedValueWrite, WhichCrawl
 
 FILE_INTERVAL: Final = 1.0  # seconds between two looks at a watched file
 _OVERRIDE: Final = 3  # parts of the path of one field of an override by key
@@ -225,7 +225,7 @@ class Configurer:
         await live.listen()
         live.refresh()
         if is_shared:
-            await self.apply_rules(by)
+            await self._apply_rules("known", by)
             await self._undo_queue_actions(change.written)
         return policies.settings
 
@@ -272,13 +272,19 @@ class Configurer:
         while writes or history:
             slots = self._live.history.writes_of(history)
             numbers = await self._context.store.put_values(self._context.crawl, [*writes, *slots])
+            if not (any(numbers) or await exists(self._context.store, self._context.crawl)):
+                raise SettingsError(NO_CRAWL.format(self._context.crawl))
             answers = numbers[len(writes) :]
             history = [slot.text for slot, number in zip(slots, answers, strict=True) if not number]
             writes = []
             if history:
                 await self._live.listen()
 
-    async def apply_rules(self, by: str = "") -> None:
+    async def open_crawl(self) -> None:
+        """Apply the rules of the settings to the store; create the crawl if it is new (I1)."""
+        await self._apply_rules("any", "")
+
+    async def _apply_rules(self, only: WhichCrawl, by: str) -> None:
         """Apply the rules of the settings to the store, until no worker changed them meanwhile.
 
         `by` is the operator who changed them; opening a crawl is no operator's act.
@@ -286,13 +292,13 @@ class Configurer:
         policies, applied = self._context.policies, None
         while applied is not policies.settings:
             applied = policies.settings
-            await self._apply_rules_once(by)
+            await self._apply_rules_once(only, by)
             await self._live.listen()
 
-    async def _apply_rules_once(self, by: str) -> None:
+    async def _apply_rules_once(self, only: WhichCrawl, by: str) -> None:
         context = self._context
         text = "" if self._live.is_attached else to_text(self._live.base)
-        if await context.store.configure(context.crawl, self._rules(), text, by=by):
+        if await context.store.configure(context.crawl, self._rules(), text, only=only, by=by):
             count = await steer_queues(context.store, context.crawl, "", Set({}), by=by)
             await context.reporter.store_events()
             context.reporter.emit("queue-set", target="", queues=count, **signature(by))

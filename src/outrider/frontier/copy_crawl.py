@@ -16,7 +16,7 @@ import msgspec
 
 from outrider.core.states import CrawlStatus, TaskState
 from outrider.errors import InvalidInput
-from outrider.frontier.export import shared_values, write_values
+from outrider.frontier.export import EarlyValues, shared_values
 from outrider.frontier.shared_state import PROGRESS
 from outrider.store.export_items import (
     RESTORING,
@@ -139,12 +139,14 @@ class _Copy:
 
     async def _copy_items(self) -> int:
         new = tasks = 0
-        async for values in shared_values(self._source, self._view.crawl):
-            await write_values(self._target, self._into, values)
+        values, target, into = EarlyValues(), self._target, self._into
+        async for some in shared_values(self._source, self._view.crawl):
+            await values.write(target, into, some, has_crawl=False)
         async for items in _pages(self._source, self._view.crawl):
             if isinstance(items[-1], SavedEnd):
                 self._end = self._end_of_copy(items.pop())
-            new += await self._target.restore(self._into, items) if items else 0
+            new += await target.restore(into, items) if items else 0
+            await values.write(target, into, (), has_crawl=True)
             tasks += sum(isinstance(item, SavedTask) for item in items)
             self._progress("copied", tasks, self._view.known)
         return new

@@ -86,8 +86,9 @@ class EventFollower:
             return
         self._renewals += 1  # another text each time: the store keeps the time of a change
         text = f"{self._id} {self._renewals}"
-        await store.put_values(self._crawl, [SharedValueWrite(FOLLOWED, self._value_name, text)])
-        self._renewed_ms = now
+        write = SharedValueWrite(FOLLOWED, self._value_name, text)
+        (number,) = await store.put_values(self._crawl, [write])
+        self._renewed_ms = now if number else None  # 0: the crawl does not exist yet, or any more
 
     def _shown(self, events: Collection[LoggedEvent]) -> Iterator[Event]:
         for one in events:

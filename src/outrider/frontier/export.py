@@ -81,7 +81,7 @@ class Exporter:
         try:
             async for chunk in _each(lines):
                 for block in state.reader.feed(bytes(chunk)):
-                    state.restored(block, await self._restore_block(block))
+                    state.restored(block, await self._restore_block(block, state.early))
                 await asyncio.sleep(0)
             state.reader.end()
         except InvalidInput as error:
@@ -89,15 +89,16 @@ class Exporter:
         await self._complete(state.end)
         return state.report
 
-    async def _restore_block(self, block: Block) -> int:
+    async def _restore_block(self, block: Block, early: EarlyValues) -> int:
         store, crawl = self._context.store, self._context.crawl
         items = _without_end(block)
         try:
-            await write_values(store, crawl, block.items)
             parts = parts_by_bytes(items, saved_bytes, MAX_CALL_BYTES) if items else ()
-            return sum([await store.restore(crawl, part) for part in parts])
+            new = sum([await store.restore(crawl, part) for part in parts])
+            await early.write(store, crawl, block.items, has_crawl=bool(items))
         except InvalidInput as error:
             raise _with_line(block, error) from error
+        return new
 
     async def _complete(self, end: Saved | None) -> None:
         if end is None:
@@ -114,6 +115,7 @@ class _RestoreState:
 
     def __init__(self, progress: Callable[[RestoreReport], None] | None) -> None:
         self.reader = ExportReader()
+        self.early = EarlyValues()
         self.report = RestoreReport()
         self.end: Saved | None = None
         self._progress = progress
@@ -155,13 +157,30 @@ async def shared_values(store: FullStore, crawl: str) -> AsyncIterator[list[Save
         yield block
 
 
-async def write_values(store: FullStore, crawl: str, items: Iterable[object]) -> None:
-    """Write the shared values among the items; a value that is there already is not changed."""
-    found = [item for item in items if isinstance(item, SavedNote)]
-    if found:
-        await store.put_values(
-            crawl, [SharedValueWrite(one.topic, one.name, one.text) for one in found]
-        )
+class EarlyValues:
+    """Shared values come before the crawl whose they are: they wait here until it is created."""
+
+    def __init__(self) -> None:
+        self._waiting: list[SharedValueWrite] = []
+        self._has_crawl = False
+
+    async def write(
+        self, store: FullStore, crawl: str, items: Iterable[object], *, has_crawl: bool
+    ) -> None:
+        """Write the shared values among the items, if something of the crawl was restored so far.
+
+        A value that is there already is not changed.
+        """
+        self._waiting += [
+            SharedValueWrite(one.topic, one.name, one.text)
+            for one in items
+            if isinstance(one, SavedNote)
+        ]
+        self._has_crawl |= has_crawl
+        if self._has_crawl and self._waiting:
+            values, self._waiting = self._waiting, []
+            for start in range(0, len(values), PAGE):
+                await store.put_values(crawl, values[start : start + PAGE])
 
 
 def _with_line(block: Block, error: InvalidInput) -> InvalidInput:

@@ -168,7 +168,7 @@ class Frontier:
         by: str = "",
         dice: Callable[[], float] = random.random,
     ) -> Frontier:
-        """Make a frontier as `open` does, but the crawl keeps the settings it has.
+        """Make a frontier as `open` does, but the crawl keeps the settings it has; none is created.
 
         For processes that read, steer or join a crawl. `settings` are this process's own: of them
         `executor`, `fetch`, `output`, `events` and `store` are laid over the crawl's, and functions
@@ -202,7 +202,7 @@ class Frontier:
         for clash in self._live.base.clashes:  # this process can be given other settings
             raise SettingsError(clash)
         if not self.is_attached:
-            await self._configurer.apply_rules()
+            await self._configurer.open_crawl()
             await self._rescorer.request()
 
     async def __aexit__(
@@ -657,8 +657,8 @@ class Frontier:
         """Remove the crawl from its store, with all that is kept of it; return how many tasks (I1).
 
         It is cancelled first, so workers stop. A removal that was interrupted continues when this
-        is called again. `progress` is called with how many tasks were removed so far. Close this
-        frontier afterwards: its next add would begin a new crawl of the same name.
+        is called again. `progress` is called with how many tasks were removed so far. Links that
+        are added afterwards are refused (`cancelled`), until `Frontier.open` begins a new crawl.
         """
         return await self._admin.delete_crawl(by, progress)
 

@@ -126,7 +126,7 @@ class ProgressRecorder:
         now = await self._shared.store_now()
         view = await context.store.crawl(context.crawl)
         self._stretch = _stretch(view)
-        if not view.known or view.reason == DELETING:  # a value would begin a new crawl
+        if not view.known or view.reason == DELETING:
             return
         last, at = history.last, now / 1000
         active = (last.active if last else 0.0) + _active(last, since, now)

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from outrider.core.signals import Cluster, host_of, pattern_of
+from outrider.core.states import UNKNOWN
 from outrider.frontier.admin import QueueAddresses, check_pattern
 from outrider.frontier.context import FrontierContext
 from outrider.frontier.event_reporter import signature
@@ -103,7 +104,10 @@ class Rescorer:
         """
         while self._shared.rescoring.digest != self._current_digest() or again:
             number, epoch = self._number(), self._shared.rescoring.epoch + again
-            pending = await self._count_pending()
+            view = await self._context.store.crawl(self._context.crawl)
+            if view.reason == UNKNOWN:  # I1: it was removed, so nothing is written any more
+                return
+            pending = view.pending
             wanted = Rescoring(self._current_digest(), pending=pending, epoch=epoch)
             job = replace(wanted, state="wanted") if pending else wanted
             if await self._publish(job, number):

@@ -33,7 +33,7 @@ from outrider.frontier.shared_state import (
     encode,
     prediction_of,
 )
-from outrider.frontier.store_calls import values_of
+from outrider.frontier.store_calls import NO_CRAWL, exists, values_of
 from outrider.store.protocol import SharedValueWrite
 
 MAX_ATTEMPTS: Final = 50  # to write a value that other workers write too
@@ -160,6 +160,8 @@ class Problems:
             if (await shared.publish([write]))[0]:
                 await self._remove_oldest()
                 return cluster
+            if not await exists(self._context.store, self._context.crawl):
+                raise InvalidInput(NO_CRAWL.format(self._context.crawl))
             await self._settings.learn()
         raise StoreError(
             f"report_problem({empty.target!r}): too many workers report it at the same time; retry"

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 from outrider.core.queue_action import QueueAction
+from outrider.core.states import UNKNOWN
 from outrider.errors import StoreError
 from outrider.store.byte_limits import MAX_CALL_BYTES, parts_by_bytes
 from outrider.store.protocol import FullStore, ResultPage, SharedValue, Step
@@ -19,6 +20,7 @@ from outrider.store.protocol import FullStore, ResultPage, SharedValue, Step
 NOT_INLINE: Final = (
     "a store with is_inline = True suspended inside a verb; whether the call was applied is unknown"
 )
+NO_CRAWL: Final = "crawl {!r} does not exist, or not any more: Frontier.open begins it"
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -132,6 +134,11 @@ async def values_of(
             if value.text and topic in (None, value.topic):
                 yield value
         await asyncio.sleep(0)
+
+
+async def exists(store: FullStore, crawl: str) -> bool:
+    """Tell whether a crawl was created, and not removed since (I1)."""
+    return (await store.crawl(crawl)).reason != UNKNOWN
 
 
 async def run_steps(step: Callable[[int], Awaitable[Step]]) -> int:

@@ -47,6 +47,7 @@ from outrider.store.protocol import (
     TaskFilter,
     TaskView,
     Upcoming,
+    WhichCrawl,
     WorkerView,
 )
 from outrider.store.queue_order import QueueOrder
@@ -102,9 +103,15 @@ class ForwardingStore(ABC):
         return await self._forward("expire", limit=limit)
 
     async def configure(
-        self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
+        self,
+        crawl: str,
+        rules: CrawlRules,
+        settings: str = "",
+        *,
+        only: WhichCrawl = "any",
+        by: str = "",
     ) -> bool:
-        return await self._forward("configure", crawl, rules, settings, by=by)
+        return await self._forward("configure", crawl, rules, settings, only=only, by=by)
 
     async def steer(
         self,

@@ -49,6 +49,7 @@ MAX_EVENT_NAME_CHARS: Final = 64
 MAX_EVENT_CHARS: Final = 4096  # of the data of a published event
 MAX_PUBLISHER_CHARS: Final = 64
 
+WhichCrawl: TypeAlias = Literal["any", "new", "known"]
 WorkerState: TypeAlias = Literal["idle", "busy", "draining", "gone"]
 Notifies: TypeAlias = Literal["never", "mostly", "always"]  # mostly: a notification may be lost
 Fingerprint: TypeAlias = Annotated[
@@ -104,7 +105,10 @@ class Store(Protocol):
     """The hot path. A seventh verb needs an ADR."""
 
     async def add(self, tasks: Sequence[Task]) -> list[Added]:
-        """Admit the tasks that are not known (B3, B4), in order; return one answer per task."""
+        """Admit the tasks that are not known (B3, B4), in order; return one answer per task.
+
+        I1: a crawl that does not exist refuses them as one that is cancelled does; none is created.
+        """
         ...
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
@@ -228,15 +232,24 @@ class Admin(Protocol):
     """Operators' changes: live and durable. Long operations run in bounded steps with a cursor.
 
     `by` says who acts: the act is logged as an event, and the events of its steps carry it (O3).
+    Only `configure` and `restore` create a crawl; the other verbs change nothing of one that does
+    not exist, and answer as for one without tasks, whose status is `cancelled` (I1).
     """
 
     async def configure(
-        self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
+        self,
+        crawl: str,
+        rules: CrawlRules,
+        settings: str = "",
+        *,
+        only: WhichCrawl = "any",
+        by: str = "",
     ) -> bool:
         """Open the crawl under these rules, keeping what was set at run time by key.
 
         `settings` is text of the caller's, kept for workers that join the crawl; "" leaves what is
         kept. True: queues still have old rules, until `steer(crawl, "", Set({}))` has run through.
+        `only`: a crawl that is `new`, or one that is `known`, is opened; any other is left alone.
         """
         ...
 
@@ -331,9 +344,10 @@ class Admin(Protocol):
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """Write shared values in order, each over the one of its topic and name; their numbers.
 
-        0: `seen` did not match, and that one was not written. A write that changes nothing keeps
-        the number. A deleted value is kept with an empty text. Values of the store itself, of no
-        crawl, are those of `STORE_VALUES`; every other verb refuses that name (N1).
+        0: `seen` did not match, or there is no such crawl, and that one was not written. A write
+        that changes nothing keeps the number. A deleted value is kept with an empty text. Values of
+        the store itself, of no crawl, are those of `STORE_VALUES`; every other verb refuses that
+        name (N1).
         """
         ...
 
@@ -597,7 +611,10 @@ class Inspect(Protocol):
         ...
 
     async def crawl(self, crawl: str) -> CrawlView:
-        """Return status and counters, without scanning tasks or queues."""
+        """Return status and counters, without scanning tasks or queues.
+
+        A crawl that does not exist, or not any more, shows as cancelled (`unknown`).
+        """
         ...
 
     async def queue_states(

@@ -258,10 +258,13 @@ class InvariantChecker:
     # ---- Admin
 
     def _configured(
-        self, call: Call, _changed: object, crawl: str, rules: CrawlRules, **_: object
+        self, call: Call, _changed: object, crawl: str, rules: CrawlRules, **options: object
     ) -> None:
         """Record the order of ties; after a change of it, ties may be in any order."""
         record = self.leases.crawl(crawl)
+        if options["only"] != "any":  # the answer does not say whether it was applied
+            record.is_kept_open, record.stays_open, record.ties = False, False, "unknown"
+            return
         record.is_kept_open, record.stays_open = rules.stay_open and call.alone, False
         if record.arrivals and rules.tie != record.ties:
             record.ties = "unknown"

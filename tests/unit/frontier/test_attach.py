@@ -30,17 +30,49 @@ async def test_the_rules_of_the_crawl_stay(opened, store, clock):
 
 
 async def test_attaching_makes_no_crawl(attached, store):
-    """Who only looks leaves nothing behind."""
-    assert (await attached.stats()).known == 0
+    """I1: a crawl that does not exist is shown as cancelled; who only looks leaves nothing."""
+    stats = await attached.stats()
+
+    assert (stats.known, stats.status, stats.reason) == (0, "cancelled", "unknown")
     assert await store.crawls() == []
 
 
-async def test_the_first_add_makes_the_crawl(attached, store):
-    """I1: under the default rules."""
-    await attached.add([A])
+async def test_attached_frontier_makes_no_crawl_by_what_it_does(attached, store):
+    """I1: links are refused; acts, signals and settings change nothing of a crawl that is none."""
+    report = await attached.add([A, B])
+    assert report.refused == {"cancelled": 2}
+    await attached.queue("a.example").set(delay=60.0)
+    assert await attached.pause() == "cancelled"
+    assert await attached.drop(pattern="") == 0
+    assert not await attached.predict(A, 0.9, 0.5)
+    with pytest.raises(InvalidInput, match="does not exist"):
+        await attached.report_problem("missing", "a.example", A)
+    with pytest.raises(SettingsError, match="does not exist"):
+        await attached.configure({"politeness": {"delay": 5.0}})
+    assert await attached.rescore() == 0
+    await attached.keep()
 
-    assert await store.crawls() == ["default"]
-    assert (await attached.queue("a.example").view()).grant == 3000
+    assert await store.crawls() == []
+    assert attached.settings.politeness.delay != 5.0
+
+
+async def test_owner_of_a_removed_crawl_begins_no_new_one(opened, attached, store):
+    """I1: nothing of it acts under other rules than its own; opening it again begins a new one."""
+    owner = await opened(SETTINGS, store)
+    await owner.add([A])
+    (lease,) = await owner.claim()
+    await attached.delete_crawl()
+
+    assert (await owner.add([A, B])).refused == {"cancelled": 2}
+    assert not await owner.finish(lease, Done(200), [A + "1"])
+    with pytest.raises(SettingsError, match="does not exist"):
+        await owner.configure({"politeness": {"delay": 5.0}})
+    await owner.close()
+    assert await store.crawls() == []
+
+    again = await opened(SETTINGS, store)
+    assert (await again.add([A])).added == 1
+    assert (await again.queue("a.example").view()).delay == 9.0
 
 
 async def test_attached_frontier_adds_by_the_rules_of_the_crawl(opened, attached, store, clock):
@@ -83,8 +115,9 @@ async def test_names_are_checked(clock):
         Frontier.attach("memory://", crawl="")
 
 
-async def test_tasks_are_found_by_reason_and_age(attached, clock):
+async def test_tasks_are_found_by_reason_and_age(attached, store, clock):
     """What `drop` and `dead` can say, a list can."""
+    await store.configure("default", CrawlRules())
     await attached.add([A])
     clock.advance(60)
     await attached.add([B])

@@ -13,7 +13,7 @@ from outrider.testing.audit import everything
 from outrider.testing.builders import done
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.export import rich_crawl
-from outrider.testing.conformance.steps import CRAWL, add, claim, crawl, names, visit
+from outrider.testing.conformance.steps import CRAWL, add, claim, configure, crawl, names, visit
 
 
 @pytest.fixture
@@ -23,9 +23,11 @@ def clock():
 
 
 @pytest.fixture
-def source(clock):
+async def source(clock):
     """A store with something in it, in a moment."""
-    return MemoryStore(clock)
+    store = MemoryStore(clock)
+    await configure(store)
+    return store
 
 
 class Fragile(MemoryStore):
@@ -185,6 +187,7 @@ class Restless(MemoryStore):
 async def test_change_of_the_source_is_reported(clock, target):
     """The message has the fix, and the copy leases no tasks."""
     source = Restless(clock)
+    await configure(source)
     await add(source, *(f"h{n % 7}/{n}" for n in range(2 * PAGE)))
     report = await copy_crawl(source, target, CRAWL)
 

@@ -4,6 +4,7 @@ import pytest
 
 from loop_turns import turns
 from outrider import Done, Frontier, InvalidInput, StoreUnavailable
+from outrider.core.policy.rules import CrawlRules
 from outrider.frontier import event_follower, event_publisher
 from outrider.frontier.event_publisher import FOLLOWED_MS, MAX_BUFFERED
 from outrider.store.protocol import EventBatch, PublishedEvent
@@ -360,6 +361,7 @@ async def test_broken_log_does_not_fail_a_worker(watched, clock):
 async def test_closing_worker_publishes_what_is_left(store, clock, monkeypatch):
     """O3: also what it collected in the last moment."""
     monkeypatch.setattr(event_publisher, "PUBLISH_INTERVAL", 3600.0)
+    await store.configure("default", CrawlRules())
     async with Following(store, clock) as following:
         async with Frontier.open(store, clock=clock, worker="w1") as one:
             await visit(one, A)

@@ -4,6 +4,7 @@ import asyncio
 
 from outrider import Done, Frontier, Link
 from outrider.core.breakdown import Breakdown
+from outrider.core.policy.rules import CrawlRules
 from outrider.frontier import rescore as module
 from outrider.frontier.rescore import LOST_AFTER
 from outrider.frontier.shared_state import Rescoring, encode
@@ -103,6 +104,7 @@ class TestRescoring:
 
     async def test_crawl_that_only_saw_adds_wants_no_rescoring(self, store, clock, background):
         """C8: its tasks were scored under the settings that hold, until those change."""
+        await store.configure("default", CrawlRules())
         async with Frontier.attach(store, clock=clock) as command:
             await command.add([A])
             first = await command.rescoring()

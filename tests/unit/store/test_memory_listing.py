@@ -5,6 +5,7 @@ import pytest
 from outrider.store.memory import MemoryStore, tables
 from outrider.testing.builders import task
 from outrider.testing.clock import FakeClock
+from outrider.testing.conformance.steps import configure
 
 CRAWL = "default"
 COUNT = 100
@@ -16,6 +17,7 @@ async def test_listing_takes_bounded_steps(monkeypatch, read, searched):
     monkeypatch.setattr(tables, "MAX_READ", read)
     monkeypatch.setattr(tables, "MAX_SEARCHED", searched)
     store = MemoryStore(FakeClock())
+    await configure(store)
     await store.add([task(f"https://h{n % 10}.example/{n}") for n in range(COUNT)])
 
     for start in (90, 0, 50, COUNT, 2 * COUNT):

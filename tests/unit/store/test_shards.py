@@ -77,6 +77,7 @@ async def ordered(store, order, limit, prefix=""):
 async def test_queues_of_all_shards_are_listed_in_one_order(clock):
     """E8: every queue once, also where many have one wake time; from every cursor on."""
     store = sharded_model(clock, COUNT)
+    await configure(store)
     dice = random.Random(3)
     await store.add([page(f"h{n}/1", delay=float(dice.randint(1, 4))) for n in range(40)])
 
@@ -117,6 +118,7 @@ async def test_links_are_looked_up_one_by_one_only_where_identities_have_no_url(
     store = ShardedStore(shards)
     links = [page(f"{host}/1", known="set") for host in "abcd"]
 
+    await configure(store)
     await store.add(links)
     assert asked == []
     await store.add([task("", key="(no-url)", fingerprint=bytes(16), done=True)])
@@ -334,6 +336,7 @@ async def test_number_of_no_shard_is_no_lease(store):
 async def test_url_under_two_keys_is_known_on_each_shard(clock):
     """B3: documented for clusters; a link that brings its own key is known by it."""
     store = sharded_model(clock, COUNT)
+    await configure(store)
     await store.add([task("https://x.example/", key=f"{NEAR}.example")])
     (same,) = await store.add([task("https://x.example/", key=f"{NEAR}.example")])
     (other,) = await store.add([task("https://x.example/", key=f"{FAR}.example")])
@@ -720,6 +723,7 @@ async def test_link_for_another_shard_gathers_there(store):
 async def test_filters_reach_every_shard(clock):
     """C10: a step ends at its limit, and the next one continues there."""
     store = sharded_model(clock, COUNT)
+    await configure(store)
     await add(store, *(f"{host}/{n}" for host in (HOME, NEAR, FAR) for n in range(4)))
     counts, after = [], 0
     while after is not None:
@@ -752,7 +756,7 @@ async def test_a_claim_of_so_many_queues_counts_over_all_shards(store):
 
 
 async def test_claim_during_a_removal_begins_the_crawl_on_no_shard(store, shards):
-    """I1: the removal may end between its two looks; later adds would be refused there."""
+    """I1: the removal may end between its two looks; a new crawl would be refused there."""
     await add(store, f"{HOME}/1", f"{NEAR}/1", f"{FAR}/1")
     await store.delete(CRAWL)
 
@@ -764,6 +768,7 @@ async def test_claim_during_a_removal_begins_the_crawl_on_no_shard(store, shards
 
     shards[0].before["summary"] = look_once
     await ask(store)
+    await configure(store)
     answers = await store.add(pages(f"{HOME}/2", f"{NEAR}/2", f"{FAR}/2"))
 
     assert [answer.reason for answer in answers] == [None] * COUNT

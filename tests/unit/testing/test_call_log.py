@@ -87,7 +87,9 @@ async def test_call_without_an_answer_is_not_held_against_the_store(tmp_path):
     """It may have been applied: the repeated add is a duplicate, and that is no lie."""
     clock = FakeClock()
     faults = iter([Fault(Fate.UNKNOWN)])
-    faulty = FaultyStore(Model(clock), clock, lambda _verb: next(faults, NO_FAULT))
+    model = Model(clock)
+    await model.configure("default", rules())
+    faulty = FaultyStore(model, clock, lambda _verb: next(faults, NO_FAULT))
     process = Process(tmp_path / "calls", clock, faulty)
     with pytest.raises(StoreUnavailable):
         await process.store.add([task()])

@@ -23,7 +23,9 @@ class Watched:
 
     def __init__(self, lies):
         self.clock = FakeClock()
-        self.store = CheckedStore(type("Liar", (Model,), lies)(self.clock), self.clock)
+        liar = type("Liar", (Model,), lies)(self.clock)
+        liar.crawl_of("default")  # opened under default rules
+        self.store = CheckedStore(liar, self.clock)
 
     async def add(self, *urls, **fields):
         """Add pages of one host."""
@@ -535,6 +537,7 @@ async def test_a_false_view_is_seen(lie, rule):
         return replace(Model.view(self, c, q), **lie)
 
     store = type("Liar", (Model,), {"view": misreported})(FakeClock())
+    await store.configure("default", rules())
     await store.add([task()])
     with pytest.raises(InvariantBroken) as caught:
         await check(store, "default")
@@ -590,6 +593,7 @@ async def test_an_honest_store_is_believed():
     """The model itself breaks nothing, and what a checked did not see it does not judge."""
     clock = FakeClock()
     model = Model(clock)
+    await model.configure("default", rules())
     await model.add([task()])
     checked = CheckedStore(model, clock)
 

@@ -121,6 +121,10 @@ class FileCrawls:
         """See `port.Crawls`."""
         return self.open(name) if name in self.by_name else None
 
+    def exists(self, name: str) -> bool:
+        """See `port.Crawls`."""
+        return name in self.by_name
+
     def reading(self, name: str, *, totals: bool = False) -> CrawlEngine:  # noqa: ARG002 - always complete
         """See `port.Crawls`."""
         crawl = self.by_name.get(name) or self.make(self._next_index(), name, self.now())

@@ -327,6 +327,10 @@ class Crawls(Protocol):
         """Return a crawl to change it, if it exists."""
         ...
 
+    def exists(self, name: str) -> bool:
+        """Tell whether a crawl was created, and not removed since."""
+        ...
+
     def reading(self, name: str, *, totals: bool = False) -> CrawlEngine:
         """Return a crawl to read it; one that does not exist is an empty one.
 

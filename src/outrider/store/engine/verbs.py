@@ -16,7 +16,14 @@ import msgspec
 from outrider.clock import to_ms
 from outrider.core.policy.rules import CrawlRules
 from outrider.core.queue_action import QueueAction
-from outrider.core.states import DELETING, OPERATOR_MOVES, CrawlStatus, QueueState, TaskState
+from outrider.core.states import (
+    DELETING,
+    OPERATOR_MOVES,
+    UNKNOWN,
+    CrawlStatus,
+    QueueState,
+    TaskState,
+)
 from outrider.core.task import Added, LeaseId, Task
 from outrider.core.verdict import Finished, Verdict
 from outrider.core.worker_totals import WorkerTotals
@@ -62,6 +69,7 @@ from outrider.store.protocol import (
     TaskFilter,
     TaskView,
     Upcoming,
+    WhichCrawl,
     WorkerView,
 )
 from outrider.store.queue_order import QueueOrder, validate_order
@@ -77,6 +85,7 @@ from outrider.store.validation import (
 )
 
 _ALL: Final = TaskFilter()
+_NO_STEP: Final = Step(0, None)  # of a crawl that does not exist
 PENDING, DEAD, CANCELLED = TaskState.PENDING, TaskState.DEAD, CrawlStatus.CANCELLED
 
 
@@ -90,13 +99,13 @@ class EngineVerbs:
         self._crawls, self._now = crawls, crawls.now
 
     def _open(self, crawl: str) -> CrawlEngine:
-        """Return a crawl, to change it."""
+        """Return a crawl to change it, created if it does not exist: opened, or restored (I1)."""
         if crawl == STORE_VALUES:
             validate_crawls((crawl,))
         return self._crawls.open(crawl)
 
     def _existing(self, crawl: str) -> CrawlEngine | None:
-        """Return a crawl to change it, if it exists: what workers send creates none (I1)."""
+        """Return a crawl to change it, if it exists: no verb but those two creates one (I1)."""
         if crawl == STORE_VALUES:
             validate_crawls((crawl,))
         return self._crawls.existing(crawl)
@@ -117,7 +126,9 @@ class EngineVerbs:
         return [next(by_crawl[task.crawl]) for task in tasks]
 
     def _add_to(self, name: str, tasks: list[Task]) -> list[Added]:
-        crawl, now = self._open(name), self._now()
+        crawl, now = self._existing(name), self._now()
+        if crawl is None:
+            return [Added(task.url, False, "cancelled") for task in tasks]
         crawl.tasks.prefetch(tasks)
         answers = crawl.adder.add(tasks, now)
         crawl.finisher.check_limits(now)
@@ -222,8 +233,18 @@ class EngineVerbs:
         finally:
             state.by = ""
 
-    def configure(self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = "") -> bool:
+    def configure(
+        self,
+        crawl: str,
+        rules: CrawlRules,
+        settings: str = "",
+        *,
+        only: WhichCrawl = "any",
+        by: str = "",
+    ) -> bool:
         validate_by(by)
+        if only == ("known" if self._existing(crawl) is None else "new"):
+            return False
         engine, rules = self._open(crawl), self._crawls.as_stored(rules)
         with self._signed(engine, by, act_of_configure(crawl)):
             engine.state.settings = settings or engine.state.settings
@@ -241,18 +262,24 @@ class EngineVerbs:
         by: str = "",
     ) -> Step:
         validate_by(by)
-        engine, now = self._open(crawl), self._now()
+        engine, now = self._existing(crawl), self._now()
+        if engine is None:
+            return _NO_STEP
         with self._signed(engine, by, act_of_steer(target, act, after)):
             return admin.steer(engine, target, act, now, after=after, limit=limit)
 
     def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
-        self._open(crawl).journal.add_roots(mode, roots)
+        engine = self._existing(crawl)
+        if engine is not None:
+            engine.journal.add_roots(mode, roots)
 
     def set_status(
         self, crawl: str, status: CrawlStatus, reason: str = "operator", *, by: str = ""
     ) -> CrawlStatus:
         validate_by(by)
-        engine = self._open(crawl)
+        engine = self._existing(crawl)
+        if engine is None:
+            return CANCELLED
         state = engine.state
         if status in OPERATOR_MOVES[state.status]:
             with self._signed(engine, by):
@@ -311,7 +338,7 @@ class EngineVerbs:
         validate_by(by)
         engine = self._existing(crawl)
         if engine is None:
-            return Step(0, None)
+            return _NO_STEP
         state = engine.state
         if not state.is_being_removed:
             with self._signed(engine, by):
@@ -331,7 +358,9 @@ class EngineVerbs:
         validate_by(by)
         dry_run, after, limit = step
         act = act_of_filter(change.__name__, which, after, dry_run=dry_run)
-        crawl, now = self._open(name), self._now()
+        crawl, now = self._existing(name), self._now()
+        if crawl is None:
+            return _NO_STEP
         if crawl.loader is not None:
             crawl.loader.load_last_numbers()
         wanted = None if dry_run else lambda record: change(crawl, record, now)
@@ -340,7 +369,11 @@ class EngineVerbs:
 
     def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         validate_shared_values(values)
-        return self._crawls.open(crawl).journal.put_values(values, self._now())
+        own = crawl == STORE_VALUES
+        engine = self._crawls.open(crawl) if own else self._crawls.existing(crawl)
+        if engine is None:
+            return [0] * len(values)
+        return engine.journal.put_values(values, self._now())
 
     def publish(self, crawl: str, batch: EventBatch) -> None:
         validate_crawls((crawl,))
@@ -351,7 +384,8 @@ class EngineVerbs:
 
     def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         validate_priority_updates(updates)
-        return self._open(crawl).priorities.update(updates, self._now())
+        engine = self._existing(crawl)
+        return 0 if engine is None else engine.priorities.update(updates, self._now())
 
     def heartbeat(self, crawl: str, heartbeat: Heartbeat) -> None:
         validate_heartbeat(heartbeat)
@@ -376,7 +410,10 @@ class EngineVerbs:
     def crawl(self, crawl: str) -> CrawlView:
         state = self._reading(crawl, totals=True).state
         state.count_queues()
-        return views.crawl_view(state)
+        view = views.crawl_view(state)
+        if self._crawls.exists(crawl):
+            return view
+        return msgspec.structs.replace(view, status=CANCELLED, reason=UNKNOWN)
 
     def queue_states(
         self, crawl: str, *, after: int = 0, limit: int = 1000

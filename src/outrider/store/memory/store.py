@@ -50,7 +50,11 @@ class MemoryCrawls:
 
     def existing(self, name: str) -> CrawlEngine | None:
         """See `port.Crawls`."""
-        return self._engines.get(name)
+        return self.open(name) if name in self._engines else None
+
+    def exists(self, name: str) -> bool:
+        """See `port.Crawls`."""
+        return name in self._engines
 
     def reading(self, name: str, *, totals: bool = False) -> CrawlEngine:  # noqa: ARG002 - always complete
         """See `port.Crawls`."""

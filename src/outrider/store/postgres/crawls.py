@@ -258,6 +258,10 @@ class PostgresCrawls:
         crawl = self._load(name)
         return None if crawl is None else crawl.engine
 
+    def exists(self, name: str) -> bool:
+        """See `port.Crawls`."""
+        return self._load(name) is not None
+
     def reading(self, name: str, *, totals: bool = False) -> CrawlEngine:
         """See `port.Crawls`."""
         crawl = self._load(name) or self._uncreated(name)

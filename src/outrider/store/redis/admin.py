@@ -35,6 +35,7 @@ from outrider.store.protocol import (
     PriorityUpdate,
     Step,
     TaskFilter,
+    WhichCrawl,
 )
 from outrider.store.redis.inspector import (
     QUEUES_PER_CALL,
@@ -97,7 +98,13 @@ class RedisAdmin:
         self._inspector = inspector
 
     async def configure(
-        self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
+        self,
+        crawl: str,
+        rules: CrawlRules,
+        settings: str = "",
+        *,
+        only: WhichCrawl = "any",
+        by: str = "",
     ) -> bool:
         """See `protocol.Admin`."""
         validate_by(by)
@@ -108,9 +115,8 @@ class RedisAdmin:
             text = encode_rules(new)
             is_new = "1" if text != encode_rules(old.rules) else ""
             numbers = encode(crawl_numbers(new))
-            answer = await self._scripts.run(
-                "configure", crawl, numbers, text, settings, is_new, signature, epoch=old.epoch
-            )
+            values = (numbers, text, settings, is_new, signature, only)
+            answer = await self._scripts.run("configure", crawl, *values, epoch=old.epoch)
             if answer is not None:
                 must_steer, is_reordered = answer
                 if is_reordered:

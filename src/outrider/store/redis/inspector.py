@@ -13,7 +13,7 @@ import msgspec
 
 from outrider.core.order import NUMBER_BITS, task_key
 from outrider.core.policy.rules import QueueRules
-from outrider.core.states import CrawlStatus, QueueState, TaskState
+from outrider.core.states import UNKNOWN, CrawlStatus, QueueState, TaskState
 from outrider.core.task import Task
 from outrider.core.worker_totals import WorkerTotals, sum_of_totals
 from outrider.errors import InvalidInput
@@ -166,7 +166,8 @@ class RedisInspector:
     async def _counters(self, crawl: str) -> Counters:
         found, now, *rest = await self._scripts.run("read_crawl", crawl)
         if found is None:
-            return Counters(CrawlRow(name=crawl, created=now), now, [], {}, ())
+            row = CrawlRow(name=crawl, created=now, status=CrawlStatus.CANCELLED, reason=UNKNOWN)
+            return Counters(row, now, [], {}, ())
         row = decode_crawl_row(found)
         kinds, counts, outcomes, timeline = rest
         counted = {int(field): int(count) for field, count in pairs(counts)}

@@ -53,7 +53,8 @@ LEASES_PER_CALL: Final = 100
 MAX_EXPIRED: Final = 1000  # overdue leases one claim expires, in all its calls
 MAX_WOKEN: Final = 4096  # queues one claim wakes, in all its calls
 
-_REASONS: Final = {"d": "duplicate", "f": "queue-full", "c": "cancelled"}
+_CANCELLED: Final = "c"
+_REASONS: Final = {"d": "duplicate", "f": "queue-full", _CANCELLED: "cancelled"}
 
 _ARRAY_HEADER: Final = 3  # bytes with an array's length, which scripts know of a verdict
 _VALUES_PER_LEASE: Final = 3  # that `claim` returns: number, task row, queue row
@@ -117,7 +118,7 @@ class RedisVerbs:
                 "add", crawl, batch.encode(), heads, texts, epoch=rules.epoch
             )
             if letters is not None:
-                return str(letters, "ascii")
+                return str(letters, "ascii") or _CANCELLED * len(tasks)
             await self._cache.refresh_crawl_rules(crawl)
 
     # ---- claim

@@ -20,6 +20,7 @@ from outrider.store.protocol import (
     SharedValueWrite,
     Step,
     TaskFilter,
+    WhichCrawl,
 )
 from outrider.store.shards.copies import IdentityCopies
 from outrider.store.shards.shard_set import (
@@ -49,13 +50,24 @@ class ShardedAdmin:
         self._copies = copies
 
     async def configure(
-        self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
+        self,
+        crawl: str,
+        rules: CrawlRules,
+        settings: str = "",
+        *,
+        only: WhichCrawl = "any",
+        by: str = "",
     ) -> bool:
-        """See `protocol.Admin`."""
-        answers = [await self._shards.home.configure(crawl, rules, settings, by=by)]
-        answers += await self._shards.gather(
-            shard.configure(crawl, rules_of_shard(rules)) for shard in self._shards.others
+        """See `protocol.Admin`: home last, so that the crawl exists on all shards once it does."""
+        home = await self._status.home_summary(crawl)
+        if only == ("new" if home.exists else "known"):
+            return False
+        there: WhichCrawl = "known" if only == "known" else "any"
+        answers = await self._shards.gather(
+            shard.configure(crawl, rules_of_shard(rules), only=there)
+            for shard in self._shards.others
         )
+        answers.append(await self._shards.home.configure(crawl, rules, settings, only=only, by=by))
         await self._status.home_summary(crawl)
         return any(answers)
 
@@ -115,9 +127,9 @@ class ShardedAdmin:
         return await self._shards.home.put_values(crawl, values)
 
     async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
-        """See `protocol.Admin`: each on its shard; calling home creates the crawl."""
+        """See `protocol.Admin`: each on its shard."""
         validate_priority_updates(updates)
-        parts: dict[int, list[PriorityUpdate]] = {HOME: []}
+        parts: dict[int, list[PriorityUpdate]] = {}
         for update in updates:
             number, local = split_number(update.task)
             if self._shards.has(number):

@@ -70,11 +70,9 @@ class ShardedAdd:
 
     async def _add_to(self, crawl: str, tasks: Sequence[Task]) -> list[Added]:
         home = await self._status.home_summary(crawl)
-        if home.status is CrawlStatus.CANCELLED:
+        if home.status is CrawlStatus.CANCELLED or not home.exists:  # I1
             await self._status.refresh(crawl)
             return [Added(task.url, False, "cancelled") for task in tasks]
-        if not home.exists:  # I1: it is home that says which crawls there are
-            await self._shards.home.update_priorities(crawl, [])
         if home.max_pending and self._shards.others:
             answers = await self._add_within(crawl, tasks, home.max_pending)
         else:

@@ -17,6 +17,8 @@ pytest-asyncio (`asyncio_mode = "auto"`):
         await store.close()
 
     class TestAdd(AddConformance): ...                # and so on, one class for each
+
+`open_crawl` is among what is imported: it opens the crawl of each test, since no add creates one.
 """
 
 # ruff: noqa: E402 - pytest can explain only what it rewrites before it is imported
@@ -24,6 +26,8 @@ pytest-asyncio (`asyncio_mode = "auto"`):
 from pkgutil import iter_modules
 
 import pytest
+
+from outrider.store.protocol import FullStore
 
 pytest.register_assert_rewrite(*(f"{__name__}.{found.name}" for found in iter_modules(__path__)))
 
@@ -67,6 +71,7 @@ from outrider.testing.conformance.set_rules import SettingConformance
 from outrider.testing.conformance.shared_values import NotesConformance, StoreValuesConformance
 from outrider.testing.conformance.sizes import SizesConformance
 from outrider.testing.conformance.snooze import SnoozingConformance
+from outrider.testing.conformance.steps import configure
 from outrider.testing.conformance.stops import StopsConformance
 from outrider.testing.conformance.wake_in import WaitingConformance
 from outrider.testing.conformance.workers import WorkersConformance
@@ -121,4 +126,11 @@ __all__ = [
     "UpcomingConformance",
     "WaitingConformance",
     "WorkersConformance",
+    "open_crawl",
 ]
+
+
+@pytest.fixture(autouse=True)
+async def open_crawl(store: FullStore) -> None:
+    """Open the crawl that the tests are about, under the rules of a crawl without settings (I1)."""
+    await configure(store)

@@ -38,7 +38,6 @@ class ClaimConformance:
 
     async def test_an_empty_crawl_leases_no_task(self, store: FullStore) -> None:
         """C6: only an add can bring work, so there is no time to wait for."""
-        await configure(store)
         claimed = await ask(store, 5)
 
         assert claimed.leases == []

@@ -5,7 +5,13 @@ from __future__ import annotations
 from outrider.core.outcome import Done, Failed
 from outrider.core.queue_action import Pause, Resume, Retire, Revive, Set
 from outrider.core.states import CrawlStatus, QueueState
-from outrider.store.protocol import FullStore, TaskFilter
+from outrider.store.protocol import (
+    FullStore,
+    PriorityUpdate,
+    SharedValueWrite,
+    Step,
+    TaskFilter,
+)
 from outrider.testing.builders import done, policy, rules
 from outrider.testing.clock import FakeClock
 from outrider.testing.conformance.steps import (
@@ -21,6 +27,7 @@ from outrider.testing.conformance.steps import (
     key,
     names,
     one,
+    open_crawls,
     page,
     status,
     steer,
@@ -41,25 +48,58 @@ async def finished(store: FullStore) -> None:
 class CrawlConformance:
     """Runs and pauses."""
 
-    async def test_a_crawl_is_created_by_the_first_add(
+    async def test_a_crawl_is_created_by_opening_it(
         self, store: FullStore, clock: FakeClock
     ) -> None:
-        """I1: or by name; in the order of their creation."""
-        await store.configure("by-name", rules())
+        """I1: listed in the order of their creation."""
+        await store.configure("y", rules())
         clock.advance(5)
-        await add(store, "a/1", crawl="by-add")
+        await store.configure("x", rules())
+        await store.configure("y", rules())
 
-        assert await store.crawls() == ["by-name", "by-add"]
-        assert (await crawl(store, "by-add")).created_at == clock.now()
-        assert (await crawl(store, "by-name")).status is RUNNING
+        assert await store.crawls() == [CRAWL, "y", "x"]
+        assert (await crawl(store, "x")).created_at == clock.now()
+        assert (await crawl(store, "y")).status is RUNNING
+
+    async def test_a_crawl_may_be_opened_only_if_it_is_new(self, store: FullStore) -> None:
+        """I1: or only if it is known; any other is left alone."""
+        await store.configure("x", rules(balance=7), "seven", only="known")
+        assert await store.crawls() == [CRAWL]
+
+        await store.configure("x", rules(balance=8), "eight", only="new")
+        await store.configure("x", rules(balance=9), "nine", only="new")
+        assert (await store.settings("x"), (await store.queue("x", "a")).grant) == ("eight", 8)
+
+        await store.configure("x", rules(balance=10), "ten", only="known")
+        assert (await store.settings("x"), (await store.queue("x", "a")).grant) == ("ten", 10)
+
+    async def test_only_opening_and_restoring_create_a_crawl(self, store: FullStore) -> None:
+        """I1: an add is refused as by a cancelled crawl; acts and values change nothing."""
+        added = await store.add([page("a/1", crawl="x"), page("a/2", crawl="x"), page("a/1")])
+        assert [one.reason for one in added] == ["cancelled", "cancelled", None]
+
+        for act in (Pause(), Set({"delay": 5.0})):
+            assert await store.steer("x", key("a"), act, by="ann") == Step(0, None)
+        assert await store.set_status("x", PAUSED, by="ann") is CANCELLED
+        for change in (store.drop, store.replay, store.purge, store.forget):
+            assert await change("x", TaskFilter(), dry_run=False, by="ann") == Step(0, None)
+        assert await store.update_priorities("x", [PriorityUpdate(1, 0.0, 1.0)]) == 0
+        values = [SharedValueWrite("t", name, "x") for name in "ab"]
+        assert await store.put_values("x", values) == [0, 0]
+        await store.add_roots("x", "host", ["a.example"])
+
+        assert await store.crawls() == [CRAWL]
+        assert (await store.values_since("x"), await store.roots("x", "host")) == ([], [])
+        assert (await store.add([page("a/1", crawl="x")]))[0].reason == "cancelled"
 
     async def test_reading_opens_no_crawl(self, store: FullStore) -> None:
-        """I1: a crawl that does not exist is shown as empty, and is not created."""
+        """I1: a crawl that does not exist is shown as empty and cancelled, and is not created."""
         view = await crawl(store, "nobody")
         page_ = await store.tasks("nobody", TaskFilter())
 
-        assert (view.known, view.status, list(page_.items)) == (0, RUNNING, [])
-        assert await store.crawls() == []
+        assert (view.known, list(page_.items)) == (0, [])
+        assert (view.status, view.reason, list(view.timeline)) == (CANCELLED, "unknown", [])
+        assert await store.crawls() == [CRAWL]
 
     async def test_an_operator_cannot_finish_a_crawl(self, store: FullStore) -> None:
         """I2: only a claim closes a run."""
@@ -412,6 +452,7 @@ class CrawlConformance:
 
     async def test_crawls_do_not_touch_each_other(self, store: FullStore, clock: FakeClock) -> None:
         """I1: not their queues, politeness, budgets, settings, or ends."""
+        await open_crawls(store, "y")
         await store.configure("x", rules(balance=7))
         await store.add([page(name, crawl=c) for c in ("x", "y") for name in ("a/1", "a/2")])
         await store.steer("x", key("a"), Set({"delay": 60.0}))
@@ -432,6 +473,7 @@ class CrawlConformance:
 
     async def test_a_token_is_good_for_its_own_crawl(self, store: FullStore) -> None:
         """H3: the same task number in another crawl is another task."""
+        await open_crawls(store, "x", "y")
         await store.add([page("a/1", crawl=name) for name in ("x", "y")])
         lease = await one(store, crawl="x")
         await one(store, crawl="y")

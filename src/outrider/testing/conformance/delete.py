@@ -23,6 +23,7 @@ from outrider.testing.conformance.steps import (
     named,
     names,
     one,
+    open_crawls,
     page,
     pages,
     queue,
@@ -56,7 +57,8 @@ class DeletionConformance:
         assert count == len(_PAGES) + 2
         assert await store.crawls() == []
         view = await crawl(store)
-        assert (view.known, view.status, view.outcomes) == (0, CrawlStatus.RUNNING, {})
+        assert (view.known, view.outcomes) == (0, {})
+        assert (view.status, view.reason) == (CrawlStatus.CANCELLED, "unknown")
         assert (await queue(store)).precedence == 0
         assert await store.task(CRAWL, mark("a/1")) is None
         assert (await store.queues(CRAWL)).items == []
@@ -121,7 +123,7 @@ class DeletionConformance:
     async def test_an_unknown_crawl_is_removed_already(self, store: FullStore) -> None:
         """I1: so a removal may be repeated."""
         assert await store.delete("never") == Step(0, None)
-        assert await store.crawls() == []
+        assert await store.crawls() == [CRAWL]
 
     async def test_its_name_can_be_used_again(self, store: FullStore, clock: FakeClock) -> None:
         """I1: for a crawl with nothing of the old one."""
@@ -129,6 +131,7 @@ class DeletionConformance:
         await delete_crawl(store, CRAWL)
         clock.advance(1)
 
+        await configure(store)
         answers = await add(store, "a/1", "b/1", type="nav", tag="new")
 
         view = await crawl(store)
@@ -146,10 +149,12 @@ class DeletionConformance:
     async def test_no_old_lease_fits_the_new_crawl(self, store: FullStore) -> None:
         """H1, I1: tokens are not given again."""
         for round_ in range(3):
+            await configure(store)
             await add(store, "a/1", "b/1")
             old = await claim(store, 2)
             assert len(old) == 2, round_
             await delete_crawl(store, CRAWL)
+            await configure(store)
             await add(store, "a/1", "b/1")
             new = await claim(store, 2)
             assert len(new) == 2
@@ -174,7 +179,7 @@ class DeletionConformance:
         assert await store.crawls() == []
 
     async def test_workers_of_a_removed_crawl_begin_no_new_one(self, store: FullStore) -> None:
-        """I1: their claims are told that it is cancelled, their heartbeats are ignored."""
+        """I1: claims say that it is cancelled, adds are refused, heartbeats and values ignored."""
         await filled(store)
         await delete_crawl(store, CRAWL)
 
@@ -182,19 +187,24 @@ class DeletionConformance:
             assert (claimed.leases, claimed.wake_in) == ([], None)
             assert claimed.status is CrawlStatus.CANCELLED
         await store.heartbeat(CRAWL, Heartbeat("w", "gone", "here", 1, 1, 0, 0))
+        assert [one.reason for one in await add(store, "a/1", "a/9")] == ["cancelled"] * 2
+        assert await store.put_values(CRAWL, [SharedValueWrite("topic", "name", "text")]) == [0]
         assert await store.crawls() == []
+        await configure(store)
+        assert await store.values_since(CRAWL) == []
         assert (await add(store, "a/1"))[0].added
         assert names(await claim(store)) == ["a/1"]
 
     async def test_other_crawls_are_left_alone(self, store: FullStore) -> None:
         """I1: before, between and after the steps."""
+        await open_crawls(store, "one", "two")
         for name in ("one", CRAWL, "two"):
             await add(store, "a/1", "a/2", crawl=name)
         before = [await store.crawl(name) for name in ("one", "two")]
 
         while (await store.delete(CRAWL, limit=1)).after is not None:
             assert [await store.crawl(name) for name in ("one", "two")] == before
-        await add(store, "b/1", crawl="three")
+        await open_crawls(store, "three")
 
         assert await store.crawls() == ["one", "two", "three"]
         assert [await store.crawl(name) for name in ("one", "two")] == before

@@ -21,7 +21,7 @@ from outrider.store.protocol import (
     PublishedEvent,
 )
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.steps import CRAWL, add, claim, key, steer
+from outrider.testing.conformance.steps import CRAWL, add, claim, configure, key, open_crawls, steer
 
 
 def batch(serial: int, *names: str, publisher: str = "p1", **fields: Any) -> EventBatch:
@@ -179,7 +179,7 @@ class EventLogConformance:
 
         page = await store.event_log("nobody")
         assert (list(page.events), page.last) == ([], 0)
-        assert await store.crawls() == []
+        assert await store.crawls() == [CRAWL]
 
     async def test_removed_crawl_loses_its_events(self, store: FullStore, clock: FakeClock) -> None:
         """I1: nothing is published while it is removed, nor is left for one of that name."""
@@ -191,7 +191,7 @@ class EventLogConformance:
         while (await store.delete(CRAWL)).after is not None:
             clock.advance(1)
 
-        await add(store, "a/1")
+        await configure(store)
 
         assert "e1" not in names(await log(store))
         await store.publish(CRAWL, batch(1, "again"))
@@ -250,7 +250,7 @@ class EventLogConformance:
     async def test_crawls_have_logs_of_their_own(self, store: FullStore) -> None:
         """I1: also serials."""
         await add(store, "a/1")
-        await add(store, "a/1", crawl="other")
+        await open_crawls(store, "other")
         await store.publish(CRAWL, batch(1, "e1"))
         await store.publish("other", batch(1, "e2"))
 

@@ -24,6 +24,7 @@ from outrider.testing.conformance.steps import (
     mark,
     names,
     one,
+    open_crawls,
     page,
     queue,
     record,
@@ -351,6 +352,7 @@ class FiltersConformance:
 
     async def test_filters_see_one_crawl(self, store: FullStore) -> None:
         """I1: the same URL in another is another task."""
+        await open_crawls(store, "x", "y")
         await store.add([task(url("a/1"), crawl=name) for name in ("x", "y")])
 
         await store.drop("x", TaskFilter(), dry_run=False)

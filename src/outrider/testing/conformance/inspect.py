@@ -444,7 +444,8 @@ class UpcomingConformance:
     async def test_upcoming_of_an_unknown_queue_is_empty(self, store: FullStore) -> None:
         """I1: neither a queue nor a crawl; and asking makes none."""
         assert await store.upcoming(CRAWL, key("a")) == []
-        assert await store.crawls() == []
+        assert await store.upcoming("nobody", key("a")) == []
+        assert await store.crawls() == [CRAWL]
 
     async def test_upcoming_lists_tasks_of_paused_queues(self, store: FullStore) -> None:
         """E8: it only reads; keys are hosts, in lower case."""

@@ -24,6 +24,7 @@ from outrider.testing.conformance.steps import (
     mark,
     names,
     one,
+    open_crawls,
     page,
     queue,
     record,
@@ -354,6 +355,7 @@ class ExpiryConformance:
 
     async def test_expire_looks_at_every_crawl(self, store: FullStore, clock: FakeClock) -> None:
         """H4: with one limit for all."""
+        await open_crawls(store, "x", "y", "z")
         await store.add([page("a/1", crawl=name) for name in ("x", "y", "z")])
         for name in ("x", "y", "z"):
             await one(store, crawl=name)
@@ -377,6 +379,7 @@ class ExpiryConformance:
         self, store: FullStore, clock: FakeClock
     ) -> None:
         """H4: of the crawl it asks; the others' wait for their own claims."""
+        await open_crawls(store, "x", "y")
         await store.add([page("a/1", crawl=name) for name in ("x", "y")])
         for name in ("x", "y"):
             await one(store, crawl=name)

@@ -118,6 +118,12 @@ async def configure(store: FullStore, **fields: Unpack[RuleFields]) -> None:
     await store.configure(CRAWL, rules(**fields))
 
 
+async def open_crawls(store: FullStore, *names: str) -> None:
+    """Open other crawls besides, under default rules."""
+    for name in names:
+        await store.configure(name, rules())
+
+
 async def add(store: Store, *names: str, **fields: Unpack[TaskFields]) -> list[Added]:
     """Add pages alike but for their names, in one batch."""
     return await store.add(pages(*names, **fields))

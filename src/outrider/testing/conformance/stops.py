@@ -20,6 +20,7 @@ from outrider.testing.conformance.steps import (
     finish,
     names,
     one,
+    open_crawls,
     page,
     queue,
     record,
@@ -116,6 +117,7 @@ class StopsConformance:
 
     async def test_a_crawl_may_be_cancelled_whenever(self, store: FullStore) -> None:
         """I1: paused or finished."""
+        await open_crawls(store, "x", "y")
         for name in ("x", "y"):
             await add(store, "a/1", crawl=name)
         await store.set_status("x", PAUSED)

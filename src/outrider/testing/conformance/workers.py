@@ -12,7 +12,7 @@ from outrider.core.worker_totals import MAX_DECISIONS, ScalingDecision, WorkerTo
 from outrider.errors import InvalidInput
 from outrider.store.protocol import FullStore, Heartbeat
 from outrider.testing.clock import FakeClock
-from outrider.testing.conformance.steps import CRAWL, add, claim, configure
+from outrider.testing.conformance.steps import CRAWL, add, claim
 
 ONE: Final = Heartbeat("one", "busy", "north", 17, slots=8, busy=3, visits=40, lasts=30.0)
 DAY: Final = 86_400.0
@@ -42,11 +42,6 @@ async def states(store: FullStore) -> list[tuple[str, str]]:
 
 class WorkersConformance:
     """Workers, seen by all."""
-
-    @pytest.fixture(autouse=True)
-    async def _open_crawl(self, store: FullStore) -> None:
-        """Heartbeats create no crawl (I1)."""
-        await configure(store)
 
     async def test_a_beat_is_seen_by_all(self, store: FullStore, clock: FakeClock) -> None:
         """M6: the worker's last heartbeat, and the times of its first and last one."""

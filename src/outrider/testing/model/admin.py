@@ -32,6 +32,7 @@ from outrider.store.protocol import (
     SharedValueWrite,
     Step,
     TaskFilter,
+    WhichCrawl,
 )
 from outrider.store.validation import (
     validate_batch,
@@ -57,10 +58,18 @@ class AdminVerbs(Verbs):
         c.by = ""
 
     async def configure(
-        self, crawl: str, rules: CrawlRules, settings: str = "", *, by: str = ""
+        self,
+        crawl: str,
+        rules: CrawlRules,
+        settings: str = "",
+        *,
+        only: WhichCrawl = "any",
+        by: str = "",
     ) -> bool:
-        """Replace the rules below the runtime layer; that one stays (A4)."""
+        """Replace the rules below the runtime layer; that one stays (A4); create the crawl (I1)."""
         validate_by(by)
+        if only == ("new" if self.exists(crawl) else "known"):
+            return False
         c = self.crawl_of(crawl)
         with self.signed(c, by, act_of_configure(crawl)):
             c.settings = settings or c.settings
@@ -71,14 +80,16 @@ class AdminVerbs(Verbs):
 
     async def add_roots(self, crawl: str, mode: str, roots: Sequence[str]) -> None:
         """Record roots, each once, in order of arrival (A5)."""
-        known = self.crawl_of(crawl).roots.setdefault(mode, [])
+        if not self.exists(crawl):  # I1: only opening or restoring a crawl creates it
+            return
+        known = self.all[crawl].roots.setdefault(mode, [])
         known += [root for root in dict.fromkeys(roots) if root not in known]
 
     async def put_values(self, crawl: str, values: Sequence[SharedValueWrite]) -> list[int]:
         """Write shared values, each if its last known version is current (F4, N1)."""
         validate_shared_values(values)
-        c = self.own if crawl == STORE_VALUES else self.crawl_of(crawl)
-        return [self.put_value(c, note) for note in values]
+        c = self.own if crawl == STORE_VALUES else self.all.get(crawl)
+        return [0 if c is None else self.put_value(c, note) for note in values]  # I1
 
     def put_value(self, c: C, note: SharedValueWrite) -> int:
         """Write one value; a changed one gets a number higher than all before."""
@@ -96,7 +107,7 @@ class AdminVerbs(Verbs):
     async def update_priorities(self, crawl: str, updates: Sequence[PriorityUpdate]) -> int:
         """Update priorities of tasks that are pending at the priority seen (C8)."""
         validate_priority_updates(updates)
-        c = self.crawl_of(crawl)
+        c = self.crawl_or_empty(crawl)
         return (
             0
             if c.status is CrawlStatus.CANCELLED
@@ -121,7 +132,7 @@ class AdminVerbs(Verbs):
         validate_heartbeat(heartbeat)
         if not self.exists(crawl):  # I1: workers outlive a removed crawl
             return
-        c, now, name = self.crawl_of(crawl), self.clock.now_ms(), heartbeat.worker
+        c, now, name = self.all[crawl], self.clock.now_ms(), heartbeat.worker
         started, old = now, c.workers.get(name)
         if old is not None and now - old.seen < ms(WORKER_KEPT_SECONDS):
             started = old.started
@@ -148,7 +159,9 @@ class AdminVerbs(Verbs):
     ) -> CrawlStatus:
         """Set the crawl's status if the move is legal (I1, I3)."""
         validate_by(by)
-        c = self.crawl_of(crawl)
+        if not self.exists(crawl):  # I1
+            return CrawlStatus.CANCELLED
+        c = self.all[crawl]
         if status in OPERATOR_MOVES[c.status]:
             with self.signed(c, by):
                 self.set_crawl_status(c, status, reason)
@@ -166,7 +179,9 @@ class AdminVerbs(Verbs):
     ) -> Step:
         """Record an action for later queues, and apply it to matching ones in steps (E7)."""
         validate_by(by)
-        c = self.crawl_of(crawl)
+        if not self.exists(crawl):  # I1
+            return Step(0, None)
+        c = self.all[crawl]
         with self.signed(c, by, act_of_steer(target, act, after)):
             return self.steer_queues(c, target, act, after, limit)
 
@@ -402,7 +417,7 @@ class AdminVerbs(Verbs):
         validate_by(by)
         dry_run, after, limit = step
         logged = act_of_filter(verb, which, after, dry_run=dry_run)
-        c = self.crawl_of(crawl)
+        c = self.crawl_or_empty(crawl)  # I1: none is created
         span = self.within(c.tasks[after : after + limit])
         live = [] if c.status is CrawlStatus.CANCELLED else span
         chosen = [

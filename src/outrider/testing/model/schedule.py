@@ -43,8 +43,8 @@ class Schedule(Views):
         return name in self.all
 
     def crawl_of(self, name: str) -> C:
-        """Return a crawl, created if it does not exist (I1); not the store itself (N1)."""
-        validate_crawls((name,))
+        """Return a crawl, created if it does not exist (I1): only by opening or restoring it."""
+        validate_crawls((name,))  # not the store itself (N1)
         if name not in self.all:
             self.all[name] = C(name, CrawlRules(), self.clock.now_ms())
         return self.all[name]

@@ -50,17 +50,19 @@ class Verbs(Schedule):
     async def add(self, tasks: Sequence[Task]) -> list[Added]:
         """Add tasks; one answer per task, in order (B3, B4)."""
         validate_crawls({task.crawl for task in tasks})  # N1
-        answers = [self.add_one(self.crawl_of(task.crawl), task) for task in tasks]
+        answers = [self.add_one(self.all.get(task.crawl), task) for task in tasks]
         for name in dict.fromkeys(task.crawl for task in tasks):
-            self.check_limits(self.crawl_of(name))
+            if self.exists(name):
+                self.check_limits(self.all[name])
         return answers
 
-    def add_one(self, c: C, task: Task, finishing: T | None = None) -> Added:
+    def add_one(self, c: C | None, task: Task, finishing: T | None = None) -> Added:
         """Add a task, or refuse it: cancelled (I1), duplicate (B3), queue-full (B4).
 
+        No add creates a crawl: one that does not exist is as one that is cancelled.
         A link of a page to the page itself, which is being finished, is a duplicate (H6).
         """
-        if c.status is CrawlStatus.CANCELLED:
+        if c is None or c.status is CrawlStatus.CANCELLED:
             return Added(task.url, added=False, reason="cancelled")
         old = c.known.get(task.fingerprint)
         if old is not None and (old is finishing or not self.admits_again(old, task)):
@@ -157,7 +159,7 @@ class Verbs(Schedule):
         validate_claim(request)  # H4
         if not self.exists(request.crawl):  # I1: a claim creates none, so removed ones stay so
             return ClaimResult([], None, CrawlStatus.CANCELLED, request.streak)
-        c = self.crawl_of(request.crawl)
+        c = self.all[request.crawl]
         self.expire_overdue(c, EXPIRE_STEP)  # step 0: H4
         self.check_limits(c)
         leases: list[Lease] = []

@@ -13,7 +13,7 @@ from outrider.clock import Clock
 from outrider.core.outcome import Last
 from outrider.core.policy.rules import CrawlRules, covers
 from outrider.core.policy.score import breakdown_of
-from outrider.core.states import CrawlStatus, QueueState, TaskState
+from outrider.core.states import UNKNOWN, CrawlStatus, QueueState, TaskState
 from outrider.core.task import LANES, Lease, Task
 from outrider.core.worker_totals import WorkerTotals, sum_of_totals
 from outrider.store.byte_limits import MAX_RESULT_BYTES, count_within, task_bytes
@@ -71,6 +71,10 @@ class Views(ABC):
         validate_crawls((name,))
         return self.all.get(name) or C(name, CrawlRules(), self.clock.now_ms())
 
+    def shown_status(self, c: C) -> tuple[CrawlStatus, str | None]:
+        """Return status and reason; a crawl that does not exist shows as cancelled (I1)."""
+        return (c.status, c.reason) if c.name in self.all else (CrawlStatus.CANCELLED, UNKNOWN)
+
     def within(self, tasks: list[T]) -> list[T]:
         """Return the tasks up to the one whose texts fill a result page or a step (M2)."""
         return tasks[: count_within((task_bytes(t.task) for t in tasks), MAX_RESULT_BYTES)]
@@ -101,10 +105,11 @@ class Views(ABC):
             if t.task.tag is not None:
                 tags.setdefault(t.task.tag, Counter())[state] += 1
         held = sum(len(q.of(TaskState.PENDING)) for q in c.queues.values() if q.retired)
+        status, reason = self.shown_status(c)
         return CrawlView(
             crawl=crawl,
-            status=c.status,
-            reason=c.reason,
+            status=status,
+            reason=reason,
             known=len(c.tasks),
             **{state.value: states[state.value] for state in TaskState},
             held=0 if c.status is CrawlStatus.CANCELLED else held,

@@ -128,11 +128,13 @@ async def test_removal_continues_after_each_kill(path, clock, tmp_path):
 async def test_tokens_are_not_given_again_after_a_reopening(path, clock):
     """H1, I1: the file remembers the last token of crawls that were removed."""
     store = EmbeddedStore.open(path, clock)
+    await store.configure("c", rules())
     await store.add([task("https://a.example/", crawl="c")])
     (old,) = (await store.claim(ClaimRequest("c", "w", 1))).leases
     await delete_crawl(store, "c")
     await store.close()
     store = EmbeddedStore.open(path, clock)
+    await store.configure("c", rules())
     await store.add([task("https://a.example/", crawl="c")])
     (new,) = (await store.claim(ClaimRequest("c", "w", 1))).leases
 

@@ -10,6 +10,7 @@ from outrider.store.embedded import store as room
 from outrider.store.factory import examine, rescue
 from outrider.store.protocol import STORE_VALUES, SharedValueWrite
 from outrider.testing.builders import task
+from outrider.testing.conformance.steps import configure
 
 CRAWL = "default"
 MANY = 3 * snapshot.VALUES_STEP
@@ -41,6 +42,7 @@ async def take_snapshot(store):
 async def store(tmp_path, clock):
     """A file with a task and many notes."""
     store = EmbeddedStore.open(tmp_path / "crawl.outrider", clock)
+    await configure(store)
     await store.add([task()])
     await store.put_values(CRAWL, [said(n) for n in range(MANY)])
     yield store
@@ -116,7 +118,7 @@ async def test_rescue_reads_shared_values_of_a_lost_page_from_the_snapshot(
     await store.put_values(CRAWL, [said(5, "later")])
     before = await store.values_since(CRAWL, limit=10_000)
     await store.close()
-    hurt(store.path, 2)
+    hurt(store.path, 3)
     rescue(store.path, tmp_path / "new", clock)
 
     assert await noted(tmp_path / "new", clock) == before
@@ -150,7 +152,7 @@ async def test_a_damaged_file_does_not_list_the_values_of_the_store(store, clock
     await store.add([task(f"https://a.example/{n}") for n in range(2, 60)])
     await store.put_values(STORE_VALUES, [said(2)])
     await store.close()
-    hurt(store.path, 4)
+    hurt(store.path, 5)
 
     health = examine(store.path, clock)
     rescued = rescue(store.path, tmp_path / "new", clock)

@@ -118,6 +118,7 @@ async def test_page_with_many_tasks_is_read_once(store, clock, monkeypatch):
 async def test_small_crawl_takes_little_memory_and_grows(tmp_path, clock, step):
     """I1: a store holds thousands of crawls; tasks keep states and pages as one of them grows."""
     store = EmbeddedStore.open(tmp_path / "grown.outrider", clock)
+    await store.configure("small", rules())
     await store.add([task("https://h.example/x", crawl="small")])
     assert len(store._crawls.by_name["small"].tasks.states[0]) == SPAN_SIZES[0]
     await store.configure(CRAWL, rules(delay=0.0, max_in_flight=1000))

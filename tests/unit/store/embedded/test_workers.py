@@ -9,6 +9,7 @@ from outrider.store.embedded import EmbeddedStore, log_pages
 from outrider.store.engine import journal
 from outrider.store.protocol import Heartbeat
 from outrider.testing.builders import task
+from outrider.testing.conformance.steps import configure
 
 CRAWL = "default"
 
@@ -34,6 +35,7 @@ async def store(tmp_path, clock):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal, "MAX_WORKERS", 3)
         store = EmbeddedStore.open(tmp_path / "crawl.outrider", clock)
+        await configure(store)
         await store.add([task()])
         for number in range(5):
             clock.advance(1.0)

@@ -12,6 +12,7 @@ from outrider.store.memory import MemoryStore
 from outrider.store.queue_order import key_range, validate_order
 from outrider.testing.builders import task
 from outrider.testing.clock import FakeClock
+from outrider.testing.conformance.steps import configure
 
 CRAWL = "default"
 KEYS = [f"h{n}.example" for n in range(3000)]
@@ -53,6 +54,7 @@ async def test_listing_waits_while_keys_are_sorted(monkeypatch):
     """E8: a page may be empty, with a cursor to continue from."""
     monkeypatch.setattr(key_index, "MAX_SORTED", 1000)
     store = MemoryStore(FakeClock())
+    await configure(store)
     await store.add([task(f"https://{key}/") for key in KEYS])
 
     pages = [await store.queues_in_order(CRAWL, "key", limit=10) for _ in range(4)]
@@ -68,6 +70,7 @@ async def test_wake_times_are_walked_or_compared(monkeypatch, most):
     monkeypatch.setattr(schedule, "MAX_WALKED", most)
     dice, clock = random.Random(7), FakeClock()
     store = MemoryStore(clock)
+    await configure(store)
     delays = {key: float(dice.randint(1, 40)) for key in KEYS[:300]}
     for _ in range(3):  # an earlier task moves the wake time, and the old entry stays in the heap
         batch = [task(f"https://{k}/{dice.random()}", delay=delays[k]) for k in delays]

@@ -16,6 +16,7 @@ from outrider.store.memory import MemoryStore
 from outrider.store.protocol import ClaimRequest
 from outrider.store.remote import RemoteStore, StoreServer, client, connection, frames, socket_path
 from outrider.testing.builders import done, task
+from outrider.testing.conformance.steps import configure, open_crawls
 
 OWNER = textwrap.dedent(
     """
@@ -90,6 +91,7 @@ async def test_each_of_many_calls_at_once_gets_its_own_answer(store):
 async def test_eight_clients_work_at_one_time(server, file):
     """Every task is lent once and done once."""
     stores = [await RemoteStore.connect(file) for _ in range(8)]
+    await configure(stores[0])
     claims = [ClaimRequest("default", f"w{number}", 50) for number in range(8)]
 
     async def work(store, claim):
@@ -178,7 +180,7 @@ async def test_a_stopped_owner_is_not_waited_for_for_ever(file, monkeypatch):
 
 async def test_a_new_owner_of_the_same_store_is_found(server, store, file, owned):
     """The file was closed and opened again: the next call goes there."""
-    await store.add_roots("x", "host", ["a"])
+    await open_crawls(store, "x")
     await server.close()
     with pytest.raises(StoreUnavailable):
         await store.crawls()
@@ -435,6 +437,7 @@ async def test_client_takes_the_file_over_when_its_holder_has_gone(server, store
     store._take_over = take_over
     await server.close()
     await lost(store)
+    await configure(store)
     await store.add([task("https://a.example/")])
     assert await asyncio.gather(*(store.crawls() for _ in range(5))) == [["default"]] * 5
     (lease,) = (await store.claim(ClaimRequest("default", "w", 1))).leases

@@ -14,6 +14,7 @@ from outrider.store.protocol import Admin, ClaimRequest, Inspect, Store, TaskFil
 from outrider.store.remote import RemoteStore, frames
 from outrider.store.remote.signatures import SIGNATURES
 from outrider.testing.builders import done, rules, task
+from outrider.testing.conformance.steps import configure, open_crawls
 
 KINDS = [
     kind
@@ -65,13 +66,14 @@ async def test_every_act_arrives_as_what_it_was(act, store, owned):
 async def test_values_keep_their_types(store, owned):
     """Bytes, numbers, enums, named tuples and sets come out as they went in."""
     request = task(meta=b'{"a":1}', delay=0.0)
+    await configure(store)
     (added,) = await store.add([request])
     (lease,) = (await store.claim(ClaimRequest("default", "w", 1))).leases
     kept = await store.extend([lease.id], lease_for=5.0)
     (finished,) = await store.finish([done(lease, links=[task("https://b.example/")])])
     page = await store.tasks("default", TaskFilter(fingerprint=request.fingerprint))
 
-    assert owned.request[0][1]["tasks"] == [request]
+    assert owned.request[1][1]["tasks"] == [request]
     assert lease.about == request
     assert kept == {lease.id}
     assert finished.applied
@@ -168,6 +170,7 @@ async def test_a_call_too_large_is_refused_by_the_caller(store, monkeypatch):
 
 async def test_an_answer_too_large_is_refused_by_the_owner(store, monkeypatch):
     """The caller learns to ask for less."""
+    await open_crawls(store, "x")
     await store.add_roots("x", "host", ["h" * 2000])
     monkeypatch.setattr(frames, "MAX_FRAME", 1000)
 

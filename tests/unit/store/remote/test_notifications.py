@@ -9,14 +9,17 @@ from outrider.store.memory import MemoryStore
 from outrider.store.remote import RemoteStore, StoreServer, frames
 from outrider.store.remote import server as server_module
 from outrider.testing.builders import task
+from outrider.testing.conformance.steps import configure
 
 CRAWL = "default"
 
 
 @pytest.fixture
 async def held():
-    """The holder's store."""
-    return MemoryStore(SystemClock())
+    """The holder's store, with a crawl."""
+    store = MemoryStore(SystemClock())
+    await configure(store)
+    return store
 
 
 @pytest.fixture
@@ -124,7 +127,7 @@ async def test_new_connection_is_subscribed_again(server, held, file):
     await rung(heard)
     await server.close()
     async with await _served(held, file):
-        assert await store.crawls() == []
+        assert await store.crawls() == [CRAWL]
         await rung(heard)
         await held.add([page(1)])
         await rung(heard)
@@ -141,7 +144,7 @@ async def test_process_that_takes_the_file_over_is_notified_by_itself(server, he
     end = store.subscribe(CRAWL, heard.set)
     await rung(heard)
     await server.close()
-    assert await store.crawls() == []
+    assert await store.crawls() == [CRAWL]
     await rung(heard)
     await store.add([page(1)])
     await rung(heard)

@@ -8,6 +8,7 @@ import pytest
 
 from outrider.errors import StoreUnavailable
 from outrider.store.remote import RemoteStore, frames
+from outrider.testing.conformance.steps import open_crawls
 
 
 async def test_an_unknown_verb_is_answered_and_the_line_goes_on(server, dial, owned):
@@ -125,6 +126,7 @@ async def test_who_leaves_answers_unread_is_dropped_and_nobody_waits(
     server, dial, store, monkeypatch
 ):
     """The others are served meanwhile."""
+    await open_crawls(store, "x")
     await store.add_roots("x", "host", [str(number) * 1000 for number in range(4000)])
     monkeypatch.setattr("outrider.store.remote.server.WRITE_TIMEOUT", 0.05)
     slow = await dial(server.path)
@@ -187,6 +189,7 @@ async def test_closing_twice_is_closing_once(server, store):
 
 async def test_a_client_that_goes_does_not_cut_its_verb_short(server, dial, store, owned):
     """A store is never left half-way."""
+    await open_crawls(store, "x")
     owned.shut.add("add_roots")
     connection = await dial(server.path)
     await connection.hello()

@@ -3,7 +3,10 @@
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: the mode. ARGV[6..]: the roots.
 -- Returns how many roots the mode has.
-open_crawl()
+if not C then -- I1
+  return 0
+end
+check_memory()
 local list = prefix .. K_ROOTS .. ARGV[5]
 call('SADD', prefix .. K_MODES, ARGV[5])
 local count = call('ZCARD', list)

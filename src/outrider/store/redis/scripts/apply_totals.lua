@@ -4,7 +4,10 @@
 -- ARGV[5]: msgpack of known, leased, open, dones, bytes. ARGV[6]: the revision of this shard when
 -- they were counted ("": do not end the run). ARGV[7]: msgpack of what the end of the run reports.
 -- Returns the status after this.
-open_crawl()
+if not C then -- I1: it was removed since
+  return 'cancelled'
+end
+check_memory()
 local known, leased, pending, dones, size = unpack(decode(ARGV[5]))
 check_limits(known, dones, size)
 local may_end = tonumber(ARGV[6]) == revision() and not C[C_STAY_OPEN]

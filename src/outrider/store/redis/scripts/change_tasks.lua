@@ -38,7 +38,10 @@ local verbs = {
     end
   end,
 }
-open_crawl()
+if not C then -- I1
+  return 0
+end
+check_memory()
 sign(ARGV[8])
 local change, wanted, changed = verbs[ARGV[5]], tonumber(ARGV[6]), 0
 if C[C_STATUS] ~= 'cancelled' then

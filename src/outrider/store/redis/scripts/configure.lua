@@ -3,10 +3,12 @@
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: msgpack of the rules' numbers (see lib/replace_rules.lua). ARGV[6]: the rules as JSON.
 -- ARGV[7]: the settings ("": leave them). ARGV[8]: "1" if these rules differ from the current ones.
--- ARGV[9]: who acts (see `sign`).
+-- ARGV[9]: who acts (see `sign`). ARGV[10]: "new" or "known": leave any other crawl alone.
 -- Returns two flags: whether queues still have older rules, and whether the order among queues
 -- changed; nil: the crawl's rules have another epoch.
-if is_stale() then
+if ARGV[10] == (C and 'new' or 'known') then
+  return { 0, 0 }
+elseif is_stale() then
   return false
 end
 open_crawl()

@@ -3,7 +3,7 @@
 -- KEYS[1]: the prefix of all keys. ARGV[1..4]: see lib/crawl.lua.
 -- ARGV[5]: msgpack of each value's label, its text, and the number of the value it replaces (-1:
 -- any).
--- Returns the number of each value; 0: another value is stored under the label.
+-- Returns the number of each value; 0: another value is stored under the label, or there is no crawl.
 local values, numbers = decode(ARGV[5]), {}
 
 local function put(label, text, seen)
@@ -20,7 +20,15 @@ local function put(label, text, seen)
   return C[C_LAST_VALUE]
 end
 
-open_crawl()
+if name == '' then -- N1: the values of the store itself, of no crawl
+  open_crawl()
+elseif not C then -- I1
+  for position = 1, #values do
+    numbers[position] = 0
+  end
+  return numbers
+end
+check_memory()
 for position, value in ipairs(values) do
   numbers[position] = put(unpack(value))
 end

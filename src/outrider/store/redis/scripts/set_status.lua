@@ -4,7 +4,10 @@
 -- ARGV[5]: the status. ARGV[6]: the reason. ARGV[7]: msgpack of the statuses it may follow.
 -- ARGV[8]: who acts (see `sign`).
 -- Returns the status after this.
-open_crawl()
+if not C then -- I1
+  return 'cancelled'
+end
+check_memory()
 sign(ARGV[8])
 for _, before in ipairs(decode(ARGV[7])) do
   if before == C[C_STATUS] then

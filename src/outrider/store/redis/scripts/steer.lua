@@ -6,9 +6,12 @@
 -- this. ARGV[6]: a batch of rules only (see decode_batch). ARGV[7]: msgpack of each queue's number,
 -- the number of its rules when they were read, and the position of its new rules in the batch.
 -- ARGV[8]: who acts (see `sign`).
--- Returns 1; nil: the rules of the crawl or of a queue changed since, so read them and try again.
+-- Returns 1, also if there is no crawl; nil: the rules of the crawl or of a queue changed since, so
+-- read them and try again.
 local action, batch, wanted = decode(ARGV[5]), decode_batch(ARGV[6]), decode(ARGV[7])
-if is_stale() then
+if not C then -- I1
+  return 1
+elseif is_stale() then
   return false
 end
 for _, one in ipairs(wanted) do
@@ -16,7 +19,7 @@ for _, one in ipairs(wanted) do
     return false
   end
 end
-open_crawl()
+check_memory()
 
 local function retire_by_rule(q, old, r)
   if r[R_RETIRED] == old[R_RETIRED] then

@@ -5,7 +5,10 @@
 -- bytes each), and the breakdown of the new one.
 -- Returns how many tasks were pending with the priority that was read.
 local updates, changed = decode(ARGV[5]), 0
-open_crawl()
+if not C then -- I1
+  return 0
+end
+check_memory()
 if C[C_STATUS] ~= 'cancelled' then
   for _, update in ipairs(updates) do
     local number, seen, new, breakdown = unpack(update)
