@@ -22,7 +22,7 @@ from outrider.cli.terminal import (
     print_note,
 )
 from outrider.clock import Clock, SystemClock
-from outrider.core.states import CrawlStatus
+from outrider.core.states import UNKNOWN, CrawlStatus
 from outrider.errors import InvalidInput
 from outrider.frontier.reports import bounded_groups
 from outrider.monitoring.connection import CrawlConnection, Presence
@@ -115,6 +115,8 @@ def _print_sample(seen: Observation, monitor: CrawlMonitor, *, as_json: bool) ->
 
 
 def _remark(seen: Observation) -> str:
+    if seen.sample.crawl.reason == UNKNOWN:
+        return f"crawl {seen.sample.crawl.crawl!r} was removed from its store"
     if seen.presence is Presence.ALONE:
         return f"no process runs {seen.sample.crawl.crawl} now; waiting until one does"
     return seen.problem

@@ -14,6 +14,7 @@ from outrider.monitoring import connection
 from outrider.monitoring.connection import CrawlConnection, Presence
 from outrider.monitoring.monitor import CrawlMonitor, Observation
 from outrider.monitoring.sampler import Sampler, SampleRequest
+from outrider.store.delete_crawl import delete_crawl
 from outrider.store.protocol import CrawlView
 
 A = "https://a.example/"
@@ -112,6 +113,17 @@ class TestFollowing:
         task.cancel()
         await asyncio.wait([task])
         await frontier.close()
+
+    async def test_watch_ends_with_a_crawl_that_is_removed(self, followed, store):
+        """I1: the last sample shows no crawl that begins now, and a note says what happened."""
+        _, lines, task = followed
+        await lines(after=0)
+        await delete_crawl(store, "default")
+        (last,), said = await lines()
+
+        assert task.done()
+        assert (last["status"], last["reason"], last["known"]) == ("cancelled", "unknown", 0)
+        assert "crawl 'default' was removed from its store" in said
 
     async def test_a_line_a_sample_until_the_crawl_has_ended(self, followed):
         """A program that reads them is told the end by the end."""
