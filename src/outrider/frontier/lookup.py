@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from outrider.frontier.claim import Claimer
 from outrider.frontier.context import FrontierContext
 from outrider.frontier.store_calls import items_of
 from outrider.store.protocol import FINGERPRINT_BYTES, LeaseFilter, LeaseView
+
+MAX_NUMBER: Final = 2**63 - 1  # no task or token has a higher one, and no store is asked for it
 
 
 class LeaseFinder:
@@ -48,9 +51,8 @@ class LeaseFinder:
             raise InvalidInput("find_lease() needs a url, a fingerprint, a token or a task")
         if mark is not None and not (isinstance(mark, bytes) and len(mark) == FINGERPRINT_BYTES):
             raise InvalidInput(f"find_lease(fingerprint={mark!r:.60}): {FINGERPRINT_BYTES} bytes")
-        for name, number in (("token", token), ("task", task)):
-            if number is not None and type(number) is not int:
-                raise InvalidInput(f"find_lease({name}={number!r:.60}): a whole number")
+        if not (_may_exist("token", token) and _may_exist("task", task)):
+            return None
         if url is not None:
             named = self._fingerprint_of(url)
             if named is None or mark not in (None, named):
@@ -72,3 +74,10 @@ class LeaseFinder:
         link = url if isinstance(url, Link) else Link(url)
         parsed = url_of(link, self._context.policies.settings.url)
         return fingerprint_of(link, parsed) if isinstance(parsed, Url) else None
+
+
+def _may_exist(name: str, number: int | None) -> bool:
+    """Tell whether a store may have a number, if it is given; InvalidInput: it is none."""
+    if number is not None and type(number) is not int:
+        raise InvalidInput(f"find_lease({name}={number!r:.60}): a whole number")
+    return number is None or 0 < number <= MAX_NUMBER

@@ -92,6 +92,9 @@ async def test_lease_that_is_not_there_is_none(first, second):
     assert await second.find_lease(pending) is None
     assert await second.find_lease(lease.url, token=lease.token + 1) is None
     assert await second.find_lease(lease.url, fingerprint=bytes(16)) is None
+    for number in (2**70, 2**63, 0, -1):
+        assert await second.find_lease(task=number) is None
+        assert await second.find_lease(token=number) is None
     await first.finish(lease, Done(200))
     assert await second.find_lease(lease.url) is None
 
@@ -174,6 +177,7 @@ async def test_lease_of_a_files_holder_is_found_through_the_socket(tmp_path, clo
             assert await other.release([found[1]]) == {claimed[1]}
             (mine,) = await other.claim()
             assert await holder.finish(await holder.find_lease(mine.url), Done(200))
+            assert await other.find_lease(task=2**70) is None  # a number that no socket carries
         await joined.close()
 
 
