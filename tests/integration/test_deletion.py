@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from outrider import Frontier, removed_crawls
 from outrider.clock import SystemClock
 from outrider.store.delete_crawl import delete_crawl
 from outrider.store.factory import open_store
@@ -188,3 +189,30 @@ async def test_reader_of_a_removed_crawl_on_redis_sees_nothing_of_it(places):
     assert sorted(lease.type for lease in leases) == ["article", "page"]
     for store in stores:
         await store.close()
+
+
+@pytest.mark.parametrize("kind", ["postgres", "redis", "cluster", "file"])
+async def test_crawl_removed_by_two_processes_is_logged_once(places, tmp_path, kind):
+    """I1: and an owner that adds all the while begins no other one under default rules."""
+    place = str(tmp_path / "crawl.outrider") if kind == "file" else places.take(kind)
+    store, stop = await open_store(place, SystemClock()), asyncio.Event()
+    async with Frontier.open(store, settings={"politeness": {"delay": 60.0}}) as owner:
+        await owner.add([f"https://h{n}.example/" for n in range(PAGES)])
+
+        async def add():
+            while not stop.is_set():
+                await owner.add([f"https://late.example/{number}" for number in range(9)])
+                await asyncio.sleep(0)
+
+        adding = asyncio.create_task(add())
+        async with Frontier.attach(place) as one, Frontier.attach(place) as other:
+            counts = await asyncio.gather(one.delete_crawl(by="ann"), other.delete_crawl(by="bob"))
+        await asyncio.sleep(0.02)
+        stop.set()
+        await adding
+
+        assert await store.crawls() == []
+        assert (await owner.stats()).reason == "unknown"
+        (removed,) = [found async for found in removed_crawls(store)]
+    assert max(counts) >= removed.known >= PAGES
+    await store.close()

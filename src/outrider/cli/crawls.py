@@ -298,12 +298,11 @@ def delete(
             ),
             by=by,
         )
-    tasks = view.known or count
-    report = {"crawl": crawl, "removed": tasks, "resumed": is_begun}
+    report = {"crawl": crawl, "removed": count, "resumed": is_begun}
     if as_json:
         print_json(report | {"size_before": size, "size_after": _file_size(store)})
         return
-    print_line(f"removed {crawl}: {format_count(tasks, 'task')}{_given_back(store, size)}")
+    print_line(f"removed {crawl}: {format_count(count, 'task')}{_given_back(store, size)}")
 
 
 async def _read_what_is_there(frontier: Frontier) -> tuple[CrawlView, int]:

@@ -17,7 +17,7 @@ from outrider.core.admission import fingerprint_of, url_of
 from outrider.core.pattern import compile_pattern
 from outrider.core.policy.queue_key import address
 from outrider.core.policy.rules import covers
-from outrider.core.states import DELETING, CrawlStatus
+from outrider.core.states import UNKNOWN, CrawlStatus
 from outrider.core.task import Link
 from outrider.core.url import Url
 from outrider.errors import InvalidInput
@@ -126,9 +126,9 @@ class Admin:
         context = self._context
         by, store, crawl = context.actor(by), context.store, context.crawl
         view = await store.crawl(crawl)
-        if view.reason != DELETING and crawl in await store.crawls():
-            await remember_removal(store, view, by)
-        count = await delete_crawl(store, crawl, by=by, progress=progress or (lambda _: None))
+        known = 0 if view.reason == UNKNOWN else await remember_removal(store, view, by)
+        left = await delete_crawl(store, crawl, by=by, progress=progress or (lambda _: None))
+        count = max(known, left)  # more than are left, if it was begun before
         context.reporter.emit("operator-delete", tasks=count, **signature(by))
         return count
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ import msgspec
 
 from outrider.clock import Clock, SystemClock
 from outrider.core.progress import ProgressRates
-from outrider.core.states import CrawlStatus
+from outrider.core.states import DELETING, CrawlStatus
 from outrider.errors import InvalidInput
 from outrider.frontier.progress import read_progress
 from outrider.frontier.store_calls import values_of
@@ -63,13 +63,12 @@ class CrawlSummary(msgspec.Struct, frozen=True):
     @property
     def progress(self) -> float:
         """The share of the known tasks that are settled."""
-        return self.settled / self.known if self.known else 0.0
+        return _share(self.settled, self.known)
 
     @property
     def progress_unheld(self) -> float:
         """The share of those that are settled, leaving out tasks that are held."""
-        unheld = self.known - self.held
-        return self.settled / unheld if unheld else 0.0
+        return _share(self.settled, self.known - self.held)
 
 
 class RemovedCrawl(msgspec.Struct, frozen=True):
@@ -119,18 +118,32 @@ async def removed_crawls(
                 yield removed
 
 
-async def remember_removal(store: FullStore, view: CrawlView, by: str) -> None:
-    """Write into the store's own values that a crawl is being removed, and by whom."""
+async def remember_removal(store: FullStore, view: CrawlView, by: str) -> int:
+    """Write into the store's own values that a crawl is being removed, and by whom, once.
+
+    Returns how many tasks it had when that was written.
+    """
     for _ in range(MAX_ATTEMPTS):
-        slots = {
-            value.name: value.number async for value in values_of(store, STORE_VALUES, REMOVED)
-        }
+        values = [value async for value in values_of(store, STORE_VALUES, REMOVED)]
+        removed = _removal_of(view, values)
+        if removed is not None or view.reason == DELETING:
+            return view.known if removed is None else removed.known
+        slots = {value.name: value.number for value in values}
         free = (name for name in map(str, range(MAX_REMOVED)) if name not in slots)
         slot = next(free, None) or min(slots, key=lambda name: slots[name])
         text = msgspec.json.encode([view.crawl, by, view.known, view.status]).decode()
         write = SharedValueWrite(REMOVED, slot, text, slots.get(slot, 0))
         if (await store.put_values(STORE_VALUES, [write]))[0]:
-            return
+            break
+    return view.known
+
+
+def _removal_of(view: CrawlView, values: Sequence[SharedValue]) -> RemovedCrawl | None:
+    """Return what was written of this removal, by whichever process, or by one that was killed."""
+    named = [one for one in map(_removed_of, values) if one is not None and one.crawl == view.crawl]
+    if not named or (view.reason != DELETING and named[-1].at <= view.created_at):
+        return None  # those before were of other crawls of that name
+    return named[-1]
 
 
 async def _opened(
@@ -172,6 +185,11 @@ async def _summary(store: FullStore, name: str, wanted: frozenset[str]) -> Crawl
     shared = CrawlSummary.__struct_fields__[: CrawlSummary.__struct_fields__.index("age")]
     fields = {field: getattr(view, field) for field in shared}
     return CrawlSummary(**fields, age=max(0.0, now - view.created_at), rates=rates, time_left=left)
+
+
+def _share(part: int, whole: int) -> float:
+    """Return a share of at most 1: a crawl that is being removed may have lost tasks already."""
+    return min(1.0, part / whole) if whole > 0 else 0.0
 
 
 def _removed_of(value: SharedValue) -> RemovedCrawl | None:

@@ -7,6 +7,8 @@ import pytest
 import outrider
 from outrider import Done, Frontier, InvalidInput, blocking
 from outrider.frontier import crawls as module
+from outrider.frontier.crawls import CrawlSummary
+from outrider.store.delete_crawl import delete_crawl
 from outrider.store.protocol import STORE_VALUES, SharedValueWrite
 
 FAST = {"politeness": {"delay": 0.0, "max_in_flight": 1000}}
@@ -135,6 +137,43 @@ class TestRemoval:
             assert await frontier.delete_crawl(progress=told.append) == 10
 
         assert (told[0], told[-1]) == (0, 10)
+
+    async def test_resumed_removal_tells_how_many_tasks_the_crawl_had(self, store, clock):
+        """I1: not only those that an interrupted one had left; it is remembered once."""
+        await fill(store, clock, "default", 10)
+
+        def interrupt(done):
+            if done:
+                raise KeyboardInterrupt
+
+        async with Frontier.attach(store, clock=clock) as frontier:
+            await module.remember_removal(store, await store.crawl("default"), "ann")
+            with pytest.raises(KeyboardInterrupt):
+                await delete_crawl(store, "default", limit=4, progress=interrupt)
+            assert await frontier.delete_crawl() == 10
+
+        assert [one.known async for one in outrider.removed_crawls(store)] == [10]
+
+    async def test_two_removals_at_one_time_are_remembered_as_one(self, store, clock):
+        """I1: both saw the crawl before either had begun; a later crawl's removal is another."""
+        for _ in range(2):
+            await fill(store, clock, "default", 5)
+            clock.advance(1)
+            view = await store.crawl("default")
+            for by in ("ann", "bob"):
+                assert await module.remember_removal(store, view, by) == 5
+            async with Frontier.attach(store, clock=clock) as frontier:
+                assert await frontier.delete_crawl(by="bob") == 5
+            clock.advance(1)
+
+        found = [one async for one in outrider.removed_crawls(store)]
+        assert [(one.crawl, one.by, one.known) for one in found] == [("default", "ann", 5)] * 2
+
+    async def test_progress_is_at_most_one_while_a_crawl_is_removed(self):
+        """I1: a store may have removed tasks that are still counted as done."""
+        names = (name for name in CrawlSummary.__struct_fields__ if name not in ("done", "known"))
+        one = CrawlSummary(**dict.fromkeys(names, 0), done=8, known=5)
+        assert (one.progress, one.progress_unheld) == (1.0, 1.0)
 
     async def test_removal_of_an_unknown_crawl_is_not_remembered(self, store, clock):
         """I1: it may be repeated."""
