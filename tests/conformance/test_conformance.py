@@ -50,6 +50,7 @@ from outrider.testing.conformance import (
     UpcomingConformance,
     WaitingConformance,
     WorkersConformance,
+    open_crawl,  # noqa: F401 - a fixture of every test here
 )
 
 

@@ -15,6 +15,7 @@ from outrider.store.postgres.address import parse_address
 from outrider.store.postgres.migrate import Migration, prepare_store, release_migrations
 from outrider.store.protocol import ClaimRequest, SharedValueWrite
 from outrider.testing.builders import done, task
+from outrider.testing.conformance.steps import open_crawls
 
 ADDED = "alter table task add column colour text; create index task_colour on task (colour)"
 
@@ -103,6 +104,7 @@ async def test_workers_of_two_releases_share_a_migrated_schema(empty):
     """M4: a migration of a newer release stops no older worker, unless it is breaking."""
     url = empty()
     old = await PostgresStore.open(url, SystemClock())
+    await open_crawls(old, "test")
     await old.add([task("https://a.example/1", crawl="test")])
     await asyncio.to_thread(prepare, url, [*release_migrations(), second()])
     await old.add([task("https://b.example/1", crawl="test")])
@@ -122,6 +124,7 @@ async def test_worker_of_the_release_before_shared_values_still_works(empty, mon
         older = [one for one in release_migrations() if one.name != "0002_notes.sql"]
         before.setattr(migrate, "release_migrations", lambda: older)
         old = await PostgresStore.open(url, SystemClock())
+    await open_crawls(old, "test")
     await old.add([task("https://a.example/1", crawl="test")])
     new = await PostgresStore.open(url, SystemClock())
 
@@ -138,6 +141,7 @@ async def test_store_without_counts_is_counted_by_the_migration(empty, line):
     """C1, F8: queues by state and tasks by priority, whatever is delayed, leased or paused."""
     url = empty()
     store = await PostgresStore.open(url, SystemClock())
+    await open_crawls(store, "default")
     urgencies = (-2000.0, -200.0, 0.0, 300.0)
     await store.add(
         [

@@ -154,8 +154,8 @@ async def test_follower_of_a_deleted_crawl_reads_its_successor_from_the_beginnin
         clock.advance(1)
 
     async with (
-        Following(store, clock, since=seen[-1].sequence) as following,
         Frontier.open(store, clock=clock, worker="w2", settings=RUDE) as other,
+        Following(store, clock, since=seen[-1].sequence) as following,
     ):
         await learn(other)
         await visit(other, B)

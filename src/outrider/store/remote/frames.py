@@ -20,7 +20,7 @@ from msgspec import Meta
 from outrider import errors
 from outrider.errors import InvalidInput, OutriderError, StoreError
 
-PROTOCOL: Final = 6  # raised when a verb or a value of the store protocol changes
+PROTOCOL: Final = 5  # raised when a verb or a value of the store protocol changes
 MAX_FRAME: Final = 64 * 2**20
 NOTIFICATION: Final = 0
 MAX_CRAWL_CHARS: Final = 1024  # of a crawl that is subscribed to

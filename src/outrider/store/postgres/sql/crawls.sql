@@ -190,10 +190,10 @@ select set_config('search_path', %s, true)
 select to_regnamespace(%s) is not null
 
 -- name: schema_rights
---- Whether the role may make schemas, whether there is this one, and what the role may do in it:
---- use it, and make tables in it.
---- in: schema
---- out: role, database, makes_schemas, exists, uses, creates
+-- Whether the role may make schemas, whether there is this one, and what the role may do in it:
+-- use it, and make tables in it.
+-- in: schema
+-- out: role, database, makes_schemas, exists, uses, creates
 select current_user::text, current_database()::text,
     has_database_privilege(current_database(), 'CREATE'), n.oid is not null,
     coalesce(has_schema_privilege(n.oid, 'USAGE'), false),
