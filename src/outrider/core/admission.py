@@ -95,8 +95,13 @@ class Admission(msgspec.Struct):
                 else one
                 for one in answers
             ]
-        passed = [one for one in answers if isinstance(one, tuple)]
-        scores = iter(self._scores_of(passed, found_on))
+        passed = [one for one in answers if type(one) is tuple]
+        scored = self._scores_of(passed, found_on)
+        if len(passed) == len(answers):  # almost always
+            return [
+                self._task(one, score, found_on) for one, score in zip(passed, scored, strict=True)
+            ]
+        scores = iter(scored)
         return [
             self._task(one, next(scores), found_on) if isinstance(one, tuple) else one
             for one in answers
@@ -132,16 +137,22 @@ class Admission(msgspec.Struct):
             scores[place] = score
         return scores
 
-    def _check_link(self, asked: Asked, are_seeds: bool, from_seed: bool) -> _Passed | Added | Task:
+    def _check_link(  # noqa: C901 - every link passes here
+        self, asked: Asked, are_seeds: bool, from_seed: bool
+    ) -> _Passed | Added | Task:
         link, given = (asked, asked.url) if type(asked) is Link else (_PLAIN, asked)
         if link is not _PLAIN and not is_ordinary(link):
             checked = self._check_fields(link)
             if not isinstance(checked, Link):
                 return checked
             link = checked
-        url = given if type(given) is Url else parse_url(given, self.url_rules)
-        if isinstance(url, Refusal):
-            return _refused(given, url.reason, url.detail)
+        if type(given) is Url:
+            url = given
+        else:
+            parsed = parse_url(given, self.url_rules)
+            if isinstance(parsed, Refusal):
+                return _refused(given, parsed.reason, parsed.detail)
+            url = parsed
         if self.keeps_text and link.text is None and isinstance(given, str):
             link = replace(link, text=given)
         if self.is_plain and link.key is None and link.depth <= self.max_depth:
@@ -294,9 +305,13 @@ class Admission(msgspec.Struct):
         self, one: _Passed, answer: Score | str | None, found_on: Lease | None
     ) -> Task | Added:
         link, url, key, digest, cost, typed_by = one
-        score = self._final_score(one, answer)
-        if isinstance(score, Added):
-            return score
+        if type(answer) is Score and self.classify is None and isfinite(answer.priority):
+            score: Score | None = answer  # `_final_score` written out for almost every link
+        else:
+            final = self._final_score(one, answer)
+            if isinstance(final, Added):
+                return final
+            score = final
         meta = encode_meta(link.meta, self.max_meta) if link.meta else b""
         if isinstance(meta, str):
             return _refused(url, BAD_LINK, meta)

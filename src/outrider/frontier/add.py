@@ -159,8 +159,11 @@ class Adder:
     async def _add_chunk(self, links: Sequence[AnyLink], *, answers: bool) -> AddReport:
         admitted, scoring = await self.admit(links)
         tasks = [one for one in admitted if isinstance(one, Task)]
-        stored = iter(await self._tasks.submit(tasks) if tasks else ())
-        every = [one if isinstance(one, Added) else next(stored) for one in admitted]
+        stored = await self._tasks.submit(tasks) if tasks else []
+        every = stored
+        if len(tasks) < len(admitted):
+            rest = iter(stored)
+            every = [one if isinstance(one, Added) else next(rest) for one in admitted]
         refused = Counter([answer.reason or "" for answer in every if not answer.added])
         self.refused.update(refused)
         if self._context.reporter.has_listeners:

@@ -25,6 +25,7 @@ from outrider.frontier.store_calls import Batcher
 from outrider.store.byte_limits import verdict_bytes, verdicts_bytes
 
 PENDING: Final = TaskState.PENDING
+_SEQUENCES: Final = (tuple, list)
 _SIZES: Final = (verdicts_bytes, verdict_bytes)
 Visit: TypeAlias = "tuple[Lease, Outcome] | tuple[Lease, Outcome, Iterable[str | Url | Link]]"
 
@@ -106,7 +107,7 @@ class Finisher:
         return self._policies.settings.queue.max_meta
 
     def _visit_error(self, visit: Visit, max_meta: int) -> InvalidInput | None:
-        if not isinstance(visit, tuple | list) or len(visit) not in (2, 3):
+        if not isinstance(visit, _SEQUENCES) or len(visit) not in (2, 3):
             return InvalidInput(
                 f"a visit is (lease, outcome) or (lease, outcome, links): {visit!r}"
             )
