@@ -46,9 +46,9 @@ demo: install ## crawl a synthetic web, served by this machine to itself
 	@$(BIN)/outrider demo
 
 # What is in PYTEST_ADDOPTS comes later than these options, so it wins.
-# Three processes more than cores: many tests wait for real time. Each begins with its share of the
+# Two processes more than cores: many tests wait for real time. Each begins with its share of the
 # long tests (see tests/conftest.py), and takes over from the others when it has done its own.
-PYTEST := PYTEST_ADDOPTS="-n $$(( $$(nproc 2>/dev/null || echo 2) + 3 )) --dist=worksteal $$PYTEST_ADDOPTS" \
+PYTEST := PYTEST_ADDOPTS="-n $$(( $$(nproc 2>/dev/null || echo 2) + 2 )) --dist=worksteal $$PYTEST_ADDOPTS" \
     $(BIN)/pytest
 
 test: install ## run every test, on all cores, with real servers (PYTEST_ADDOPTS is honoured)

@@ -16,9 +16,8 @@ from outrider.store.protocol import ClaimRequest
 from outrider.testing.builders import policy, rules, task, verdict
 from outrider.testing.clock import FakeClock
 
-GAPS = 500
+GAPS = 500  # in memory; a third of them elsewhere, where each takes many calls
 LEAST, MOST = 5.0, 15.0
-CRITICAL = 1.628 / GAPS**0.5  # of the Kolmogorov-Smirnov statistic, at 1 %
 RULES = rules(
     count_from="start",
     delay=LEAST,
@@ -44,6 +43,7 @@ class Visits:
 
     def __init__(self, url, seed):
         self.url, self.dice, self.clock = url, Random(seed), FakeClock()
+        self.gaps = GAPS if url == "memory://" else GAPS // 3
         self.store, self.starts, self.ends, self.order = None, [], [], count()
 
     async def open(self):
@@ -84,7 +84,7 @@ class Visits:
         await self.open()
         await self.store.configure("x", RULES)
         await self.store.add([task(f"https://a.example/{n}", crawl="x") for n in range(9)])
-        while len(self.starts) <= GAPS:
+        while len(self.starts) <= self.gaps:
             wake_in = await self.begin()
             waits = [] if wake_in is None else [wake_in]
             waits += [(at - self.clock.now_ms()) / 1000 for at, _, _ in self.ends[:1]]
@@ -107,4 +107,4 @@ async def test_gaps_between_starts_are_uniform(url):
         for number, step in enumerate(steps)
     )
     assert LEAST <= gaps[0] <= gaps[-1] <= MOST + 0.001
-    assert statistic < CRITICAL
+    assert statistic < 1.628 / len(gaps) ** 0.5  # Kolmogorov and Smirnov, at 1 %
