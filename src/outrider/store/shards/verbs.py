@@ -183,8 +183,12 @@ class ClaimRound:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether no further shard need be asked."""
-        is_full = self.room <= 0 or 0 < self.request.limit <= len(self.leases)
+        """Tell whether no further shard need be asked.
+
+        A shard knows nothing of what others gave, and gives `MAX_RESULT_BYTES` itself: with less
+        than half of that left none is asked.
+        """
+        is_full = self.room <= MAX_RESULT_BYTES // 2 or 0 < self.request.limit <= len(self.leases)
         return is_full or self._has_all_queues
 
     @property
