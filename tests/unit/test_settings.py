@@ -843,6 +843,7 @@ def trees(draw):
         for path, kind in chosen
         if not (by_host and path == KEYING)
     ]
+    own_types = st.text(min_size=1).map("own type {}".format)  # like no known one: a typo
     keys = st.from_regex(r"\.?[a-z0-9-]{1,8}(\.[a-z]{1,3})?", fullmatch=True)
     overrides = st.fixed_dictionaries(
         {},
@@ -850,9 +851,11 @@ def trees(draw):
     )
     tables = {
         "keys": draw(st.dictionaries(keys, overrides, max_size=3)) if by_host else {},
-        "scoring": {"weights": draw(st.dictionaries(st.text(min_size=1), st.floats(-9, 9)))},
+        "scoring": {"weights": draw(st.dictionaries(own_types, st.floats(-9, 9)))},
     }
-    return overlaid(*planting, tables)
+    tree = overlaid(*planting, tables)
+    assume(tree.get("fetch", {}).get("cache_bytes") != 0)  # which contradicts a cache
+    return tree
 
 
 @pytest.mark.slow
